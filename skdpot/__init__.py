@@ -1,0 +1,39 @@
+"""Differentially private optimal transport with the scikit-learn interface.
+
+Names are loaded on first use, so that a process that only keeps a budget does not pay for
+torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
+    from skdpot.preprocessing.private_scaler import PrivateScaler
+    from skdpot.privacy.budget import PrivacyBudget
+    from skdpot.slicing.sketch import SlicedSketch
+
+__all__ = ["DPSlicedFlowSampler", "PrivacyBudget", "PrivateScaler", "SlicedSketch"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
+    "PrivacyBudget": "skdpot.privacy.budget",
+    "PrivateScaler": "skdpot.preprocessing.private_scaler",
+    "SlicedSketch": "skdpot.slicing.sketch",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted(set(globals()) | set(__all__))

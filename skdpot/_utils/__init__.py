@@ -1,0 +1,1 @@
+"""Helpers without privacy semantics: random streams, validation, devices, progress."""

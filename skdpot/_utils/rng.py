@@ -1,0 +1,104 @@
+"""Three random streams for three purposes.
+
+Noise and batch membership must be unpredictable (`SecretStream`); directions are
+published, and the solver only post-processes, so both use ordinary generators.
+"""
+
+import os
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skdpot.exceptions import PrivacyWarning
+
+__all__ = ["SecretStream", "Streams", "solver_generator", "spawn_streams"]
+
+
+class SecretStream:
+    """Uniform random words from the operating system, or from a seed in tests.
+
+    Parameters
+    ----------
+    seed : int or None, default=None
+        ``None`` reads the operating system's entropy source. A seed makes the words
+        reproducible and therefore voids every privacy guarantee.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._generator = None if seed is None else np.random.default_rng(seed)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the stream was seeded."""
+        return self._generator is not None
+
+    def random_bytes(self, n_bytes: int) -> bytes:
+        """Return `n_bytes` uniform random bytes."""
+        if self._generator is None:
+            return os.urandom(n_bytes)
+        return self._generator.bytes(n_bytes)
+
+    def random_uint64(self, size: int) -> np.ndarray:
+        """Return `size` uniform random 64-bit words."""
+        return np.frombuffer(self.random_bytes(8 * size), dtype=np.uint64).copy()
+
+    def random_bits(self, n_bits: int) -> int:
+        """Return a uniform integer in ``[0, 2 ** n_bits)``."""
+        n_bytes = -(-n_bits // 8)
+        word = int.from_bytes(self.random_bytes(n_bytes), "little")
+        return word >> (8 * n_bytes - n_bits)
+
+    def generator(self) -> np.random.Generator:
+        """Return a numpy generator seeded from this stream (not cryptographic)."""
+        return np.random.default_rng(self.random_bits(256))
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of one fit: secret noise, published directions, solver."""
+
+    secret: SecretStream
+    public: np.random.Generator
+    solver: np.random.Generator
+
+
+def spawn_streams(random_state: int | np.random.RandomState | None, caller: str) -> Streams:
+    """Split a scikit-learn ``random_state`` by purpose.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        ``None`` is the operating system's entropy for all three streams.
+    caller : str
+        Name of the estimator, for the warning.
+
+    Warns
+    -----
+    PrivacyWarning
+        When a random state is given: whoever knows it can subtract the noise.
+    """
+    if random_state is None:
+        public, solver = (np.random.default_rng(s) for s in np.random.SeedSequence().spawn(2))
+        return Streams(SecretStream(), public, solver)
+    warnings.warn(
+        f"{caller}: `random_state` makes the privacy noise reproducible, so whoever knows it "
+        "can remove the noise. Use it in tests only; leave random_state=None to publish.",
+        PrivacyWarning,
+        stacklevel=3,
+    )
+    seed = check_random_state(random_state).randint(0, 2**31, size=4)
+    secret, public, solver = np.random.SeedSequence(seed.tolist()).spawn(3)
+    return Streams(
+        SecretStream(int(secret.generate_state(4, np.uint64)[0])),
+        np.random.default_rng(public),
+        np.random.default_rng(solver),
+    )
+
+
+def solver_generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
+    """Return a generator for post-processing; no privacy depends on it."""
+    if random_state is None:
+        return np.random.default_rng()
+    return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))

@@ -1,0 +1,39 @@
+"""Errors and warnings of the package; none of them carries a private value."""
+
+__all__ = [
+    "BudgetExceededError",
+    "CalibrationError",
+    "LedgerError",
+    "OpenSketchError",
+    "PrivacyWarning",
+    "SkdpotError",
+    "UnknownEventError",
+]
+
+
+class SkdpotError(Exception):
+    """Base class of the errors that are specific to this package."""
+
+
+class BudgetExceededError(SkdpotError, RuntimeError):
+    """A release was refused because it does not fit in what the budget has left."""
+
+
+class LedgerError(SkdpotError, RuntimeError):
+    """The file that holds a budget's charges is missing, foreign or inconsistent."""
+
+
+class UnknownEventError(SkdpotError, TypeError):
+    """No accountant is known for this event or this combination of events."""
+
+
+class CalibrationError(SkdpotError, ValueError):
+    """No noise scale reaches the requested privacy."""
+
+
+class OpenSketchError(SkdpotError, RuntimeError):
+    """A sketch that still accumulates rows was read, copied, saved or merged."""
+
+
+class PrivacyWarning(UserWarning):
+    """The guarantee holds, but something about it deserves the caller's attention."""

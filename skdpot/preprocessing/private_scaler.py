@@ -1,0 +1,265 @@
+"""Robust standardisation whose centres and scales are differentially private."""
+
+import math
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+
+from skdpot._utils.rng import spawn_streams
+from skdpot._utils.validation import (
+    Interval,
+    all_or_nothing,
+    check_is_fitted,
+    fit_context,
+    validate_rows,
+)
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.bounds import BoundsPlan, plan_private_bounds, release_feature_scales
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.spent import PrivacySpent, charge
+
+__all__ = ["PrivateScaler"]
+
+_ASSUMPTIONS = (
+    "the number of rows",
+    "the number, the names and the data types of the features",
+)
+
+
+class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Centre and scale features by differentially private, robust statistics.
+
+    The counterpart of `~sklearn.preprocessing.RobustScaler`: the centre of a feature is its
+    median, its scale the median distance between two rows that differ, divided by what that
+    is for a normal distribution of standard deviation 1 (so it is near the standard deviation
+    for bell-shaped features, and outliers do not move it). The data may have any range.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy loss of one fit; ``float("inf")`` adds no noise and protects nothing.
+    delta : float, default=1e-5
+        Probability that the bound on the privacy loss fails; well below one over the number
+        of rows.
+    budget : PrivacyBudget or None, default=None
+        Shared budget that each fit is charged to. ``None``: the fit stands alone.
+    with_centering : bool, default=True
+        Whether to subtract centres.
+    with_scaling : bool, default=True
+        Whether to divide by scales.
+    random_state : int, RandomState instance or None, default=None
+        For tests only: whoever knows it can remove the noise. ``None`` uses the operating
+        system's entropy.
+
+    Attributes
+    ----------
+    center_ : ndarray of shape (n_features_in_,) or None
+        Private medians; None without centring.
+    scale_ : ndarray of shape (n_features_in_,) or None
+        Private scales, positive: 1 for a feature that looks constant; None without scaling.
+    privacy_spent_ : PrivacySpent
+        The privacy statement of the fit.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when all of them are strings.
+
+    See Also
+    --------
+    sklearn.preprocessing.RobustScaler : The same idea without privacy.
+
+    Notes
+    -----
+    *Privacy.* A fit releases, for each feature, a noisy histogram of the distances between
+    randomly paired rows on a public grid of powers of two, and then one of the values on a grid
+    as fine as the first histogram allows. Under replace-one each has L2 sensitivity
+    ``sqrt(2 * n_features)``; the noise is discrete Gaussian. The whole fit is one event, charged
+    before the data are touched. Taken as public: the number of rows, and the number, names and
+    types of the features. `y` is ignored. `transform` and `inverse_transform` treat what they
+    are given as public: transformed private rows are still private rows, nothing is clipped or
+    noised.
+
+    *Accuracy.* With 30,000 rows and 8 features the scales are within 3 % and the centres
+    within 0.05 scales at ``epsilon=0.2``. With 1,000 rows it takes ``epsilon=1`` for 15 %. A
+    feature of which nothing can be seen through the noise gets centre 0 and scale 1, with a
+    `PrivacyWarning`; whether that happens depends on the noisy histograms only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.preprocessing import PrivateScaler
+    >>> X = np.random.default_rng(0).normal(50.0, 10.0, size=(20_000, 3))
+    >>> scaler = PrivateScaler(epsilon=1.0, delta=1e-6).fit(X)
+    >>> bool(np.all(np.abs(scaler.center_ - 50.0) < 2.0))
+    True
+    >>> scaler.privacy_spent_.epsilon
+    1.0
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "epsilon": [Interval(Real, 0, math.inf, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "budget": [PrivacyBudget, None],
+        "with_centering": ["boolean"],
+        "with_scaling": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    center_: npt.NDArray[np.float64] | None
+    scale_: npt.NDArray[np.float64] | None
+    privacy_spent_: PrivacySpent
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        budget: PrivacyBudget | None = None,
+        with_centering: bool = True,
+        with_scaling: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.with_centering = with_centering
+        self.with_scaling = with_scaling
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Learn private centres and scales.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : PrivateScaler
+            The fitted scaler.
+
+        Raises
+        ------
+        BudgetExceededError
+            If `budget` has too little left; then nothing is charged or changed.
+        ValueError
+            If a parameter or X is not valid; then nothing is charged or changed.
+
+        Privacy
+        -------
+        The class documentation says what is released; ``privacy_spent_`` states the event.
+        """
+        with all_or_nothing(self):
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            plan = self._plan(*rows.shape)
+            spent = self._charge(plan)
+            self._release(rows, plan)
+            self.privacy_spent_ = spent
+        return self
+
+    def _plan(self, n_samples: int, n_features: int) -> BoundsPlan:
+        """Fix the noise so that the fit costs what was asked for and no more."""
+        if not (self.with_centering or self.with_scaling):
+            raise ValueError(
+                "with_centering=False and with_scaling=False leave nothing to learn; set one of "
+                "them to True, or use 'passthrough' in place of this step."
+            )
+        mu = _whole_mu(PrivacyTarget(self.epsilon, self.delta))
+        return plan_private_bounds(
+            n_samples, n_features, mu, mode="features", centers=self.with_centering
+        )
+
+    def _charge(self, plan: BoundsPlan) -> PrivacySpent:
+        return charge(
+            self.budget,
+            plan.event,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            label=type(self).__name__,
+            assumptions=_ASSUMPTIONS,
+            sigma=tuple(noise.sigma for noise in plan.noises) or None,
+            sensitivity=tuple(noise.sensitivity for noise in plan.noises) or None,
+            mechanism=_mechanism(plan),
+        )
+
+    def _release(self, rows: npt.NDArray[Any], plan: BoundsPlan) -> None:
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        found = release_feature_scales(rows, plan, streams)
+        self.center_ = found.center if self.with_centering else None
+        self.scale_ = found.spread if self.with_scaling else None
+
+    def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Subtract the centres and divide by the scales; nothing is clipped.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, treated as public.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The scaled rows.
+        """
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        scaled = rows.astype(np.float64)
+        if self.center_ is not None:
+            scaled -= self.center_
+        if self.scale_ is not None:
+            scaled /= self.scale_
+        return scaled.astype(rows.dtype, copy=False)
+
+    def inverse_transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Multiply by the scales and add the centres.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Scaled rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows in the units of the data.
+        """
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        restored = rows.astype(np.float64)
+        if self.scale_ is not None:
+            restored *= self.scale_
+        if self.center_ is not None:
+            restored += self.center_
+        return restored.astype(rows.dtype, copy=False)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _mechanism(plan: BoundsPlan) -> str:
+    if not plan.noises:
+        return "exact medians, no noise"
+    return "noisy histograms of pair distances" + (" and of values" if plan.centers else "")
+
+
+def _whole_mu(target: PrivacyTarget) -> float:
+    """Return the mu that fills `target`, less what its rounding to ledger units takes."""
+    units = target.mu_squared_units
+    if units == 0:
+        raise CalibrationError(
+            f"epsilon={target.epsilon:g} at delta={target.delta:g} is too small to be accounted "
+            "for. Raise epsilon or delta."
+        )
+    return math.sqrt(units * 1e-12) * (1 - 1e-13)

@@ -1,0 +1,356 @@
+"""One privacy budget for any number of estimators, processes and months."""
+
+import math
+import os
+import shutil
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skdpot.exceptions import BudgetExceededError, LedgerError
+from skdpot.privacy.budget_state import BudgetState, epsilon_of, leak_of, make_terms, mu_of
+from skdpot.privacy.calibration import EventCost, PrivacyTarget, event_cost
+from skdpot.privacy.display import (
+    describe_event,
+    epsilon_text,
+    html_card,
+    html_meter,
+    html_ranking,
+    html_table,
+    rounded_down,
+    rounded_up,
+)
+from skdpot.privacy.events import Event
+from skdpot.privacy.ledger import Charge, Ledger, Terms
+from skdpot.privacy.ledger_file import PATIENCE
+from skdpot.privacy.relation import Relation
+
+__all__ = ["PrivacyBudget"]
+
+_GLANCE = 1.0  # seconds that a repr waits for the ledger
+_CHARGES_SHOWN = 5
+
+
+class PrivacyBudget:
+    """A cap on everything that is released about one set of records.
+
+    Pass one budget to every estimator that is fitted on these records. Each fit is charged
+    before it draws its noise, and refused when it does not fit any more. Copies, clones,
+    worker processes and pickles all spend from the same ledger.
+
+    Parameters
+    ----------
+    epsilon : float
+        The cap, greater than 0. ``float("inf")`` admits everything and keeps the history.
+    delta : float, default=1e-5
+        In (0, 1); well below one over the number of records.
+    ledger : str, path-like or None, default=None
+        File that holds the charges. An existing ledger is continued if its epsilon, delta and
+        relation agree. ``None`` is a temporary file that ends with this process. Keep the file
+        on a local disk: locks are unreliable on network drives.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        What two neighbouring data sets are; events of another relation are refused.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    LedgerError
+        If the ledger cannot be made, or the file at its path is not a ledger for these values.
+
+    Notes
+    -----
+    The budget is a filter: the guarantee also holds when later fits, and whether there are any,
+    depend on earlier results. Each event is bounded by "leak with probability d, otherwise no
+    easier to tell than N(0, 1) from N(mu, 1)", and admitted while the sum of the mu^2 and the
+    sum of the d stay below two caps: nine tenths of `delta` pay for the first, the rest for the
+    second. One estimator with the same epsilon and delta fills it exactly.
+
+    Model selection: a search charges folds x candidates + 1 fits. Scikit-learn turns the error
+    of a fit into a ``nan`` score unless told otherwise, so give it ``error_score="raise"``.
+    Scores on private rows are not covered by any budget.
+
+    References
+    ----------
+    .. [1] A. Smith, A. Thakurta, "Fully Adaptive Composition for Gaussian Differential
+       Privacy", 2022.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.budget import PrivacyBudget
+    >>> from skdpot.privacy.events import GaussianEvent
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    >>> budget.spend(GaussianEvent(sigma=20.0, sensitivity=2.0), label="mean")
+    >>> round(budget.epsilon_spent(), 2)
+    0.38
+    >>> budget.can_afford(GaussianEvent(sigma=2.0, sensitivity=2.0))
+    False
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 1e-5,
+        *,
+        ledger: str | os.PathLike[str] | None = None,
+        relation: str = "replace_one",
+    ) -> None:
+        terms = make_terms(epsilon, delta, relation)
+        if ledger is None:
+            self._ledger = _temporary_ledger(self, terms)
+        else:
+            self._ledger = _durable_ledger(ledger, terms)
+        _LIVE.setdefault(self._ledger, self)
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that all charges together must not exceed."""
+        return self._ledger.terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta at which `epsilon` holds."""
+        return self._ledger.terms.delta
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation of all charges."""
+        return self._ledger.terms.relation
+
+    @property
+    def ledger(self) -> str:
+        """Absolute path of the file that holds the charges."""
+        return self._ledger.path
+
+    def spend(self, event: Event, *, label: str = "") -> None:
+        """Charge `event`, or refuse it and change nothing.
+
+        When this returns, the charge is on the disk and the release may be made.
+
+        Parameters
+        ----------
+        event : Event
+            One whole fit with all its phases, its parameters fixed beforehand.
+        label : str, default=""
+            What to call it in the history. It is public: keep private values out of it.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it does not fit in what is left.
+        LedgerError
+            If the ledger is missing, another one, or cannot be written.
+        UnknownEventError
+            If there is no accountant for the event.
+        ValueError
+            If the event is of another relation than the budget.
+        """
+        if not isinstance(label, str):
+            raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
+        cost = self._cost(event)
+        asked = epsilon_of(cost.mu_squared_units, self.delta)
+        charge = Charge(label, describe_event(event), asked, cost.mu_squared_units, cost.leak_units)
+        decision = self._ledger.admit(charge)
+        if not decision.admitted:
+            raise BudgetExceededError(
+                BudgetState(self._ledger.terms, decision.before).refusal(charge)
+            )
+
+    def can_afford(self, event: Event) -> bool:
+        """Whether `event` would be admitted now; another process may spend in between.
+
+        Parameters
+        ----------
+        event : Event
+            One whole fit.
+
+        Returns
+        -------
+        bool
+            Nothing is charged.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        UnknownEventError
+            If there is no accountant for the event.
+        ValueError
+            If the event is of another relation than the budget.
+        """
+        cost = self._cost(event)
+        charge = Charge("", "", math.nan, cost.mu_squared_units, cost.leak_units)
+        return self._ledger.terms.admit(self._ledger.totals().after(charge))
+
+    def remaining(self) -> float:
+        """Return the largest epsilon with which one more estimator still fits.
+
+        Returns
+        -------
+        float
+            Rounded down, for an estimator with this budget's delta and full-batch noise; 0.0
+            if there is none. Batches that are drawn at random also use up a thousandth of the
+            leak each: ask `can_afford`.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        """
+        return self._state().remaining
+
+    def epsilon_spent(self) -> float:
+        """Return the epsilon, at this budget's delta, of all charges so far.
+
+        Returns
+        -------
+        float
+            A running total for information: what is guaranteed, whenever the spending ends,
+            is the cap.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        """
+        return self._state().spent
+
+    def history(self) -> pd.DataFrame:
+        """Return all charges, the oldest first.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``time`` (UTC), ``label``, ``event``, ``relation``, ``mu``, ``leak`` and
+            ``epsilon`` (of this event alone, at this budget's delta).
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        """
+        records = self._ledger.records()
+        charges = [record.charge for record in records]
+        times = np.asarray([record.time for record in records], dtype=float) * 1e6
+        return pd.DataFrame(
+            {
+                "time": pd.to_datetime(times.astype("int64").astype("datetime64[us]"), utc=True),
+                "label": pd.Series([charge.label for charge in charges], dtype="str"),
+                "event": pd.Series([charge.event for charge in charges], dtype="str"),
+                "relation": pd.Series([str(self.relation)] * len(charges), dtype="str"),
+                "mu": pd.Series(
+                    [mu_of(charge.mu_squared_units) for charge in charges], dtype=float
+                ),
+                "leak": pd.Series([leak_of(c.leak_units) for c in charges], dtype=float),
+                "epsilon": pd.Series([charge.epsilon for charge in charges], dtype=float),
+            }
+        )
+
+    def _cost(self, event: Event) -> EventCost:
+        """Return the cost of an event of the right relation."""
+        if isinstance(event, Event) and event.relation is not self.relation:
+            raise ValueError(
+                f"The event is accounted under relation={str(event.relation)!r}, the budget holds "
+                f"relation={str(self.relation)!r}, and the two cannot be added. Use estimators of "
+                "one relation with a budget, and one budget a relation."
+            )
+        return event_cost(event, PrivacyTarget(self.epsilon, self.delta).leak_cap)
+
+    def _state(self, patience: float = PATIENCE) -> BudgetState:
+        return BudgetState(self._ledger.terms, self._ledger.totals(patience))
+
+    def __repr__(self) -> str:
+        """Return the values and the spent epsilon; never raises."""
+        values = f"epsilon={self.epsilon!r}, delta={self.delta!r}"
+        if self.relation is not Relation.REPLACE_ONE:
+            values += f", relation={str(self.relation)!r}"
+        try:
+            state = self._state(_GLANCE)
+        except LedgerError:
+            return f"<PrivacyBudget({values}): ledger not readable>"
+        return f"<PrivacyBudget({values}): {rounded_up(state.spent)} spent in {state.charges}>"
+
+    def _repr_html_(self) -> str:
+        """Return a card with a bar for notebooks; never raises."""
+        title = f"Privacy budget: {epsilon_text(self.epsilon)}"
+        aside = f"δ = {self.delta:g} · {str(self.relation).replace('_', ' ')}"
+        try:
+            state, records = self._state(_GLANCE), self._ledger.records(_GLANCE)
+        except LedgerError:
+            rows = (("Ledger", self.ledger), ("State", "not readable, so nothing can be spent"))
+            return html_card(title, aside, html_table(rows))
+        left = f"left for one more fit: ε = {rounded_down(state.remaining)}"
+        if math.isinf(self.epsilon):
+            left = "no cap"
+        spent = f"{epsilon_text(state.spent)} spent in {state.charges}"
+        parts = [html_meter(state.share, spent, left)]
+        if records:
+            last = [record.charge for record in records[-_CHARGES_SHOWN:][::-1]]
+            costs = [(charge.label or "no label", epsilon_text(charge.epsilon)) for charge in last]
+            parts.append(html_ranking("Last charges, and what each would cost alone", costs))
+        return html_card(title, aside, *parts)
+
+    def __sklearn_clone__(self) -> "PrivacyBudget":
+        """Return the budget itself: a clone must not spend anew."""
+        return self
+
+    def __copy__(self) -> "PrivacyBudget":
+        """Return the budget itself: a copy must not spend anew."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PrivacyBudget":
+        """Return the budget itself: a copy must not spend anew."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the way to the ledger, never its contents."""
+        return _restore, (self._ledger,)
+
+
+# Budgets of this process by ledger: unpickling gives back the one that is alive here.
+_LIVE: weakref.WeakValueDictionary[Ledger, PrivacyBudget] = weakref.WeakValueDictionary()
+
+
+def _restore(ledger: Ledger) -> PrivacyBudget:
+    """Unpickle a budget without touching the file, which may be gone."""
+    budget = _LIVE.get(ledger)
+    if budget is None:
+        budget = object.__new__(PrivacyBudget)
+        budget._ledger = ledger
+        budget = _LIVE.setdefault(ledger, budget)
+    return budget
+
+
+def _temporary_ledger(budget: PrivacyBudget, terms: Terms) -> Ledger:
+    """Make a ledger that is removed with `budget`, by the process that made it alone."""
+    try:
+        # A directory of our own, so that nobody else can put a journal beside the ledger.
+        directory = tempfile.mkdtemp(prefix="skdpot-budget-")
+    except OSError as error:
+        raise LedgerError(
+            f"No temporary directory for the ledger ({error.strerror}). Set TMPDIR to a writable "
+            "directory, or pass `ledger='<path>'`."
+        ) from error
+    weakref.finalize(budget, _remove, directory, os.getpid())
+    return Ledger.create(Path(directory, "ledger.sqlite"), terms)
+
+
+def _remove(directory: str, owner: int) -> None:
+    """Remove a temporary ledger, unless this is a fork of its owner."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _durable_ledger(path: str | os.PathLike[str], terms: Terms) -> Ledger:
+    """Make the ledger at `path`, or continue the one that is there."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"`ledger` must be a path or None, got {type(path).__name__}.")
+    if not os.path.lexists(os.path.expanduser(path)):
+        with suppress(FileExistsError):  # another process was faster
+            return Ledger.create(path, terms)
+    return Ledger.attach(path, terms)

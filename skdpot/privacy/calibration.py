@@ -1,0 +1,265 @@
+"""From a target (epsilon, delta) to the smallest noise that meets it, in the ledger's units.
+
+A target is split once: `LEAK_SHARE` of delta pays for leaks (infinite losses of sampled steps,
+the noise sampler's own error), the rest fixes a cap on the sum of the squared mu. Costs and caps
+are integers, rounded against the caller, so that "exactly fills" is an exact statement.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scipy.optimize import brentq
+
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import Event, NonPrivateEvent
+from skdpot.privacy.gdp import gdp_mu
+
+__all__ = ["LEAK_SHARE", "EventCost", "PrivacyTarget", "calibrate", "event_cost"]
+
+LEAK_SHARE = 0.1
+_SAMPLED_FITS = 1000
+_MU_SQUARED_UNITS = 10**12
+_LEAK_UNITS = 10**18
+_HOPELESS = 200.0
+_LARGEST_LOG_SIGMA = 300.0
+
+
+@dataclass(frozen=True)
+class PrivacyTarget:
+    """The (epsilon, delta) that a budget or a single fit must not exceed.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0. Infinity is no limit: both caps in ledger units are then ``math.inf``,
+        and everything fits, releases without noise included.
+    delta : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if isinstance(self.epsilon, bool) or not self.epsilon > 0.0:
+            raise ValueError(f"`epsilon` must be > 0 (or infinity), got {self.epsilon!r}.")
+        if isinstance(self.delta, bool) or not 0.0 < self.delta < 1.0:
+            raise ValueError(f"`delta` must lie in (0, 1), got {self.delta!r}.")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+
+    @property
+    def leak_cap(self) -> float:
+        """The part of delta that pays for leaks."""
+        return LEAK_SHARE * self.delta
+
+    @property
+    def mu_cap(self) -> float:
+        """The largest mu whose delta at `epsilon` fits in the rest of `delta`."""
+        return gdp_mu(self.epsilon, (1.0 - LEAK_SHARE) * self.delta)
+
+    @property
+    def mu_squared_units(self) -> int | float:
+        """The cap on the sum of squared mu, in units of 1e-12, or ``math.inf``."""
+        if math.isinf(self.epsilon):
+            return math.inf
+        return math.floor(Fraction(self.mu_cap) ** 2 * _MU_SQUARED_UNITS)
+
+    @property
+    def leak_units(self) -> int | float:
+        """The cap on the sum of leaks, in units of 1e-18, or ``math.inf``."""
+        if math.isinf(self.epsilon):
+            return math.inf
+        return math.floor(Fraction(self.leak_cap) * _LEAK_UNITS)
+
+    def admits(self, cost: "EventCost") -> bool:
+        """Whether `cost` alone fits in the whole target."""
+        return cost.mu_squared_units <= self.mu_squared_units and cost.leak_units <= self.leak_units
+
+
+@dataclass(frozen=True)
+class EventCost:
+    """What an event takes from a ledger; infinity for a release without noise.
+
+    Parameters
+    ----------
+    mu_squared_units : int or float
+        The squared mu in units of 1e-12, rounded up, or ``math.inf``.
+    leak_units : int or float
+        The leak in units of 1e-18, rounded up, or ``math.inf``.
+    """
+
+    mu_squared_units: int | float
+    leak_units: int | float
+
+
+def event_cost(event: Event, leak_cap: float) -> EventCost:
+    """Convert an event to ledger units.
+
+    Every release is charged one unit of leak (1e-18) for the error of the noise sampler. An
+    event with sampled steps is converted with a thousandth of `leak_cap`, sampler included, so
+    that a thousand such fits share a ledger; where that is less than twice what the rounding of
+    its loss distribution leaves open (very small delta, very many steps), with the latter.
+
+    Parameters
+    ----------
+    event : Event
+        One whole fit.
+    leak_cap : float
+        The leak that the ledger admits in total, ``PrivacyTarget.leak_cap``.
+
+    Returns
+    -------
+    EventCost
+        Rounded up.
+
+    Raises
+    ------
+    UnknownEventError
+        If there is no accountant for the event.
+    """
+    loss = compose(event)
+    if math.isinf(loss.mu_without_sampling):
+        return EventCost(math.inf, math.inf)
+    leak_units = 0
+    if loss.is_sampled:
+        cap = math.floor(Fraction(leak_cap) * _LEAK_UNITS) - loss.n_steps
+        share = (cap + loss.n_steps) // _SAMPLED_FITS - loss.n_steps
+        unresolved = math.ceil(2.0 * loss.infinity_mass * _LEAK_UNITS)
+        leak_units = max(share, unresolved)
+        if leak_units > cap:  # then sampling cannot be counted on
+            leak_units = 0
+    private = loss.approximate_gdp(leak_units / _LEAK_UNITS)
+    spent = leak_units if private.leak > 0.0 else 0
+    return EventCost(_mu_squared_units(private.mu), spent + loss.n_steps)
+
+
+def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Event:
+    """Find the least noise for which one event fits in the whole target.
+
+    Parameters
+    ----------
+    target : PrivacyTarget
+        What may be spent. If epsilon is infinite, no noise is needed.
+    make_event : callable
+        Maps sigma to the event. It may raise ``ValueError`` for a sigma that is too small, for
+        example for its lattice. More sigma must not cost more, up to jumps as small as those
+        of a lattice that follows sigma.
+
+    Returns
+    -------
+    Event
+        ``make_event(sigma)``, recomputed to fit, for the smallest such sigma up to a relative
+        1e-12 (1e-5 with sampled steps); a `NonPrivateEvent` for an infinite epsilon.
+
+    Raises
+    ------
+    CalibrationError
+        If no sigma fits, or every sigma does.
+    """
+    search = _Search(target, make_event)
+    high = search.above(0.0, search.bound_excess)
+    if math.isinf(target.epsilon):
+        return NonPrivateEvent(relation=make_event(math.exp(high)).relation)
+    low = search.below(high, search.bound_excess)
+    root = _crossing(search.bound_excess, low, high, 1e-13)
+    if not compose(make_event(math.exp(high))).is_sampled:
+        return search.first_admitted(root, 1e-13)
+    # All records in every step is the costlier event, so that its sigma is an upper end.
+    high = search.above(root + 1e-9, search.excess)
+    low = search.below(high, search.excess)
+    return search.first_admitted(_crossing(search.excess, low, high, 1e-6), 1e-6)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Excess of an event over the target, ``log(cost / cap)``, as a function of log(sigma)."""
+
+    target: PrivacyTarget
+    make_event: Callable[[float], Event]
+
+    def bound_excess(self, log_sigma: float) -> float:
+        """Excess by the closed form that ignores sampling."""
+        event = self._event(log_sigma)
+        if event is None:
+            return _HOPELESS
+        loss = compose(event)
+        mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * _MU_SQUARED_UNITS
+        leak = loss.n_steps if math.isfinite(mu_squared) else math.inf
+        return self._log_ratio(mu_squared, leak)
+
+    def excess(self, log_sigma: float) -> float:
+        """Excess in ledger units."""
+        event = self._event(log_sigma)
+        if event is None:
+            return _HOPELESS
+        cost = event_cost(event, self.target.leak_cap)
+        return self._log_ratio(cost.mu_squared_units, cost.leak_units)
+
+    def above(self, start: float, excess: Callable[[float], float]) -> float:
+        """Return a log(sigma) of at least `start` that fits."""
+        x = start
+        while (value := excess(x)) > 0.0:
+            x += max(0.7, 0.5 * value if value < _HOPELESS else 0.0)
+            if x > _LARGEST_LOG_SIGMA:
+                self._event(_LARGEST_LOG_SIGMA, strict=True)
+                raise CalibrationError(
+                    f"No noise reaches epsilon={self.target.epsilon:g} at "
+                    f"delta={self.target.delta:g}: what does not depend on sigma already costs "
+                    "more. Raise epsilon or delta, or release fewer times."
+                )
+        return x
+
+    def below(self, start: float, excess: Callable[[float], float]) -> float:
+        """Return a log(sigma) of at most `start` that does not fit."""
+        x = start
+        while (value := excess(x)) <= 0.0:
+            x -= min(1.4, max(1e-3, -0.6 * value))
+            if x < -_LARGEST_LOG_SIGMA:
+                raise CalibrationError(
+                    "Every noise scale fits: the event made for the search does not depend on "
+                    "sigma. Check the function that makes it."
+                )
+        return x
+
+    def first_admitted(self, log_sigma: float, step: float) -> Event:
+        """Walk up from the crossing to the first event whose recomputed cost fits."""
+        while True:
+            event = self._event(log_sigma)
+            if event is not None and self.target.admits(event_cost(event, self.target.leak_cap)):
+                return event
+            log_sigma += step
+            step *= 2.0
+
+    def _event(self, log_sigma: float, strict: bool = False) -> Event | None:
+        try:
+            return self.make_event(math.exp(log_sigma))
+        except ValueError as error:
+            if strict:
+                raise CalibrationError(f"No noise scale is accepted: {error}") from error
+            return None
+
+    def _log_ratio(self, mu_squared: float, leak: float) -> float:
+        if math.isinf(self.target.epsilon):
+            return -_HOPELESS
+        cap = self.target.mu_squared_units
+        if leak > self.target.leak_units or cap == 0 or math.isinf(mu_squared):
+            return _HOPELESS
+        return math.log(mu_squared / cap) if mu_squared > 0.0 else -_HOPELESS
+
+
+def _crossing(excess: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
+    return float(brentq(excess, low, high, xtol=tolerance, rtol=1e-15, maxiter=200))
+
+
+def _mu_squared_units(mu: float) -> int:
+    return math.ceil(Fraction(mu) ** 2 * _MU_SQUARED_UNITS)

@@ -1,0 +1,299 @@
+r"""Private location and scale of data of unknown range.
+
+Two ways, chosen by a public rule:
+
+- *features*: for each feature a histogram of the differences \|x_i - x_i'\| of random pairs,
+  on a grid of powers of two, gives its spread; then a histogram of the feature itself, on a
+  grid whose cells are one spread wide or narrower, gives its centre.
+- *norm*: one histogram of row norms gives a radius. It needs far fewer rows.
+
+Sensitivity, replace-one. A record is in at most one pair. Replacing it moves, in each
+feature, one count from one cell to another: the histogram of one feature changes by
+:math:`(-1, +1)`, of norm :math:`\sqrt 2`, those of all ``d`` features by :math:`\sqrt{2d}`;
+the histogram of norms by :math:`\sqrt 2`. Which rows are used, and how they are paired, is a
+public random choice that does not depend on the data. The cells of the second histogram
+depend on the first release only (adaptive composition). All that follows is post-processing.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from skdpot._utils.rng import Streams
+from skdpot.exceptions import PrivacyWarning
+from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.noisy_histogram import noisy_histogram, noisy_quantiles
+
+__all__ = [
+    "BoundsPlan",
+    "FeatureScales",
+    "ball_radius",
+    "exact_bounds",
+    "plan_private_bounds",
+    "release_feature_scales",
+    "release_private_bounds",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Median of |x - x'| for two standard normal numbers.
+_NORMAL_PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))
+_SMALLEST, _LARGEST = 2.0**-64, 2.0**64
+_CENTER_LEVELS = (0.05, 0.5, 0.95)
+_NORM_LEVEL = 0.97
+_TIE_NOISE = 3.0
+_REACH = 3.0
+_LARGEST_WIDENING = 4.0
+_BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class FeatureScales:
+    """Released location and scale of every feature.
+
+    Attributes
+    ----------
+    center : ndarray of shape (n_features,)
+        Medians; 0 where nothing was found.
+    spread : ndarray of shape (n_features,)
+        Medians of the non-zero pair differences, divided by what they are for a normal
+        distribution of standard deviation 1. It is 1 for constant features and where nothing
+        was found, and lies between about ``2**-64`` and ``2**64``.
+    reach : ndarray of shape (n_features,)
+        Larger distance from the centre to the 5 % and 95 % quantiles.
+    n_fallback : int
+        Features whose noisy tables show nothing.
+    """
+
+    center: FloatArray
+    spread: FloatArray
+    reach: FloatArray
+    n_fallback: int
+
+
+def ball_radius(n_features: int) -> float:
+    """Return the radius that holds nearly all rows of features with unit spread.
+
+    The norm of a standard normal row is ``sqrt(d)`` plus or minus 0.7; 2.5 more leaves out
+    fewer than one row in a thousand, and keeps room for correlated features.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features ``d``.
+
+    Returns
+    -------
+    float
+    """
+    return math.sqrt(n_features) + 2.5
+
+
+def release_private_bounds(
+    X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
+) -> tuple[DataBounds, int]:
+    """Release bounds for the rows of `X`. Charge ``plan.event`` first.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Private, finite.
+    plan : BoundsPlan
+        Made for the shape of `X`.
+    streams : Streams
+        Secret noise and public row order.
+
+    Returns
+    -------
+    bounds : DataBounds
+        A ball.
+    n_fallback : int
+        Number of features, or 1 for the norm, whose noisy tables show nothing. A centre that
+        was not found is 0, a scale is 1, a radius the one for features of unit spread.
+
+    Warns
+    -----
+    PrivacyWarning
+        When `n_fallback` is positive; depends on the noisy tables only.
+
+    Privacy
+    -------
+    Releases the bounds. ``plan.event`` under replace-one; the shape of `X` is public. The
+    number of clipped rows is never reported.
+    """
+    _check_shape(X, plan)
+    if plan.mode == "norm":
+        radius = _norm_radius(X, plan, streams)
+        if radius is None:
+            _warn_fallback("the row norms")
+        bounds = DataBounds.from_norm(radius or ball_radius(plan.n_features), plan.n_features)
+        return bounds, int(radius is None)
+    found = release_feature_scales(X, plan, streams)
+    return _ball(found), found.n_fallback
+
+
+def exact_bounds(X: npt.NDArray[Any]) -> DataBounds:
+    """Return bounds of the same kind as `release_private_bounds`, for fits without privacy.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Finite.
+
+    Returns
+    -------
+    DataBounds
+        A ball.
+    """
+    low, below, center, above, high = np.quantile(X, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
+    reach = np.maximum(high - center, center - low)
+    # Quartiles of a normal distribution; features that are mostly constant fall back.
+    spread = (above - below) / (2 * float(ndtri(0.75)))
+    spread = np.where(spread > 0, spread, np.where(reach > 0, reach / _REACH, 1.0))
+    return _ball(FeatureScales(center, spread, reach, 0))
+
+
+def _ball(found: FeatureScales) -> DataBounds:
+    """Return the ball that holds nearly all rows with these scales."""
+    # Heavy tails and clusters get a wider unit, within limits.
+    unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
+    return DataBounds(found.center, unit, ball_radius(len(unit)))
+
+
+def release_feature_scales(
+    X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
+) -> FeatureScales:
+    """Release centre and spread of each feature. Charge ``plan.event`` first.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Private, finite.
+    plan : BoundsPlan
+        In mode "features", made for the shape of `X`.
+    streams : Streams
+        Secret noise and public row order.
+
+    Returns
+    -------
+    FeatureScales
+
+    Warns
+    -----
+    PrivacyWarning
+        When features fell back; depends on the noisy tables only.
+
+    Privacy
+    -------
+    Releases two noisy histograms a feature, or one without centres. ``plan.event`` under
+    replace-one; the shape of `X` is public.
+    """
+    _check_shape(X, plan)
+    d = plan.n_features
+    rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
+    center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
+    failed = np.zeros(d, dtype=bool)
+    for j in range(d):
+        found = _spread(_pair_differences(X[rows, j]), plan, streams)
+        failed[j] = found is None
+        spread[j] = 1.0 if found is None else found
+    for j in range(d if plan.centers else 0):
+        located = _center(X[rows, j].astype(np.float64), float(spread[j]), plan, streams)
+        failed[j] |= located is None
+        if located is not None:
+            center[j], spread[j], reach[j] = located
+    n_fallback = int(failed.sum())
+    if n_fallback:
+        _warn_fallback(f"{n_fallback} of {d} features")
+    return FeatureScales(center, spread, reach, n_fallback)
+
+
+def _check_shape(X: npt.NDArray[Any], plan: BoundsPlan) -> None:
+    if X.shape != (plan.n_samples, plan.n_features):
+        raise ValueError(
+            f"The plan is for data of shape {(plan.n_samples, plan.n_features)}, got {X.shape}."
+        )
+
+
+def _pair_differences(column: npt.NDArray[Any]) -> FloatArray:
+    """Return the absolute differences between the two halves of a column."""
+    half = column.size // 2
+    first: FloatArray = column[:half].astype(np.float64)
+    with np.errstate(over="ignore"):
+        differences: FloatArray = np.abs(first - column[half : 2 * half])
+    return differences
+
+
+def _spread(differences: FloatArray, plan: BoundsPlan, streams: Streams) -> float | None:
+    """Return the spread: 1 for a constant feature, None when nothing stands out."""
+    if not plan.noises:
+        differences = differences[differences > 0]
+        median = np.median(differences) if differences.size else _NORMAL_PAIR_MEDIAN
+        return float(np.clip(median, _SMALLEST, _LARGEST)) / _NORMAL_PAIR_MEDIAN
+    grid, noise, smoothing = plan.spread_grid, plan.noises[0], plan.spread_smoothing
+    table = noisy_histogram(grid.cells(differences), grid.n_cells, noise, streams.secret)
+    log2_median = noisy_quantiles(table[1:], grid.log2_edges, (0.5,), noise.sigma, smoothing)
+    if log2_median is not None:
+        return float(np.exp2(log2_median[0])) / _NORMAL_PAIR_MEDIAN
+    # The feature is constant if all pairs are ties, as far as the noise lets one see.
+    ties = table[0] / noise.sigma
+    constant = ties > max(smoothing.z, plan.n_pairs / noise.sigma - _TIE_NOISE)
+    return 1.0 if constant else None
+
+
+def _center(
+    column: FloatArray, spread: float, plan: BoundsPlan, streams: Streams
+) -> tuple[float, float, float] | None:
+    """Return centre, spread (at least half the width of the centre's cell) and reach."""
+    if not plan.noises:
+        low, center, high = (float(q) for q in np.quantile(column, _CENTER_LEVELS))
+        return center, spread, max(high - center, center - low)
+    grid, noise, smoothing = plan.center_grid, plan.noises[1], plan.center_smoothing
+    width = spread / plan.cells_per_spread
+    with np.errstate(over="ignore"):
+        cells = grid.cells(column / width)
+    table = noisy_histogram(cells, grid.n_cells, noise, streams.secret)
+    quantiles = noisy_quantiles(table, grid.edges, _CENTER_LEVELS, noise.sigma, smoothing)
+    if quantiles is None:
+        return None
+    low, center, high = (float(q) for q in quantiles)
+    cell = int(np.searchsorted(grid.edges[1:-1], center))
+    cell_width = float(grid.edges[cell + 1] - grid.edges[cell])
+    reach = max(high - center, center - low)
+    return center * width, max(spread, cell_width * width / 2), reach * width
+
+
+def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> float | None:
+    """Return a radius that holds about 97 % of the rows, None when nothing stands out."""
+    rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
+    norms = np.empty(rows.size)
+    for start in range(0, rows.size, _BLOCK):
+        part = X[rows[start : start + _BLOCK]].astype(np.float64)
+        with np.errstate(over="ignore"):
+            norms[start : start + _BLOCK] = np.sqrt(np.einsum("ij,ij->i", part, part))
+    if not plan.noises:
+        return float(np.clip(np.quantile(norms, _NORM_LEVEL), _SMALLEST, _LARGEST))
+    grid, noise = plan.norm_grid, plan.noises[0]
+    table = noisy_histogram(grid.cells(norms), grid.n_cells, noise, streams.secret)
+    edges = grid.log2_edges
+    upper = noisy_quantiles(table[1:], edges, (_NORM_LEVEL,), noise.sigma, plan.norm_smoothing)
+    if upper is None:
+        return None
+    return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))
+
+
+def _warn_fallback(what: str) -> None:
+    warnings.warn(
+        f"Private bounds: {what} did not stand out from the privacy noise, and what was not "
+        "found got a public fallback (centre 0, scale 1). Use more rows or a larger epsilon, or "
+        "state limits that are public knowledge, where the estimator takes them.",
+        PrivacyWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,294 @@
+"""What a fit has spent, in a form that one can read, compare and sign."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
+from skdpot.privacy.events import ComposedEvent, Event
+from skdpot.privacy.relation import Relation
+
+__all__ = ["PrivacySpent", "charge", "total_spent"]
+
+# One number, one for each phase of the fit, or none where no single one exists.
+Scale: TypeAlias = float | tuple[float, ...] | None
+
+# Where scikit-learn keeps the parts of a composite estimator: (name, part, ...) tuples.
+_PARTS = ("steps", "transformers_", "transformer_list")
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """The privacy statement of one fit: public facts only.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The whole fit is (epsilon, delta)-differentially private.
+    relation : Relation
+        What two neighbouring data sets are.
+    event : Event
+        Everything that touched private data.
+    sigma : float, tuple of float or None
+        Standard deviation of the noise, for each phase where there are several.
+    sensitivity : float, tuple of float or None
+        L2 sensitivity that `sigma` was calibrated to.
+    assumptions : tuple of str
+        What is taken to be public; the statement holds only if it is.
+    mechanism : str, default=""
+        How the release was made.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    event: Event
+    sigma: Scale
+    sensitivity: Scale
+    assumptions: tuple[str, ...]
+    mechanism: str = ""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row with a column a field, ready to be stacked with those of other fits.
+
+        Returns
+        -------
+        DataFrame
+            `event` is given as text, the assumptions are joined by semicolons.
+        """
+        row = {item.name: getattr(self, item.name) for item in fields(self)}
+        row |= {
+            "relation": str(self.relation),
+            "event": describe_event(self.event),
+            "assumptions": "; ".join(self.assumptions),
+        }
+        return pd.DataFrame([row])
+
+    def __repr__(self) -> str:
+        """Return the guarantee and the noise on one line."""
+        mechanism = f"mechanism={self.mechanism!r}, " if self.mechanism else ""
+        return (
+            f"PrivacySpent(epsilon={self.epsilon!r}, delta={self.delta!r}, "
+            f"relation={str(self.relation)!r}, {mechanism}"
+            f"sigma={self.sigma!r}, sensitivity={self.sensitivity!r})"
+        )
+
+    def __str__(self) -> str:
+        """Return the whole statement, a fact a line."""
+        guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
+        rows = [("guarantee", guarantee), *self._facts()]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def _repr_html_(self) -> str:
+        """Return the statement as a card for notebooks."""
+        rows = [(name.capitalize(), value) for name, value in self._facts()]
+        title = f"Privacy statement: {epsilon_text(self.epsilon)}"
+        aside = f"δ = {self.delta:g} · {str(self.relation).replace('_', ' ')}"
+        return html_card(title, aside, html_table(rows))
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        """Yield the rows of the statement after the guarantee."""
+        meaning = {
+            Relation.REPLACE_ONE: "one record replaced by another (their number is public)",
+            Relation.ADD_REMOVE: "one record added or removed",
+        }
+        yield "protects against", meaning[self.relation]
+        if self.mechanism:
+            yield "mechanism", self.mechanism
+        if self.sigma is not None:
+            yield "noise sigma", _numbers(self.sigma)
+        if self.sensitivity is not None:
+            yield "sensitivity", _numbers(self.sensitivity)
+        yield "event", describe_event(self.event)
+        for number, assumption in enumerate(self.assumptions, start=1):
+            yield f"assumes {number}", assumption
+
+
+def charge(
+    budget: PrivacyBudget | None,
+    event: Event,
+    *,
+    epsilon: float,
+    delta: float,
+    label: str,
+    assumptions: Iterable[str],
+    sigma: Scale,
+    sensitivity: Scale,
+    mechanism: str = "",
+) -> PrivacySpent:
+    """Charge a fit before it draws its noise or looks at its data.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget or None
+        Where to charge; ``None`` if the fit stands alone.
+    event : Event
+        The whole fit.
+    epsilon, delta : float
+        What the fit promises; the event must not cost more.
+    label : str
+        Name in the budget's history.
+    assumptions : iterable of str
+        What the fit takes to be public.
+    sigma, sensitivity : float, tuple of float or None
+        For the statement.
+    mechanism : str, default=""
+        For the statement.
+
+    Returns
+    -------
+    PrivacySpent
+        The statement, to be stored as ``privacy_spent_``.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has too little left; nothing is charged then.
+    CalibrationError
+        If the event costs more than (epsilon, delta); nothing is charged then.
+    LedgerError
+        If the budget's ledger cannot be used.
+    ValueError
+        If `epsilon` or `delta` is out of range, or the event and the budget are of different
+        relations.
+    """
+    if not (budget is None or isinstance(budget, PrivacyBudget)):
+        raise TypeError(f"`budget` must be a PrivacyBudget or None, got {type(budget).__name__}.")
+    target = PrivacyTarget(epsilon, delta)
+    if not target.admits(event_cost(event, target.leak_cap)):
+        raise CalibrationError(
+            f"{label}: the noise is too small for epsilon={epsilon:g} at delta={delta:g}. "
+            "Calibrate the event to that target; nothing was charged."
+        )
+    spent = PrivacySpent(
+        target.epsilon,
+        target.delta,
+        event.relation,
+        event,
+        sigma,
+        sensitivity,
+        tuple(assumptions),
+        mechanism,
+    )
+    if budget is not None:
+        budget.spend(event, label=label)
+    return spent
+
+
+def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
+    """Add up what several fitted estimators have spent on the same records.
+
+    Use it after the fact; a shared `PrivacyBudget` adds up while the fits are made, and also
+    counts refits and fits that were thrown away, which nobody can find here.
+
+    Parameters
+    ----------
+    *fitted : estimator or PrivacySpent
+        Fitted estimators with a ``privacy_spent_``, or pipelines and other composites of them.
+        The same object counts once, however often it is passed.
+    delta : float, default=None
+        The delta of the total, by default the largest delta of the parts.
+
+    Returns
+    -------
+    PrivacySpent
+        The composition of all events. `epsilon` is infinite if a part has no noise. Parts
+        without an event are named in the assumptions: they must not have learned anything from
+        the private records.
+
+    Raises
+    ------
+    TypeError
+        If an estimator has spent nothing, or is a search, whose fits are not all kept.
+    ValueError
+        If nothing is passed, the relations differ, or `delta` is out of range.
+
+    Notes
+    -----
+    If a later estimator was chosen, or its epsilon set, after looking at earlier results, the
+    total is only a running figure; the cap of a shared budget covers that case too.
+    """
+    parts = [part for estimator in fitted for part in _private_parts(estimator)]
+    if not parts:
+        raise ValueError("total_spent needs at least one fitted estimator.")
+    spent = list({id(part): part for _, part in parts if part is not None}.values())
+    silent = dict.fromkeys(name for name, part in parts if part is None)
+    delta = max(part.delta for part in spent) if delta is None else delta
+    event = ComposedEvent(events=tuple(part.event for part in spent))
+    assumptions = dict.fromkeys(text for part in spent for text in part.assumptions)
+    assumptions |= dict.fromkeys(
+        f"{name} (it has no event) learned nothing from the private records" for name in silent
+    )
+    return PrivacySpent(
+        epsilon=_epsilon(compose(event), delta),
+        delta=float(delta),
+        relation=event.relation,
+        event=event,
+        sigma=None,
+        sensitivity=None,
+        assumptions=tuple(assumptions),
+        mechanism=" + ".join(part.mechanism or "unnamed" for part in spent),
+    )
+
+
+def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
+    """Return the parts of one argument, at least one of which has spent something."""
+    parts = list(_parts(estimator))
+    if all(spent is None for _, spent in parts):
+        raise TypeError(
+            f"{type(estimator).__name__} has no `privacy_spent_`: fit it first, and pass private "
+            "estimators or pipelines that hold one."
+        )
+    return parts
+
+
+def _parts(estimator: object) -> Iterator[tuple[str, PrivacySpent | None]]:
+    """Yield every part that learned something, with what it spent or None."""
+    name = type(estimator).__name__
+    if hasattr(estimator, "cv_results_"):
+        raise TypeError(
+            f"{name} made many fits and keeps at most one. Give its estimator a PrivacyBudget, "
+            "which counts them all."
+        )
+    spent = getattr(estimator, "privacy_spent_", estimator)
+    if isinstance(spent, PrivacySpent):
+        yield name, spent
+        return
+    children = next((getattr(estimator, a) for a in _PARTS if hasattr(estimator, a)), None)
+    if children is None:
+        yield name, None
+        return
+    for child in (entry[1] for entry in children):
+        if _learns(child):
+            yield from _parts(child)
+
+
+def _learns(part: object) -> bool:
+    """Whether a part of a composite can hold private facts after its fit."""
+    if part is None or isinstance(part, str):  # "passthrough", "drop"
+        return False
+    if hasattr(part, "privacy_spent_") or not isinstance(part, BaseEstimator):
+        return True
+    return bool(get_tags(part).requires_fit)
+
+
+def _epsilon(loss: PrivacyLoss, delta: float) -> float:
+    """Return the epsilon at `delta`, of which the noise sampler's own error is taken first."""
+    rest = math.nextafter(float(Fraction(delta) - Fraction(loss.n_steps, 10**18)), 0.0)
+    return loss.epsilon(rest) if rest > 0.0 else math.inf
+
+
+def _numbers(value: float | tuple[float, ...]) -> str:
+    """Write one number or several with four digits."""
+    return ", ".join(f"{number:.4g}" for number in (value if isinstance(value, tuple) else [value]))

@@ -1,0 +1,28 @@
+"""Directions, one-dimensional transport, and the frozen private sketch."""
+
+from skdpot.slicing.directions import (
+    make_directions,
+    orthogonal_directions,
+    sparse_directions,
+    uniform_directions,
+)
+from skdpot.slicing.rules import recommended_bins, recommended_slices
+from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
+from skdpot.slicing.table import CDFTable
+from skdpot.slicing.transport import sliced_wasserstein_distance, wasserstein_1d
+
+__all__ = [
+    "CDFTable",
+    "SlicedSketch",
+    "SquareRootStrategy",
+    "make_directions",
+    "orthogonal_directions",
+    "recommended_bins",
+    "recommended_slices",
+    "sliced_wasserstein_distance",
+    "sparse_directions",
+    "square_root_strategy",
+    "uniform_directions",
+    "wasserstein_1d",
+]

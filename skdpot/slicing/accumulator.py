@@ -1,0 +1,128 @@
+"""The open state of a sketch: noise first, counts on top."""
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+import torch
+
+from skdpot._utils.rng import SecretStream
+from skdpot.exceptions import OpenSketchError
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.noise import lattice_noise
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.plan import SketchPlan
+
+__all__ = ["NoisyAccumulator"]
+
+_CHUNK = 2**17  # rows mapped and clipped at once, so that memory does not grow with n
+
+
+class NoisyAccumulator:
+    """A table of noise to which the statistic of each chunk of rows is added.
+
+    The noise is drawn when the accumulator is made, so there is never a table of counts
+    without it. Reading it twice, before and after a row is added, would reveal that row:
+    until `close` it can be neither read nor copied nor pickled.
+
+    Parameters
+    ----------
+    plan : SketchPlan
+        Shape, strategy and noise.
+    bounds : DataBounds
+        How rows are mapped and clipped.
+    directions : ndarray of shape (n_slices, n_features)
+        Unit rows.
+    half_widths : ndarray of shape (n_slices,)
+        Binned range along each direction.
+    stream : SecretStream
+        Where the noise comes from.
+    device : torch.device or None
+        Where projections are counted; None is numpy.
+
+    Privacy
+    -------
+    The caller has charged ``plan.event`` before making an accumulator.
+    """
+
+    def __init__(
+        self,
+        plan: SketchPlan,
+        bounds: DataBounds,
+        directions: np.ndarray,
+        half_widths: np.ndarray,
+        stream: SecretStream,
+        device: torch.device | None,
+    ) -> None:
+        self._plan, self._bounds, self._device = plan, bounds, device
+        self._directions, self._half_widths = directions, half_widths
+        # The statistic in units of the noise's lattice, an integer fraction of the strategy's.
+        self._factor = round(plan.strategy.lattice / plan.lattice)
+        shape = (plan.n_classes, plan.n_slices, plan.strategy.n_bins)
+        if plan.sigma > 0:
+            self._table = lattice_noise(
+                plan.sigma, shape, stream, lattice=plan.lattice, mu=plan.mu
+            )
+        else:
+            self._table = np.zeros(shape, dtype=np.int64)
+        self.n_rows = 0
+
+    def add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
+        """Add rows; `codes` (n_rows,) holds the position of each row's class.
+
+        When a chunk is interrupted half-way the table is dropped: adding the chunk again
+        would count some rows twice, which the sensitivity does not cover.
+        """
+        try:
+            self._add(rows, codes)
+        except BaseException:
+            del self._table
+            raise
+        self.n_rows += len(rows)
+
+    def _add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
+        strategy = (self._plan.strategy.integer_matrix * self._factor).T
+        for start in range(0, len(rows), _CHUNK):
+            chunk = self._bounds.to_ball(rows[start : start + _CHUNK])
+            for table, members in self._by_class(chunk, codes, start):
+                counts = count_projections(
+                    members,
+                    self._directions,
+                    self._half_widths,
+                    self._plan.strategy.n_bins,
+                    device=self._device,
+                )
+                table += counts @ strategy
+
+    def close(self) -> np.ndarray:
+        """Return the released statistic (n_classes, n_slices, n_bins), float64, and end."""
+        if not hasattr(self, "_table"):
+            raise OpenSketchError(
+                "Adding a chunk was interrupted, so this sketch cannot be completed. Fit again; "
+                "what it was charged is spent."
+            )
+        statistic: np.ndarray = self._table * self._plan.lattice
+        del self._table
+        return statistic
+
+    def _by_class(
+        self, chunk: np.ndarray, codes: np.ndarray | None, start: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield each class's table and the rows of the chunk that belong to it."""
+        if codes is None:
+            yield self._table[0], chunk
+            return
+        labels = codes[start : start + len(chunk)]
+        for k in range(len(self._table)):
+            members = chunk[labels == k]
+            if len(members):
+                yield self._table[k], members
+
+    def _refuse(self, *args: object) -> NoReturn:
+        raise OpenSketchError(
+            "This sketch is open: it still accumulates rows and can be neither pickled nor "
+            "copied, because two copies of one noise draw reveal the rows added in between. "
+            "Call close() first."
+        )
+
+    __getstate__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse  # type: ignore[assignment]

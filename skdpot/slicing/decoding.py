@@ -1,0 +1,77 @@
+"""From the released statistic to cumulative distributions: post-processing, free.
+
+The released table is ``S = A h + σ·noise`` for every class and slice. ``D = T A^{-1}``
+turns it into noisy cumulative counts with covariance ``σ² D Dᵀ``; what is known for
+certain (how many rows there are, that a distribution function increases) is then imposed.
+"""
+
+import numpy as np
+from sklearn.isotonic import isotonic_regression
+
+from skdpot.slicing.strategy import SquareRootStrategy
+
+__all__ = ["class_totals", "decode"]
+
+
+def decode(
+    statistic: np.ndarray, strategy: SquareRootStrategy, n_samples: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Decode a released table into distribution functions at the bin edges.
+
+    Parameters
+    ----------
+    statistic : ndarray of shape (n_classes, n_slices, n_bins)
+        The released, noisy statistic S.
+    strategy : SquareRootStrategy
+        The strategy it was measured with.
+    n_samples : int
+        Public number of rows n.
+
+    Returns
+    -------
+    cdf : ndarray of shape (n_classes, n_slices, n_bins + 1)
+        Non-decreasing, from 0 to 1.
+    totals : ndarray of shape (n_classes,)
+        Estimated rows a class; they sum to n. With one class exactly n.
+
+    Notes
+    -----
+    Knowing the total means conditioning a Gaussian vector on its last entry:
+    ``c_j <- c_j - (C_jB / C_BB) (c_B - n)`` with ``C = D Dᵀ``. A linear bridge, j / B in
+    place of the ratio, is right for white noise only. Isotonic regression is the
+    projection on the increasing functions, hence never moves away from the true one.
+    """
+    cumulative = statistic @ strategy.decoder.T
+    totals = class_totals(cumulative[:, :, -1].mean(axis=1), n_samples)
+    share = strategy.covariance[:, -1] / strategy.covariance[-1, -1]
+    excess = cumulative[:, :, -1:] - totals[:, None, None]
+    cumulative = (cumulative - excess * share) / totals[:, None, None]
+    n_classes, n_slices, n_bins = statistic.shape
+    cdf = np.zeros((n_classes, n_slices, n_bins + 1))
+    for row, noisy in zip(cdf.reshape(-1, n_bins + 1), cumulative.reshape(-1, n_bins), strict=True):
+        row[1:-1] = isotonic_regression(noisy[:-1], y_min=0.0, y_max=1.0)
+    cdf[:, :, -1] = 1.0
+    return cdf, totals
+
+
+def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
+    """Project noisy class totals on the totals that are at least 1 and sum to n.
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (n_classes,)
+        Noisy number of rows a class.
+    n_samples : int
+        Public number of rows, at least the number of classes.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+        The nearest point, in Euclidean distance, of ``{t : t >= 1, sum(t) = n}``.
+    """
+    free = n_samples - len(noisy)
+    ordered = np.sort(noisy - 1)[::-1]
+    shifts = (np.cumsum(ordered) - free) / np.arange(1, len(noisy) + 1)
+    shift = shifts[np.flatnonzero(ordered >= shifts)[-1]]
+    totals: np.ndarray = 1 + np.maximum(noisy - 1 - shift, 0)
+    return totals

@@ -1,0 +1,164 @@
+"""Directions on the sphere along which data are projected.
+
+Directions are drawn from a public stream, independently of the data, and are published
+with the sketch.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = [
+    "make_directions",
+    "orthogonal_directions",
+    "sparse_directions",
+    "uniform_directions",
+]
+
+
+def uniform_directions(n_slices: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw independent uniform directions.
+
+    Parameters
+    ----------
+    n_slices, n_features : int
+        Number of directions L and dimension d.
+    rng : numpy.random.Generator
+        Public stream.
+
+    Returns
+    -------
+    ndarray of shape (n_slices, n_features)
+        Rows of unit length.
+    """
+    rows = rng.standard_normal((n_slices, n_features))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def orthogonal_directions(
+    n_slices: int, n_features: int, rng: np.random.Generator, *, axes_first: bool = False
+) -> np.ndarray:
+    """Draw directions in Haar-distributed orthogonal blocks of `n_features` rows.
+
+    Each direction alone is uniform on the sphere; within a block they repel each other,
+    so averages over them have a lower variance than over independent ones. When L is a
+    multiple of d, ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
+
+    Parameters
+    ----------
+    n_slices, n_features : int
+        Number of directions L and dimension d. The last block is cut when d does not divide L.
+    rng : numpy.random.Generator
+        Public stream.
+    axes_first : bool, default=False
+        Make the first block the coordinate axes, so that every marginal is measured.
+
+    Returns
+    -------
+    ndarray of shape (n_slices, n_features)
+        Rows of unit length.
+    """
+    n_blocks = -(-n_slices // n_features)
+    blocks = [_haar(n_features, rng) for _ in range(n_blocks - axes_first)]
+    if axes_first:
+        blocks.insert(0, np.eye(n_features))
+    return np.concatenate(blocks)[:n_slices]
+
+
+def sparse_directions(
+    groups: Sequence[Sequence[int]],
+    n_slices: int,
+    n_features: int,
+    rng: np.random.Generator,
+    *,
+    group_size: int = 2,
+    always: int | None = None,
+) -> np.ndarray:
+    """Draw directions with random weights on a few columns, for mixed tables.
+
+    Dense directions average many columns into something close to a Gaussian and lose the
+    dependence between two of them; a direction that sees only a pair keeps it.
+
+    Parameters
+    ----------
+    groups : sequence of sequences of int
+        Feature indices of each column of the table (one for a numeric column, one per
+        category for a one-hot column).
+    n_slices, n_features : int
+        Number of directions L and dimension d.
+    rng : numpy.random.Generator
+        Public stream.
+    group_size : int, default=2
+        Number of columns in a direction.
+    always : int, optional
+        Index of a column that is in every direction, for instance the target.
+
+    Returns
+    -------
+    ndarray of shape (n_slices, n_features)
+        Rows of unit length, zero outside the chosen columns.
+    """
+    others = [k for k in range(len(groups)) if k != always]
+    n_drawn = group_size - (always is not None)
+    if not 0 <= n_drawn <= len(others) or group_size < 1:
+        raise ValueError(
+            f"group_size={group_size} must be at least 1 and at most the number of columns, "
+            f"{len(groups)}."
+        )
+    rows = np.zeros((n_slices, n_features))
+    for row in rows:
+        chosen = list(rng.choice(others, n_drawn, replace=False))
+        if always is not None:
+            chosen.append(always)
+        support = np.concatenate([np.asarray(groups[k], dtype=int) for k in chosen])
+        row[support] = rng.standard_normal(len(support))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def make_directions(
+    slices: str | np.ndarray, n_slices: int, n_features: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the directions that a ``slices=`` parameter asks for.
+
+    Parameters
+    ----------
+    slices : {"axes+orthogonal", "orthogonal", "uniform"} or ndarray of shape (L, d)
+        An array is taken as public knowledge; its rows are scaled to unit length.
+    n_slices, n_features : int
+        Number of directions L (ignored for an array) and dimension d.
+    rng : numpy.random.Generator
+        Public stream.
+
+    Returns
+    -------
+    ndarray of shape (L, d)
+        Rows of unit length.
+
+    Raises
+    ------
+    ValueError
+        If an array has another number of columns, a row that is zero or not finite.
+    """
+    if isinstance(slices, str):
+        if slices == "uniform":
+            return uniform_directions(n_slices, n_features, rng)
+        axes_first = slices == "axes+orthogonal"
+        return orthogonal_directions(n_slices, n_features, rng, axes_first=axes_first)
+    rows = np.asarray(slices, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != n_features or rows.shape[0] == 0:
+        raise ValueError(
+            f"slices has shape {rows.shape}; an array of directions must have shape "
+            f"(n_slices, {n_features}), one column a feature."
+        )
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not np.all(np.isfinite(rows)) or np.any(norms == 0):
+        raise ValueError("slices must hold finite rows that are not zero.")
+    return rows / norms
+
+
+def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw a Haar-distributed orthogonal matrix (QR with the signs of R's diagonal removed)."""
+    q, r = np.linalg.qr(rng.standard_normal((n_features, n_features)))
+    signs = np.where(np.diag(r) < 0, -1.0, 1.0)
+    rotated: np.ndarray = q * signs
+    return rotated

@@ -1,0 +1,65 @@
+"""Adding the released tables of parties that hold different people's rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_comparable", "merged_fields"]
+
+
+def check_comparable(sketches: Sequence[Any]) -> None:
+    """Raise ValueError unless all sketches measure the same directions, bins and classes."""
+    first = sketches[0]
+    for other in sketches[1:]:
+        if not np.array_equal(first.directions_, other.directions_):
+            raise ValueError(
+                "The sketches have different directions. Draw them once and pass the same array "
+                "as slices= to every sketch."
+            )
+        if first.statistic_.shape[-1] != other.statistic_.shape[-1]:
+            raise ValueError(
+                f"The sketches have {first.statistic_.shape[-1]} and "
+                f"{other.statistic_.shape[-1]} bins; give all the same n_bins."
+            )
+        if first.bounds_ != other.bounds_:
+            raise ValueError(
+                "The sketches map their rows with different bounds. Declare the same public "
+                "bounds=(low, high) or norm_bound= in all of them."
+            )
+
+
+def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
+    """Return the fitted attributes of the sum of disjoint sketches.
+
+    By parallel composition a person is protected by the sketch of the party that holds
+    their row, so what is stated is the largest epsilon among the parties.
+    """
+    first = sketches[0]
+    for sketch in sketches:
+        if isinstance(sketch.bounds, str) and sketch.norm_bound is None:
+            raise ValueError(
+                "merge needs bounds that were declared: a sketch with bounds=\"private\" has "
+                "bounds of its own. Give all parties the same bounds=(low, high) or norm_bound=."
+            )
+        labels = (getattr(s, "classes_", None) for s in (first, sketch))
+        if not np.array_equal(*(np.array([]) if x is None else x for x in labels)):
+            raise ValueError("The sketches have different classes; declare the same classes=.")
+    statement = max((s.privacy_spent_ for s in sketches), key=lambda spent: spent.epsilon)
+    fields = {
+        name: getattr(first, name)
+        for name in (
+            "bounds_",
+            "classes_",
+            "directions_",
+            "feature_names_in_",
+            "half_widths_",
+            "n_features_in_",
+        )
+        if hasattr(first, name)
+    }
+    return fields | {
+        "n_samples_": sum(s.n_samples_ for s in sketches),
+        "privacy_spent_": statement,
+        "statistic_": sum(s.statistic_ for s in sketches),
+    }

@@ -1,0 +1,120 @@
+"""What a sketch will measure and with how much noise, settled before any row is read."""
+
+import math
+from dataclasses import dataclass
+
+from skdpot.privacy.calibration import PrivacyTarget, calibrate
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.noise import noise_lattice
+from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds
+from skdpot.slicing.rules import recommended_bins, recommended_slices
+from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
+
+__all__ = ["BOUNDS_SHARE", "SketchPlan", "plan_sketch"]
+
+BOUNDS_SHARE = 0.1  # of the squared mu, when bounds must be estimated first
+
+
+@dataclass(frozen=True)
+class SketchPlan:
+    """The public parameters of one sketch.
+
+    Parameters
+    ----------
+    n_slices : int
+        Number of directions L.
+    n_classes : int
+        Number of tables; 1 without classes.
+    strategy : SquareRootStrategy
+        What is measured of each histogram, and on how many bins.
+    sensitivity : float
+        L2 sensitivity Δ of the whole table under replace-one.
+    sigma : float
+        Standard deviation of the noise on each entry; 0 without privacy.
+    lattice : float
+        Spacing of the noise, a fraction of the strategy's.
+    bounds_plan : BoundsPlan or None
+        How bounds are estimated first; None when they are public.
+    event : Event
+        Everything together: what is charged.
+    """
+
+    n_slices: int
+    n_classes: int
+    strategy: SquareRootStrategy
+    sensitivity: float
+    sigma: float
+    lattice: float
+    bounds_plan: BoundsPlan | None
+    event: Event
+
+    @property
+    def mu(self) -> float:
+        """Gaussian privacy parameter of the table alone; infinite without noise."""
+        if self.sigma == 0:
+            return math.inf
+        return GaussianEvent(
+            sigma=self.sigma, sensitivity=self.sensitivity, lattice=self.lattice
+        ).mu
+
+
+def plan_sketch(
+    target: PrivacyTarget,
+    n_samples: int,
+    n_features: int,
+    n_classes: int | None = None,
+    *,
+    n_slices: int | str = "auto",
+    n_bins: int | str = "auto",
+    n_rows_for_bounds: int = 0,
+) -> SketchPlan:
+    """Choose the shape of a sketch and the least noise that meets a target.
+
+    Parameters
+    ----------
+    target : PrivacyTarget
+        Epsilon and delta of everything together.
+    n_samples, n_features : int
+        Public size of the data.
+    n_classes : int, optional
+        Number of classes of a class-conditional sketch.
+    n_slices, n_bins : int or "auto"
+        Shape; "auto" applies `recommended_slices` and `recommended_bins`.
+    n_rows_for_bounds : int, default=0
+        Number of rows from which bounds are estimated first, for 10 % of the squared mu;
+        0 when bounds are public.
+
+    Returns
+    -------
+    SketchPlan
+        Its event fits the target exactly once.
+    """
+    # What is left for the table decides its shape before the exact calibration.
+    mu = target.mu_cap * math.sqrt(1.0 - BOUNDS_SHARE if n_rows_for_bounds else 1.0)
+    tables = n_classes or 1
+    if isinstance(n_slices, str):
+        n_slices = recommended_slices(n_samples, n_features, mu, tables)
+    if isinstance(n_bins, str):
+        n_bins = recommended_bins(n_samples, n_features, mu, tables)
+    strategy = square_root_strategy(n_bins)
+    sensitivity = strategy.sensitivity(n_slices, conditional=n_classes is not None)
+    shape = (n_slices, tables, strategy, sensitivity)
+    if math.isinf(target.epsilon):
+        return SketchPlan(*shape, 0.0, strategy.lattice, None, NonPrivateEvent())
+    bounds_plan = None
+    if n_rows_for_bounds:
+        bounds_mu = target.mu_cap * math.sqrt(BOUNDS_SHARE)
+        bounds_plan = plan_private_bounds(n_rows_for_bounds, n_features, bounds_mu)
+
+    def table_event(sigma: float) -> GaussianEvent:
+        lattice = noise_lattice(sigma, strategy.lattice)
+        return GaussianEvent(sigma=sigma, sensitivity=sensitivity, lattice=lattice)
+
+    def fit_event(sigma: float) -> Event:
+        if bounds_plan is None:
+            return table_event(sigma)
+        return ComposedEvent(events=(bounds_plan.event, table_event(sigma)))
+
+    event = calibrate(target, fit_event)
+    table = event if isinstance(event, GaussianEvent) else event.events[-1]
+    return SketchPlan(*shape, table.sigma, table.lattice, bounds_plan, event)

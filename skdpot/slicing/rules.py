@@ -1,0 +1,91 @@
+"""Public rules for the shape of a sketch: how many directions, how many bins, how wide."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.data_bounds import DataBounds
+
+__all__ = [
+    "projection_half_widths",
+    "public_bounds",
+    "recommended_bins",
+    "recommended_slices",
+]
+
+_SPREADS = 3.5
+
+
+def public_bounds(
+    bounds: Any, norm_bound: float | None, n_features: int
+) -> DataBounds | None:
+    """Read the ``bounds=`` and ``norm_bound=`` parameters.
+
+    Parameters
+    ----------
+    bounds : "private" or (low, high)
+        Range of each feature, if it is public.
+    norm_bound : float or None
+        Norm of every row, if it is public.
+    n_features : int
+        Number of features.
+
+    Returns
+    -------
+    DataBounds or None
+        None when bounds have to be estimated privately.
+
+    Raises
+    ------
+    ValueError
+        If both are given, or the limits do not make a box.
+    """
+    if isinstance(bounds, str):
+        return None if norm_bound is None else DataBounds.from_norm(norm_bound, n_features)
+    if norm_bound is not None:
+        raise ValueError(
+            "bounds=(low, high) and norm_bound= are two ways to say the same; give only one."
+        )
+    if len(bounds) != 2:
+        raise ValueError(
+            f"bounds has {len(bounds)} entries; it must be \"private\" or a pair (low, high) of "
+            "numbers or of arrays with one number a feature."
+        )
+    return DataBounds.from_box(bounds[0], bounds[1], n_features)
+
+
+def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.ndarray:
+    """Return the half width w of the binned range along each direction.
+
+    ``min(R, 3.5 R / sqrt(d))``, and in a box no more than its own extent along the
+    direction, ``side * ‖θ‖₁``. Projections of points spread over a ball of radius R in d
+    dimensions have a standard deviation near ``R / sqrt(d)``: binning the whole diameter
+    would leave most bins empty in high dimension. What falls beyond is counted in the end
+    bins, at no privacy cost.
+
+    Parameters
+    ----------
+    bounds : DataBounds
+        Public (or paid for) bounds of the rows.
+    directions : ndarray of shape (n_slices, n_features)
+        Unit rows.
+
+    Returns
+    -------
+    ndarray of shape (n_slices,)
+        Half widths.
+    """
+    root = math.sqrt(bounds.n_features)
+    widths = np.full(len(directions), min(bounds.radius, _SPREADS * bounds.radius / root))
+    if bounds.box:
+        widths = np.minimum(widths, bounds.radius / root * np.abs(directions).sum(axis=1))
+    return widths
+
+
+def recommended_slices(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
+    return max(1, n_features) * 8
+
+
+def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
+    return 64

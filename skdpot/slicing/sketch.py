@@ -1,0 +1,369 @@
+"""The frozen private sketch: noisy distribution functions along L directions."""
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.rng import Streams, spawn_streams
+from skdpot._utils.validation import (
+    Interval,
+    StrOptions,
+    all_or_nothing,
+    encode_labels,
+    fit_context,
+    validate_rows,
+)
+from skdpot.exceptions import OpenSketchError
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.private_bounds import exact_bounds, release_private_bounds
+from skdpot.privacy.spent import charge
+from skdpot.slicing.accumulator import NoisyAccumulator
+from skdpot.slicing.decoding import decode
+from skdpot.slicing.directions import make_directions
+from skdpot.slicing.plan import plan_sketch
+from skdpot.slicing.readings import SketchReadings
+from skdpot.slicing.rules import projection_half_widths, public_bounds
+from skdpot.slicing.strategy import square_root_strategy
+
+__all__ = ["SlicedSketch"]
+
+
+class SlicedSketch(SketchReadings, BaseEstimator):
+    """Noisy distribution functions of private data along many directions.
+
+    The sketch is released once. Everything computed from it afterwards (distances,
+    quantiles, particle flows, scores) is post-processing: free, unlimited, repeatable.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of the whole fit; ``inf`` for no privacy.
+    delta : float, default=1e-5
+        Privacy parameter of the whole fit, in (0, 1).
+    budget : PrivacyBudget, optional
+        Shared budget that the fit is charged to.
+    bounds : "private" or (low, high), default="private"
+        What is known about the range of each feature. ``(low, high)``, scalars or arrays of
+        shape (n_features,), is taken as public knowledge and costs nothing; features are
+        mapped to [-1, 1] and clipped. "private" spends 10 % of the squared mu on estimating
+        location and scale; in `partial_fit` from the first chunk.
+    norm_bound : float, optional
+        Public bound of the Euclidean norm of every row, in place of `bounds`; longer rows
+        are shortened.
+    n_slices : int or "auto", default="auto"
+        Number of directions L. "auto" follows a public rule in n, d and epsilon
+        (`skdpot.slicing.recommended_slices`).
+    n_bins : int or "auto", default="auto"
+        Number of bins B along each direction.
+    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
+n_features), default="axes+orthogonal"
+        How directions are drawn; an array is used as it is (it must be public).
+    conditional : bool, default=False
+        Make one table a class of `y`; otherwise `y` is ignored.
+    classes : array-like, optional
+        The public set of classes. By default the labels found in `y`, which then count as
+        public. `partial_fit` needs it with ``conditional=True``.
+    noise : {"discrete"}, default="discrete"
+        Discrete Gaussian noise on a lattice.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where projections are counted.
+    random_state : int, RandomState or None, default=None
+        Makes directions and noise reproducible. For tests only: whoever knows it can
+        remove the noise.
+
+    Attributes
+    ----------
+    directions_ : ndarray of shape (n_slices, n_features)
+        Directions θ, in the units of the mapped features.
+    half_widths_ : ndarray of shape (n_slices,)
+        Half width of the binned range along each direction.
+    statistic_ : ndarray of shape (n_classes, n_slices, n_bins)
+        The released table.
+    cdf_ : ndarray of shape (n_classes, n_slices, n_bins + 1)
+        Distribution functions at the bin edges, decoded from `statistic_`.
+    class_counts_ : ndarray of shape (n_classes,)
+        Estimated number of rows a class; n without classes.
+    classes_ : ndarray of shape (n_classes,)
+        Classes; only with ``conditional=True``.
+    bounds_ : DataBounds
+        Map from the data to the ball that is binned.
+    n_samples_ : int
+        Number of rows.
+    privacy_spent_ : PrivacySpent
+        What the fit cost, and under which assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when X has names that are all strings.
+
+    Privacy
+    -------
+    Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one
+    Gaussian event under replace-one, with the sensitivity of
+    `SquareRootStrategy.sensitivity`, after the two events of the bounds when these are
+    private. Public: the number of rows, of features and their names, the dtype, the set of
+    classes, and the directions. Protected: each row of X, and its label.
+
+    See Also
+    --------
+    DPSlicedFlowSampler : Synthetic rows from a sketch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import SlicedSketch
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
+    >>> sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1)).fit(X)
+    >>> median = sketch.quantiles([0.5])[0, 0]  # of the first axis
+    >>> bool(abs(median) < 0.1)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "budget": [PrivacyBudget, None],
+        "bounds": [StrOptions({"private"}), tuple, list],
+        "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, 4096, closed="both")],
+        "slices": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
+        "conditional": ["boolean"],
+        "classes": ["array-like", None],
+        "noise": [StrOptions({"discrete"})],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        budget: PrivacyBudget | None = None,
+        bounds: Any = "private",
+        norm_bound: float | None = None,
+        n_slices: int | str = "auto",
+        n_bins: int | str = "auto",
+        slices: Any = "axes+orthogonal",
+        conditional: bool = False,
+        classes: ArrayLike | None = None,
+        noise: str = "discrete",
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.bounds = bounds
+        self.norm_bound = norm_bound
+        self.n_slices = n_slices
+        self.n_bins = n_bins
+        self.slices = slices
+        self.conditional = conditional
+        self.classes = classes
+        self.noise = noise
+        self.device = device
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Release the sketch of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : array-like of shape (n_samples,), optional
+            Private class labels; only used with ``conditional=True``.
+
+        Returns
+        -------
+        self : SlicedSketch
+            The closed sketch.
+
+        Raises
+        ------
+        ValueError
+            If parameters or data are not usable. Nothing is charged.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+        """
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        return self._release(type(self).__name__, streams, X, y)
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, *, n_samples: int | None = None) -> Self:
+        """Add a chunk of rows; memory does not grow with their number.
+
+        The first call fixes shape and bounds, charges the whole fit and draws the noise.
+        Until the sketch is closed it can be neither read nor copied. Every person's rows
+        must be in the stream once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private rows of this chunk.
+        y : array-like of shape (n_rows,), optional
+            Their private labels; with ``conditional=True`` the parameter `classes` is
+            needed too.
+        n_samples : int, optional
+            In the first call: public number of rows to come in all. The public rule for
+            "auto" shapes uses it, and the sketch closes itself when they have arrived.
+            Without it the rule uses the size of the first chunk and `close` ends the stream.
+
+        Returns
+        -------
+        self : SlicedSketch
+            The sketch.
+
+        Raises
+        ------
+        OpenSketchError
+            If the sketch is closed: closing is final.
+        ValueError
+            If a chunk is not usable, or more rows than `n_samples` arrive.
+        """
+        if hasattr(self, "statistic_"):
+            raise OpenSketchError(
+                "This sketch is closed, which is final: its table is a release. Call fit, or "
+                "make a new sketch and merge the two."
+            )
+        if self.conditional and self.classes is None:
+            raise ValueError("partial_fit with conditional=True needs the parameter classes.")
+        with all_or_nothing(self):
+            first = not self._is_open
+            rows, codes, _ = self._validate(X, y, reset=first)
+            declared = n_samples if first else self._declared
+            _check_arrivals(0 if first else self._accumulator.n_rows, len(rows), declared)
+            if first:
+                streams = spawn_streams(self.random_state, type(self).__name__)
+                self._open(type(self).__name__, streams, rows, self.classes, n_samples)
+            self._accumulator.add(rows, codes)
+        if self._accumulator.n_rows == self._declared:
+            self.close()
+        return self
+
+    def close(self) -> Self:
+        """End the stream of `partial_fit` and decode the released table.
+
+        Returns
+        -------
+        self : SlicedSketch
+            The closed sketch.
+
+        Raises
+        ------
+        OpenSketchError
+            If there is no open stream.
+        """
+        if not self._is_open:
+            raise OpenSketchError("close() ends a stream that partial_fit began; there is none.")
+        self.n_samples_ = self._accumulator.n_rows
+        statistic = self._accumulator.close()
+        del self._accumulator, self._declared
+        return self._set_statistic(statistic)
+
+    def _release(self, label: str, streams: Streams, X: Any, y: Any) -> Self:
+        """Fit under another name and with given streams; `fit` of the estimators that compose."""
+        with all_or_nothing(self):
+            vars(self).pop("_accumulator", None)
+            rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
+            self._open(label, streams, rows, classes, len(rows))
+            self._accumulator.add(rows, codes)
+            return self.close()
+
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, min_samples: int = 1
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        rows = validate_rows(self, X, reset=reset, min_samples=min_samples)
+        if not self.conditional:
+            return rows, None, None
+        codes, classes = encode_labels(y, len(rows), self.classes)
+        return rows, codes, classes
+
+    def _open(
+        self, label: str, streams: Streams, rows: np.ndarray, classes: Any, n_samples: int | None
+    ) -> None:
+        """Plan, charge, draw the directions and the noise: in this order."""
+        bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
+        fixed = None if isinstance(self.slices, str) else len(self.slices)
+        plan = plan_sketch(
+            PrivacyTarget(self.epsilon, self.delta),
+            n_samples or len(rows),
+            rows.shape[1],
+            None if classes is None else len(np.unique(classes)),
+            n_slices=fixed or self.n_slices,
+            n_bins=self.n_bins,
+            n_rows_for_bounds=0 if bounds else len(rows),
+        )
+        directions = make_directions(self.slices, plan.n_slices, rows.shape[1], streams.public)
+        device = resolve_device(self.device)
+        self.privacy_spent_ = charge(
+            self.budget,
+            plan.event,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            label=label,
+            assumptions=_assumptions(classes, bounds),
+            sigma=plan.sigma,
+            sensitivity=plan.sensitivity,
+        )
+        if bounds is None and plan.bounds_plan is None:
+            bounds = exact_bounds(rows)
+        elif bounds is None:
+            bounds, _ = release_private_bounds(rows, plan.bounds_plan, streams)
+        if classes is not None:
+            self.classes_ = np.unique(classes)
+        self.bounds_, self.directions_ = bounds, directions
+        self.half_widths_ = projection_half_widths(bounds, directions)
+        self._declared = n_samples
+        self._accumulator = NoisyAccumulator(
+            plan, bounds, directions, self.half_widths_, streams.secret, device
+        )
+
+    def _set_statistic(self, statistic: np.ndarray) -> Self:
+        """Store the released table and what follows from it."""
+        self.statistic_ = statistic
+        strategy = square_root_strategy(statistic.shape[-1])
+        self.cdf_, self.class_counts_ = decode(statistic, strategy, self.n_samples_)
+        return self
+
+    def __getstate__(self) -> Any:
+        """Refuse to be pickled or copied while open."""
+        if self._is_open:
+            self._check_readable()
+        return super().__getstate__()
+
+    @classmethod
+    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
+        """Make a closed sketch from its parameters and released values."""
+        sketch = cls(**parameters)
+        statistic = fitted.pop("statistic_")
+        vars(sketch).update(fitted)
+        return sketch._set_statistic(statistic)
+
+
+def _check_arrivals(n_before: int, n_rows: int, declared: int | None) -> None:
+    """Refuse a chunk that does not fit in the declared number of rows, before any charge."""
+    if declared is not None and n_before + n_rows > declared:
+        raise ValueError(
+            f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
+            "chunk was not added."
+        )
+
+
+def _assumptions(classes: Any, bounds: DataBounds | None) -> tuple[str, ...]:
+    """List what is taken as public."""
+    public = ["the number of rows", "the number and names of the features"]
+    if classes is not None:
+        public.append("the set of classes")
+    if bounds is not None:
+        public.append("the bounds given by the caller")
+    return (*public, "each person contributes one row")

@@ -1,0 +1,172 @@
+"""The suite that every type of event inherits."""
+
+import math
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from skdpot.exceptions import UnknownEventError
+from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
+from skdpot.privacy.relation import Relation
+
+DELTA = 1e-5
+
+NOT_POSITIVE = (0, -1.0, math.nan, math.inf, -math.inf, "3", None, True, [1.0])
+NOT_COUNTS = (0, -3, 2.5, math.nan, "3", None, True)
+
+
+class EventSuite:
+    """Inherit, and say how the event is made and what it refuses.
+
+    Attributes
+    ----------
+    kind : type
+        The event.
+    parameters : dict
+        Keyword arguments of a valid event other than its relation.
+    relations : tuple of Relation
+        The relations that the event admits.
+    invalid : dict
+        For each field, values that must be refused.
+    """
+
+    kind: ClassVar[type[Event]]
+    parameters: ClassVar[dict[str, Any]]
+    relations: ClassVar[tuple[Relation, ...]] = tuple(Relation)
+    invalid: ClassVar[dict[str, tuple[Any, ...]]]
+
+    def make(self, **changes: Any) -> Event:
+        """Make the event, with other parameters where told."""
+        return self.kind(**(self.parameters | changes))
+
+    def at_noise(self, factor: float) -> Event:
+        """Make the event with `factor` times the noise."""
+        return self.make(sigma=factor * self.parameters["sigma"])
+
+    def each_relation(self) -> list[Event]:
+        """Make the event once for every relation."""
+        return [self.make(relation=relation) for relation in self.relations]
+
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_composing_k_times_is_composing_k_events(self, count: int) -> None:
+        for event in self.each_relation():
+            one_by_one = reduce(PrivacyLoss.compose, [compose(event)] * count)
+            assert compose(event, count) == one_by_one
+            listed = ComposedEvent(events=(event,) * count)
+            assert compose(listed) == one_by_one
+            assert compose(event, count).epsilon(DELTA) == one_by_one.epsilon(DELTA)
+
+    def test_steps_compose_like_events(self) -> None:
+        if "n_steps" not in self.parameters:
+            pytest.skip("the event has no steps")
+        for event in self.each_relation():
+            assert compose(replace(event, n_steps=3), 4) == compose(replace(event, n_steps=12))
+
+    def test_composition_costs_more_than_its_part_and_less_than_the_sum(self) -> None:
+        for event in self.each_relation():
+            once, thrice = compose(event).epsilon(DELTA / 3), compose(event, 3).epsilon(DELTA)
+            assert compose(event).epsilon(DELTA) < thrice <= 3 * once
+
+    def test_more_noise_never_costs_more(self) -> None:
+        for relation in self.relations:
+            losses = [
+                compose(replace(self.at_noise(f), **self._relation(relation)))
+                for f in (0.7, 1.0, 1.01, 1.5, 4.0)
+            ]
+            epsilons = [loss.epsilon(DELTA) for loss in losses]
+            assert all(np.diff(epsilons) < 0.0)
+            assert all(np.diff([loss.delta(0.1) for loss in losses]) < 0.0)
+            assert all(np.diff([loss.approximate_gdp(1e-9).mu for loss in losses]) < 0.0)
+
+    def test_profile_decreases_and_inverts_to_the_private_side(self) -> None:
+        for event in self.each_relation():
+            loss = compose(event)
+            deltas = [loss.delta(epsilon) for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0)]
+            assert all(np.diff(deltas) < 0.0)
+            for delta in (1e-2, 1e-5, 1e-8):
+                epsilon = loss.epsilon(delta)
+                assert loss.delta(epsilon) <= delta
+                assert epsilon == 0.0 or loss.delta(epsilon * (1 - 1e-6)) > delta
+
+    def test_conversion_to_gdp_is_a_bound(self) -> None:
+        for event in self.each_relation():
+            loss = compose(event)
+            private = loss.approximate_gdp(1e-9)
+            for epsilon in np.linspace(0.0, 1.5 * loss.epsilon(1e-9), 60):
+                assert loss.delta(float(epsilon)) <= private.delta(float(epsilon)) * (1 + 1e-12)
+            assert private.epsilon(DELTA) <= 1.1 * loss.epsilon(DELTA)
+
+    def test_ledger_cost_is_whole_units_rounded_up(self) -> None:
+        cap = PrivacyTarget(1.0, DELTA).leak_cap
+        for event in self.each_relation():
+            cost = event_cost(event, cap)
+            assert isinstance(cost.mu_squared_units, int)
+            assert isinstance(cost.leak_units, int)
+            leak = cost.leak_units * 1e-18
+            private = compose(event).approximate_gdp(leak)
+            assert private.mu**2 * 1e12 <= cost.mu_squared_units
+            assert 1 <= cost.leak_units <= max(compose(event).n_steps, cap * 1e18 / 1000)
+
+    def test_relation_is_kept(self) -> None:
+        for event in self.each_relation():
+            assert compose(event).relation is event.relation
+            assert ComposedEvent(events=(event, event)).relation is event.relation
+            assert pickle.loads(pickle.dumps(event)).relation is event.relation
+
+    def test_relations_do_not_mix(self) -> None:
+        for event in self.each_relation():
+            other = NonPrivateEvent(relation=next(r for r in Relation if r is not event.relation))
+            with pytest.raises(ValueError, match="`events` must share one relation"):
+                ComposedEvent(events=(event, other))
+            with pytest.raises(ValueError, match="do not compose"):
+                compose(event).compose(compose(other))
+
+    def test_no_noise_anywhere_is_no_privacy(self) -> None:
+        for event in self.each_relation():
+            leaky = ComposedEvent(events=(event, NonPrivateEvent(relation=event.relation)))
+            assert compose(leaky).epsilon(DELTA) == math.inf
+            assert compose(leaky).delta(100.0) == 1.0
+            assert compose(leaky).approximate_gdp(1e-9).mu == math.inf
+            assert not PrivacyTarget(1e6, 0.5).admits(event_cost(leaky, 0.05))
+
+    def test_is_frozen(self) -> None:
+        event = self.make()
+        for field in fields(event):
+            with pytest.raises(FrozenInstanceError):
+                setattr(event, field.name, getattr(event, field.name))
+
+    def test_takes_keywords_only(self) -> None:
+        with pytest.raises(TypeError, match="positional"):
+            self.kind(1.0)
+
+    def test_is_a_value(self) -> None:
+        event = self.make()
+        assert event == self.make()
+        assert hash(event) == hash(self.make())
+        assert pickle.loads(pickle.dumps(event)) == event
+        assert compose(pickle.loads(pickle.dumps(event))) == compose(event)
+
+    def test_refuses_invalid_fields_and_names_them(self) -> None:
+        for name, values in self.invalid.items():
+            for value in values:
+                with pytest.raises(ValueError, match=rf"{self.kind.__name__}: `{name}`"):
+                    self.make(**{name: value})
+
+    def test_a_subclass_is_unknown(self) -> None:
+        lookalike = type("Lookalike", (self.kind,), {})
+        with pytest.raises(UnknownEventError, match="Lookalike"):
+            compose(lookalike(**self.parameters))
+
+    @pytest.mark.parametrize("count", [0, -1])
+    def test_refuses_a_count_below_one(self, count: int) -> None:
+        with pytest.raises(ValueError, match="`count` must be an integer >= 1"):
+            compose(self.make(), count)
+
+    def _relation(self, relation: Relation) -> dict[str, Relation]:
+        return {"relation": relation} if len(self.relations) > 1 else {}

@@ -1,0 +1,449 @@
+"""The accountants against independent routes: other grids, closed forms, dp-accounting."""
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
+from dp_accounting.privacy_accountant import NeighboringRelation
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from skdpot.exceptions import UnknownEventError
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.approximate_gdp import ApproximateGDP, smallest_mu
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.events import (
+    ComposedEvent,
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    PoissonGaussianEvent,
+)
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
+from skdpot.privacy.relation import Relation
+from skdpot.privacy.without_replacement import SubsetStep, amplified_delta
+
+DELTA = 1 / 300_000
+RATE, STEPS = 0.2, 500
+GOLDEN = {1.0: "46.99", 2.0: "14.83", 5.0: "4.391", 10.0: "1.944"}
+
+
+def fair_training(z, n_steps=STEPS):
+    """The setting of the golden values: batches of a fifth of 30,000 records."""
+    return FixedSizeGaussianEvent(
+        sigma=2 * z, sensitivity=2.0, batch_sizes=(6000,), group_sizes=(30_000,), n_steps=n_steps
+    )
+
+
+def poisson(relation, n_steps=200, rate=0.02, z=1.1, **options):
+    return PoissonGaussianEvent(
+        sigma=3 * z,
+        sensitivity=3.0,
+        sampling_rate=rate,
+        n_steps=n_steps,
+        relation=relation,
+        **options,
+    )
+
+
+# Fixed-size subsets: C_p
+
+
+def subset_tail(loss, mu, rate):
+    """P[L > loss] of the C_p pair for loss >= 0, and P[L < -loss]: the two terms of H - H'."""
+    base = np.log1p(np.expm1(loss) / rate) / mu
+    below = ndtr(-base - mu / 2)
+    return rate * ndtr(-base + mu / 2) + (1 - rate) * below, below
+
+
+def composed_on_own_grid(mu, rate, n_steps, spacing, half_width):
+    """Compose the C_p losses, each rounded to the nearest grid point, by one FFT power."""
+    n = int(half_width / spacing)
+    edges = (np.arange(n) + 0.5) * spacing
+    above, below = subset_tail(edges, mu, rate)
+    masses = np.zeros(2 * n)
+    masses[1:n] = above[:-1] - above[1:]
+    masses[-1:n:-1] = below[:-1] - below[1:]
+    masses[0] = 1 - above[0] - below[0]
+    composed = np.fft.irfft(np.fft.rfft(masses) ** n_steps, 2 * n)
+    return np.fft.fftshift(composed), np.arange(-n, n) * spacing
+
+
+def epsilon_of(masses, losses, delta):
+    low, high = 0.0, float(losses[-1])
+    for _ in range(40):
+        middle = (low + high) / 2
+        above = losses > middle
+        exceeds = masses[above] @ -np.expm1(middle - losses[above]) > delta
+        low, high = (middle, high) if exceeds else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("z", GOLDEN)
+def test_golden_values(z):
+    assert f"{compose(fair_training(z)).epsilon(DELTA):.4g}" == GOLDEN[z]
+
+
+@pytest.mark.parametrize("z", GOLDEN)
+def test_golden_values_by_an_independent_route(z):
+    """Closed-form tails instead of connected dots, another grid, numpy's FFT."""
+    spacing, half_width = (2.3e-4, 200.0) if z == 1.0 else (7e-5, 60.0)
+    masses, losses = composed_on_own_grid(1 / z, RATE, STEPS, spacing, half_width)
+    own = epsilon_of(masses, losses, DELTA)
+    assert f"{own:.4g}" == GOLDEN[z]
+    assert own == pytest.approx(compose(fair_training(z)).epsilon(DELTA), rel=2e-5)
+
+
+def test_normal_approximation_lies_below_what_is_attained():
+    """Why no CLT formula is used, common as it is (mu = p sqrt(T (exp(1 / z^2) - 1))).
+
+    Let every record be 0 but one that is 0 or the sensitivity: a step tells N(0) from
+    (1 - p) N(0) + p N(1 / z) exactly. Composed with losses rounded *down*, this pair gives a
+    lower bound of epsilon, and it lies above the formula.
+    """
+    z = 5.0
+    clt = gdp_epsilon(RATE * math.sqrt(STEPS * math.expm1(z**-2)), DELTA)
+    attained = (
+        privacy_loss_distribution.from_gaussian_mechanism(
+            z,
+            sampling_prob=RATE,
+            pessimistic_estimate=False,
+            use_connect_dots=False,
+            value_discretization_interval=1e-5,
+        )
+        .self_compose(STEPS)
+        .get_epsilon_for_delta(DELTA)
+    )
+    ours = compose(fair_training(z)).epsilon(DELTA)
+    assert clt == pytest.approx(4.120, abs=5e-4)
+    assert clt < attained - 0.04
+    assert attained < 4.173 < ours
+    pair = poisson(Relation.ADD_REMOVE, STEPS, RATE, z)
+    assert attained < compose(pair).epsilon(DELTA) == pytest.approx(4.172, abs=5e-4)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
+@pytest.mark.parametrize("mu", [0.2, 1.0, 4.0])
+def test_one_subset_step_covers_every_mechanism(mu, rate):
+    """N(a) without the record; N(b), N(c) with either value; all within mu of each other."""
+    for a, b, c in [(0, 1, 0), (0, 0, 1), (0.5, 0, 1), (0.3, 0, 1), (0.9, 1, 0), (1, 0, 0.5)]:
+        hidden = [(1 - rate, a * mu), (rate, b * mu)]
+        other = [(1 - rate, a * mu), (rate, c * mu)]
+        for epsilon in (0.0, 0.05, 0.5, 2.0):
+            bound = amplified_delta(np.array([epsilon]), mu, rate)[0]
+            assert exact_profile(hidden, other, epsilon) <= bound + 1e-8
+
+
+def exact_profile(first, second, epsilon):
+    """H between two mixtures of unit Gaussians, given as (weight, mean), by quadrature."""
+    centres = [mean for _, mean in first + second]
+    x = np.linspace(min(centres) - 12, max(centres) + 12, 60_001)
+    density = [sum(w * norm.pdf(x - m) for w, m in side) for side in (first, second)]
+    return np.trapezoid(np.maximum(density[0] - math.exp(epsilon) * density[1], 0.0), x)
+
+
+def test_subset_profile_survives_large_epsilon():
+    profile = amplified_delta(np.array([0.0, 1.0, 800.0, 1e5]), 30.0, 1e-3)
+    assert profile[0] == pytest.approx(1e-3 * gdp_delta(0.0, 30.0))
+    assert profile[1] == pytest.approx(1e-3, rel=1e-6)
+    assert 0.0 < profile[2] < 1e-30
+    assert profile[3] == 0.0
+
+
+def test_subset_losses_join_the_dots_of_the_profile():
+    for mu, rate, interval in [(0.2, 0.2, 1e-4), (1.0, 0.01, 1e-3), (3.0, 0.5, 1e-2)]:
+        losses = SubsetStep(mu, rate).losses(interval).forward
+        assert losses.probabilities.sum() + losses.infinity_mass == pytest.approx(1.0, abs=1e-12)
+        nodes = np.arange(0, 40, 7) * interval
+        on_nodes = [losses.delta(e) for e in nodes]
+        assert on_nodes == pytest.approx(amplified_delta(nodes, mu, rate), rel=1e-9)
+        between = nodes + 0.4 * interval
+        exact = amplified_delta(between, mu, rate)
+        assert np.all([losses.delta(e) for e in between] >= exact * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("interval", [5e-5, 2e-4, 1e-3])
+def test_every_grid_gives_a_bound_close_to_the_golden_value(interval):
+    epsilon = SubsetStep(1 / 5, RATE).losses(interval).self_compose(STEPS).epsilon(DELTA)
+    exact = 4.39111
+    assert exact - 1e-5 <= epsilon <= exact + 0.02 * (interval / 1e-3)
+
+
+def test_samples_of_everything_are_plain_gaussians():
+    plain = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=50)
+    for event in (
+        FixedSizeGaussianEvent(
+            sigma=4.0, sensitivity=1.0, batch_sizes=(3, 8), group_sizes=(10, 8), n_steps=50
+        ),
+        PoissonGaussianEvent(sigma=4.0, sensitivity=1.0, sampling_rate=1.0, n_steps=50),
+        PoissonGaussianEvent(
+            sigma=4.0, sensitivity=1.0, sampling_rate=1.0, n_steps=50, clipped_sum=True
+        ),
+    ):
+        assert compose(event) == compose(plain)
+
+
+@pytest.mark.parametrize("kind", [SubsetStep, PoissonAddRemoveStep, PoissonClippedSumStep])
+@pytest.mark.parametrize("mu", [0.25, 1.0])
+def test_losses_at_rate_one_are_the_gaussian_ones(kind, mu):
+    """For the clipped sum: mu = 2C / sigma, half of it would halve epsilon here."""
+    losses = kind(mu, 1.0).losses(1e-3)
+    for epsilon in (0.0, 0.5, 1.5):
+        assert losses.delta(epsilon) == pytest.approx(gdp_delta(epsilon, mu), rel=1e-4, abs=1e-13)
+    assert losses.self_compose(9).epsilon(1e-5) == pytest.approx(
+        gdp_epsilon(3 * mu, 1e-5), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("kind", [SubsetStep, PoissonAddRemoveStep, PoissonClippedSumStep])
+def test_accounts_are_continuous_as_the_rate_tends_to_one(kind):
+    losses = kind(0.5, 1 - 1e-7).losses(1e-3)
+    assert losses.delta(1.0) == pytest.approx(gdp_delta(1.0, 0.5), rel=1e-4)
+
+
+# Poisson samples
+
+
+@pytest.mark.parametrize(("rate", "z", "n_steps"), [(0.02, 1.1, 200), (0.3, 4.0, 50)])
+def test_poisson_add_remove_equals_dp_accounting(rate, z, n_steps):
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-4)
+    event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(z))
+    accountant.compose(event, n_steps)
+    ours = compose(poisson(Relation.ADD_REMOVE, n_steps, rate, z))
+    for delta in (1e-3, 1e-5, 1e-7):
+        assert ours.epsilon(delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-6)
+    for epsilon in (0.1, 1.0):
+        theirs = accountant.get_delta(epsilon)
+        assert ours.delta(epsilon) == pytest.approx(theirs, rel=1e-6)
+
+
+def test_poisson_clipped_sum_equals_dp_accounting_in_units_of_the_clipping_norm():
+    clip, sigma, rate, n_steps = 1.5, 3.3, 0.02, 200
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-4)
+    event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma / clip))
+    accountant.compose(event, n_steps)
+    ours = compose(
+        PoissonGaussianEvent(
+            sigma=sigma,
+            sensitivity=2 * clip,
+            sampling_rate=rate,
+            n_steps=n_steps,
+            clipped_sum=True,
+        )
+    )
+    assert ours.epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3])
+@pytest.mark.parametrize("mu", [0.4, 1.5])
+def test_one_poisson_step_is_exact(mu, rate):
+    record = [(1 - rate, 0.0), (rate, mu)]
+    add_remove = PoissonAddRemoveStep(mu, rate).losses(5e-4)
+    plus, minus = ([(1 - rate, 0.0), (rate, sign * mu / 2)] for sign in (1, -1))
+    clipped = PoissonClippedSumStep(mu, rate).losses(5e-4)
+    for epsilon in (0.0, 0.1, 0.7):
+        forward = exact_profile(record, [(1.0, 0.0)], epsilon)
+        backward = exact_profile([(1.0, 0.0)], record, epsilon)
+        assert add_remove.forward.delta(epsilon) == pytest.approx(forward, abs=1e-6)
+        assert add_remove.backward.delta(epsilon) == pytest.approx(backward, abs=1e-6)
+        assert add_remove.delta(epsilon) == pytest.approx(forward, abs=1e-6)
+        assert clipped.delta(epsilon) == pytest.approx(
+            exact_profile(plus, minus, epsilon), abs=2e-7
+        )
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.6])
+def test_opposite_vectors_are_the_worst_case_of_a_clipped_sum(rate):
+    """Two records of norm at most C = mu / 2 at an angle, in the plane, by quadrature."""
+    mu = 1.2
+    grid = np.linspace(-7.0, 7.0, 501)
+    x, y = np.meshgrid(grid, grid)
+    cell = (grid[1] - grid[0]) ** 2
+
+    def density(norm_of_record, angle):
+        a, b = norm_of_record * math.cos(angle), norm_of_record * math.sin(angle)
+        return (1 - rate) * norm.pdf(x) * norm.pdf(y) + rate * norm.pdf(x - a) * norm.pdf(y - b)
+
+    worst = PoissonClippedSumStep(mu, rate).losses(1e-3)
+    first = density(mu / 2, 0.0)
+    for share, angle in itertools.product((0.0, 0.5, 1.0), (1.0, 2.5, math.pi)):
+        second = density(share * mu / 2, angle)
+        for p, q in ((first, second), (second, first)):
+            for epsilon in (0.0, 0.05, 0.4):
+                profile = np.maximum(p - math.exp(epsilon) * q, 0.0).sum() * cell
+                assert profile <= worst.delta(epsilon) + 2e-5
+
+
+def test_poisson_replace_one_without_clipped_sum_is_accounted_by_subsets():
+    event = poisson(Relation.REPLACE_ONE, n_steps=STEPS, rate=RATE, z=5.0)
+    assert compose(event) == compose(fair_training(5.0))
+    tighter = compose(poisson(Relation.REPLACE_ONE, STEPS, RATE, 5.0, clipped_sum=True))
+    assert tighter.epsilon(DELTA) < compose(event).epsilon(DELTA)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "n_steps"),
+    [(SubsetStep, 1e-3, 1), (SubsetStep, 1e-5, 1000), (PoissonAddRemoveStep, 1e-3, 100)],
+)
+def test_small_rates_stay_resolved(kind, rate, n_steps):
+    """The grid follows the size of a step: one that is three times finer gains less than 1 %."""
+    relation = Relation.ADD_REMOVE if kind is PoissonAddRemoveStep else Relation.REPLACE_ONE
+    loss = compose(poisson(relation, n_steps, rate, z=1.25))
+    fine = kind(0.8, rate).losses(rate / 60).self_compose(n_steps)
+    assert loss.approximate_gdp(1e-10).mu <= 1.01 * smallest_mu(fine, 1e-10)
+
+
+# Mixed compositions, caching, the front door
+
+
+def test_gaussians_join_sampled_steps_exactly():
+    """The mean of the closed form over the losses, against a Gaussian on the same grid."""
+    sampled = fair_training(5.0, n_steps=100)
+    plain = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=3)
+    mixed = compose(ComposedEvent(events=(sampled, plain)))
+    gaussian = privacy_loss_distribution.from_gaussian_mechanism(
+        4.0 / math.sqrt(3), value_discretization_interval=1e-4
+    )
+    losses = SubsetStep(1 / 5, RATE).losses(1e-4).self_compose(100).forward
+    on_grid = losses.compose(type(losses).from_pmf(gaussian._pmf_remove))
+    for delta in (1e-3, 1e-6):
+        assert mixed.epsilon(delta) == pytest.approx(on_grid.epsilon(delta), rel=1e-6)
+    assert mixed.delta(1.0) == pytest.approx(on_grid.delta(1.0), rel=1e-6)
+    parts = compose(sampled).approximate_gdp(1e-9).mu, plain.mu
+    assert mixed.approximate_gdp(1e-9).mu == pytest.approx(math.hypot(*parts), rel=1e-12)
+
+
+def test_sampled_pairs_compose_order_by_order():
+    """dp-accounting composes both directions of unlike add/remove events too."""
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-4)
+    events = []
+    for rate, z, n_steps in [(0.02, 1.1, 100), (0.1, 3.0, 20)]:
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(z))
+        accountant.compose(step, n_steps)
+        events.append(poisson(Relation.ADD_REMOVE, n_steps, rate, z))
+    mixed = compose(ComposedEvent(events=tuple(events)))
+    assert mixed.epsilon(1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+    assert mixed == compose(ComposedEvent(events=tuple(reversed(events))))
+
+
+def test_composing_the_same_sampled_event_again_is_free():
+    """Remembered under what was done, not under the units that it was said in."""
+    event = fair_training(4.56)
+    first = compose(event).epsilon(DELTA)
+    in_other_units = FixedSizeGaussianEvent(
+        sigma=4.56, sensitivity=1.0, batch_sizes=(60,), group_sizes=(300,), n_steps=STEPS
+    )
+    start = time.perf_counter()
+    for _ in range(100):
+        assert compose(in_other_units).epsilon(DELTA) == first
+    assert time.perf_counter() - start < 0.1
+
+
+def test_sampling_never_costs_more_than_no_sampling():
+    for event in (
+        fair_training(0.02, n_steps=1000),
+        fair_training(5.0),
+        poisson(Relation.ADD_REMOVE, n_steps=5, rate=0.9, z=0.05),
+    ):
+        loss = compose(event)
+        plain = loss.mu_without_sampling
+        assert loss.epsilon(1e-5) <= gdp_epsilon(plain, 1e-5)
+        assert loss.approximate_gdp(1e-9).mu <= plain
+        assert loss.delta(1.0) <= gdp_delta(1.0, plain)
+
+
+def test_delta_below_what_the_grid_resolves_is_still_bounded():
+    loss = compose(fair_training(5.0))
+    assert 0.0 < loss.infinity_mass < 1e-12
+    assert loss.epsilon(1e-14) == gdp_epsilon(loss.mu_without_sampling, 1e-14)
+    assert loss.approximate_gdp(1e-15).leak == 0.0
+
+
+def test_refuses_what_is_not_an_event():
+    with pytest.raises(UnknownEventError, match="No accountant is known for float"):
+        compose(1.0)
+    with pytest.raises(TypeError):
+        compose(fair_training(5.0), 1.5)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.nan])
+def test_refuses_a_negative_epsilon(epsilon):
+    with pytest.raises(ValueError, match="`epsilon` must be >= 0"):
+        compose(fair_training(5.0)).delta(epsilon)
+
+
+@pytest.mark.parametrize("event", [fair_training(5.0), GaussianEvent(sigma=1.0, sensitivity=1.0)])
+def test_refuses_delta_and_leak_out_of_range(event):
+    for delta in (0.0, 1.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="`delta` must lie in"):
+            compose(event).epsilon(delta)
+    for leak in (-1e-9, 1.0, math.nan):
+        with pytest.raises(ValueError, match="`leak` must lie in"):
+            compose(event).approximate_gdp(leak)
+
+
+# Approximate GDP
+
+
+def test_golden_cost_of_the_conversion():
+    """4.391 becomes 4.416 in a ledger: leaks take a tenth of delta, Gaussian tails the rest."""
+    target = PrivacyTarget(1.0, DELTA)
+    private = compose(fair_training(5.0)).approximate_gdp(target.leak_cap / 1000)
+    assert f"{gdp_epsilon(private.mu, DELTA - target.leak_cap):.4g}" == "4.416"
+    assert private.leak == target.leak_cap / 1000
+
+
+@pytest.mark.parametrize("leak", [1e-11, 1e-9, 1e-4])
+@pytest.mark.parametrize(
+    "losses",
+    [
+        SubsetStep(1 / 5, RATE).losses(2e-4).self_compose(100),
+        SubsetStep(1.0, 0.1).losses(1e-2).self_compose(3),
+        PoissonAddRemoveStep(1 / 1.1, 0.02).losses(1e-3).self_compose(50),
+        PoissonClippedSumStep(1 / 1.1, 0.02).losses(1e-3).self_compose(50),
+    ],
+    ids=["subset", "coarse", "add_remove", "clipped_sum"],
+)
+def test_conversion_is_a_bound_between_the_nodes_and_no_smaller_mu_is(losses, leak):
+    """Checked on points that are no nodes, in both orders; 0.5 % less mu must fail."""
+    mu = smallest_mu(losses, leak)
+    interval, width = losses.forward.interval, losses.epsilon(max(2 * leak, 1e-12))
+    points = np.unique(np.append(np.linspace(0.0, width, 250), np.arange(30) * interval / 7))
+    gap = np.full(points.shape, np.inf)
+    smaller = gap.copy()
+    for order in losses.orders:
+        profile = np.array([order.delta(float(e)) for e in points])
+        gap = np.minimum(gap, leak + (1 - leak) * gdp_delta(points, mu) - profile)
+        smaller = np.minimum(smaller, leak + (1 - leak) * gdp_delta(points, 0.995 * mu) - profile)
+    assert gap.min() >= -1e-14
+    assert smaller.min() < 0.0
+
+
+def test_conversion_charges_infinite_losses_to_the_leak():
+    losses = SubsetStep(1.0, 0.5).losses(1e-2)
+    with_leak = type(losses)(
+        type(losses.forward)(
+            losses.forward.interval,
+            losses.forward.lowest,
+            losses.forward.probabilities * (1 - 1e-6),
+            1e-6,
+        )
+    )
+    assert smallest_mu(with_leak, 0.99e-6) == math.inf
+    assert math.isfinite(smallest_mu(with_leak, 1.01e-6))
+
+
+def test_conversion_of_next_to_nothing_is_nothing():
+    assert smallest_mu(SubsetStep(1e-3, 1e-3).losses(1e-8), 1e-5) == 0.0
+
+
+def test_approximate_gdp_reads_both_ways():
+    private = ApproximateGDP(mu=0.5, leak=1e-6)
+    assert private.delta(1.0) == pytest.approx(1e-6 + (1 - 1e-6) * gdp_delta(1.0, 0.5))
+    assert private.delta(private.epsilon(1e-5)) <= 1e-5
+    assert private.epsilon(1e-5) == pytest.approx(gdp_epsilon(0.5, 9e-6), rel=1e-6)
+    assert private.epsilon(1e-6) == math.inf

@@ -1,0 +1,108 @@
+"""The Gaussian closed form, against mpmath, dp-accounting and itself."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
+
+EPSILONS = (-30.0, -1.0, -1e-4, 0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 40.0, 300.0, 2000.0)
+
+
+def exact_delta(epsilon: float, mu: float) -> mpmath.mpf:
+    with mpmath.workdps(80):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        return mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+
+
+@pytest.mark.parametrize("mu", [1e-4, 0.01, 0.3, 1.0, 4.0, 30.0])
+def test_delta_is_exact_far_into_the_tail(mu):
+    for epsilon in EPSILONS:
+        exact = exact_delta(epsilon, mu)
+        if exact < 1e-280:
+            assert gdp_delta(epsilon, mu) < 1e-270
+        else:
+            assert abs(gdp_delta(epsilon, mu) / exact - 1) < 2e-13 * max(1.0, 1.0 / mu)
+
+
+def test_delta_takes_arrays():
+    epsilons = np.array(EPSILONS).reshape(3, 4)
+    deltas = gdp_delta(epsilons, 0.7)
+    assert deltas.shape == (3, 4)
+    assert deltas.ravel().tolist() == [gdp_delta(e, 0.7) for e in EPSILONS]
+
+
+def test_delta_at_the_ends():
+    assert gdp_delta(0.0, 0.0) == 0.0
+    assert gdp_delta(-1.0, 0.0) == pytest.approx(1 - math.exp(-1))
+    assert gdp_delta(1e9, math.inf) == 1.0
+    assert gdp_delta(math.inf, 3.0) == 0.0
+    for mu in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="`mu` must be >= 0"):
+            gdp_delta(1.0, mu)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_agrees_with_the_loss_distribution_of_dp_accounting(mu):
+    """Its grid rounds to the private side, so that it lies above, by less than the grid."""
+    losses = privacy_loss_distribution.from_gaussian_mechanism(
+        1 / mu, value_discretization_interval=1e-3
+    )
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        theirs = losses.get_delta_for_epsilon(epsilon)
+        assert gdp_delta(epsilon, mu) * (1 - 1e-9) - 1e-15 <= theirs
+        assert gdp_delta(epsilon, mu) == pytest.approx(theirs, rel=1e-4, abs=1e-15)
+    for delta in (1e-2, 1e-5, 1e-8):
+        theirs = losses.get_epsilon_for_delta(delta)
+        assert gdp_epsilon(mu, delta) == pytest.approx(theirs, abs=5e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-3.0, 1.5), st.floats(-14.0, -0.05))
+def test_epsilon_rounds_up_by_one_float(log_mu, log_delta):
+    mu, delta = 10.0**log_mu, 10.0**log_delta
+    epsilon = gdp_epsilon(mu, delta)
+    assert gdp_delta(epsilon, mu) <= delta
+    assert epsilon == 0.0 or gdp_delta(math.nextafter(epsilon, 0.0), mu) > delta
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-4.0, 3.0), st.floats(-14.0, -0.05))
+def test_mu_rounds_down_by_one_float(log_epsilon, log_delta):
+    epsilon, delta = 10.0**log_epsilon, 10.0**log_delta
+    mu = gdp_mu(epsilon, delta)
+    assert gdp_delta(epsilon, mu) <= delta < gdp_delta(epsilon, math.nextafter(mu, math.inf))
+
+
+def test_known_value():
+    """mu = 1: delta(1) = Phi(-1/2) - e Phi(-3/2) = 0.12693673750664397."""
+    assert gdp_delta(1.0, 1.0) == pytest.approx(0.12693673750664397, rel=1e-14)
+    assert gdp_epsilon(1.0, 0.12693673750664397) == pytest.approx(1.0, rel=1e-13)
+    assert gdp_mu(1.0, 0.12693673750664397) == pytest.approx(1.0, rel=1e-13)
+
+
+def test_inverses_at_the_ends():
+    assert gdp_epsilon(0.0, 1e-5) == 0.0
+    assert gdp_epsilon(math.inf, 1e-5) == math.inf
+    assert gdp_epsilon(0.1, 0.5) == 0.0
+    assert gdp_mu(math.inf, 1e-5) == math.inf
+    assert gdp_mu(0.0, 0.1) == pytest.approx(2 * 0.12566134685507416, rel=1e-12)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
+def test_inverses_refuse_delta_outside_the_unit_interval(delta):
+    with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
+        gdp_epsilon(1.0, delta)
+    with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
+        gdp_mu(1.0, delta)
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan])
+def test_mu_refuses_a_negative_epsilon(epsilon):
+    with pytest.raises(ValueError, match="`epsilon` must be >= 0"):
+        gdp_mu(epsilon, 1e-5)
