@@ -124,7 +124,9 @@ class LatentTask:
         """Map (n, 28, 28) images in [0, 1] to the (n, 64) penultimate layer of the classifier."""
         images = np.asarray(images, dtype=np.float32)
         if images.ndim != 3 or images.shape[1:] != (28, 28):
-            raise ValueError(f"images has shape {images.shape}; pass an array of shape (n, 28, 28).")
+            raise ValueError(
+                f"images has shape {images.shape}; pass an array of shape (n, 28, 28)."
+            )
         return _evaluate(self.feature_net, images)
 
     def frechet(self, codes: np.ndarray) -> float:
@@ -341,7 +343,9 @@ def _evaluate(net: nn.Module, inputs: np.ndarray) -> np.ndarray:
 def _decode(decoder: nn.Module, codes: np.ndarray) -> np.ndarray:
     codes = np.asarray(codes, dtype=np.float32)
     if codes.ndim != 2 or codes.shape[1] != LATENT_DIM:
-        raise ValueError(f"codes has shape {codes.shape}; pass an array of shape (n, {LATENT_DIM}).")
+        raise ValueError(
+            f"codes has shape {codes.shape}; pass an array of shape (n, {LATENT_DIM})."
+        )
     if not np.isfinite(codes).all():
         raise ValueError("codes has values that are not finite; the sampler diverged.")
     logits = _evaluate(decoder, _to_sphere(codes))
@@ -381,14 +385,16 @@ def _weights(name: str, net: nn.Module) -> dict[str, np.ndarray]:
 
 
 def _restore(name: str, net: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Module:
-    net.load_state_dict({key: torch.from_numpy(arrays[f"{name}/{key}"]) for key in net.state_dict()})
+    net.load_state_dict(
+        {key: torch.from_numpy(arrays[f"{name}/{key}"]) for key in net.state_dict()}
+    )
     return net.eval()
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Write beside the target, then rename: an interrupted run leaves no broken cache."""
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
     os.replace(file.name, path)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 __all__ = [
@@ -32,6 +31,28 @@ _NOT_NUMERIC = (
     "array, and strings must be encoded first, for instance with OrdinalEncoder or "
     "OneHotEncoder. The offending value is not shown because it may be private."
 )
+_NOT_A_TABLE = (
+    "Expected 2D array, got one with fewer dimensions. Reshape your data either using "
+    "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if it "
+    "contains a single sample."
+)
+_COMPLEX = "Complex data not supported: X must hold real numbers."
+
+# What is said in place of scikit-learn's error, by a phrase of its text; None keeps a text
+# that speaks of shapes, types and names. A text that is not listed is not repeated, because
+# it may quote values.
+_PUBLIC_TEXTS: dict[str, str | None] = {
+    "Expected 2D array, got": _NOT_A_TABLE,
+    "Complex data not supported": _COMPLEX,
+    "Found array with": None,
+    "Input X contains": None,
+    "Expected a 2-dimensional container": None,
+    "but dense data is required": None,
+    "features as input": None,
+    "feature names": None,
+    "Feature names": None,
+    "setting an array element with a sequence": None,
+}
 
 
 @contextmanager
@@ -83,11 +104,12 @@ def validate_rows(
         rows: np.ndarray = validate_data(
             estimator, X, reset=reset, dtype=list(dtype), ensure_min_samples=min_samples
         )
-    except (ValueError, TypeError) as error:
-        if any(phrase in str(error) for phrase in ("could not convert", "must be a string")):
-            raise type(error)(_NOT_NUMERIC) from None
-        raise
-    return rows
+    except (ValueError, TypeError, OverflowError) as error:
+        refusal = _refusal(error)
+    else:
+        return rows
+    # Outside of the handler, so that the original is not attached as the context.
+    raise refusal
 
 
 def encode_labels(
@@ -114,24 +136,18 @@ def encode_labels(
     Raises
     ------
     ValueError
-        If y is missing, continuous, of another length, holds a missing value or a label
-        outside `classes`, or there are more classes than rows. No label is quoted.
+        If y is missing, continuous, of another length, or holds a missing value or a label
+        outside `classes`. No label is quoted.
     """
     if y is None:
         raise ValueError(
             "conditional=True requires y to be passed, but the target y is None: "
             "pass the class label of each row."
         )
-    labels = column_or_1d(y, warn=True)
+    labels = _label_column(y)
     if len(labels) != n_samples:
         raise ValueError(
             f"y has {len(labels)} labels for {n_samples} rows of X; pass one label a row."
-        )
-    target = type_of_target(labels)
-    if target not in ("binary", "multiclass"):
-        raise ValueError(
-            f"Unknown label type: {target}. conditional=True needs class labels (integers, "
-            "strings or booleans) in y; to model a continuous target, make it a column of X."
         )
     known, codes = np.unique(labels, return_inverse=True)
     if classes is not None:
@@ -143,9 +159,50 @@ def encode_labels(
                 f"y holds a label that is not among the {len(public)} declared classes."
             )
         known = public
-    if len(known) > n_samples:
-        raise ValueError(
-            f"There are {len(known)} classes for {n_samples} rows; a class-conditional fit needs "
-            "at least one row a class."
-        )
     return codes, known
+
+
+def _refusal(error: Exception) -> Exception:
+    """Return an error like scikit-learn's that quotes no value."""
+    text = str(error)
+    for phrase, replacement in _PUBLIC_TEXTS.items():
+        if phrase in text:
+            text = replacement or text
+            break
+    else:
+        text = _NOT_NUMERIC
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+def _label_column(y: Any) -> np.ndarray:
+    """Return y as one column of discrete labels, or say what kind of values it holds.
+
+    `sklearn.utils.multiclass.type_of_target` is not used: it quotes values, and some
+    releases warn when many different labels occur, which would publish a private fact.
+    """
+    try:
+        labels: np.ndarray | None = column_or_1d(y, warn=True)
+    except (ValueError, TypeError) as error:
+        if "should be a 1d array" in str(error):  # speaks of the shape
+            raise
+        labels = None
+    found = "unknown" if labels is None else _label_fault(labels)
+    if labels is not None and not found:
+        return labels
+    raise ValueError(
+        f"Unknown label type: {found}. conditional=True needs class labels (integers, "
+        "strings or booleans, and none missing) in y; to model a continuous target, make it a "
+        "column of X."
+    )
+
+
+def _label_fault(labels: np.ndarray) -> str:
+    """Return why values cannot be class labels; empty if they can."""
+    kind = labels.dtype.kind
+    if kind == "f" and not np.isfinite(labels).all():
+        return "NaN or infinity"
+    if kind == "f":
+        return "" if np.array_equal(labels, np.rint(labels)) else "continuous"
+    if kind == "O":
+        return "" if all(isinstance(label, str) for label in labels) else "mixed or missing"
+    return "" if kind in "biuUmM" else "unknown"

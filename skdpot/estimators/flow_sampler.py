@@ -73,11 +73,12 @@ n_features), default="axes+orthogonal"
         at most 10,000.
     n_steps : int, default=200
         Steps of the flow.
-    step_size : float, default=0.5
+    step_size : float, default=1.0
         First step, as a share of the longest stable one, in (0, 1].
     diffusion : float, default=0.0
-        Entropic regularisation λ in the units of the mapped features. It smooths the sample
-        and buys no privacy.
+        Entropic regularisation λ in the units of the mapped features, squared. It smooths the
+        sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama scheme;
+        at 0 they have momentum.
     n_subslices : int, optional
         Directions a step; by default about 64, in whole orthogonal blocks.
     device : {"auto", "cpu", "cuda"}, default="auto"
@@ -166,7 +167,7 @@ n_features), default="axes+orthogonal"
         classes: ArrayLike | None = None,
         n_particles: int | None = None,
         n_steps: int = 200,
-        step_size: float = 0.5,
+        step_size: float = 1.0,
         diffusion: float = 0.0,
         n_subslices: int | None = None,
         device: str = "auto",
@@ -336,11 +337,15 @@ n_features), default="axes+orthogonal"
         return sliced_flow(
             SlicedFlowProblem(self.sketch_.table(label), self.n_subslices),
             n_particles,
-            FlowSchedule(self.n_steps, self.step_size, self.diffusion),
+            self._schedule(),
             rng,
             device=resolve_device(self.device),
             progress=progress if self.verbose else None,
         )
+
+    def _schedule(self) -> FlowSchedule:
+        momentum = {"momentum": 0.0} if self.diffusion > 0 else {}
+        return FlowSchedule(self.n_steps, self.step_size, self.diffusion, **momentum)
 
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and the positions of their classes, in random order."""

@@ -48,6 +48,11 @@ class DirectionBatch:
         largest = np.linalg.norm(self.directions.astype(np.float64), ord=2) ** 2
         return np.full(n_features, 1.0 / largest, dtype=np.float32)
 
+    @property
+    def drift_step(self) -> np.ndarray:
+        """The same step in units of the mean drift, h: M times `full_step`."""
+        return self.full_step * np.float32(len(self.directions))
+
 
 @dataclass(frozen=True, eq=False)
 class SlicedFlowProblem:

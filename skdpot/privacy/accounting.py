@@ -169,6 +169,20 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
         event is unknown too: it may mean something else.
     ValueError
         If `count` is not an integer of at least 1.
+
+    Examples
+    --------
+    Five hundred steps on secret batches of a fifth of the records, with five times as much noise
+    as one record can change:
+
+    >>> from skdpot.privacy.events import FixedSizeGaussianEvent
+    >>> training = FixedSizeGaussianEvent(
+    ...     sigma=5.0, sensitivity=1.0, batch_sizes=(200,), group_sizes=(1000,), n_steps=500
+    ... )
+    >>> compose(training).epsilon(1 / 300_000)
+    4.391
+    >>> compose(training, 2).epsilon(1 / 300_000)
+    6.555
     """
     repetitions = operator.index(count)
     if repetitions < 1:

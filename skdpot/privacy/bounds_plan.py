@@ -17,6 +17,8 @@ _SPREAD_SHARE = 2 / 3
 _ROWS_PER_SIGMA = 4000
 _MIN_ROWS_USED = 2**17
 _FINE_PAIRS_PER_SIGMA = 200
+_NORM_TAIL = 0.03
+_LARGEST_NORM_TAIL = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,15 @@ class BoundsPlan:
     def norm_smoothing(self) -> Smoothing:
         """How the table of norms is cleaned: windows of one octave."""
         return Smoothing(window=4, margin=1, n_candidates=self.norm_grid.n_cells)
+
+    @property
+    def norm_level(self) -> float:
+        """Share of the rows that the radius is to hold, lower when the noise hides the rest.
+
+        Three standard deviations of a count are the noise of a sum over nine cells.
+        """
+        hidden = 3 * self.noises[0].sigma / self.n_used if self.noises else 0.0
+        return 1 - min(max(_NORM_TAIL, hidden), _LARGEST_NORM_TAIL)
 
     @property
     def clears_threshold(self) -> bool:

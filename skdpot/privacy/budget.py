@@ -318,12 +318,9 @@ _LIVE: weakref.WeakValueDictionary[Ledger, PrivacyBudget] = weakref.WeakValueDic
 
 def _restore(ledger: Ledger) -> PrivacyBudget:
     """Unpickle a budget without touching the file, which may be gone."""
-    budget = _LIVE.get(ledger)
-    if budget is None:
-        budget = object.__new__(PrivacyBudget)
-        budget._ledger = ledger
-        budget = _LIVE.setdefault(ledger, budget)
-    return budget
+    budget = object.__new__(PrivacyBudget)
+    budget._ledger = ledger
+    return _LIVE.setdefault(ledger, budget)
 
 
 def _temporary_ledger(budget: PrivacyBudget, terms: Terms) -> Ledger:

@@ -159,25 +159,34 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
     -------
     Event
         ``make_event(sigma)``, recomputed to fit, for the smallest such sigma up to a relative
-        1e-12 (1e-5 with sampled steps); a `NonPrivateEvent` for an infinite epsilon.
+        1e-12 (1e-4 with sampled steps); a `NonPrivateEvent` for an infinite epsilon.
 
     Raises
     ------
     CalibrationError
         If no sigma fits, or every sigma does.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import GaussianEvent
+    >>> target = PrivacyTarget(epsilon=1.0, delta=1e-5)
+    >>> event = calibrate(target, lambda sigma: GaussianEvent(sigma=sigma, sensitivity=2.0))
+    >>> event.sigma
+    7.5085
+    >>> compose(event).epsilon(1e-5)
+    0.9931
     """
     search = _Search(target, make_event)
     high = search.above(0.0, search.bound_excess)
     if math.isinf(target.epsilon):
         return NonPrivateEvent(relation=make_event(math.exp(high)).relation)
-    low = search.below(high, search.bound_excess)
-    root = _crossing(search.bound_excess, low, high, 1e-13)
+    root = _crossing(search.bound_excess, *search.bracket(high, search.bound_excess), 1e-13)
     if not compose(make_event(math.exp(high))).is_sampled:
         return search.first_admitted(root, 1e-13)
     # All records in every step is the costlier event, so that its sigma is an upper end.
     high = search.above(root + 1e-9, search.excess)
-    low = search.below(high, search.excess)
-    return search.first_admitted(_crossing(search.excess, low, high, 1e-6), 1e-6)
+    root = _crossing(search.excess, *search.bracket(high, search.excess), 1e-5)
+    return search.first_admitted(root, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -219,17 +228,20 @@ class _Search:
                 )
         return x
 
-    def below(self, start: float, excess: Callable[[float], float]) -> float:
-        """Return a log(sigma) of at most `start` that does not fit."""
-        x = start
+    def bracket(self, start: float, excess: Callable[[float], float]) -> tuple[float, float]:
+        """Walk down from `start`, which fits: return a log(sigma) that does not, one that does."""
+        fitting = x = start
+        step = 1e-3
         while (value := excess(x)) <= 0.0:
-            x -= min(1.4, max(1e-3, -0.6 * value))
+            fitting = x
+            step = min(1.4, max(2.0 * step, -0.6 * value))
+            x -= step
             if x < -_LARGEST_LOG_SIGMA:
                 raise CalibrationError(
                     "Every noise scale fits: the event made for the search does not depend on "
                     "sigma. Check the function that makes it."
                 )
-        return x
+        return x, fitting
 
     def first_admitted(self, log_sigma: float, step: float) -> Event:
         """Walk up from the crossing to the first event whose recomputed cost fits."""

@@ -226,6 +226,6 @@ def _round_inwards(mapped: FloatArray, side: float, dtype: np.dtype[Any]) -> npt
     if dtype == np.float64:
         return mapped
     edge = np.float32(side)
-    if edge > side:
+    if float(edge) > side:  # compared as float32, the two would be equal
         edge = np.nextafter(edge, np.float32(0))
     return np.clip(mapped.astype(np.float32), -edge, edge)

@@ -47,8 +47,7 @@ IntArray = npt.NDArray[np.int64]
 _NORMAL_PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))
 _SMALLEST, _LARGEST = 2.0**-64, 2.0**64
 _CENTER_LEVELS = (0.05, 0.5, 0.95)
-_NORM_LEVEL = 0.97
-_TIE_NOISE = 3.0
+_TIE_NOISE = 4.5
 _REACH = 3.0
 _LARGEST_WIDENING = 4.0
 _BLOCK = 8192
@@ -271,7 +270,7 @@ def _center(
 
 
 def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> float | None:
-    """Return a radius that holds about 97 % of the rows, None when nothing stands out."""
+    """Return a radius that holds most of the rows, None when nothing stands out."""
     rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
     norms = np.empty(rows.size)
     for start in range(0, rows.size, _BLOCK):
@@ -279,11 +278,11 @@ def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> flo
         with np.errstate(over="ignore"):
             norms[start : start + _BLOCK] = np.sqrt(np.einsum("ij,ij->i", part, part))
     if not plan.noises:
-        return float(np.clip(np.quantile(norms, _NORM_LEVEL), _SMALLEST, _LARGEST))
+        return float(np.clip(np.quantile(norms, plan.norm_level), _SMALLEST, _LARGEST))
     grid, noise = plan.norm_grid, plan.noises[0]
     table = noisy_histogram(grid.cells(norms), grid.n_cells, noise, streams.secret)
-    edges = grid.log2_edges
-    upper = noisy_quantiles(table[1:], edges, (_NORM_LEVEL,), noise.sigma, plan.norm_smoothing)
+    edges, levels = grid.log2_edges, (plan.norm_level,)
+    upper = noisy_quantiles(table[1:], edges, levels, noise.sigma, plan.norm_smoothing)
     if upper is None:
         return None
     return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))

@@ -60,9 +60,7 @@ class NoisyAccumulator:
         self._factor = round(plan.strategy.lattice / plan.lattice)
         shape = (plan.n_classes, plan.n_slices, plan.strategy.n_bins)
         if plan.sigma > 0:
-            self._table = lattice_noise(
-                plan.sigma, shape, stream, lattice=plan.lattice, mu=plan.mu
-            )
+            self._table = lattice_noise(plan.sigma, shape, stream, lattice=plan.lattice, mu=plan.mu)
         else:
             self._table = np.zeros(shape, dtype=np.int64)
         self.n_rows = 0
@@ -73,12 +71,13 @@ class NoisyAccumulator:
         When a chunk is interrupted half-way the table is dropped: adding the chunk again
         would count some rows twice, which the sensitivity does not cover.
         """
+        self._check_whole()
         try:
             self._add(rows, codes)
+            self.n_rows += len(rows)
         except BaseException:
             del self._table
             raise
-        self.n_rows += len(rows)
 
     def _add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
         strategy = (self._plan.strategy.integer_matrix * self._factor).T
@@ -96,14 +95,17 @@ class NoisyAccumulator:
 
     def close(self) -> np.ndarray:
         """Return the released statistic (n_classes, n_slices, n_bins), float64, and end."""
+        self._check_whole()
+        statistic: np.ndarray = self._table * self._plan.lattice
+        del self._table
+        return statistic
+
+    def _check_whole(self) -> None:
         if not hasattr(self, "_table"):
             raise OpenSketchError(
                 "Adding a chunk was interrupted, so this sketch cannot be completed. Fit again; "
                 "what it was charged is spent."
             )
-        statistic: np.ndarray = self._table * self._plan.lattice
-        del self._table
-        return statistic
 
     def _by_class(
         self, chunk: np.ndarray, codes: np.ndarray | None, start: int

@@ -62,16 +62,17 @@ def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
     noisy : ndarray of shape (n_classes,)
         Noisy number of rows a class.
     n_samples : int
-        Public number of rows, at least the number of classes.
+        Public number of rows. With fewer rows than classes the floor is their ratio, not 1.
 
     Returns
     -------
     ndarray of shape (n_classes,)
         The nearest point, in Euclidean distance, of ``{t : t >= 1, sum(t) = n}``.
     """
-    free = n_samples - len(noisy)
-    ordered = np.sort(noisy - 1)[::-1]
+    floor = min(1.0, n_samples / len(noisy))
+    free = n_samples - floor * len(noisy)
+    ordered = np.sort(noisy - floor)[::-1]
     shifts = (np.cumsum(ordered) - free) / np.arange(1, len(noisy) + 1)
     shift = shifts[np.flatnonzero(ordered >= shifts)[-1]]
-    totals: np.ndarray = 1 + np.maximum(noisy - 1 - shift, 0)
+    totals: np.ndarray = floor + np.maximum(noisy - floor - shift, 0)
     return totals

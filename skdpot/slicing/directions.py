@@ -98,6 +98,8 @@ def sparse_directions(
     ndarray of shape (n_slices, n_features)
         Rows of unit length, zero outside the chosen columns.
     """
+    if any(len(group) == 0 for group in groups):
+        raise ValueError("groups must name at least one feature for each column.")
     others = [k for k in range(len(groups)) if k != always]
     n_drawn = group_size - (always is not None)
     if not 0 <= n_drawn <= len(others) or group_size < 1:
@@ -150,10 +152,11 @@ def make_directions(
             f"slices has shape {rows.shape}; an array of directions must have shape "
             f"(n_slices, {n_features}), one column a feature."
         )
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not np.all(np.isfinite(rows)) or np.any(norms == 0):
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    if not np.all(np.isfinite(rows)) or np.any(largest == 0):
         raise ValueError("slices must hold finite rows that are not zero.")
-    return rows / norms
+    rows = rows / largest  # squares of very large or small entries would not be finite
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:

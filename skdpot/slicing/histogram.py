@@ -83,7 +83,9 @@ def count_projections(
     return total
 
 
-def _numpy_counter(scaled: np.ndarray, n_bins: int, block: int) -> Callable[[np.ndarray], np.ndarray]:
+def _numpy_counter(
+    scaled: np.ndarray, n_bins: int, block: int
+) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function that counts one block with numpy.
 
     Two slices share one pass of ``bincount`` over their joint bin, whose marginals are the

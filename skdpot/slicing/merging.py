@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.accounting import compose
+
 __all__ = ["check_comparable", "merged_fields"]
 
 
@@ -22,7 +24,9 @@ def check_comparable(sketches: Sequence[Any]) -> None:
                 f"The sketches have {first.statistic_.shape[-1]} and "
                 f"{other.statistic_.shape[-1]} bins; give all the same n_bins."
             )
-        if first.bounds_ != other.bounds_:
+        if first.bounds_ != other.bounds_ or not np.array_equal(
+            first.half_widths_, other.half_widths_
+        ):
             raise ValueError(
                 "The sketches map their rows with different bounds. Declare the same public "
                 "bounds=(low, high) or norm_bound= in all of them."
@@ -33,19 +37,23 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     """Return the fitted attributes of the sum of disjoint sketches.
 
     By parallel composition a person is protected by the sketch of the party that holds
-    their row, so what is stated is the largest epsilon among the parties.
+    their row, so the statement is that of the party whose event is the least private: the
+    largest mu. The largest epsilon would not do, as parties may state different deltas.
     """
     first = sketches[0]
     for sketch in sketches:
         if isinstance(sketch.bounds, str) and sketch.norm_bound is None:
             raise ValueError(
-                "merge needs bounds that were declared: a sketch with bounds=\"private\" has "
+                'merge needs bounds that were declared: a sketch with bounds="private" has '
                 "bounds of its own. Give all parties the same bounds=(low, high) or norm_bound=."
             )
         labels = (getattr(s, "classes_", None) for s in (first, sketch))
         if not np.array_equal(*(np.array([]) if x is None else x for x in labels)):
             raise ValueError("The sketches have different classes; declare the same classes=.")
-    statement = max((s.privacy_spent_ for s in sketches), key=lambda spent: spent.epsilon)
+    statement = max(
+        (s.privacy_spent_ for s in sketches),
+        key=lambda spent: compose(spent.event).mu_without_sampling,
+    )
     fields = {
         name: getattr(first, name)
         for name in (

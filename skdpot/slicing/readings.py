@@ -203,4 +203,3 @@ class SketchReadings:
                 "Call close() first."
             )
         check_is_fitted(self, "statistic_")
-

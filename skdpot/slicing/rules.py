@@ -15,11 +15,10 @@ __all__ = [
 ]
 
 _SPREADS = 3.5
+_LARGEST_NORM = 1e30
 
 
-def public_bounds(
-    bounds: Any, norm_bound: float | None, n_features: int
-) -> DataBounds | None:
+def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> DataBounds | None:
     """Read the ``bounds=`` and ``norm_bound=`` parameters.
 
     Parameters
@@ -42,6 +41,11 @@ def public_bounds(
         If both are given, or the limits do not make a box.
     """
     if isinstance(bounds, str):
+        if norm_bound is not None and not 1 / _LARGEST_NORM <= norm_bound <= _LARGEST_NORM:
+            raise ValueError(
+                f"norm_bound={norm_bound!r} must lie between {1 / _LARGEST_NORM:g} and "
+                f"{_LARGEST_NORM:g}, where single precision resolves it; change the unit of X."
+            )
         return None if norm_bound is None else DataBounds.from_norm(norm_bound, n_features)
     if norm_bound is not None:
         raise ValueError(
@@ -49,7 +53,7 @@ def public_bounds(
         )
     if len(bounds) != 2:
         raise ValueError(
-            f"bounds has {len(bounds)} entries; it must be \"private\" or a pair (low, high) of "
+            f'bounds has {len(bounds)} entries; it must be "private" or a pair (low, high) of '
             "numbers or of arrays with one number a feature."
         )
     return DataBounds.from_box(bounds[0], bounds[1], n_features)

@@ -228,7 +228,8 @@ n_features), default="axes+orthogonal"
         OpenSketchError
             If the sketch is closed: closing is final.
         ValueError
-            If a chunk is not usable, or more rows than `n_samples` arrive.
+            If a chunk is not usable, or more rows than `n_samples` arrive. The chunk is not
+            added, and the stream can go on.
         """
         if hasattr(self, "statistic_"):
             raise OpenSketchError(
@@ -240,7 +241,7 @@ n_features), default="axes+orthogonal"
         with all_or_nothing(self):
             first = not self._is_open
             rows, codes, _ = self._validate(X, y, reset=first)
-            declared = n_samples if first else self._declared
+            declared = _declared_rows(n_samples, None if first else self._declared, first)
             _check_arrivals(0 if first else self._accumulator.n_rows, len(rows), declared)
             if first:
                 streams = spawn_streams(self.random_state, type(self).__name__)
@@ -285,7 +286,8 @@ n_features), default="axes+orthogonal"
         rows = validate_rows(self, X, reset=reset, min_samples=min_samples)
         if not self.conditional:
             return rows, None, None
-        codes, classes = encode_labels(y, len(rows), self.classes)
+        # Later chunks are encoded like the first, whatever the parameter has become.
+        codes, classes = encode_labels(y, len(rows), self.classes if reset else self.classes_)
         return rows, codes, classes
 
     def _open(
@@ -293,6 +295,7 @@ n_features), default="axes+orthogonal"
     ) -> None:
         """Plan, charge, draw the directions and the noise: in this order."""
         bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
+        _check_class_number(classes, n_samples)
         fixed = None if isinstance(self.slices, str) else len(self.slices)
         plan = plan_sketch(
             PrivacyTarget(self.epsilon, self.delta),
@@ -319,6 +322,7 @@ n_features), default="axes+orthogonal"
             bounds = exact_bounds(rows)
         elif bounds is None:
             bounds, _ = release_private_bounds(rows, plan.bounds_plan, streams)
+        vars(self).pop("classes_", None)
         if classes is not None:
             self.classes_ = np.unique(classes)
         self.bounds_, self.directions_ = bounds, directions
@@ -348,6 +352,29 @@ n_features), default="axes+orthogonal"
         statistic = fitted.pop("statistic_")
         vars(sketch).update(fitted)
         return sketch._set_statistic(statistic)
+
+
+def _declared_rows(given: Any, before: int | None, first: bool) -> int | None:
+    """Return the declared number of rows; only the first chunk can declare it."""
+    if given is None:
+        return before
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise ValueError(f"n_samples={given!r} must be an integer of at least 1.")
+    if not first and given != before:
+        raise ValueError(
+            f"n_samples={given} differs from the {before} of the first chunk, which fixed it."
+        )
+    return int(given)
+
+
+def _check_class_number(classes: Any, n_samples: int | None) -> None:
+    """Refuse more classes than rows, before any charge."""
+    n_classes = 0 if classes is None else len(np.unique(classes))
+    if n_samples is not None and n_classes > n_samples:
+        raise ValueError(
+            f"There are {n_classes} classes for {n_samples} rows; a class-conditional fit needs "
+            "at least one row a class."
+        )
 
 
 def _check_arrivals(n_before: int, n_rows: int, declared: int | None) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def write_sketch(sketch: Any, path: str | Path) -> None:
         "format": _FORMAT,
         "version": _VERSION,
         "n_samples": sketch.n_samples_,
-        "parameters": {name: getattr(sketch, name) for name in _PARAMETERS},
+        "parameters": {name: _plain(getattr(sketch, name)) for name in _PARAMETERS},
         "declared_bounds": not isinstance(sketch.bounds, str),
         "spent": {
             "epsilon": spent.epsilon,
@@ -82,21 +83,45 @@ def read_sketch(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     ValueError
         If the file is not a sketch, of an unknown version, or inconsistent.
     """
-    with np.load(path, allow_pickle=False) as file:
-        if "facts" not in file:
-            raise ValueError(f"{Path(path).name} is not a sketch: it has no entry 'facts'.")
-        arrays = {name: file[name] for name in file.files}
+    arrays = _read_arrays(Path(path))
     facts = json.loads(str(arrays.pop("facts")))
+    if not isinstance(facts, dict):
+        raise ValueError(f"{Path(path).name} is not a sketch: its facts are of another kind.")
     if facts.get("format") != _FORMAT or facts.get("version") != _VERSION:
         raise ValueError(
             f"{Path(path).name} has format {facts.get('format')!r}, version "
             f"{facts.get('version')!r}; this release reads {_FORMAT!r}, version {_VERSION}."
         )
+    try:
+        return _rebuild(facts, arrays)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{Path(path).name} lacks an entry, or has a wrong one.") from error
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an ``.npz`` file; no other kind of file is opened."""
+    try:
+        # Opened as a zip archive here, because numpy would also read other formats.
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in names}
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise ValueError(f"{path.name} is not a sketch, or it is damaged.") from error
+    if "facts" not in arrays:
+        raise ValueError(f"{path.name} is not a sketch: it has no entry 'facts'.")
+    return arrays
+
+
+def _rebuild(
+    facts: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return parameters and fitted attributes from the parts of a file."""
     bounds = DataBounds.from_dict(
         {name: arrays.pop(f"bounds_{name}") for name in ("center", "scale", "radius", "box")}
     )
     _check_shapes(arrays, bounds)
-    parameters = dict(facts["parameters"])
+    parameters = {name: facts["parameters"][name] for name in _PARAMETERS}
     parameters["slices"] = arrays["directions_"]
     parameters["n_bins"] = arrays["statistic_"].shape[-1]
     if facts["declared_bounds"]:
@@ -134,6 +159,11 @@ def _check_shapes(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
     numbers = (directions, statistic, bin_edges(arrays["half_widths_"], 1))
     if not (consistent and all(np.isfinite(values).all() for values in numbers)):
         raise ValueError("The arrays of the file have inconsistent shapes or non-finite values.")
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as the built-in type that JSON writes."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _as_text(values: np.ndarray, name: str) -> np.ndarray:

@@ -43,8 +43,10 @@ def wasserstein_1d(
     ValueError
         If the shapes or the weights do not fit, or p < 1.
     """
-    if p < 1:
-        raise ValueError(f"p={p!r} must be at least 1: below, matching quantiles is not optimal.")
+    if not 1 <= p < np.inf:
+        raise ValueError(
+            f"p={p!r} must be finite and at least 1: below, matching quantiles is not optimal."
+        )
     first, second = np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if first.ndim != second.ndim or first.ndim not in (1, 2):
         raise ValueError(

@@ -10,7 +10,7 @@ from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from scipy.special import ndtr
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import compose
@@ -23,6 +23,7 @@ from skdpot.privacy.events import (
     PoissonGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.loss_distribution import LossDistribution, LossPair
 from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.without_replacement import SubsetStep, amplified_delta
@@ -384,6 +385,54 @@ def test_refuses_delta_and_leak_out_of_range(event):
     for leak in (-1e-9, 1.0, math.nan):
         with pytest.raises(ValueError, match="`leak` must lie in"):
             compose(event).approximate_gdp(leak)
+
+
+def two_point_losses(loss_in_intervals, infinity_mass=0.0):
+    """Randomised response on a grid: loss +l or -l, with an optional infinite loss."""
+    interval = 0.1
+    odds = math.exp(loss_in_intervals * interval)
+    masses = np.zeros(2 * loss_in_intervals + 1)
+    masses[0], masses[-1] = 1 / (1 + odds), odds / (1 + odds)
+    masses *= 1 - infinity_mass
+    return LossDistribution(interval, -loss_in_intervals, masses, infinity_mass)
+
+
+def test_an_infinite_loss_counts_fully_with_and_without_a_gaussian():
+    plain, leaky = two_point_losses(10), two_point_losses(10, infinity_mass=0.25)
+    for epsilon, mu in itertools.product((0.0, 0.5, 50.0), (0.0, 0.8)):
+        expected = 0.25 + 0.75 * plain.delta(epsilon, mu)
+        assert leaky.delta(epsilon, mu) == pytest.approx(expected, rel=1e-12)
+        assert leaky.epsilon(0.2, mu) == math.inf
+    assert leaky.self_compose(2).infinity_mass == pytest.approx(1 - 0.75**2, rel=1e-12)
+    assert leaky.compose(plain).infinity_mass == pytest.approx(0.25, rel=1e-12)
+
+
+def test_the_larger_order_counts_whichever_it_is():
+    small, large = two_point_losses(3), two_point_losses(9)
+    both = large.compose(large)
+    for first in (LossPair(small, large), LossPair(large, small)):
+        assert first.delta(0.2) == large.delta(0.2)
+        assert first.epsilon(0.1) == large.epsilon(0.1)
+        assert smallest_mu(first, 1e-3) == smallest_mu(LossPair(large), 1e-3)
+        assert first.self_compose(2).delta(0.2) == pytest.approx(both.delta(0.2))
+        for second in (first, LossPair(large)):
+            assert first.compose(second).delta(0.2) == pytest.approx(both.delta(0.2))
+            assert second.compose(first).delta(0.2) == pytest.approx(both.delta(0.2))
+
+
+def test_two_point_losses_compose_to_a_binomial():
+    """Eight randomised responses of loss 1: exact by summation."""
+    composed = two_point_losses(10).self_compose(8)
+    p = math.e / (1 + math.e)
+    for epsilon in (0.0, 1.5, 4.0):
+        exact = sum(
+            binom.pmf(k, 8, p) * max(0.0, 1 - math.exp(epsilon - (2 * k - 8))) for k in range(9)
+        )
+        assert composed.delta(epsilon) == pytest.approx(exact, rel=1e-12)
+        nodes, profile = composed.profile()
+        node = round(epsilon / 0.1)
+        assert nodes[node] == pytest.approx(epsilon)
+        assert profile[node] == pytest.approx(exact, rel=1e-10)
 
 
 # Approximate GDP

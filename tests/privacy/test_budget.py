@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from skdpot.exceptions import BudgetExceededError, LedgerError, UnknownEventError
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.budget_state import BudgetState, make_terms
 from skdpot.privacy.calibration import PrivacyTarget, calibrate, event_cost
 from skdpot.privacy.events import (
     ComposedEvent,
@@ -26,6 +27,7 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
 )
+from skdpot.privacy.ledger import Totals
 from skdpot.privacy.relation import Relation
 
 
@@ -134,6 +136,16 @@ def test_what_remains_fits_and_a_little_more_does_not(epsilon, share, delta):
     assert not budget.can_afford(fit_of(remaining * (1 + 1e-3), delta))
     budget.spend(fit_of(remaining, delta))
     assert budget.epsilon_spent() == pytest.approx(epsilon, rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e3, 1e5])
+def test_what_remains_is_never_a_unit_too_much(epsilon):
+    terms = make_terms(epsilon, 1e-5, "replace_one")
+    for k in range(1, 40):
+        left = terms.mu_squared_cap * k // 41 + k
+        totals = Totals(1, terms.mu_squared_cap - left, 1)
+        remaining = BudgetState(terms, totals).remaining
+        assert PrivacyTarget(remaining, 1e-5).mu_squared_units <= left
 
 
 def test_everything_remains_at_first():

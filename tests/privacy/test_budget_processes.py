@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -48,6 +49,17 @@ def wait(pids):
 """
 
 
+@pytest.fixture
+def directory(tmp_path):
+    """In memory where possible: races and kills do not depend on how long a disk syncs."""
+    memory = "/dev/shm"
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as path:
+        yield path
+
+
 def run_script(script, *args):
     """Run `script` after the preamble and return the lines that it prints."""
     source = PREAMBLE + textwrap.dedent(script)
@@ -63,7 +75,7 @@ def run_script(script, *args):
 
 
 @needs_fork
-def test_eight_processes_race_for_a_hundred_units_five_times(tmp_path):
+def test_eight_processes_race_for_a_hundred_units_five_times(directory):
     lines = run_script(
         """
         # A hundred of these fit, the next does not.
@@ -93,13 +105,13 @@ def test_eight_processes_race_for_a_hundred_units_five_times(tmp_path):
             print(os.path.getsize(path + ".granted"), len(budget.history()),
                   budget.epsilon_spent() <= 1.0, budget.can_afford(event))
         """,
-        tmp_path,
+        directory,
     )
     assert lines == ["100 100 True False"] * 5
 
 
 @needs_fork
-def test_a_kill_at_any_moment_never_leaves_a_release_without_its_charge(tmp_path):
+def test_a_kill_at_any_moment_never_leaves_a_release_without_its_charge(directory):
     lines = run_script(
         """
         event = GaussianEvent(sigma=1e4, sensitivity=1.0)
@@ -116,7 +128,7 @@ def test_a_kill_at_any_moment_never_leaves_a_release_without_its_charge(tmp_path
         def released():
             return os.fstat(releases).st_size
 
-        rounds = 50
+        rounds = 40
         for _ in range(rounds):
             goal = released() + random.randint(0, 3)
             pid = fork(fits)
@@ -131,13 +143,13 @@ def test_a_kill_at_any_moment_never_leaves_a_release_without_its_charge(tmp_path
         budget.spend(event)
         print(len(budget.history()) - charges, budget.epsilon_spent() < 5.0)
         """,
-        tmp_path,
+        directory,
     )
     assert lines == ["True True", "1 True"]
 
 
 @needs_fork
-def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(tmp_path):
+def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(directory):
     lines = run_script(
         """
         random.seed(1)
@@ -149,7 +161,7 @@ def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(tmp_path):
         def made():  # the drafts of killed processes are hidden files
             return [name for name in os.listdir(sys.argv[1]) if not name.startswith(".")]
 
-        for _ in range(20):
+        for _ in range(15):
             goal = len(made()) + random.randint(0, 2)
             pid = fork(create)
             until(lambda: len(made()) >= goal)
@@ -158,9 +170,9 @@ def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(tmp_path):
             assert wait([pid]) == [-signal.SIGKILL]
         for name in made():
             PrivacyBudget(1.0, ledger=os.path.join(sys.argv[1], name)).remaining()
-        print(len(made()) >= 10)
+        print(len(made()) > 8)
         """,
-        tmp_path,
+        directory,
     )
     assert lines == ["True"]
 

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from skdpot.exceptions import LedgerError
 from skdpot.privacy import ledger as ledger_module
+from skdpot.privacy import ledger_file
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals
+from skdpot.privacy.ledger_file import transaction
 from skdpot.privacy.relation import Relation
 
 
@@ -133,6 +135,11 @@ def test_a_failure_inside_the_transaction_charges_nothing(ledger, monkeypatch):
     assert ledger.admit(charge(100)).admitted
 
 
+def test_a_charge_is_synced_to_the_disk_before_it_counts(ledger, path):
+    with transaction(str(path), "IMMEDIATE") as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
 def test_attaching_continues_the_same_ledger(ledger, path):
     ledger.admit(charge(40))
     again = Ledger.attach(path, terms())
@@ -165,6 +172,14 @@ def test_a_missing_file_says_what_to_do_and_is_not_made_anew(ledger, path):
     for call in (ledger.totals, ledger.records, lambda: ledger.admit(charge())):
         with pytest.raises(LedgerError, match=r"cannot be reached.*make a new PrivacyBudget"):
             call()
+    assert not path.exists()
+
+
+def test_a_file_that_vanishes_after_the_check_is_not_made_anew(ledger, path, monkeypatch):
+    path.unlink()
+    monkeypatch.setattr(ledger_file, "_check_is_file", lambda path: None)
+    with pytest.raises(LedgerError, match="unable to open"):
+        ledger.admit(charge())
     assert not path.exists()
 
 

@@ -1,6 +1,7 @@
 """The discrete Gaussian: its law, its privacy, and the scales derived from it."""
 
 import bisect
+import itertools
 import math
 import time
 
@@ -231,7 +232,7 @@ def increments(s: float, half_width: int) -> list[mpmath.mpf]:
             )
         )
     steps = [2 * quantiles[0]]  # q(0) = -q(1)
-    steps += [b - a for a, b in zip(quantiles, quantiles[1:], strict=False)]
+    steps += [b - a for a, b in itertools.pairwise(quantiles)]
     return [s * step for step in steps]
 
 

@@ -1,0 +1,285 @@
+"""PrivateScaler: the scikit-learn contract, the charge, and what it learns."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import RobustScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
+from skdpot.preprocessing import PrivateScaler, private_scaler
+from skdpot.privacy import private_bounds
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(0).normal([5.0, -300.0, 0.0], [1.0, 50.0, 1e-3], (5000, 3))
+
+
+# The checks fit a few dozen rows and set random states; both deserve a warning.
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@parametrize_with_checks([PrivateScaler()])
+def test_sklearn_contract(estimator, check):
+    check(estimator)
+
+
+# ------------------------------------------------------------ what it learns
+
+
+def test_centres_and_scales(X):
+    scaler = PrivateScaler(epsilon=2.0).fit(X)
+    assert np.abs(scaler.transform(X).mean(axis=0)).max() < 0.2
+    np.testing.assert_allclose(scaler.transform(X).std(axis=0), 1, rtol=0.2)
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(X)), X, rtol=1e-9)
+
+
+def test_no_noise_at_infinite_epsilon(X):
+    scaler = PrivateScaler(epsilon=math.inf).fit(X)
+    np.testing.assert_array_equal(scaler.center_, np.median(X, axis=0))
+    np.testing.assert_array_equal(scaler.center_, RobustScaler().fit(X).center_)
+    np.testing.assert_allclose(scaler.scale_, X.std(axis=0), rtol=0.12)  # 2,500 random pairs
+    assert scaler.privacy_spent_.epsilon == math.inf
+    assert isinstance(scaler.privacy_spent_.event, NonPrivateEvent)
+    with pytest.raises(BudgetExceededError):
+        PrivateScaler(epsilon=math.inf, budget=PrivacyBudget(100.0)).fit(X)
+
+
+def test_more_epsilon_means_less_noise(X):
+    sigmas = [PrivateScaler(epsilon=e).fit(X).privacy_spent_.sigma[0] for e in (0.5, 1, 5, 50)]
+    assert sigmas == sorted(sigmas, reverse=True)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_constant_features_get_scale_one(epsilon):
+    X = np.column_stack([np.full(5000, 7.0), np.zeros(5000)])
+    scaler = PrivateScaler(epsilon=epsilon).fit(X)
+    assert scaler.scale_.tolist() == [1.0, 1.0]
+    assert np.abs(scaler.center_ - [7, 0]).max() < 0.3
+
+
+def test_parts_can_be_left_out(X):
+    scaler = PrivateScaler(with_centering=False).fit(X)
+    assert scaler.center_ is None
+    np.testing.assert_allclose(scaler.transform(X), X / scaler.scale_)
+    assert isinstance(scaler.privacy_spent_.event, GaussianEvent)  # one histogram a feature
+    full = PrivateScaler().fit(X)
+    assert scaler.privacy_spent_.sigma[0] < full.privacy_spent_.sigma[0]
+    scaler = PrivateScaler(with_scaling=False).fit(X)
+    assert scaler.scale_ is None
+    np.testing.assert_allclose(scaler.transform(X), X - scaler.center_)
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(X)), X)
+    with pytest.raises(ValueError, match="leave nothing to learn"):
+        PrivateScaler(with_centering=False, with_scaling=False).fit(X)
+
+
+def test_transform_does_not_clip(X):
+    scaler = PrivateScaler().fit(X)
+    far = np.full((1, 3), 1e12)
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(far)), far)
+
+
+def test_few_rows_fall_back_with_a_warning(X):
+    with pytest.warns(PrivacyWarning, match="3 of 3 features did not stand out"):
+        scaler = PrivateScaler(epsilon=0.1).fit(X[:10])
+    np.testing.assert_array_equal(scaler.transform(X), X)
+
+
+def test_random_state_reproduces_and_warns(X):
+    with pytest.warns(PrivacyWarning, match="`random_state` makes the privacy noise"):
+        first, second = (PrivateScaler(random_state=0).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(first.center_, second.center_)
+    np.testing.assert_array_equal(first.scale_, second.scale_)
+    third, fourth = (PrivateScaler().fit(X) for _ in range(2))
+    assert (third.scale_ != fourth.scale_).all()
+
+
+# ------------------------------------------------------------------ privacy
+
+
+def test_the_charge_fills_the_budget_once(X):
+    budget = PrivacyBudget(1.0, 1e-5)
+    scaler = PrivateScaler(epsilon=1.0, delta=1e-5, budget=budget).fit(X)
+    assert budget.epsilon_spent() == pytest.approx(1.0)
+    assert budget.remaining() == pytest.approx(0.0, abs=1e-4)
+    assert budget.history()["label"].tolist() == ["PrivateScaler"]
+    spent = scaler.privacy_spent_
+    target = PrivacyTarget(1.0, 1e-5)
+    cost = event_cost(spent.event, target.leak_cap)
+    assert target.mu_squared_units - 3 <= cost.mu_squared_units <= target.mu_squared_units
+    assert isinstance(spent.event, ComposedEvent)
+    assert spent.sensitivity == (math.sqrt(6), math.sqrt(6))
+    assert "the number of rows" in spent.assumptions
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 8.0, 300.0])
+@pytest.mark.parametrize("with_centering", [True, False])
+def test_every_epsilon_is_admitted_exactly_once(X, epsilon, with_centering):
+    budget = PrivacyBudget(epsilon)
+    scaler = PrivateScaler(epsilon, budget=budget, with_centering=with_centering)
+    if epsilon < 0.1:
+        with pytest.warns(PrivacyWarning, match="did not stand out"):
+            scaler.fit(X)
+    else:
+        scaler.fit(X)
+    with pytest.raises(BudgetExceededError):
+        scaler.fit(X)
+    assert len(budget.history()) == 1
+
+
+def test_a_refused_fit_changes_nothing(X):
+    budget = PrivacyBudget(1.0)
+    scaler = PrivateScaler(budget=budget, random_state=np.random.RandomState(0))
+    with pytest.warns(PrivacyWarning, match="random_state"):
+        scaler.fit(X)
+    before = {name: copy.copy(value) for name, value in vars(scaler).items()}
+    state = scaler.random_state.get_state()[1].copy()
+    with pytest.raises(BudgetExceededError):
+        scaler.fit(X[:, :2])
+    assert vars(scaler).keys() == before.keys()
+    assert scaler.n_features_in_ == 3
+    np.testing.assert_array_equal(scaler.center_, before["center_"])
+    np.testing.assert_array_equal(scaler.random_state.get_state()[1], state)
+    assert len(budget.history()) == 1
+    fresh = PrivateScaler(budget=budget)
+    with pytest.raises(BudgetExceededError):
+        fresh.fit(X)
+    assert not [name for name in vars(fresh) if name.endswith("_")]
+
+
+def test_the_charge_comes_before_noise_and_data(X, monkeypatch):
+    calls = []
+    budget = PrivacyBudget(1.0)
+    release = private_scaler.release_feature_scales
+
+    def watched(rows, plan, streams):
+        calls.append(len(budget.history()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(private_scaler, "release_feature_scales", watched)
+    with pytest.raises(KeyboardInterrupt):
+        PrivateScaler(budget=budget).fit(X)
+    assert calls == [1]  # an interrupted release has been paid for
+    monkeypatch.setattr(private_scaler, "release_feature_scales", release)
+    monkeypatch.setattr(private_scaler, "spawn_streams", lambda *args: calls.append("noise"))
+    with pytest.raises(BudgetExceededError):
+        PrivateScaler(budget=budget).fit(X)
+    assert calls == [1]
+
+
+def test_the_noise_is_the_noise_of_the_event(X, monkeypatch):
+    drawn = []
+    lattice_noise = private_bounds.noisy_histogram.__globals__["lattice_noise"]
+
+    def recording(sigma, shape, stream, *, lattice, mu):
+        noise = lattice_noise(sigma, shape, stream, lattice=lattice, mu=mu)
+        drawn.append((sigma, noise.astype(float) * lattice))
+        return noise
+
+    monkeypatch.setitem(private_bounds.noisy_histogram.__globals__, "lattice_noise", recording)
+    event = PrivateScaler().fit(X).privacy_spent_.event
+    assert [sigma for sigma, _ in drawn] == [e.sigma for e in event.events for _ in range(3)]
+    values = np.concatenate(
+        [noise for _, noise in drawn[3:]]
+    )  # 118,000 cells: 2 % is five standard errors
+    assert abs(values.var() / event.events[1].sigma ** 2 - 1) < 0.02
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": -1.0},
+        {"epsilon": "1"},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"budget": 3.0},
+        {"with_scaling": "yes"},
+    ],
+)
+def test_bad_parameters_are_named_before_any_charge(X, bad):
+    budget = PrivacyBudget(10.0)
+    (name,) = bad
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of PrivateScaler"):
+        PrivateScaler(**{"budget": budget, **bad}).fit(X)
+    assert budget.epsilon_spent() == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1.0, np.nan], [2.0, 3.0]], "contains NaN"),
+        ([[1.0, np.inf], [2.0, 3.0]], "contains infinity"),
+        ([["secret", "b"], ["c", "d"]], "cannot be read as numbers"),
+        ([[1.0, 2.0]], r"1 sample.* minimum of 2 is required"),
+        (np.empty((3, 0)), r"0 feature\(s\)"),
+        ([1.0, 2.0], "Expected 2D array"),
+        (sparse.eye_array(4, format="csr"), "[Ss]parse"),
+    ],
+)
+def test_bad_rows_are_refused_before_any_charge(rows, message):
+    budget = PrivacyBudget(10.0)
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        PrivateScaler(budget=budget).fit(rows)
+    assert "secret" not in str(caught.value)
+    assert budget.epsilon_spent() == 0
+
+
+def test_an_epsilon_below_the_ledger_is_refused(X):
+    with pytest.raises(CalibrationError, match="too small"):
+        PrivateScaler(epsilon=1e-9, delta=1e-12).fit(X)
+
+
+# ------------------------------------------------------------ scikit-learn
+
+
+def test_pandas_in_pandas_out(X):
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    scaler = PrivateScaler().set_output(transform="pandas").fit(frame)
+    assert scaler.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert scaler.get_feature_names_out().tolist() == ["a", "b", "c"]
+    assert scaler.transform(frame).columns.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        scaler.transform(frame[["b", "a", "c"]])
+
+
+def test_single_precision_is_kept(X):
+    rows = X.astype(np.float32)
+    scaler = PrivateScaler().fit(rows)
+    assert scaler.transform(rows).dtype == np.float32
+    assert scaler.center_.dtype == np.float64
+    assert np.abs(scaler.transform(rows).mean(axis=0)).max() < 0.3
+
+
+def test_clones_and_pipelines_share_the_budget(X):
+    budget = PrivacyBudget(2.0)
+    scaler = PrivateScaler(0.9, budget=budget)
+    make_pipeline(clone(scaler), RobustScaler()).fit(X)
+    clone(scaler).fit(X)
+    assert len(budget.history()) == 2
+
+
+def test_pickle_predicts_without_its_ledger(X):
+    budget = PrivacyBudget(1.0)
+    scaler = PrivateScaler(budget=budget).fit(X)
+    expected = scaler.transform(X)
+    data = pickle.dumps(scaler)
+    del budget, scaler
+    restored = pickle.loads(data)
+    np.testing.assert_array_equal(restored.transform(X), expected)
+    assert restored.privacy_spent_.epsilon == 1.0
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError):
+        PrivateScaler().transform([[1.0]])

@@ -1,0 +1,257 @@
+"""The privacy statement of a fit, and the sum over several fits."""
+
+import dataclasses
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skdpot.exceptions import BudgetExceededError, CalibrationError
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget, calibrate
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.relation import Relation
+from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+
+
+def gaussian(sigma, **other):
+    return GaussianEvent(sigma=sigma, sensitivity=1.0, **other)
+
+
+def fit_of(epsilon, delta=1e-5):
+    return calibrate(PrivacyTarget(epsilon, delta), gaussian)
+
+
+def spent_on(event, *, epsilon=1.0, delta=1e-5, budget=None, **other):
+    arguments = {
+        "label": "Sketch",
+        "assumptions": ["the number of rows, 900"],
+        "sigma": 4.0,
+        "sensitivity": 1.0,
+        "mechanism": "sketch",
+    }
+    return charge(budget, event, epsilon=epsilon, delta=delta, **arguments | other)
+
+
+def exact_epsilon(mu, delta):
+    """The epsilon of mu-GDP, by another route than the package's."""
+
+    def excess(epsilon):
+        return (
+            norm.cdf(mu / 2 - epsilon / mu)
+            - delta
+            - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
+        )
+
+    return brentq(excess, 0.0, 100.0, xtol=1e-12)
+
+
+class Release(TransformerMixin, BaseEstimator):
+    """A private transformer."""
+
+    def __init__(self, epsilon=1.0, event=None, delta=1e-5):
+        self.epsilon = epsilon
+        self.event = event
+        self.delta = delta
+
+    def fit(self, X, y=None):  # noqa: N803
+        event = self.event or fit_of(self.epsilon, self.delta)
+        self.privacy_spent_ = spent_on(event, epsilon=self.epsilon, delta=self.delta)
+        return self
+
+    def transform(self, X):  # noqa: N803
+        return X
+
+
+X = np.arange(12.0).reshape(6, 2)
+
+
+# charge
+
+
+def test_a_charge_returns_the_statement():
+    event = fit_of(1.0)
+    spent = spent_on(event)
+    assert spent == PrivacySpent(
+        1.0,
+        1e-5,
+        Relation.REPLACE_ONE,
+        event,
+        4.0,
+        1.0,
+        ("the number of rows, 900",),
+        "sketch",
+    )
+    assert pickle.loads(pickle.dumps(spent)) == spent
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spent.epsilon = 0.1
+
+
+def test_a_charge_goes_to_the_budget_under_its_label():
+    budget = PrivacyBudget(2.0)
+    spent_on(fit_of(1.0), budget=budget)
+    assert budget.history()["label"].tolist() == ["Sketch"]
+    assert budget.epsilon_spent() == pytest.approx(1.0)
+    with pytest.raises(BudgetExceededError, match="'Sketch' asks for"):
+        spent_on(fit_of(1.8), epsilon=1.8, budget=budget)
+    assert len(budget.history()) == 1
+
+
+def test_an_event_that_costs_more_than_it_says_is_not_charged():
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(CalibrationError, match="Sketch: the noise is too small for epsilon=1 at"):
+        spent_on(fit_of(1.001), epsilon=1.0, budget=budget)
+    with pytest.raises(CalibrationError, match="too small"):
+        spent_on(NonPrivateEvent(), epsilon=1e6)
+    assert budget.history().empty
+
+
+def test_no_noise_is_charged_as_no_privacy():
+    assert spent_on(NonPrivateEvent(), epsilon=math.inf).epsilon == math.inf
+    with pytest.raises(BudgetExceededError, match="epsilon=inf"):
+        spent_on(NonPrivateEvent(), epsilon=math.inf, budget=PrivacyBudget(10.0))
+
+
+def test_bad_arguments_are_refused_before_the_charge():
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(ValueError, match="`epsilon` must be > 0"):
+        spent_on(fit_of(1.0), epsilon=-1.0, budget=budget)
+    with pytest.raises(TypeError, match="`budget` must be a PrivacyBudget or None, got float"):
+        spent_on(fit_of(1.0), budget=5.0)
+    with pytest.raises(ValueError, match="the budget holds relation='replace_one'"):
+        spent_on(gaussian(50.0, relation="add_or_remove_one"), budget=budget)
+    with pytest.raises(TypeError, match="not iterable"):
+        spent_on(fit_of(1.0), assumptions=None, budget=budget)
+    assert budget.history().empty
+
+
+# the statement
+
+
+def test_the_statement_reads_well():
+    spent = spent_on(fit_of(1.0), assumptions=("n", "the classes 0 to 9"))
+    assert repr(spent) == (
+        "PrivacySpent(epsilon=1.0, delta=1e-05, relation='replace_one', mechanism='sketch', "
+        "sigma=4.0, sensitivity=1.0)"
+    )
+    lines = str(spent).splitlines()
+    assert lines[0].split() == ["guarantee", "ε", "=", "1,", "δ", "=", "1e-05"]
+    assert "one record replaced by another" in lines[1]
+    assert lines[-1].endswith("the classes 0 to 9")
+    assert len({line.index(line.split("  ", 1)[1].lstrip()) for line in lines}) == 1
+
+
+def test_phases_have_a_noise_each():
+    spent = spent_on(fit_of(1.0), sigma=(1.0, 2.5), sensitivity=None, mechanism="")
+    assert "noise sigma       1, 2.5" in str(spent)
+    assert "sensitivity  " not in str(spent)
+    assert "mechanism" not in str(spent)
+
+
+def test_the_card_escapes_its_text():
+    html = spent_on(fit_of(1.0), mechanism="<i>", assumptions=["a < b"])._repr_html_()
+    for text in ("Privacy statement: ε = 1", "δ = 1e-05", "&lt;i&gt;", "a &lt; b"):
+        assert text in html
+    assert "<i>" not in html
+
+
+def test_statements_stack_into_a_frame():
+    frames = [spent_on(fit_of(e), epsilon=e, sigma=(1.0, e)).to_frame() for e in (0.5, 1.0)]
+    frame = pd.concat(frames, ignore_index=True)
+    assert frame["epsilon"].tolist() == [0.5, 1.0]
+    assert frame["sigma"].tolist() == [(1.0, 0.5), (1.0, 1.0)]
+    assert frame["relation"].tolist() == ["replace_one"] * 2
+    assert frame["event"][0].startswith("GaussianEvent(sigma=")
+
+
+# total_spent
+
+
+def test_two_fits_compose_as_gaussians():
+    first, second = Release(event=gaussian(5.0)).fit(X), Release(event=gaussian(4.0)).fit(X)
+    total = total_spent(first, second)
+    assert total.epsilon == pytest.approx(exact_epsilon(math.hypot(1 / 5, 1 / 4), 1e-5), rel=1e-9)
+    assert total.delta == 1e-5
+    assert total.event == ComposedEvent(events=(gaussian(5.0), gaussian(4.0)))
+    assert total.mechanism == "sketch + sketch"
+    assert total.assumptions == ("the number of rows, 900",)
+    assert (total.sigma, total.sensitivity) == (None, None)
+    assert total_spent(second, first).epsilon == total.epsilon
+
+
+def test_one_fit_is_at_most_what_it_says():
+    release = Release(epsilon=1.0).fit(X)
+    assert 0.98 < total_spent(release).epsilon <= 1.0
+    assert total_spent(release.privacy_spent_) == total_spent(release)
+
+
+def test_the_total_is_below_basic_composition_and_above_each_part():
+    parts = [Release(epsilon=e).fit(X) for e in (0.5, 1.0, 2.0)]
+    assert 2.0 < total_spent(*parts).epsilon < 3.5
+
+
+def test_the_delta_of_the_total():
+    parts = [Release(delta=1e-7).fit(X), Release(delta=1e-5).fit(X)]
+    total = total_spent(*parts)
+    assert total.delta == 1e-5
+    stricter = total_spent(*parts, delta=1e-8)
+    assert stricter.delta == 1e-8
+    assert stricter.epsilon > total.epsilon
+    with pytest.raises(ValueError, match="`delta` must lie in"):
+        total_spent(*parts, delta=2.0)
+    assert total_spent(*parts, delta=1e-18).epsilon == math.inf  # below the sampler's own error
+
+
+def test_a_pipeline_is_the_sum_of_its_steps():
+    pipeline = make_pipeline(Release(0.5), "passthrough", FunctionTransformer(), Release(1.0))
+    pipeline.fit(X)
+    total = total_spent(pipeline)
+    assert total == total_spent(pipeline[0], pipeline[-1])
+    assert len(total.event.events) == 2
+    assert total_spent(pipeline, pipeline[0]) == total  # the same fit again
+    nested = Pipeline([("inner", pipeline), ("last", None)]).fit(X)
+    assert total_spent(nested).epsilon == total.epsilon
+
+
+def test_unions_and_column_transformers_are_searched_too():
+    union = FeatureUnion([("a", Release(0.5)), ("b", Release(1.0)), ("c", "drop")]).fit(X)
+    columns = ColumnTransformer([("a", Release(0.5), [0]), ("b", Release(1.0), [1])]).fit(X)
+    for composite in (union, columns):
+        assert len(total_spent(composite).event.events) == 2
+
+
+def test_a_step_that_learned_without_an_event_is_named():
+    pipeline = make_pipeline(StandardScaler(), Release(1.0)).fit(X)
+    (_, note) = total_spent(pipeline).assumptions
+    assert note.startswith("StandardScaler (it has no event) learned nothing")
+
+
+def test_what_cannot_be_counted_is_refused():
+    with pytest.raises(TypeError, match="Release has no `privacy_spent_`: fit it first"):
+        total_spent(Release(1.0))
+    with pytest.raises(TypeError, match="StandardScaler has no `privacy_spent_`"):
+        total_spent(Release(1.0).fit(X), StandardScaler().fit(X))
+    with pytest.raises(ValueError, match="at least one"):
+        total_spent()
+    search = GridSearchCV(Release(), {"epsilon": [0.5, 1.0]}, cv=2, scoring=lambda *_: 0.0)
+    with pytest.raises(TypeError, match="GridSearchCV made many fits"):
+        total_spent(search.fit(X))
+    other = Release(event=gaussian(9.0, relation="add_or_remove_one")).fit(X)
+    with pytest.raises(ValueError, match="must share one relation"):
+        total_spent(Release(1.0).fit(X), other)
+
+
+def test_a_part_without_noise_makes_the_total_infinite():
+    bare = Release(epsilon=math.inf, event=NonPrivateEvent()).fit(X)
+    total = total_spent(bare, Release(1.0).fit(X))
+    assert total.epsilon == math.inf
+    assert "ε = ∞" in total._repr_html_()

@@ -1,0 +1,169 @@
+"""Directions: unit rows, orthogonal blocks, the Haar law, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, kstest
+
+from skdpot.slicing import (
+    make_directions,
+    orthogonal_directions,
+    sparse_directions,
+    uniform_directions,
+)
+
+# Random tests here use fixed seeds; with a fresh seed each would fail with this probability.
+FALSE_ALARM = 1e-6
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(8841)
+
+
+@given(
+    n_slices=st.integers(1, 40),
+    n_features=st.integers(1, 12),
+    kind=st.sampled_from(["axes+orthogonal", "orthogonal", "uniform"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_direction_has_unit_length(n_slices, n_features, kind):
+    rows = make_directions(kind, n_slices, n_features, np.random.default_rng(0))
+    assert rows.shape == (n_slices, n_features)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("axes_first", [False, True])
+@pytest.mark.parametrize(("n_slices", "n_features"), [(3, 3), (12, 4), (64, 16), (128, 64), (5, 1)])
+def test_whole_blocks_are_a_tight_frame(n_slices, n_features, axes_first, rng):
+    rows = orthogonal_directions(n_slices, n_features, rng, axes_first=axes_first)
+    np.testing.assert_allclose(
+        rows.T @ rows, n_slices / n_features * np.eye(n_features), atol=1e-12 * n_slices
+    )
+    for block in rows.reshape(-1, n_features, n_features):
+        np.testing.assert_allclose(block @ block.T, np.eye(n_features), atol=1e-12)
+
+
+@pytest.mark.parametrize(("n_slices", "n_features"), [(16, 64), (7, 5), (1, 3)])
+def test_a_cut_block_stays_orthogonal(n_slices, n_features, rng):
+    rows = orthogonal_directions(n_slices, n_features, rng)
+    for start in range(0, n_slices, n_features):
+        block = rows[start : start + n_features]
+        np.testing.assert_allclose(block @ block.T, np.eye(len(block)), atol=1e-12)
+    squared = np.linalg.norm(rows, ord=2) ** 2
+    assert math.isclose(squared, math.ceil(n_slices / n_features), rel_tol=1e-9)
+
+
+def test_the_axes_come_first(rng):
+    np.testing.assert_array_equal(make_directions("axes+orthogonal", 8, 4, rng)[:4], np.eye(4))
+    np.testing.assert_array_equal(make_directions("axes+orthogonal", 3, 4, rng), np.eye(4)[:3])
+    later = make_directions("axes+orthogonal", 8, 4, rng)[4:]
+    assert np.all(np.abs(later) < 1.0)
+
+
+@pytest.mark.parametrize("position", [0, 1, 4])
+def test_each_row_of_a_block_is_uniform_on_the_sphere(position, rng):
+    """Squared coordinates of a uniform unit vector in d = 5 follow Beta(1/2, 2); n = 4000."""
+    d, n = 5, 4000
+    blocks = np.stack([orthogonal_directions(d, d, rng) for _ in range(n)])
+    for coordinate in (0, d - 1):
+        values = blocks[:, position, coordinate]
+        assert kstest(values**2, beta(0.5, (d - 1) / 2).cdf).pvalue > FALSE_ALARM
+        # Signs are fair coins: a QR decomposition alone prefers one sign.
+        assert abs(np.sign(values).sum()) < 5 * math.sqrt(n)
+
+
+def test_a_block_is_haar_distributed(rng):
+    """The trace of a Haar matrix has mean 0 and variance 1; n = 4000, five standard errors."""
+    traces = [np.trace(orthogonal_directions(4, 4, rng)) for _ in range(4000)]
+    assert abs(np.mean(traces)) < 5 / math.sqrt(4000)
+    assert abs(np.var(traces) - 1) < 5 * math.sqrt(2 / 4000)
+
+
+def test_independent_directions_are_uniform(rng):
+    rows = uniform_directions(20_000, 3, rng)
+    # In three dimensions each coordinate is uniform on [-1, 1] (Archimedes).
+    for column in rows.T:
+        assert kstest((column + 1) / 2, "uniform").pvalue > FALSE_ALARM
+
+
+def test_orthogonal_blocks_average_better_than_independent_directions(rng):
+    """Why blocks are the default: the same mean over the sphere with a lower variance."""
+    d, n_slices, v = 6, 12, np.array([3.0, 1, 0, 0, 0, 0])
+    spread = [
+        np.var([np.mean(np.abs(draw(n_slices, d, rng) @ v)) for _ in range(300)])
+        for draw in (orthogonal_directions, uniform_directions)
+    ]
+    assert spread[0] < 0.8 * spread[1]
+
+
+def test_the_same_stream_gives_the_same_directions():
+    one, two = (orthogonal_directions(9, 4, np.random.default_rng(3)) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_sparse_directions_see_whole_columns_and_the_target(rng):
+    groups = [[0], [1, 2, 3], [4], [5, 6]]
+    rows = sparse_directions(groups, 200, 8, rng, group_size=2, always=3)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
+    assert np.all(rows[:, 5:7] != 0)
+    assert np.all(rows[:, 7] == 0)
+    others = np.stack([np.all(rows[:, g] != 0, axis=1) for g in groups[:3]])
+    partly = np.stack([np.any(rows[:, g] != 0, axis=1) for g in groups[:3]])
+    np.testing.assert_array_equal(others, partly)
+    np.testing.assert_array_equal(others.sum(axis=0), 1)
+    assert np.all(others.sum(axis=1) > 30)  # each is chosen about 67 of 200 times
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_sparse_directions_have_the_number_of_columns_asked_for(group_size, rng):
+    rows = sparse_directions([[0], [1], [2], [3]], 50, 4, rng, group_size=group_size)
+    np.testing.assert_array_equal(np.count_nonzero(rows, axis=1), group_size)
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "text"),
+    [
+        ([[0], [1]], {"group_size": 3}, "group_size=3"),
+        ([[0], [1]], {"group_size": 0}, "group_size=0"),
+        ([[0], [1]], {"group_size": 3, "always": 0}, "group_size=3"),
+        ([[0], []], {"group_size": 1}, "at least one feature"),
+    ],
+)
+def test_sparse_directions_refuse_impossible_groups(groups, options, text, rng):
+    with pytest.raises(ValueError, match=text):
+        sparse_directions(groups, 5, 2, rng, **options)
+
+
+def test_an_array_of_directions_is_scaled_to_unit_length(rng):
+    given_rows = rng.standard_normal((7, 3)) * 10.0 ** rng.integers(-3, 3, (7, 1))
+    rows = make_directions(given_rows, 99, 3, rng)
+    assert rows.shape == (7, 3)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.sum(rows * given_rows, axis=1), np.linalg.norm(given_rows, axis=1))
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 5e-324])
+def test_extreme_scales_of_directions_do_no_harm(scale, rng):
+    rows = make_directions(np.array([[1.0, 1.0], [1.0, 0.0]]) * scale, 2, 2, rng)
+    np.testing.assert_allclose(rows, [[math.sqrt(0.5)] * 2, [1, 0]], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.ones((4, 2)), r"shape \(4, 2\)"),
+        (np.ones(3), r"shape \(3,\)"),
+        (np.empty((0, 3)), r"shape \(0, 3\)"),
+        (np.ones((2, 2, 3)), r"shape \(2, 2, 3\)"),
+        ([[1.0, 0, 0], [0, 0, 0]], "not zero"),
+        ([[1.0, np.nan, 0]], "finite"),
+        ([[1.0, np.inf, 0]], "finite"),
+    ],
+)
+def test_bad_arrays_of_directions_are_refused(array, text, rng):
+    with pytest.raises(ValueError, match=text):
+        make_directions(array, 4, 3, rng)

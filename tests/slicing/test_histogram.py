@@ -1,0 +1,120 @@
+"""Counting projections: both kernels against a loop, and memory that does not grow."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot import SlicedSketch
+from skdpot.slicing import uniform_directions
+from skdpot.slicing.histogram import bin_edges, count_projections
+
+CPU = torch.device("cpu")
+
+
+def naive_counts(rows, directions, half_widths, n_bins):
+    """One row, one direction, one count at a time."""
+    counts = np.zeros((len(directions), n_bins), dtype=np.int64)
+    for row in rows:
+        for j, theta in enumerate(directions):
+            position = (float(row @ theta) / half_widths[j] + 1) / 2 * n_bins
+            counts[j, min(max(int(np.floor(position)), 0), n_bins - 1)] += 1
+    return counts
+
+
+def lattice_rows(rng, n_rows, n_features, n_bins):
+    """Rows whose coordinates are middles of bins, where no rounding can move them."""
+    return (rng.integers(-3, n_bins + 3, (n_rows, n_features)) + 0.5) * 2 / n_bins - 1
+
+
+@pytest.mark.parametrize("device", [None, CPU], ids=["numpy", "torch"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@given(
+    n_rows=st.integers(1, 40),
+    n_features=st.integers(1, 7),
+    n_bins=st.sampled_from([2, 3, 16, 64, 255, 256, 257, 1000, 4096]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=15, deadline=None)
+def test_equals_a_loop(device, dtype, n_rows, n_features, n_bins, seed):
+    rng = np.random.default_rng(seed)
+    rows = lattice_rows(rng, n_rows, n_features, n_bins).astype(dtype)
+    axes = np.eye(n_features)
+    directions = np.concatenate([axes, -axes[:1]])[: rng.integers(1, n_features + 2)]
+    widths = np.ones(len(directions))
+    counts = count_projections(rows, directions, widths, n_bins, device=device)
+    assert counts.dtype == np.int64
+    np.testing.assert_array_equal(counts, naive_counts(rows, directions, widths, n_bins))
+
+
+@pytest.mark.parametrize("n_bins", [7, 64, 300])
+@pytest.mark.parametrize("n_slices", [1, 2, 9, 10])
+def test_kernels_agree_on_random_directions(n_slices, n_bins):
+    """Single precision may put a projection that is on an edge in either bin, no more."""
+    rng = np.random.default_rng(n_slices)
+    rows, directions = rng.uniform(-1, 1, (5000, 4)), uniform_directions(n_slices, 4, rng)
+    widths = rng.uniform(0.5, 2, n_slices)
+    kernels = [count_projections(rows, directions, widths, n_bins, device=d) for d in (None, CPU)]
+    bins = np.floor((rows @ directions.T / widths + 1) / 2 * n_bins).clip(0, n_bins - 1).astype(int)
+    loop = np.stack([np.bincount(column, minlength=n_bins) for column in bins.T])
+    for counts in kernels:
+        moved = np.abs(np.cumsum(counts - loop, axis=1)).max()
+        assert moved <= 3
+
+
+@pytest.mark.parametrize("device", [None, CPU], ids=["numpy", "torch"])
+def test_far_projections_are_counted_in_the_end_bins(device):
+    rows = np.array([[-1e6], [-1.0], [0.999], [1.0], [1e30]])
+    counts = count_projections(rows, np.ones((1, 1)), np.ones(1), 4, device=device)
+    np.testing.assert_array_equal(counts, [[2, 0, 0, 3]])
+
+
+@pytest.mark.parametrize("device", [None, CPU], ids=["numpy", "torch"])
+@pytest.mark.parametrize("n_rows", [1, 255, 20_000])
+def test_every_row_counts_once_in_every_slice(device, n_rows):
+    """What the sensitivity rests on, whatever rounding does."""
+    rng = np.random.default_rng(0)
+    rows = np.round(rng.uniform(-1, 1, (n_rows, 3)) * 16) / 16  # many on the very edges
+    directions = np.concatenate([np.eye(3), uniform_directions(98, 3, rng)])
+    counts = count_projections(rows, directions, np.ones(101), 16, device=device)
+    np.testing.assert_array_equal(counts.sum(axis=1), n_rows)
+    assert counts.min() >= 0
+
+
+def test_blocks_of_rows_add_up():
+    rng = np.random.default_rng(0)
+    rows, directions, widths = rng.normal(size=(9000, 3)), uniform_directions(301, 3, rng), 2.0
+    whole = count_projections(rows, directions, np.full(301, widths), 32)
+    parts = [
+        count_projections(part, directions, np.full(301, widths), 32)
+        for part in np.array_split(rows, 7)
+    ]
+    difference = np.cumsum(whole - sum(parts), axis=1)
+    assert np.abs(difference).max() <= 1  # the order of a sum may round an edge differently
+
+
+def test_edges_are_equally_spaced_between_the_half_widths():
+    edges = bin_edges(np.array([1.0, 3.0]), 6)
+    assert edges.shape == (2, 7)
+    np.testing.assert_allclose(edges[:, [0, -1]], [[-1, 1], [-3, 3]])
+    np.testing.assert_allclose(np.diff(edges[1]), 1.0)
+
+
+def test_memory_does_not_grow_with_the_rows():
+    """Peak beyond the rows themselves, at 150,000 and 600,000 rows: the same block."""
+
+    def peak(n_rows):
+        rows = np.zeros((n_rows, 2), dtype=np.float32)
+        sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=np.eye(2), n_bins=16)
+        tracemalloc.start()
+        sketch.partial_fit(rows, n_samples=n_rows + 1)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(1000)
+    small, large = peak(150_000), peak(600_000)
+    assert large < 1.3 * small + 2**20

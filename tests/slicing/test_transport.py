@@ -1,0 +1,199 @@
+"""Transport on the line against POT, SciPy and the integral that defines it."""
+
+import math
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad_vec
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import norm, wasserstein_distance
+
+from skdpot.slicing import sliced_wasserstein_distance, uniform_directions, wasserstein_1d
+
+number = st.floats(-100, 100, allow_nan=False).map(lambda x: round(x, 3))
+# Few distinct values make ties likely; the integers below 4 do.
+samples = st.one_of(
+    st.lists(number, min_size=1, max_size=12), st.lists(st.integers(0, 3), min_size=1, max_size=12)
+).map(lambda values: np.array(values, dtype=float))
+orders = st.sampled_from([1.0, 1.5, 2.0, 3.0])
+quick = settings(max_examples=60, deadline=None)
+
+
+def about(value, p):
+    """Approximately `value`: an error of 1e-15 in a mass appears as its p-th root."""
+    return pytest.approx(value, rel=1e-6, abs=300 * 1e-15 ** (1 / p))
+
+
+def quantile(x, weights, level):
+    """The smallest position whose cumulative mass reaches `level`; a plain loop."""
+    order = sorted(range(len(x)), key=lambda i: x[i])
+    total, mass = sum(weights), 0.0
+    for i in order:
+        mass += weights[i] / total
+        if mass >= level:
+            return x[i]
+    return x[order[-1]]
+
+
+def by_integral(u, v, a, b, p):
+    """Integrate the difference of the quantile functions, piece by piece."""
+    steps = {0.0, 1.0}
+    for x, w in ((u, a), (v, b)):
+        masses = [w[i] for i in sorted(range(len(x)), key=lambda i: x[i])]
+        steps |= {min(1.0, sum(masses[: k + 1]) / sum(masses)) for k in range(len(masses))}
+    levels = sorted(steps)
+    total = 0.0
+    for low, high in zip(levels, levels[1:], strict=False):
+        middle = (low + high) / 2
+        total += (high - low) * abs(quantile(u, a, middle) - quantile(v, b, middle)) ** p
+    return total ** (1 / p)
+
+
+@given(u=samples, v=samples, p=orders)
+@quick
+def test_agrees_with_the_defining_integral(u, v, p):
+    reference = by_integral(u, v, np.ones(len(u)), np.ones(len(v)), p)
+    assert wasserstein_1d(u, v, p=p) == about(reference, p)
+
+
+@given(u=samples, v=samples, p=orders, data=st.data())
+@quick
+def test_weights_agree_with_the_defining_integral(u, v, p, data):
+    weight = st.integers(0, 5)
+    a, b = (
+        np.array(data.draw(st.lists(weight, min_size=len(x), max_size=len(x)).filter(any)), float)
+        for x in (u, v)
+    )
+    reference = by_integral(u, v, a, b, p)
+    assert wasserstein_1d(u, v, a, b, p=p) == about(reference, p)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize(("n", "m"), [(50, 50), (50, 70), (1, 30), (101, 7)])
+def test_agrees_with_pot(n, m, p):
+    rng = np.random.default_rng(n + m)
+    u, v = rng.normal(size=n), rng.exponential(size=m)
+    a, b = rng.uniform(size=n), rng.uniform(size=m)
+    powered = ot.wasserstein_1d(u, v, p=p)
+    assert wasserstein_1d(u, v, p=p) == pytest.approx(powered ** (1 / p), rel=1e-9)
+    powered = ot.wasserstein_1d(u, v, a / a.sum(), b / b.sum(), p=p)
+    assert wasserstein_1d(u, v, a, b, p=p) == pytest.approx(powered ** (1 / p), rel=1e-9)
+
+
+@given(u=samples, v=samples)
+@quick
+def test_agrees_with_scipy_for_order_one(u, v):
+    assert wasserstein_1d(u, v, p=1) == pytest.approx(wasserstein_distance(u, v), abs=1e-9)
+
+
+@given(data=st.data(), size=st.integers(1, 7), p=orders)
+@quick
+def test_no_assignment_is_cheaper(data, size, p):
+    u, v = (
+        np.array(data.draw(st.lists(number, min_size=size, max_size=size)), float) for _ in "uv"
+    )
+    cost = np.abs(u[:, None] - v[None, :]) ** p
+    best = cost[linear_sum_assignment(cost)].mean()
+    assert wasserstein_1d(u, v, p=p) ** p == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+def test_normal_quantiles():
+    """Two normal laws: W2² = (m - m')² + (s - s')², here from 20,001 quantiles of each."""
+    levels = (np.arange(20_001) + 0.5) / 20_001
+    u, v = norm(1, 2).ppf(levels), norm(-0.5, 0.7).ppf(levels)
+    assert wasserstein_1d(u, v) == pytest.approx(math.hypot(1.5, 1.3), rel=1e-3)
+
+
+@given(u=samples, v=samples, p=orders, shift=number, scale=st.floats(0.01, 50))
+@quick
+def test_translation_and_scaling(u, v, p, shift, scale):
+    base = wasserstein_1d(u, v, p=p)
+    assert wasserstein_1d(u + shift, v + shift, p=p) == about(base, p)
+    assert wasserstein_1d(scale * u, scale * v, p=p) == about(scale * base, p)
+    assert wasserstein_1d(-u, -v, p=p) == about(base, p)
+    assert wasserstein_1d(u, u + shift, p=p) == about(abs(shift), p)
+
+
+@given(u=samples, v=samples, w=samples, p=orders)
+@quick
+def test_is_a_metric(u, v, w, p):
+    uv, vu = wasserstein_1d(u, v, p=p), wasserstein_1d(v, u, p=p)
+    assert uv == about(vu, p)
+    assert uv >= 0
+    assert wasserstein_1d(u, u[::-1], p=p) == pytest.approx(0, abs=1e-9)
+    through = wasserstein_1d(u, w, p=p) + wasserstein_1d(w, v, p=p)
+    assert uv <= through * (1 + 1e-6) + 300 * 1e-15 ** (1 / p)
+    assert uv >= abs(u.mean() - v.mean()) - 1e-9  # the means alone are this far apart
+
+
+@given(u=samples, v=samples, times=st.integers(2, 4), p=orders)
+@quick
+def test_repeating_a_sample_or_weighing_it_is_the_same(u, v, times, p):
+    base = wasserstein_1d(u, v, p=p)
+    assert wasserstein_1d(np.tile(u, times), v, p=p) == about(base, p)
+    assert wasserstein_1d(u, v, np.full(len(u), 3.0), p=p) == about(base, p)
+    values, counts = np.unique(u, return_counts=True)
+    assert wasserstein_1d(values, v, counts, p=p) == about(base, p)
+
+
+@given(u=samples, v=samples)
+@quick
+def test_grows_with_the_order(u, v):
+    distances = [wasserstein_1d(u, v, p=p) for p in (1, 2, 4)]
+    assert distances[0] <= distances[1] * (1 + 1e-6) + 1e-5
+    assert distances[1] <= distances[2] * (1 + 1e-6) + 1e-5
+
+
+def test_slices_are_solved_row_by_row():
+    rng = np.random.default_rng(1)
+    u, v = rng.normal(size=(5, 20)), rng.normal(size=(5, 33))
+    weights = rng.uniform(size=20)
+    rows = wasserstein_1d(u, v, weights)
+    assert rows.shape == (5,)
+    for row, x, y in zip(rows, u, v, strict=True):
+        assert row == pytest.approx(wasserstein_1d(x, y, weights))
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_sliced_distance_agrees_with_pot(p):
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(60, 4)), rng.normal(1, 2, size=(60, 4))
+    directions = uniform_directions(30, 4, rng)
+    reference = ot.sliced_wasserstein_distance(X, Y, projections=directions.T, p=p)
+    assert sliced_wasserstein_distance(X, Y, directions, p=p) == pytest.approx(reference)
+
+
+def test_sliced_distance_of_a_translation_is_its_length_over_root_d():
+    rng = np.random.default_rng(3)
+    X, shift = rng.normal(size=(40, 3)), np.array([3.0, 0, 4.0])
+    axes = np.eye(3)
+    assert sliced_wasserstein_distance(X, X + shift, axes) == pytest.approx(5 / math.sqrt(3))
+    mean, _ = quad_vec(lambda t: np.cos(t) ** 2, 0, math.pi)
+    many = uniform_directions(200_000, 2, rng)
+    value = sliced_wasserstein_distance(np.zeros((1, 2)), np.array([[2.0, 0]]), many)
+    assert value**2 == pytest.approx(4 * mean / math.pi, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("u", "v", "options", "text"),
+    [
+        ([1.0], [2.0], {"p": 0.5}, "at least 1"),
+        ([1.0], [2.0], {"p": np.nan}, "finite and at least 1"),
+        ([1.0], [2.0], {"p": np.inf}, "finite and at least 1"),
+        ([], [2.0], {}, "empty"),
+        ([[1.0]], [2.0], {}, "must be"),
+        ([[1.0], [2.0]], [[1.0]], {}, "number of slices"),
+        (1.0, 2.0, {}, "must be"),
+        ([1.0, 2.0], [1.0], {"u_weights": [1.0]}, r"u_weights has shape \(1,\)"),
+        ([1.0, 2.0], [1.0], {"u_weights": [1.0, -1.0]}, "non-negative"),
+        ([1.0, 2.0], [1.0], {"u_weights": [0.0, 0.0]}, "not all zero"),
+        ([1.0], [1.0, 2.0], {"v_weights": [1.0, np.nan]}, "v_weights must be finite"),
+        ([1.0], [1.0, 2.0], {"v_weights": [1.0, np.inf]}, "v_weights must be finite"),
+    ],
+)
+def test_bad_input_is_refused(u, v, options, text):
+    with pytest.raises(ValueError, match=text):
+        wasserstein_1d(u, v, **options)
