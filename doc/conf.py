@@ -24,6 +24,7 @@ nitpicky = False
 
 autosummary_generate = True
 autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say more, for people
 numpydoc_show_class_members = False  # the template of classes lists them in full
 
 sphinx_gallery_conf = {

@@ -87,7 +87,7 @@ class PrivacyBudget:
     >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
     >>> budget.spend(GaussianEvent(sigma=20.0, sensitivity=2.0), label="mean")
     >>> round(budget.epsilon_spent(), 2)
-    0.38
+    0.34
     >>> budget.can_afford(GaussianEvent(sigma=2.0, sensitivity=2.0))
     False
     """

@@ -34,7 +34,6 @@ __all__ = [
     "BoundsPlan",
     "FeatureScales",
     "ball_radius",
-    "exact_bounds",
     "plan_private_bounds",
     "release_feature_scales",
     "release_private_bounds",
@@ -136,27 +135,6 @@ def release_private_bounds(
         return bounds, int(radius is None)
     found = release_feature_scales(X, plan, streams)
     return _ball(found), found.n_fallback
-
-
-def exact_bounds(X: npt.NDArray[Any]) -> DataBounds:
-    """Return bounds of the same kind as `release_private_bounds`, for fits without privacy.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Finite.
-
-    Returns
-    -------
-    DataBounds
-        A ball.
-    """
-    low, below, center, above, high = np.quantile(X, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
-    reach = np.maximum(high - center, center - low)
-    # Quartiles of a normal distribution; features that are mostly constant fall back.
-    spread = (above - below) / (2 * float(ndtri(0.75)))
-    spread = np.where(spread > 0, spread, np.where(reach > 0, reach / _REACH, 1.0))
-    return _ball(FeatureScales(center, spread, reach, 0))
 
 
 def _ball(found: FeatureScales) -> DataBounds:

@@ -99,12 +99,12 @@ def plan_sketch(
     strategy = square_root_strategy(n_bins)
     sensitivity = strategy.sensitivity(n_slices, conditional=n_classes is not None)
     shape = (n_slices, tables, strategy, sensitivity)
-    if math.isinf(target.epsilon):
-        return SketchPlan(*shape, 0.0, strategy.lattice, None, NonPrivateEvent())
     bounds_plan = None
     if n_rows_for_bounds:
         bounds_mu = target.mu_cap * math.sqrt(BOUNDS_SHARE)
         bounds_plan = plan_private_bounds(n_rows_for_bounds, n_features, bounds_mu)
+    if math.isinf(target.epsilon):
+        return SketchPlan(*shape, 0.0, strategy.lattice, bounds_plan, NonPrivateEvent())
 
     def table_event(sigma: float) -> GaussianEvent:
         lattice = noise_lattice(sigma, strategy.lattice)

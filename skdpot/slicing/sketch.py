@@ -21,7 +21,7 @@ from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.private_bounds import exact_bounds, release_private_bounds
+from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.spent import charge
 from skdpot.slicing.accumulator import NoisyAccumulator
 from skdpot.slicing.decoding import decode
@@ -318,9 +318,7 @@ n_features), default="axes+orthogonal"
             sigma=plan.sigma,
             sensitivity=plan.sensitivity,
         )
-        if bounds is None and plan.bounds_plan is None:
-            bounds = exact_bounds(rows)
-        elif bounds is None:
+        if bounds is None:
             bounds, _ = release_private_bounds(rows, plan.bounds_plan, streams)
         vars(self).pop("classes_", None)
         if classes is not None:

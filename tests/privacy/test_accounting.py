@@ -357,6 +357,13 @@ def test_sampling_never_costs_more_than_no_sampling():
         assert loss.delta(1.0) <= gdp_delta(1.0, plain)
 
 
+@pytest.mark.parametrize("rate", [0.3, 0.8])
+def test_even_large_samples_cost_visibly_less_than_everything(rate):
+    for options in ({"clipped_sum": True}, {}):
+        loss = compose(poisson(Relation.REPLACE_ONE, 10, rate, 4.0, **options))
+        assert loss.epsilon(1e-5) < 0.97 * gdp_epsilon(loss.mu_without_sampling, 1e-5)
+
+
 def test_delta_below_what_the_grid_resolves_is_still_bounded():
     loss = compose(fair_training(5.0))
     assert 0.0 < loss.infinity_mass < 1e-12

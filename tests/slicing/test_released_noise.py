@@ -4,6 +4,7 @@ The number of noise values and the tolerance are stated with each test. Streams 
 seeded; tolerances are five standard errors or more (false alarms below 1e-6).
 """
 
+import functools
 import math
 import warnings
 
@@ -40,7 +41,10 @@ def exact_statistic(X, codes, sketch):
     return counts @ square_root_strategy(n_bins).matrix.T
 
 
-def release(budget=None, *, estimator=SlicedSketch, conditional=False, bounds=(-1, 1)):
+@functools.cache
+def release(*, estimator=SlicedSketch, conditional=False, bounds=(-1, 1), draw=0):
+    """One fit under a budget, its noise and the budget; `draw` tells repetitions apart."""
+    budget = PrivacyBudget(1.5, 1e-6)
     parameters = {"n_steps": 1, "n_particles": 5} if estimator is DPSlicedFlowSampler else {}
     fitted = estimator(
         epsilon=1.5,
@@ -57,7 +61,7 @@ def release(budget=None, *, estimator=SlicedSketch, conditional=False, bounds=(-
         fitted.fit(X, Y)
     sketch = getattr(fitted, "sketch_", fitted)
     codes = Y if conditional else np.zeros(len(X), dtype=int)
-    return fitted, sketch.statistic_ - exact_statistic(X, codes, sketch)
+    return fitted, sketch.statistic_ - exact_statistic(X, codes, sketch), budget
 
 
 def table_event(spent):
@@ -70,8 +74,7 @@ def table_event(spent):
 @pytest.mark.parametrize("bounds", [(-1, 1), "private"], ids=["public", "private"])
 def test_noise_has_the_stated_variance(estimator, conditional, bounds):
     """1 % is at least five standard errors of a variance from 500,000 values."""
-    budget = PrivacyBudget(1.5, 1e-6)
-    fitted, noise = release(budget, estimator=estimator, conditional=conditional, bounds=bounds)
+    fitted, noise, _ = release(estimator=estimator, conditional=conditional, bounds=bounds)
     spent = fitted.privacy_spent_
     # Single precision may put a projection on the other side of an edge, which moves a row
     # of the statistic by about one: nothing beside sigma, which is several hundred.
@@ -89,8 +92,7 @@ def test_noise_has_the_stated_variance(estimator, conditional, bounds):
 @pytest.mark.parametrize("conditional", [False, True])
 def test_stated_noise_meets_the_target_and_wastes_none(conditional):
     """A second route: the closed form of the Gaussian mechanism for sigma and Δ."""
-    budget = PrivacyBudget(1.5, 1e-6)
-    fitted, _ = release(budget, conditional=conditional)
+    fitted, _, budget = release(conditional=conditional)
     spent = fitted.privacy_spent_
     mu = spent.sensitivity / spent.sigma
     assert gdp_delta(1.5, mu) <= 0.9 * 1e-6
@@ -116,7 +118,7 @@ def test_private_bounds_are_paid_for_by_more_noise():
 
 @pytest.mark.parametrize("conditional", [False, True])
 def test_released_values_lie_on_the_lattice_of_the_event(conditional):
-    sketch, _ = release(conditional=conditional)
+    sketch, _, _ = release(conditional=conditional)
     lattice = sketch.privacy_spent_.event.lattice
     units = sketch.statistic_ / lattice
     np.testing.assert_array_equal(units, np.rint(units))
@@ -129,7 +131,7 @@ def test_released_values_lie_on_the_lattice_of_the_event(conditional):
 
 def test_noise_is_normal():
     """Skewness and kurtosis of 500,000 values, five standard errors."""
-    sketch, noise = release()
+    sketch, noise, _ = release()
     scaled = noise.ravel() / sketch.privacy_spent_.sigma
     assert abs(np.mean(scaled**3)) < 5 * math.sqrt(15 / scaled.size)
     assert abs(np.mean(scaled**4) - 3) < 5 * math.sqrt(96 / scaled.size)
@@ -141,7 +143,7 @@ def test_noise_is_independent_between_slices_bins_and_classes():
 
     With 3,100,000 pairs of slices its relative standard error is 0.1 %; 1 % is allowed.
     """
-    _, noise = release(conditional=True)
+    _, noise, _ = release(conditional=True)
     for table in (noise[0], noise[0].T, noise.reshape(3, -1)):
         correlations = np.corrcoef(table)
         above = correlations[np.triu_indices(len(correlations), 1)]
@@ -152,17 +154,18 @@ def test_noise_is_independent_between_slices_bins_and_classes():
 
 def test_noise_is_fresh_in_every_fit():
     """Correlation of 500,000 values; five standard errors."""
-    (_, first), (_, second) = release(), release()
+    first, second = (release(draw=draw)[1] for draw in (0, 1))
     correlation = np.corrcoef(first.ravel(), second.ravel())[0, 1]
     assert abs(correlation) < 5 / math.sqrt(first.size)
 
 
 def test_a_declared_class_without_rows_has_a_table_of_noise():
     sketch = SlicedSketch(
-        bounds=(-1, 1), slices=DIRECTIONS, n_bins=N_BINS, conditional=True, classes=[0, 1, 2, 7]
+        bounds=(-1, 1), slices=np.eye(2), n_bins=4096, conditional=True, classes=[0, 1, 2, 7]
     ).fit(X, Y)
     np.testing.assert_array_equal(sketch.classes_, [0, 1, 2, 7])
-    assert sketch.statistic_[3].var() == pytest.approx(sketch.privacy_spent_.sigma**2, rel=0.01)
+    # 8192 values: the standard error of the variance is 1.6 %.
+    assert sketch.statistic_[3].var() == pytest.approx(sketch.privacy_spent_.sigma**2, rel=0.08)
 
 
 def test_streamed_noise_is_the_noise_of_one_fit():
