@@ -33,8 +33,8 @@ from skdpot.slicing import (
 
 DELTA = 1e-5
 ROOT = Path(__file__).resolve().parents[2]
-BINS = (2, 4, 8, 16, 32, 64, 128)
-MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
+BINS = (8, 16, 32, 64, 128)
+MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def mnist_codes(path: Path, n_components: int) -> np.ndarray:
@@ -129,7 +129,8 @@ def cases(data: Path, quick: bool) -> Iterator[Case]:
 def run(case: Case, n_seeds: int) -> dict[tuple[int, int], float]:
     """Return the mean distance of every shape on the grid, the rule's included."""
     n_features = case.train.shape[1]
-    shapes = {(m * n_features, b) for m in MULTIPLES for b in BINS if m * n_features <= 1024}
+    most = min(1024, 2560 // case.n_classes)
+    shapes = {(m * n_features, b) for m in MULTIPLES for b in BINS if m * n_features <= most}
     return {
         shape: float(np.mean([case.distance(*shape, seed) for seed in range(n_seeds)]))
         for shape in tqdm(sorted(shapes | {case.rule()}), desc=case.name, leave=False)

@@ -5,7 +5,7 @@ value: scikit-learn's own texts are kept where they speak of shapes and types on
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,13 @@ __all__ = [
     "fit_context",
     "validate_rows",
 ]
+
+# Newer releases of scikit-learn read the docstring to show an estimator in a notebook, and
+# would warn there of our section on privacy.
+with suppress(ImportError, AttributeError):
+    from sklearn.externals._numpydoc.docscrape import NumpyDocString
+
+    NumpyDocString.sections.setdefault("Privacy", [])
 
 _NOT_NUMERIC = (
     "X cannot be read as numbers: every argument must be a string or a number in a numeric "

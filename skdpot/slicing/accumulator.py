@@ -15,7 +15,7 @@ from skdpot.slicing.plan import SketchPlan
 
 __all__ = ["NoisyAccumulator"]
 
-_CHUNK = 2**17  # rows mapped and clipped at once, so that memory does not grow with n
+_CHUNK_ELEMENTS = 2**22  # values sorted by class at once, so that memory does not grow with n
 
 
 class NoisyAccumulator:
@@ -80,18 +80,19 @@ class NoisyAccumulator:
             raise
 
     def _add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
-        strategy = (self._plan.strategy.integer_matrix * self._factor).T
-        for start in range(0, len(rows), _CHUNK):
-            chunk = self._bounds.to_ball(rows[start : start + _CHUNK])
-            for table, members in self._by_class(chunk, codes, start):
-                counts = count_projections(
-                    members,
-                    self._directions,
-                    self._half_widths,
-                    self._plan.strategy.n_bins,
-                    device=self._device,
-                )
-                table += counts @ strategy
+        # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
+        # and much faster than integers.
+        strategy = self._plan.strategy.integer_matrix.T.astype(np.float64)
+        for table, members in self._by_class(rows, codes):
+            counts = count_projections(
+                members,
+                self._directions,
+                self._half_widths,
+                self._plan.strategy.n_bins,
+                bounds=self._bounds,
+                device=self._device,
+            )
+            table += (counts @ strategy).astype(np.int64) * self._factor
 
     def close(self) -> np.ndarray:
         """Return the released statistic (n_classes, n_slices, n_bins), float64, and end."""
@@ -108,17 +109,19 @@ class NoisyAccumulator:
             )
 
     def _by_class(
-        self, chunk: np.ndarray, codes: np.ndarray | None, start: int
+        self, rows: np.ndarray, codes: np.ndarray | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield each class's table and the rows of the chunk that belong to it."""
+        """Yield each class's table and rows that belong to it, a chunk at a time."""
         if codes is None:
-            yield self._table[0], chunk
+            yield self._table[0], rows
             return
-        labels = codes[start : start + len(chunk)]
-        for k in range(len(self._table)):
-            members = chunk[labels == k]
-            if len(members):
-                yield self._table[k], members
+        size = max(1, _CHUNK_ELEMENTS // rows.shape[1])
+        for start in range(0, len(rows), size):
+            chunk, labels = rows[start : start + size], codes[start : start + size]
+            for k in range(len(self._table)):
+                members = chunk[labels == k]
+                if len(members):
+                    yield self._table[k], members
 
     def _refuse(self, *args: object) -> NoReturn:
         raise OpenSketchError(

@@ -8,13 +8,19 @@ certain (how many rows there are, that a distribution function increases) is the
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
+from skdpot.slicing.posterior import posterior_mean
 from skdpot.slicing.strategy import SquareRootStrategy
 
 __all__ = ["class_totals", "decode"]
 
 
 def decode(
-    statistic: np.ndarray, strategy: SquareRootStrategy, n_samples: int
+    statistic: np.ndarray,
+    strategy: SquareRootStrategy,
+    n_samples: int,
+    sigma: float,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Decode a released table into distribution functions at the bin edges.
 
@@ -26,6 +32,12 @@ def decode(
         The strategy it was measured with.
     n_samples : int
         Public number of rows n.
+    sigma : float
+        Standard deviation of the noise of each entry.
+    directions : ndarray of shape (n_slices, n_features)
+        Unit rows.
+    half_widths : ndarray of shape (n_slices,)
+        Half width of the binned range along each direction.
 
     Returns
     -------
@@ -40,17 +52,24 @@ def decode(
     ``c_j <- c_j - (C_jB / C_BB) (c_B - n)`` with ``C = D Dᵀ``. A linear bridge, j / B in
     place of the ratio, is right for white noise only. Isotonic regression is the
     projection on the increasing functions, hence never moves away from the true one.
+    Between the two, noisy functions are replaced by their `posterior_mean`.
     """
     cumulative = statistic @ strategy.decoder.T
     totals = class_totals(cumulative[:, :, -1].mean(axis=1), n_samples)
-    share = strategy.covariance[:, -1] / strategy.covariance[-1, -1]
+    last = strategy.covariance[:, -1]
     excess = cumulative[:, :, -1:] - totals[:, None, None]
-    cumulative = (cumulative - excess * share) / totals[:, None, None]
-    n_classes, n_slices, n_bins = statistic.shape
-    cdf = np.zeros((n_classes, n_slices, n_bins + 1))
-    for row, noisy in zip(cdf.reshape(-1, n_bins + 1), cumulative.reshape(-1, n_bins), strict=True):
-        row[1:-1] = isotonic_regression(noisy[:-1], y_min=0.0, y_max=1.0)
+    inner = (cumulative - excess * last / last[-1])[:, :, :-1] / totals[:, None, None]
+    covariance = (strategy.covariance - np.outer(last, last) / last[-1])[:-1, :-1]
+    if sigma > 0:
+        weights = totals / totals.sum()
+        noise = sigma / totals
+        inner = posterior_mean(inner, covariance, noise, weights, directions, half_widths)
+    cdf = np.zeros((*statistic.shape[:2], strategy.n_bins + 1))
     cdf[:, :, -1] = 1.0
+    for row, values in zip(
+        cdf.reshape(-1, strategy.n_bins + 1), inner.reshape(-1, inner.shape[-1]), strict=True
+    ):
+        row[1:-1] = isotonic_regression(values, y_min=0.0, y_max=1.0)
     return cdf, totals
 
 

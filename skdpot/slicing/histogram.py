@@ -1,8 +1,8 @@
 """Histograms of projections, streamed: the only pass over private rows.
 
 Two kernels, one for numpy on the CPU and one for torch on a GPU, count how many rows of a
-chunk fall into each bin along each direction. Memory is a block of projections, whatever
-the number of rows.
+block fall into each bin along each direction. Memory is a few blocks of projections,
+whatever the number of rows.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,13 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from skdpot._utils.threads import in_threads, n_threads
+from skdpot.privacy.data_bounds import DataBounds
+
 __all__ = ["bin_edges", "count_projections"]
 
-_BLOCK_ELEMENTS = 2**20  # projections held at once: 4 MB, which stays in the cache
-_MAX_PAIRED_BINS = 256  # B² counters of a pair of slices still fit in the second-level cache
+_BLOCK_ELEMENTS = 2**18  # projections held at once by a thread: 4 MB of buffers
+_MAX_BLOCK_ROWS = 2**14
 
 
 def bin_edges(half_widths: np.ndarray, n_bins: int) -> np.ndarray:
@@ -40,6 +43,7 @@ def count_projections(
     half_widths: np.ndarray,
     n_bins: int,
     *,
+    bounds: DataBounds | None = None,
     device: torch.device | None = None,
 ) -> np.ndarray:
     """Count rows by bin of their projection on each direction.
@@ -58,6 +62,8 @@ def count_projections(
         Half width of the binned range along each direction.
     n_bins : int
         Number of equal bins.
+    bounds : DataBounds, optional
+        Maps and clips each row before it is projected; None takes rows as they are.
     device : torch.device, optional
         A device runs the torch kernel there; None runs numpy.
 
@@ -72,52 +78,53 @@ def count_projections(
     """
     # Bin units: the projection scaled to [0, B], so that truncation gives the bin.
     scaled = (directions * (n_bins / 2 / half_widths)[:, None]).astype(np.float32)
-    block = min(len(rows), max(256, _BLOCK_ELEMENTS // len(directions)))
-    if device is None:
-        count = _numpy_counter(scaled, n_bins, block)
-    else:
-        count = _torch_counter(scaled, n_bins, device)
-    total = np.zeros((len(directions), n_bins), dtype=np.int64)
-    for start in range(0, len(rows), block):
-        total += count(rows[start : start + block])
-    return total
+    block = _block_rows(scaled, n_bins)
+
+    def count(stripe: np.ndarray) -> np.ndarray:
+        if device is None:
+            count_block = _numpy_counter(scaled, n_bins, min(block, len(stripe)))
+        else:
+            count_block = _torch_counter(scaled, n_bins, device)
+        total = np.zeros((len(scaled), n_bins), dtype=np.int64)
+        for start in range(0, len(stripe), block):
+            part = stripe[start : start + block]
+            total += count_block(part if bounds is None else bounds.to_ball(part))
+        return total
+
+    n_stripes = min(n_threads(), max(1, len(rows) // block)) if device is None else 1
+    counts: np.ndarray = np.sum(in_threads(count, np.array_split(rows, n_stripes)), axis=0)
+    return counts
+
+
+def _block_rows(scaled: np.ndarray, n_bins: int) -> int:
+    """Return how many rows to project at once, so that buffers stay in the cache.
+
+    Never so few that clearing and adding the counters would cost more than counting.
+    """
+    n_slices, n_features = scaled.shape
+    fitting: int = _BLOCK_ELEMENTS // max(n_slices, n_features)
+    return min(_MAX_BLOCK_ROWS, max(256, n_bins // 4, fitting))
 
 
 def _numpy_counter(
     scaled: np.ndarray, n_bins: int, block: int
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that counts one block with numpy.
-
-    Two slices share one pass of ``bincount`` over their joint bin, whose marginals are the
-    two histograms: half as many increments, and fewer of them hit the same counter twice
-    in a row.
-    """
+    """Return a function that counts one block of at most `block` rows with numpy."""
     n_slices = len(scaled)
-    n_paired = 2 * (n_slices // 2) if n_bins <= _MAX_PAIRED_BINS else 0
-    # Buffers live as long as the stream: fresh pages would cost more than the arithmetic.
-    bins_buffer = np.empty((n_slices, block), dtype=np.float32)
-    index_buffer = np.empty((n_slices - n_paired // 2, block), dtype=np.intp)
+    weights = np.ascontiguousarray(scaled.T)
+    first_bins = np.arange(n_slices, dtype=np.int32) * n_bins
+    # Buffers live as long as the stripe: fresh pages would cost more than the arithmetic.
+    buffers = [np.empty((block, n_slices), dtype) for dtype in (np.float32, np.int32, np.intp)]
 
     def count(rows: np.ndarray) -> np.ndarray:
-        bins = bins_buffer[:, : len(rows)]
-        index = index_buffer[:, : len(rows)]
-        np.matmul(scaled, rows.astype(np.float32, copy=False).T, out=bins)
-        bins += np.float32(n_bins / 2)
-        np.clip(bins, 0, n_bins - 1, out=bins)
-        np.floor(bins, out=bins)
-        joint = bins[1:n_paired:2]
-        joint *= np.float32(n_bins)
-        joint += bins[0:n_paired:2]  # at most B² - 1 <= 65,535: exact in single precision
-        index[: n_paired // 2] = joint
-        index[n_paired // 2 :] = bins[n_paired:]
-        counts = np.empty((n_slices, n_bins), dtype=np.int64)
-        for pair in range(n_paired // 2):
-            table = np.bincount(index[pair], minlength=n_bins * n_bins).reshape(n_bins, n_bins)
-            counts[2 * pair] = table.sum(axis=0)
-            counts[2 * pair + 1] = table.sum(axis=1)
-        for j in range(n_paired, n_slices):
-            counts[j] = np.bincount(index[j - n_paired // 2], minlength=n_bins)
-        return counts
+        position, cell, index = (buffer[: len(rows)] for buffer in buffers)
+        np.matmul(rows.astype(np.float32, copy=False), weights, out=position)
+        position += np.float32(n_bins / 2)
+        np.clip(position, 0, n_bins - 1, out=position)
+        cell[...] = position  # to 32 bits first: that has vector instructions
+        cell += first_bins
+        index[...] = cell
+        return np.bincount(index.ravel(), minlength=n_slices * n_bins).reshape(n_slices, n_bins)
 
     return count
 

@@ -1,5 +1,6 @@
 """Adding the released tables of parties that hold different people's rows."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,6 +68,7 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
         if hasattr(first, name)
     }
     return fields | {
+        "noise_scale_": math.hypot(*(s.noise_scale_ for s in sketches)),
         "n_samples_": sum(s.n_samples_ for s in sketches),
         "privacy_spent_": statement,
         "statistic_": sum(s.statistic_ for s in sketches),

@@ -117,6 +117,7 @@ class SketchReadings:
         """
         table = self.table()
         if isinstance(other, SketchReadings):
+            other._check_readable()
             check_comparable((self, other))
             return float(np.sqrt(table.squared_distances(other.table()).mean()))
         rows = self.bounds_.to_ball(validate_rows(self, other, reset=False))

@@ -85,6 +85,8 @@ n_features), default="axes+orthogonal"
         Half width of the binned range along each direction.
     statistic_ : ndarray of shape (n_classes, n_slices, n_bins)
         The released table.
+    noise_scale_ : float
+        Standard deviation of the noise of each entry of `statistic_`.
     cdf_ : ndarray of shape (n_classes, n_slices, n_bins + 1)
         Distribution functions at the bin edges, decoded from `statistic_`.
     class_counts_ : ndarray of shape (n_classes,)
@@ -325,6 +327,7 @@ n_features), default="axes+orthogonal"
             self.classes_ = np.unique(classes)
         self.bounds_, self.directions_ = bounds, directions
         self.half_widths_ = projection_half_widths(bounds, directions)
+        self.noise_scale_ = plan.sigma
         self._declared = n_samples
         self._accumulator = NoisyAccumulator(
             plan, bounds, directions, self.half_widths_, streams.secret, device
@@ -334,7 +337,14 @@ n_features), default="axes+orthogonal"
         """Store the released table and what follows from it."""
         self.statistic_ = statistic
         strategy = square_root_strategy(statistic.shape[-1])
-        self.cdf_, self.class_counts_ = decode(statistic, strategy, self.n_samples_)
+        self.cdf_, self.class_counts_ = decode(
+            statistic,
+            strategy,
+            self.n_samples_,
+            self.noise_scale_,
+            self.directions_,
+            self.half_widths_,
+        )
         return self
 
     def __getstate__(self) -> Any:

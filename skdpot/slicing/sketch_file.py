@@ -48,6 +48,7 @@ def write_sketch(sketch: Any, path: str | Path) -> None:
         "format": _FORMAT,
         "version": _VERSION,
         "n_samples": sketch.n_samples_,
+        "noise_scale": sketch.noise_scale_,
         "parameters": {name: _plain(getattr(sketch, name)) for name in _PARAMETERS},
         "declared_bounds": not isinstance(sketch.bounds, str),
         "spent": {
@@ -121,6 +122,9 @@ def _rebuild(
         {name: arrays.pop(f"bounds_{name}") for name in ("center", "scale", "radius", "box")}
     )
     _check_shapes(arrays, bounds)
+    for name, least in (("n_samples", 1), ("noise_scale", 0)):
+        if not least <= facts[name] < math.inf:
+            raise ValueError(f"{name} of the file is {facts[name]!r}, which cannot be.")
     parameters = {name: facts["parameters"][name] for name in _PARAMETERS}
     parameters["slices"] = arrays["directions_"]
     parameters["n_bins"] = arrays["statistic_"].shape[-1]
@@ -134,6 +138,7 @@ def _rebuild(
         **arrays,
         "bounds_": bounds,
         "n_samples_": int(facts["n_samples"]),
+        "noise_scale_": float(facts["noise_scale"]),
         "n_features_in_": bounds.n_features,
         "privacy_spent_": PrivacySpent(relation=event.relation, event=event, **spent),
     }

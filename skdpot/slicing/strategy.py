@@ -84,13 +84,16 @@ class SquareRootStrategy:
         float
             Δ, rounded up.
         """
-        gram = self.integer_matrix.T @ self.integer_matrix
+        # Integers far below 2^53, so that the products are exact in double precision, which
+        # is hundreds of times faster at 4096 bins.
+        units = self.integer_matrix.astype(np.float64)
+        gram = units.T @ units
         diagonal = np.diag(gram)
         if conditional:
             squared = 2 * int(diagonal.max())
         else:
             squared = int((diagonal[:, None] + diagonal[None, :] - 2 * gram).max())
-        # Integers up to here; one unit in the last place pays for the square root.
+        # Whole numbers up to here; one unit in the last place pays for the square root.
         return float(np.nextafter(self.lattice * np.sqrt(float(n_slices * squared)), np.inf))
 
 

@@ -1,0 +1,113 @@
+"""Adding sketches of disjoint parties."""
+
+import math
+
+import numpy as np
+import pytest
+
+from skdpot import SlicedSketch
+from skdpot.slicing import uniform_directions
+
+RNG = np.random.default_rng(8841)
+X = RNG.uniform(-1, 1, (90, 2))
+Y = RNG.integers(0, 2, 90)
+DIRECTIONS = uniform_directions(5, 2, RNG)
+
+
+def sketch(rows=slice(None), **changes):
+    parameters = {"bounds": (-1, 1), "slices": DIRECTIONS, "n_bins": 8} | changes
+    return SlicedSketch(**parameters).fit(X[rows], Y[rows])
+
+
+PARTIES = [slice(0, 20), slice(20, 50), slice(50, 90)]
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_merging_is_adding(conditional):
+    options = {"epsilon": np.inf, "conditional": conditional}
+    merged = sketch(PARTIES[0], **options).merge(*(sketch(rows, **options) for rows in PARTIES[1:]))
+    whole = sketch(**options)
+    np.testing.assert_array_equal(merged.statistic_, whole.statistic_)
+    np.testing.assert_array_equal(merged.cdf_, whole.cdf_)
+    assert merged.n_samples_ == 90
+
+
+def test_each_party_brings_its_own_noise():
+    parties = [sketch(rows, epsilon=1.0) for rows in PARTIES]
+    before = [party.statistic_.copy() for party in parties]
+    merged = parties[0].merge(*parties[1:])
+    np.testing.assert_array_equal(merged.statistic_, sum(before))
+    for party, statistic in zip(parties, before, strict=True):
+        np.testing.assert_array_equal(party.statistic_, statistic)
+
+
+def test_order_does_not_matter():
+    first, second = sketch(PARTIES[0]), sketch(PARTIES[1])
+    np.testing.assert_array_equal(first.merge(second).cdf_, second.merge(first).cdf_)
+
+
+def test_states_the_guarantee_of_the_weakest_party():
+    """A person is in one sketch; the statement must hold wherever that is."""
+    parties = [sketch(epsilon=epsilon) for epsilon in (1.0, 3.0, 2.0)]
+    merged = parties[0].merge(*parties[1:])
+    assert merged.privacy_spent_ == parties[1].privacy_spent_
+
+
+def test_the_statement_holds_for_every_party_whatever_their_deltas():
+    """A larger epsilon at a much smaller delta can be the stronger guarantee."""
+    strict = sketch(epsilon=1.0, delta=1e-9)
+    loose = sketch(epsilon=0.9, delta=1e-2)
+    assert loose.privacy_spent_.event.mu > strict.privacy_spent_.event.mu
+    for merged in (strict.merge(loose), loose.merge(strict)):
+        assert merged.privacy_spent_ == loose.privacy_spent_
+
+
+def test_one_party_without_noise_leaves_no_guarantee():
+    merged = sketch(epsilon=1.0).merge(sketch(epsilon=np.inf))
+    assert merged.privacy_spent_.epsilon == math.inf
+
+
+def test_a_merged_sketch_is_closed():
+    merged = sketch(PARTIES[0]).merge(sketch(PARTIES[1]))
+    assert np.isfinite(merged.distance(X))
+    assert merged.merge(sketch(PARTIES[2])).n_samples_ == 90
+
+
+REFUSED = {
+    "directions": ({"slices": uniform_directions(5, 2, RNG)}, "different directions"),
+    "number of slices": ({"slices": DIRECTIONS[:4]}, "different directions"),
+    "bins": ({"n_bins": 9}, "8 and 9 bins"),
+    "bounds": ({"bounds": (-1, 2)}, "different bounds"),
+    "kind of bounds": ({"bounds": "private", "norm_bound": math.sqrt(2)}, "different bounds"),
+    "classes": ({"conditional": True}, "different classes"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_sketches_of_other_statistics_are_refused(what):
+    changes, text = REFUSED[what]
+    first, other = sketch(epsilon=np.inf), sketch(epsilon=np.inf, **changes)
+    for one, two in ((first, other), (other, first)):
+        with pytest.raises(ValueError, match=text if "bins" not in text else "bins"):
+            one.merge(two)
+
+
+def test_other_sets_of_classes_are_refused():
+    first = sketch(conditional=True, classes=[0, 1])
+    with pytest.raises(ValueError, match="different classes"):
+        first.merge(sketch(conditional=True, classes=[0, 1, 2]))
+
+
+def test_other_half_widths_are_refused():
+    """A file from another release may bin other ranges."""
+    first, other = sketch(), sketch()
+    other.half_widths_ = other.half_widths_ * 1.5
+    with pytest.raises(ValueError, match="different bounds"):
+        first.merge(other)
+
+
+def test_bounds_must_be_declared():
+    """Private bounds that happen to agree would make the statistic of one depend on both."""
+    first = sketch(epsilon=np.inf, bounds="private")
+    with pytest.raises(ValueError, match="bounds that were declared"):
+        first.merge(first)

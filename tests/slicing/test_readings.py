@@ -1,0 +1,153 @@
+"""What a closed sketch tells: distribution functions, quantiles, distances."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot import SlicedSketch
+from skdpot.slicing import CDFTable, uniform_directions, wasserstein_1d
+
+RNG = np.random.default_rng(8841)
+X = RNG.uniform(-1, 1, (400, 2)) ** 3
+Y = np.repeat(["a", "b"], 200)
+DIRECTIONS = uniform_directions(6, 2, RNG)
+
+
+def sketch(rows=X, labels=None, **changes):
+    parameters = {"epsilon": np.inf, "bounds": (-1, 1), "slices": DIRECTIONS, "n_bins": 32}
+    return SlicedSketch(**(parameters | changes)).fit(rows, labels)
+
+
+def table(masses, half_width=1.0):
+    """One slice whose mass is spread evenly over each bin."""
+    cdf = np.concatenate([[0.0], np.cumsum(masses) / np.sum(masses)])[None]
+    cdf[:, -1] = 1.0
+    return CDFTable(np.ones((1, 1)), np.array([half_width]), cdf)
+
+
+def dense(one, n_points=200_001):
+    levels = (np.arange(n_points) + 0.5) / n_points
+    return one.quantiles(levels)
+
+
+masses = st.lists(st.integers(0, 9), min_size=2, max_size=8).filter(any)
+widths = st.floats(0.1, 10)
+
+
+@given(masses=masses, half_width=widths)
+@settings(max_examples=60, deadline=None)
+def test_quantiles_and_cdf_are_inverse(masses, half_width):
+    """Where there is mass; elsewhere a quantile is the first point that reaches the level."""
+    one = table(masses, half_width)
+    levels = np.linspace(0, 1, 101)
+    positions = one.quantiles(levels)[0]
+    assert np.all(np.diff(positions) >= 0)
+    np.testing.assert_allclose(one.evaluate(positions)[0], levels, atol=1e-12)
+    points = np.linspace(-half_width, half_width, 101)
+    back = one.quantiles(one.evaluate(points)[0])[0]
+    assert np.all(back <= points + 1e-9 * half_width)
+    inside = np.repeat(np.array(masses) > 0, 10)[: len(points)]
+    middles = (np.arange(len(inside)) + 0.5) / len(inside) * 2 * half_width - half_width
+    solid = np.array(masses)[np.minimum((middles / half_width + 1) / 2 * len(masses), len(masses) - 1).astype(int)] > 0
+    there = one.quantiles(one.evaluate(middles[solid])[0])[0]
+    np.testing.assert_allclose(there, middles[solid], atol=1e-9 * half_width)
+
+
+def test_cdf_is_zero_and_one_outside():
+    np.testing.assert_array_equal(sketch().cdf([-1e9, -5, 5, 1e9]), [[0, 0, 1, 1]] * 6)
+
+
+def test_cdf_and_quantiles_are_those_of_the_rows():
+    fitted = sketch(n_bins=512)
+    projections = X @ DIRECTIONS.T
+    for quantiles, column in zip(fitted.quantiles([0.1, 0.5, 0.9]), projections.T, strict=True):
+        np.testing.assert_allclose(quantiles, np.quantile(column, [0.1, 0.5, 0.9]), atol=0.02)
+    for values, column in zip(fitted.cdf([-0.3, 0.2]), projections.T, strict=True):
+        np.testing.assert_allclose(values, [np.mean(column <= x) for x in (-0.3, 0.2)], atol=0.01)
+
+
+def test_a_class_has_its_own_table_and_the_mixture_is_weighted():
+    labels = np.repeat(["a", "b"], [100, 300])
+    fitted = sketch(labels=labels, conditional=True)
+    mixture = sum(
+        weight * fitted.cdf([0.1], label=label)
+        for weight, label in ((0.25, "a"), (0.75, "b"))
+    )
+    np.testing.assert_allclose(fitted.cdf([0.1]), mixture)
+    np.testing.assert_allclose(fitted.cdf([0.1]), sketch().cdf([0.1]))
+    alone = sketch(X[:100])
+    np.testing.assert_allclose(fitted.quantiles([0.5], label="a"), alone.quantiles([0.5]))
+
+
+@pytest.mark.parametrize("label", ["c", 7, "", 0.5])
+def test_an_unknown_class_is_refused(label):
+    with pytest.raises(ValueError, match="not a class of this sketch"):
+        sketch(labels=Y, conditional=True).quantiles([0.5], label=label)
+    with pytest.raises(ValueError, match="not a class of this sketch"):
+        sketch().cdf([0.5], label=label)
+
+
+@pytest.mark.parametrize("q", [[-0.1], [1.1], [np.nan]])
+def test_levels_outside_the_unit_interval_are_refused(q):
+    with pytest.raises(ValueError, match=r"levels in \[0, 1\]"):
+        sketch().quantiles(q)
+
+
+@given(first=masses, second=masses, a=widths, b=widths)
+@settings(max_examples=25, deadline=None)
+def test_distance_of_two_tables_agrees_with_dense_samples(first, second, a, b):
+    one, two = table(first, a), table(second, b)
+    exact = np.sqrt(one.squared_distances(two))
+    sampled = wasserstein_1d(dense(one, 20_001), dense(two, 20_001))
+    np.testing.assert_allclose(exact, sampled, atol=2e-2 * max(a, b))
+    np.testing.assert_allclose(exact, np.sqrt(two.squared_distances(one)), rtol=1e-9, atol=1e-9)
+
+
+@given(masses=masses, half_width=widths, rows=st.lists(st.floats(-12, 12), min_size=1, max_size=9))
+@settings(max_examples=25, deadline=None)
+def test_distance_to_a_sample_agrees_with_dense_samples(masses, half_width, rows):
+    one, sample = table(masses, half_width), np.array([rows])
+    exact = np.sqrt(one.squared_distances_to_sample(sample))
+    sampled = wasserstein_1d(dense(one, 20_001), sample)
+    np.testing.assert_allclose(exact, sampled, atol=2e-2 * max(half_width, 12))
+
+
+def test_distance_of_uniform_laws_by_hand():
+    """Uniform on [-1, 1] and on [0, 1]: the quantiles differ by 1 - q, of mean square 1/3."""
+    one, two = table([1, 1]), table([0, 1])
+    np.testing.assert_allclose(one.squared_distances(two), [1 / 3])
+    np.testing.assert_allclose(one.squared_distances_to_sample(np.zeros((1, 5))), [1 / 3])
+    np.testing.assert_allclose(one.squared_distances(one), [0.0])
+
+
+def test_distance_of_sketches_is_symmetric_and_near_that_of_the_rows():
+    moved = np.clip(X + [0.2, -0.1], -1, 1)
+    first, second = sketch(n_bins=256), sketch(moved, n_bins=256)
+    assert first.distance(second) == pytest.approx(second.distance(first), rel=1e-12)
+    assert first.distance(first) == 0
+    rows = np.sqrt(np.mean(wasserstein_1d(DIRECTIONS @ X.T, DIRECTIONS @ moved.T) ** 2))
+    assert first.distance(second) == pytest.approx(rows, rel=0.05)
+    assert first.distance(moved) == pytest.approx(rows, rel=0.05)
+
+
+def test_rows_are_mapped_like_the_private_ones():
+    fitted = sketch(100 * X + 7, bounds=(-93, 107), n_bins=512)
+    assert fitted.distance(100 * X + 7) < 0.01
+    assert fitted.distance(np.full((3, 2), 1e9)) == fitted.distance(np.full((3, 2), 107.0))
+
+
+def test_sketches_of_other_directions_are_refused():
+    with pytest.raises(ValueError, match="different directions"):
+        sketch().distance(sketch(slices=np.eye(2)))
+
+
+def test_distance_checks_rows_like_any_estimator():
+    with pytest.raises(ValueError, match="3 features"):
+        sketch().distance(np.zeros((5, 3)))
+
+
+def test_an_unfitted_sketch_says_so():
+    for read in (lambda s: s.quantiles([0.5]), lambda s: s.distance(X), lambda s: s.save("x")):
+        with pytest.raises(AttributeError, match="not fitted yet"):
+            read(SlicedSketch())

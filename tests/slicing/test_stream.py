@@ -1,0 +1,271 @@
+"""Sketches that are built from chunks: what is equal, what is refused, what is final."""
+
+import copy
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+
+from skdpot import PrivacyBudget, SlicedSketch
+from skdpot.exceptions import BudgetExceededError, OpenSketchError, PrivacyWarning
+from skdpot.slicing import accumulator, uniform_directions
+
+RNG = np.random.default_rng(8841)
+X = RNG.uniform(-1, 1, (101, 3))
+Y = RNG.integers(0, 3, 101)
+SHAPE = {
+    "bounds": (-1, 1),
+    "slices": uniform_directions(7, 3, RNG),
+    "n_bins": 16,
+}
+
+
+def stream(sketch, n_chunks, *, n_samples=None, y=None):
+    for rows in np.array_split(np.arange(len(X)), n_chunks):
+        sketch.partial_fit(X[rows], None if y is None else y[rows], n_samples=n_samples)
+    return sketch
+
+
+@pytest.fixture
+def open_sketch():
+    return SlicedSketch(**SHAPE).partial_fit(X[:40])
+
+
+@pytest.mark.parametrize("n_chunks", [1, 2, 17, 101])
+@pytest.mark.parametrize("conditional", [False, True])
+def test_chunks_give_what_one_fit_gives(n_chunks, conditional):
+    y = Y if conditional else None
+    options = {"conditional": conditional, "classes": [0, 1, 2] if conditional else None}
+    whole = SlicedSketch(epsilon=np.inf, **SHAPE, **options).fit(X, y)
+    parts = stream(SlicedSketch(epsilon=np.inf, **SHAPE, **options), n_chunks, y=y).close()
+    np.testing.assert_array_equal(whole.statistic_, parts.statistic_)
+    np.testing.assert_array_equal(whole.cdf_, parts.cdf_)
+    np.testing.assert_array_equal(whole.class_counts_, parts.class_counts_)
+    assert parts.n_samples_ == len(X)
+
+
+@pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
+def test_seeded_chunks_give_what_one_seeded_fit_gives():
+    options = {"epsilon": 1.0, "bounds": (-1, 1), "n_slices": 9, "n_bins": 8, "random_state": 5}
+    whole = SlicedSketch(**options).fit(X)
+    parts = stream(SlicedSketch(**options), 4, n_samples=len(X))
+    np.testing.assert_array_equal(whole.directions_, parts.directions_)
+    np.testing.assert_array_equal(whole.statistic_, parts.statistic_)
+
+
+def test_seeds_are_announced():
+    with pytest.warns(PrivacyWarning, match="reproducible"):
+        SlicedSketch(**SHAPE, random_state=0).fit(X)
+
+
+def test_closes_itself_when_the_declared_rows_have_come():
+    sketch = SlicedSketch(**SHAPE).partial_fit(X[:60], n_samples=101)
+    with pytest.raises(OpenSketchError, match="open"):
+        sketch.quantiles([0.5])
+    sketch.partial_fit(X[60:])
+    assert sketch.quantiles([0.5]).shape == (7, 1)
+    with pytest.raises(OpenSketchError, match="closed, which is final"):
+        sketch.partial_fit(X[:1])
+    with pytest.raises(OpenSketchError, match="there is none"):
+        sketch.close()
+
+
+def test_the_last_chunk_may_be_smaller_than_the_number_of_classes():
+    sketch = SlicedSketch(**SHAPE, conditional=True, classes=range(10))
+    sketch.partial_fit(X[:99], Y[:99], n_samples=101).partial_fit(X[99:], Y[99:])
+    assert sketch.class_counts_.sum() == pytest.approx(101)
+
+
+def test_fewer_rows_than_classes_can_still_be_closed():
+    sketch = SlicedSketch(**SHAPE, conditional=True, classes=range(10))
+    sketch.partial_fit(X[:3], Y[:3]).close()
+    assert sketch.class_counts_.sum() == pytest.approx(3)
+    assert sketch.class_counts_.min() >= 0
+
+
+@pytest.mark.parametrize("n_samples", [0, -3, 1.5, "7", True, np.nan])
+def test_the_declared_number_must_be_a_positive_integer(n_samples):
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(ValueError, match="n_samples="):
+        SlicedSketch(**SHAPE, budget=budget).partial_fit(X[:1], n_samples=n_samples)
+    assert len(budget.history()) == 0
+
+
+def test_the_declared_number_cannot_change():
+    sketch = SlicedSketch(**SHAPE).partial_fit(X[:40], n_samples=80)
+    with pytest.raises(ValueError, match="differs from the 80"):
+        sketch.partial_fit(X[:40], n_samples=81)
+    assert sketch.partial_fit(X[:40], n_samples=np.int64(80)).n_samples_ == 80
+
+
+def test_more_rows_than_declared_are_refused_before_any_charge():
+    budget = PrivacyBudget(1.0)
+    sketch = SlicedSketch(**SHAPE, budget=budget)
+    with pytest.raises(ValueError, match="101 rows arrived but n_samples=100"):
+        sketch.partial_fit(X, n_samples=100)
+    assert len(budget.history()) == 0
+    assert not hasattr(sketch, "privacy_spent_")
+
+
+def test_a_refused_chunk_leaves_the_stream_as_it_was():
+    sketch = SlicedSketch(epsilon=np.inf, **SHAPE).partial_fit(X[:60], n_samples=101)
+    with pytest.raises(ValueError, match="120 rows arrived"):
+        sketch.partial_fit(X[:60])
+    with pytest.raises(ValueError, match="NaN"):
+        sketch.partial_fit(np.full((3, 3), np.nan))
+    with pytest.raises(ValueError, match="features"):
+        sketch.partial_fit(X[60:, :2])
+    sketch.partial_fit(X[60:])
+    exact = SlicedSketch(epsilon=np.inf, **SHAPE).fit(X)
+    np.testing.assert_array_equal(sketch.statistic_, exact.statistic_)
+
+
+def test_a_stream_is_charged_once():
+    budget = PrivacyBudget(1.0)
+    stream(SlicedSketch(**SHAPE, budget=budget), 5, n_samples=101)
+    assert len(budget.history()) == 1
+    with pytest.raises(BudgetExceededError, match="epsilon"):
+        SlicedSketch(**SHAPE, budget=budget).partial_fit(X[:5])
+    assert len(budget.history()) == 1
+
+
+def test_classes_must_be_declared():
+    with pytest.raises(ValueError, match="needs the parameter classes"):
+        SlicedSketch(**SHAPE, conditional=True).partial_fit(X, Y)
+
+
+def test_changing_the_classes_of_an_open_stream_changes_nothing():
+    sketch = SlicedSketch(epsilon=np.inf, **SHAPE, conditional=True, classes=[0, 1, 2])
+    sketch.partial_fit(X[:50], Y[:50])
+    sketch.set_params(classes=[-5, 0, 1, 2]).partial_fit(X[50:], Y[50:]).close()
+    exact = SlicedSketch(epsilon=np.inf, **SHAPE, conditional=True).fit(X, Y)
+    np.testing.assert_array_equal(sketch.statistic_, exact.statistic_)
+
+
+READINGS = {
+    "pickle": pickle.dumps,
+    "old pickle": lambda sketch: pickle.dumps(sketch, protocol=0),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "joblib": lambda sketch: joblib.dump(sketch, io.BytesIO()),
+    "quantiles": lambda sketch: sketch.quantiles([0.5]),
+    "cdf": lambda sketch: sketch.cdf([0.0]),
+    "table": lambda sketch: sketch.table(),
+    "distance": lambda sketch: sketch.distance(X),
+    "merge": lambda sketch: sketch.merge(SlicedSketch(**SHAPE).fit(X)),
+    "merged": lambda sketch: SlicedSketch(**SHAPE).fit(X).merge(sketch),
+    "distance to it": lambda sketch: SlicedSketch(**SHAPE).fit(X).distance(sketch),
+    "state": lambda sketch: sketch.__getstate__(),
+    "accumulator": lambda sketch: pickle.dumps(sketch._accumulator),
+    "copy of the accumulator": lambda sketch: copy.copy(sketch._accumulator),
+    "deep copy of the accumulator": lambda sketch: copy.deepcopy(sketch._accumulator),
+}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_an_open_sketch_cannot_be_read_or_copied(reading, open_sketch):
+    with pytest.raises(OpenSketchError, match="open"):
+        READINGS[reading](open_sketch)
+
+
+def test_an_open_sketch_cannot_be_saved(open_sketch, tmp_path):
+    path = tmp_path / "sketch.npz"
+    with pytest.raises(OpenSketchError, match="open"):
+        open_sketch.save(path)
+    assert not path.exists()
+
+
+def test_an_open_sketch_shows_no_value(open_sketch):
+    for text in (repr(open_sketch), str(open_sketch), open_sketch._repr_html_()):
+        assert "accumulator" not in text
+        assert "statistic" not in text
+    public = [name for name in dir(open_sketch) if name.endswith("_") and name[0] != "_"]
+    assert not {"statistic_", "cdf_", "class_counts_", "n_samples_"} & set(public)
+
+
+def test_a_refused_copy_does_not_end_the_stream(open_sketch):
+    with pytest.raises(OpenSketchError, match="open"):
+        pickle.dumps(open_sketch)
+    open_sketch.partial_fit(X[40:]).close()
+    assert open_sketch.n_samples_ == 101
+
+
+def test_closed_sketches_travel(open_sketch):
+    closed = open_sketch.close()
+    for other in (pickle.loads(pickle.dumps(closed)), copy.copy(closed), copy.deepcopy(closed)):
+        np.testing.assert_array_equal(other.statistic_, closed.statistic_)
+        assert other.privacy_spent_ == closed.privacy_spent_
+
+
+def test_fit_begins_anew_and_leaves_nothing_open(open_sketch):
+    open_sketch.fit(X)
+    assert open_sketch.n_samples_ == 101
+    pickle.dumps(open_sketch)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_chunk_ends_the_stream_for_good(error, open_sketch, monkeypatch):
+    """Adding the chunk again would count rows twice, which the sensitivity does not cover."""
+    count = accumulator.count_projections
+    calls = []
+
+    def interrupted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise error
+        return count(*args, **kwargs)
+
+    monkeypatch.setattr(accumulator, "count_projections", interrupted)
+    open_sketch.partial_fit(X[40:60])
+    with pytest.raises(error):
+        open_sketch.partial_fit(X[60:])
+    for attempt in (lambda: open_sketch.partial_fit(X[60:]), open_sketch.close):
+        with pytest.raises(OpenSketchError, match="interrupted"):
+            attempt()
+    with pytest.raises(OpenSketchError, match="open"):
+        open_sketch.quantiles([0.5])
+    open_sketch.fit(X)
+    assert open_sketch.n_samples_ == 101
+
+
+def test_an_interrupt_between_two_classes_drops_the_whole_table(monkeypatch):
+    """Some classes of the chunk have been added by then."""
+    sketch = SlicedSketch(**SHAPE, conditional=True, classes=[0, 1, 2]).partial_fit(X[:40], Y[:40])
+    count, calls = accumulator.count_projections, []
+
+    def interrupted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return count(*args, **kwargs)
+
+    monkeypatch.setattr(accumulator, "count_projections", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sketch.partial_fit(X[40:], Y[40:])
+    with pytest.raises(OpenSketchError, match="interrupted"):
+        sketch.close()
+    held = [value for value in vars(sketch._accumulator).values() if isinstance(value, np.ndarray)]
+    assert all(array.shape != (3, 7, 16) for array in held)
+
+
+def test_an_interrupted_first_chunk_leaves_nothing_but_the_charge(monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(accumulator, "count_projections", interrupted)
+    budget = PrivacyBudget(1.0)
+    sketch = SlicedSketch(**SHAPE, budget=budget)
+    before = dict(vars(sketch))
+    with pytest.raises(KeyboardInterrupt):
+        sketch.partial_fit(X[:40])
+    assert len(budget.history()) == 1
+    assert vars(sketch) == before
+
+
+def test_refitting_without_classes_forgets_them():
+    sketch = SlicedSketch(**SHAPE, conditional=True).fit(X, Y)
+    sketch.set_params(conditional=False).fit(X)
+    assert not hasattr(sketch, "classes_")
+    assert sketch.statistic_.shape == (1, 7, 16)
