@@ -7,16 +7,18 @@ classifier on the copy alone, and test it on real digits that nobody published.
 
 There are 898 training images of 64 pixels in ten classes: about 90 images a class, which is
 little for privacy at ε = 1. So we first reduce the dimension with a *public* projection: the
-sixteen lowest frequencies of the discrete cosine transform, which are known to describe small
-images well and do not depend on these. Nothing else is known about the data but that pixels
-run from 0 to 16.
+lowest frequencies of the discrete cosine transform, which are known to describe small images
+well and do not depend on these. Nothing else is known about the data but that pixels run from
+0 to 16.
 """
 
 # %%
 # Public choices
 # --------------
 # The mean image is guessed to be a uniform grey of 5, and rows of cosine coefficients to be no
-# longer than 45 (longer ones are shortened). Both are guesses made without the data.
+# longer than 45 (longer ones are shortened). The smaller the budget, the fewer numbers it can pay
+# for: 15 coefficients an image at ε = 1, 28 at ε = 3 and 36 without privacy. All are choices made
+# without the data.
 
 import time
 
@@ -27,25 +29,25 @@ from scipy.fft import dctn, idctn
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
 
-GREY, RADIUS, SIDE = 5.0, 45.0, 4
+GREY, RADIUS = 5.0, 45.0
+HIGHEST = {1.0: 4, 3.0: 6, np.inf: 7}
+FREQUENCY = np.add.outer(np.arange(8), np.arange(8))
 
 
-def to_cosines(images):
-    """Return the SIDE x SIDE lowest cosine coefficients of rows of 64 pixels."""
+def to_cosines(images, highest):
+    """Return the cosine coefficients of rows of 64 pixels up to a frequency."""
     waves = dctn(images.reshape(-1, 8, 8) - GREY, axes=(1, 2), norm="ortho")
-    return waves[:, :SIDE, :SIDE].reshape(len(images), -1)
+    return waves[:, FREQUENCY <= highest]
 
 
-def to_pixels(cosines):
+def to_pixels(cosines, highest):
     """Return rows of 64 pixels in [0, 16]."""
     waves = np.zeros((len(cosines), 8, 8))
-    waves[:, :SIDE, :SIDE] = cosines.reshape(-1, SIDE, SIDE)
+    waves[:, FREQUENCY <= highest] = cosines
     images = idctn(waves, axes=(1, 2), norm="ortho") + GREY
     return np.clip(images, 0, 16).reshape(len(cosines), -1)
 
@@ -65,7 +67,7 @@ directions = orthogonal_directions(512, 64, np.random.default_rng(0))
 
 def evaluate(images, labels):
     """Accuracy on real held-out digits and sliced distance to them."""
-    classifier = make_pipeline(FunctionTransformer(to_cosines), KNeighborsClassifier(10))
+    classifier = KNeighborsClassifier(15)
     accuracy = classifier.fit(images, labels).score(X_test, y_test)
     return accuracy, sliced_wasserstein_distance(images, X_test, directions)
 
@@ -73,12 +75,12 @@ def evaluate(images, labels):
 accuracy, distance = evaluate(X_train, y_train)
 rows = [("real", 0.0, accuracy, accuracy, distance, 0.0)]
 copies = {"real": (X_train, y_train)}
-for epsilon in (1.0, 3.0, np.inf):
+for epsilon, highest in HIGHEST.items():
     start = time.perf_counter()
     sampler = DPSlicedFlowSampler(epsilon=epsilon, norm_bound=RADIUS, conditional=True)
-    sampler.fit(to_cosines(X_train), y_train)
+    sampler.fit(to_cosines(X_train, highest), y_train)
     cosines, labels = sampler.sample_labeled(len(X_train))
-    images = to_pixels(cosines)
+    images = to_pixels(cosines, highest)
     seconds = time.perf_counter() - start
     spent = sampler.privacy_spent_.epsilon
     name = f"ε = {spent:g}".replace("inf", "∞")
@@ -101,19 +103,24 @@ print(table.round(3).to_string())
 # %%
 # Look at the copies
 # ------------------
-# Four digits of each class. The copies keep what a class looks like; at ε = 1 the noise, not the
-# sampler, decides how much.
+# For every class the mean of its images, then two of them. At ε = 3 the means are digits that
+# one can name and most single images are too; at ε = 1, with 90 images a class, the noise blurs
+# some of the classes, and the accuracy above says how much.
 
-figure, axes = plt.subplots(len(copies), 1, figsize=(10, 1.05 * 2 * len(copies)))
-for axis, (name, (images, labels)) in zip(axes, copies.items(), strict=True):
-    columns = [
-        np.concatenate([np.pad(image.reshape(8, 8), 1) for image in images[labels == k][i::2][:2]])
-        for k in range(10)
-        for i in range(2)
-    ]
-    axis.imshow(np.concatenate(columns, axis=1), cmap="gray_r", vmin=0, vmax=16)
-    title = "real digits" if name == "real" else f"synthetic digits, {name}, δ = 1e-5"
-    axis.set_title(title, loc="left", fontsize=11)
-    axis.set_axis_off()
+
+def strip(images, labels):
+    """Return one picture: a row of class means over two rows of single images."""
+    lines = [[images[labels == k].mean(axis=0) for k in range(10)]]
+    lines += [[images[labels == k][i] for k in range(10)] for i in range(2)]
+    return np.block([[np.pad(image.reshape(8, 8), 1) for image in line] for line in lines])
+
+
+figure, axes = plt.subplots(2, 2, figsize=(14, 5.6))
+for axis, (name, (images, labels)) in zip(axes.flat, copies.items(), strict=True):
+    axis.imshow(strip(images, labels), cmap="gray_r", vmin=0, vmax=16, interpolation="bilinear")
+    axis.set_title("real digits" if name == "real" else f"synthetic digits, {name}")
+    axis.set_yticks([4.5, 19.5], ["class mean", "single images"], rotation=90, va="center")
+    axis.set_xticks([])
 figure.tight_layout()
+figure.savefig("private_digits.png", dpi=100)
 plt.show()

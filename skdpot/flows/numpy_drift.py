@@ -6,17 +6,14 @@ is taken to be linear. Each particle then needs one multiplication and two table
 in place of a sort, a scatter and an interpolation.
 """
 
-import itertools
-
 import numpy as np
 
-from skdpot._utils.threads import in_threads, n_threads
+from skdpot._utils.threads import one_blas_thread
 from skdpot.flows.problem import DirectionBatch
 
 __all__ = ["NumpyDrift"]
 
 _N_CELLS = 512
-_STRIPE_ELEMENTS = 2**18  # projections below which a thread is not worth starting
 _INSIDE = 1 - 2.0**-20  # keeps the largest projection inside the last cell
 
 
@@ -53,38 +50,30 @@ class NumpyDrift:
             The residual; the drift is its negative over M.
         """
         n_slices = len(batch.directions)
-        n_stripes = min(n_threads(), max(1, n_slices * len(particles) // _STRIPE_ELEMENTS))
-        ends = np.linspace(0, n_slices, n_stripes + 1).astype(int)
-        stripes = [slice(*pair) for pair in itertools.pairwise(ends.tolist())]
-        parts = in_threads(lambda stripe: self._partial(particles, batch, stripe), stripes)
-        residual: np.ndarray = sum(parts[1:], parts[0]).T
-        return residual
-
-    def _partial(self, particles: np.ndarray, batch: DirectionBatch, stripe: slice) -> np.ndarray:
-        """Return the share of some of the directions, of shape (n_features, n_particles)."""
-        directions, quantiles = batch.directions[stripe], batch.quantiles[stripe]
-        buffers = self._position, self._moved, self._cell
-        position, moved, cell = (buffer[stripe] for buffer in buffers)
-        np.matmul(directions, particles.T, out=position)
+        position, moved = self._position[:n_slices], self._moved[:n_slices]
+        cell = self._cell[:n_slices]
+        with one_blas_thread():
+            np.matmul(batch.directions, particles.T, out=position)
         low = position.min(axis=1, keepdims=True)
         width = (position.max(axis=1, keepdims=True) - low) / np.float32(_N_CELLS * _INSIDE)
         width = np.maximum(width, np.finfo(np.float32).tiny)
         position -= low
         position *= 1 / width
         cell[...] = position
-        cell += np.arange(0, cell.shape[0] * _N_CELLS, _N_CELLS)[:, None]
-        counts = np.bincount(cell.ravel(), minlength=cell.shape[0] * _N_CELLS)
-        cumulative = np.zeros((cell.shape[0], _N_CELLS + 1))
-        np.cumsum(counts.reshape(-1, _N_CELLS), axis=1, out=cumulative[:, 1:])
-        target = _interpolate(quantiles, cumulative / len(particles))
+        cell += np.arange(0, n_slices * _N_CELLS, _N_CELLS)[:, None]
+        counts = np.bincount(cell.ravel(), minlength=n_slices * _N_CELLS)
+        cumulative = np.zeros((n_slices, _N_CELLS + 1))
+        np.cumsum(counts.reshape(n_slices, _N_CELLS), axis=1, out=cumulative[:, 1:])
+        target = _interpolate(batch.quantiles, cumulative / particles.shape[0])
         edges = low + width * np.arange(_N_CELLS + 1, dtype=np.float32)
         offset, slope = _lines(edges - target)
         np.take(slope, cell, out=moved, mode="clip")
         moved *= position
         np.take(offset, cell, out=position, mode="clip")
         moved += position
-        partial: np.ndarray = directions.T @ moved
-        return partial
+        with one_blas_thread():
+            residual: np.ndarray = moved.T @ batch.directions
+        return residual
 
 
 def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:

@@ -1,1 +1,43 @@
-"""TODO."""
+"""Budgets, events, accounting, calibration and noise."""
+
+from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.approximate_gdp import ApproximateGDP
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import EventCost, PrivacyTarget, calibrate, event_cost
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import (
+    ComposedEvent,
+    Event,
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PoissonGaussianEvent,
+)
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
+from skdpot.privacy.relation import Relation
+from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+
+__all__ = [
+    "ApproximateGDP",
+    "ComposedEvent",
+    "DataBounds",
+    "Event",
+    "EventCost",
+    "FixedSizeGaussianEvent",
+    "GaussianEvent",
+    "NonPrivateEvent",
+    "PoissonGaussianEvent",
+    "PrivacyBudget",
+    "PrivacyLoss",
+    "PrivacySpent",
+    "PrivacyTarget",
+    "Relation",
+    "calibrate",
+    "charge",
+    "compose",
+    "event_cost",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "total_spent",
+]

@@ -15,7 +15,7 @@ from skdpot.privacy.data_bounds import DataBounds
 
 __all__ = ["bin_edges", "count_projections"]
 
-_BLOCK_ELEMENTS = 2**18  # projections held at once by a thread: 4 MB of buffers
+_BLOCK_ELEMENTS = 2**17  # projections held at once by a thread: 2 MB of buffers
 _MAX_BLOCK_ROWS = 2**14
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds
 from skdpot.slicing.rules import recommended_bins, recommended_slices
@@ -88,6 +89,11 @@ def plan_sketch(
     -------
     SketchPlan
         Its event fits the target exactly once.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise meets the target, or epsilon is so large that none can be drawn.
     """
     # What is left for the table decides its shape before the exact calibration.
     mu = target.mu_cap * math.sqrt(1.0 - BOUNDS_SHARE if n_rows_for_bounds else 1.0)
@@ -117,4 +123,5 @@ def plan_sketch(
 
     event = calibrate(target, fit_event)
     table = event if isinstance(event, GaussianEvent) else event.events[-1]
+    required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
     return SketchPlan(*shape, table.sigma, table.lattice, bounds_plan, event)

@@ -16,6 +16,9 @@ __all__ = [
 
 _SPREADS = 3.5
 _LARGEST_NORM = 1e30
+_SIGNAL_PER_BLOCK = 25.0
+_MOST_SLICES = 1024
+_BINS_BELOW = ((50.0, 16), (1000.0, 64), (math.inf, 128))
 
 
 def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> DataBounds | None:
@@ -88,8 +91,51 @@ def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.nda
 
 
 def recommended_slices(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
-    return max(1, n_features) * 8
+    """Return the number of slices that ``n_slices="auto"`` stands for.
+
+    One orthogonal block of directions for every 25 units of ``n mu / C``, at least one and
+    at most about 1024 directions: what a class's rows can pay for. The constant is the
+    public outcome of ``examples/benchmarks/bench_sketch_shape.py``; see the user guide.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public size of the data, n and d.
+    mu : float
+        Gaussian privacy parameter of the sketch; infinite without privacy.
+    n_classes : int, default=1
+        Number of classes C.
+
+    Returns
+    -------
+    int
+        A multiple of `n_features`.
+    """
+    most = max(1, _MOST_SLICES // n_features)
+    blocks = n_samples * mu / n_classes / _SIGNAL_PER_BLOCK
+    return n_features * int(min(max(blocks, 1), most))
 
 
 def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
-    return 64
+    """Return the number of bins that ``n_bins="auto"`` stands for.
+
+    16 while ``n mu / C`` is below 50, 64 below 1,000, and 128 from there on: the noise of a
+    distribution function grows only logarithmically with the bins, so they can be fine as
+    soon as there is anything fine to see.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public size of the data, n and d.
+    mu : float
+        Gaussian privacy parameter of the sketch; infinite without privacy.
+    n_classes : int, default=1
+        Number of classes C.
+
+    Returns
+    -------
+    int
+        Bins along each direction.
+    """
+    signal = n_samples * mu / n_classes
+    return next(n_bins for limit, n_bins in _BINS_BELOW if signal < limit or math.isinf(limit))
