@@ -59,9 +59,7 @@ def to_pixels(cosines, highest):
 # post-processing.
 
 X, y = load_digits(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(
-    X, y, test_size=0.5, stratify=y, random_state=0
-)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
 directions = orthogonal_directions(512, 64, np.random.default_rng(0))
 
 

@@ -33,8 +33,8 @@ from skdpot.slicing import (
 
 DELTA = 1e-5
 ROOT = Path(__file__).resolve().parents[2]
-BINS = (8, 16, 32, 64, 128)
-MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128)
+BINS = (8, 32, 128)
+MULTIPLES = (1, 4, 16, 64)
 
 
 def mnist_codes(path: Path, n_components: int) -> np.ndarray:
@@ -100,7 +100,10 @@ class Case:
             pairs = [(sampler.particles_, self.test[:4000])]
         else:
             pairs = [
-                (sampler.particles_[sampler.particle_labels_ == k], self.test[self.test_labels == k])
+                (
+                    sampler.particles_[sampler.particle_labels_ == k],
+                    self.test[self.test_labels == k],
+                )
                 for k in sampler.classes_
             ]
         distances = [sliced_wasserstein_distance(a, b, directions) for a, b in pairs]

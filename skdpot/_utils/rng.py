@@ -80,8 +80,7 @@ def spawn_streams(random_state: int | np.random.RandomState | None, caller: str)
         When a random state is given: whoever knows it can subtract the noise.
     """
     if random_state is None:
-        public, solver = (np.random.default_rng(s) for s in np.random.SeedSequence().spawn(2))
-        return Streams(SecretStream(), public, solver)
+        return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
     warnings.warn(
         f"{caller}: `random_state` makes the privacy noise reproducible, so whoever knows it "
         "can remove the noise. Use it in tests only; leave random_state=None to publish.",

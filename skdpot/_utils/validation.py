@@ -108,9 +108,11 @@ def validate_rows(
         With a message that quotes no value of X.
     """
     try:
-        rows: np.ndarray = validate_data(
-            estimator, X, reset=reset, dtype=list(dtype), ensure_min_samples=min_samples
-        )
+        # Sums of huge values would warn, and a warning about values is an output.
+        with np.errstate(all="ignore"):
+            rows: np.ndarray = validate_data(
+                estimator, X, reset=reset, dtype=list(dtype), ensure_min_samples=min_samples
+            )
     except (ValueError, TypeError, OverflowError) as error:
         refusal = _refusal(error)
     else:
@@ -159,6 +161,8 @@ def encode_labels(
     known, codes = np.unique(labels, return_inverse=True)
     if classes is not None:
         public = np.unique(np.asarray(classes))
+        if len(public) == 0 or _label_fault(public):
+            raise ValueError("classes must hold integers, strings or booleans, and none missing.")
         codes = np.searchsorted(public, known)[codes]
         codes = np.minimum(codes, len(public) - 1)
         if not np.array_equal(public[codes], labels):
@@ -208,6 +212,8 @@ def _label_fault(labels: np.ndarray) -> str:
     kind = labels.dtype.kind
     if kind == "f" and not np.isfinite(labels).all():
         return "NaN or infinity"
+    if kind in "mM" and np.isnat(labels).any():
+        return "NaT"
     if kind == "f":
         return "" if np.array_equal(labels, np.rint(labels)) else "continuous"
     if kind == "O":

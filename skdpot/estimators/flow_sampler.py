@@ -1,5 +1,6 @@
 """Synthetic rows from a private sketch."""
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ __all__ = ["DPSlicedFlowSampler"]
 
 _MIN_PARTICLES = 1000
 _MAX_PARTICLES = 10_000
+_FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _SCORING_SLICES = 256
 
 
@@ -310,7 +312,7 @@ n_features), default="axes+orthogonal"
         }
         self.sketch_ = SlicedSketch(**shared)._release(type(self).__name__, streams, X, y)
         for name in ("n_features_in_", "feature_names_in_", "classes_", "privacy_spent_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
             if hasattr(self.sketch_, name):
                 setattr(self, name, getattr(self.sketch_, name))
         self._frame_out = isinstance(X, pd.DataFrame)
@@ -326,7 +328,7 @@ n_features), default="axes+orthogonal"
         self.particles_ = np.concatenate([self._to_data(result.particles) for result in results])
         self.displacements_ = np.stack([result.displacements for result in results])
         self._positions = np.repeat(np.arange(len(sizes)), sizes)
-        vars(self).pop("particle_labels_", None)
+        self.__dict__.pop("particle_labels_", None)
         if hasattr(self, "classes_"):
             self.particle_labels_ = self.classes_[self._positions]
 
@@ -334,14 +336,15 @@ n_features), default="axes+orthogonal"
         """Run the flow of the class at `position`."""
         label = self.classes_[position] if hasattr(self, "classes_") else None
         progress = "flow" if label is None else f"flow of class {label}"
-        return sliced_flow(
+        result = sliced_flow(
             SlicedFlowProblem(self.sketch_.table(label), self.n_subslices),
-            n_particles,
+            max(n_particles, _FEWEST_PARTICLES),
             self._schedule(),
             rng,
             device=resolve_device(self.device),
             progress=progress if self.verbose else None,
         )
+        return replace(result, particles=result.particles[:n_particles])
 
     def _schedule(self) -> FlowSchedule:
         momentum = {"momentum": 0.0} if self.diffusion > 0 else {}

@@ -44,7 +44,9 @@ class DirectionBatch:
         n_features = magnitudes.shape[1]
         if n_features > 1 and np.mean(magnitudes > 0) < _SPARSE:
             sums = magnitudes.T @ magnitudes.sum(axis=1)
-            return (1.0 / np.maximum(sums, np.finfo(np.float32).tiny)).astype(np.float32)
+            # A coordinate that no direction of the batch sees stays where it is.
+            seen = sums > 0
+            return np.divide(1.0, sums, out=np.zeros(n_features), where=seen).astype(np.float32)
         largest = np.linalg.norm(self.directions.astype(np.float64), ord=2) ** 2
         return np.full(n_features, 1.0 / largest, dtype=np.float32)
 
@@ -81,6 +83,12 @@ class SlicedFlowProblem:
             DirectionBatch(directions[start : start + size], quantiles[start : start + size])
             for start in range(0, n_slices, size)
         )
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the directions of a step, taken in turns, are too few to span the space."""
+        n_subslices, n_features = self.batches[0].directions.shape
+        return len(self.batches) > 1 and n_subslices < n_features
 
     @cached_property
     def location(self) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Particle flows down the sliced Wasserstein distance: post-processing of a sketch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class FlowSchedule:
         Entropic regularisation λ; each step adds ``sqrt(2 λ h)`` standard normal noise.
     momentum : float
         Share of the last displacement that is carried on, in [0, 1) (Nesterov's method).
-        With 0 the iteration is the Euler-Maruyama scheme of the flow.
+        With 0 the iteration is the Euler-Maruyama scheme of the flow, and so it is when
+        a step uses fewer directions than there are features.
     """
 
     n_steps: int = 200
@@ -112,6 +113,9 @@ def sliced_flow(
     start = problem.location + problem.spread * rng.standard_normal(
         (n_particles, len(problem.location))
     )
+    if problem.is_partial:
+        # Batches that see a part of the space in turns would not damp the momentum.
+        schedule = replace(schedule, momentum=0.0)
     state = _state(start.astype(np.float32), problem, rng, device)
     displacements = np.empty(schedule.n_steps)
     order = _shuffled_turns(problem.batches, rng)

@@ -30,17 +30,17 @@ class TorchDrift:
         position = directions @ particles.T
         low, high = position.amin(dim=1, keepdim=True), position.amax(dim=1, keepdim=True)
         width = ((high - low) / (_N_CELLS * _INSIDE)).clamp_min(torch.finfo(torch.float32).tiny)
-        position = (position - low) / width
+        position.sub_(low).div_(width)
         cell = position.long()
-        flat = (cell + torch.arange(len(directions), device=self._device)[:, None] * _N_CELLS).flatten()
-        counts = torch.bincount(flat, minlength=len(directions) * _N_CELLS)
+        first = torch.arange(len(directions), device=self._device)[:, None] * _N_CELLS
+        counts = torch.bincount((cell + first).flatten(), minlength=len(directions) * _N_CELLS)
         cumulative = counts.reshape(len(directions), _N_CELLS).cumsum(dim=1)
         levels = torch.nn.functional.pad(cumulative, (1, 0)).double() / len(particles)
         cells = torch.arange(_N_CELLS + 1, device=self._device)
         values = low + width * cells - _interpolate(quantiles, levels)
         slope = values.diff(dim=1)
         offset = values[:, :-1] - slope * cells[:-1]
-        moved = offset.gather(1, cell) + slope.gather(1, cell) * position
+        moved = offset.gather(1, cell).addcmul_(slope.gather(1, cell), position)
         return moved.T @ directions
 
     def _tensors(self, batch: DirectionBatch) -> tuple[torch.Tensor, torch.Tensor]:

@@ -18,9 +18,11 @@ from skdpot._utils.validation import (
     validate_rows,
 )
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.bounds import BoundsPlan, plan_private_bounds, release_feature_scales
+from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.private_bounds import release_feature_scales
+from skdpot.privacy.provenance import made_by
 from skdpot.privacy.spent import PrivacySpent, charge
 
 __all__ = ["PrivateScaler"]
@@ -28,6 +30,8 @@ __all__ = ["PrivateScaler"]
 _ASSUMPTIONS = (
     "the number of rows",
     "the number, the names and the data types of the features",
+    "every value is a finite number; others are refused",
+    "each person contributes one row",
 )
 
 
@@ -180,13 +184,14 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
 
     def _charge(self, plan: BoundsPlan) -> PrivacySpent:
+        seeded = self.random_state is not None
         return charge(
             self.budget,
             plan.event,
             epsilon=self.epsilon,
             delta=self.delta,
             label=type(self).__name__,
-            assumptions=_ASSUMPTIONS,
+            assumptions=_ASSUMPTIONS + (("nobody knows random_state",) if seeded else ()),
             sigma=tuple(noise.sigma for noise in plan.noises) or None,
             sensitivity=tuple(noise.sensitivity for noise in plan.noises) or None,
             mechanism=_mechanism(plan),
@@ -219,6 +224,27 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.scale_ is not None:
             scaled /= self.scale_
         return scaled.astype(rows.dtype, copy=False)
+
+    def fit_transform(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> Any:
+        """Fit, then transform the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : None
+            Ignored.
+        **fit_params : dict
+            None are known.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            The scaled rows. They are as private as X; a private estimator that is fitted on
+            them without sharing `budget` warns of what both cost together.
+        """
+        scaled = self.fit(X, y, **fit_params).transform(X)
+        return made_by(scaled, self.privacy_spent_, self.budget)
 
     def inverse_transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Multiply by the scales and add the centres.

@@ -150,13 +150,11 @@ class DataBounds:
 
     def _shorten(self, mapped: FloatArray) -> FloatArray:
         """Scale the rows beyond the radius back, to a rounding error inside of it."""
-        with np.errstate(over="ignore"):
-            squares = np.einsum("ij,ij->i", mapped, mapped)
-        overflowed = ~np.isfinite(squares)
-        if overflowed.any():
-            limit = 1e100 * self.radius
-            mapped[overflowed] = np.clip(mapped[overflowed], -limit, limit)
-            squares[overflowed] = np.einsum("ij,ij->i", mapped[overflowed], mapped[overflowed])
+        # Of all rows, whether or not a square would overflow: no row's arithmetic may depend
+        # on what other rows hold.
+        limit = 1e100 * self.radius
+        np.clip(mapped, -limit, limit, out=mapped)
+        squares = np.einsum("ij,ij->i", mapped, mapped)
         inside = self.radius * (1 - 4 * float(np.finfo(np.float32).eps))
         beyond = np.flatnonzero(squares > inside * inside)
         mapped[beyond] *= (inside / np.sqrt(squares[beyond]))[:, None]

@@ -26,15 +26,13 @@ from scipy.special import ndtri
 
 from skdpot._utils.rng import Streams
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
+from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noisy_histogram import noisy_histogram, noisy_quantiles
 
 __all__ = [
-    "BoundsPlan",
     "FeatureScales",
     "ball_radius",
-    "plan_private_bounds",
     "release_feature_scales",
     "release_private_bounds",
 ]

@@ -1,6 +1,6 @@
 """The open state of a sketch: noise first, counts on top."""
 
-from collections.abc import Iterator
+import os
 from typing import NoReturn
 
 import numpy as np
@@ -14,8 +14,6 @@ from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.plan import SketchPlan
 
 __all__ = ["NoisyAccumulator"]
-
-_CHUNK_ELEMENTS = 2**22  # values sorted by class at once, so that memory does not grow with n
 
 
 class NoisyAccumulator:
@@ -64,6 +62,7 @@ class NoisyAccumulator:
         else:
             self._table = np.zeros(shape, dtype=np.int64)
         self.n_rows = 0
+        self._process = os.getpid()
 
     def add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
         """Add rows; `codes` (n_rows,) holds the position of each row's class.
@@ -83,16 +82,18 @@ class NoisyAccumulator:
         # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
         # and much faster than integers.
         strategy = self._plan.strategy.integer_matrix.T.astype(np.float64)
-        for table, members in self._by_class(rows, codes):
-            counts = count_projections(
-                members,
-                self._directions,
-                self._half_widths,
-                self._plan.strategy.n_bins,
-                bounds=self._bounds,
-                device=self._device,
-            )
-            table += (counts @ strategy).astype(np.int64) * self._factor
+        counts = count_projections(
+            rows,
+            self._directions,
+            self._half_widths,
+            self._plan.strategy.n_bins,
+            codes=codes,
+            n_classes=self._plan.n_classes,
+            bounds=self._bounds,
+            device=self._device,
+        )
+        for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
+            table += (part @ strategy).astype(np.int64) * self._factor
 
     def close(self) -> np.ndarray:
         """Return the released statistic (n_classes, n_slices, n_bins), float64, and end."""
@@ -102,26 +103,17 @@ class NoisyAccumulator:
         return statistic
 
     def _check_whole(self) -> None:
+        if os.getpid() != self._process:
+            raise OpenSketchError(
+                "This sketch was opened in another process, and a fork is a copy: two copies of "
+                "one noise draw reveal the rows added in between. Open a sketch in each process, "
+                "close them and merge."
+            )
         if not hasattr(self, "_table"):
             raise OpenSketchError(
                 "Adding a chunk was interrupted, so this sketch cannot be completed. Fit again; "
                 "what it was charged is spent."
             )
-
-    def _by_class(
-        self, rows: np.ndarray, codes: np.ndarray | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield each class's table and rows that belong to it, a chunk at a time."""
-        if codes is None:
-            yield self._table[0], rows
-            return
-        size = max(1, _CHUNK_ELEMENTS // rows.shape[1])
-        for start in range(0, len(rows), size):
-            chunk, labels = rows[start : start + size], codes[start : start + size]
-            for k in range(len(self._table)):
-                members = chunk[labels == k]
-                if len(members):
-                    yield self._table[k], members
 
     def _refuse(self, *args: object) -> NoReturn:
         raise OpenSketchError(
@@ -130,4 +122,4 @@ class NoisyAccumulator:
             "Call close() first."
         )
 
-    __getstate__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse  # type: ignore[assignment]
+    __getstate__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse

@@ -32,7 +32,7 @@ def uniform_directions(n_slices: int, n_features: int, rng: np.random.Generator)
         Rows of unit length.
     """
     rows = rng.standard_normal((n_slices, n_features))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return _unit(rows)
 
 
 def orthogonal_directions(
@@ -114,7 +114,7 @@ def sparse_directions(
             chosen.append(always)
         support = np.concatenate([np.asarray(groups[k], dtype=int) for k in chosen])
         row[support] = rng.standard_normal(len(support))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return _unit(rows)
 
 
 def make_directions(
@@ -156,7 +156,13 @@ def make_directions(
     if not np.all(np.isfinite(rows)) or np.any(largest == 0):
         raise ValueError("slices must hold finite rows that are not zero.")
     rows = rows / largest  # squares of very large or small entries would not be finite
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return _unit(rows)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Scale rows to unit length."""
+    scaled: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return scaled
 
 
 def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:

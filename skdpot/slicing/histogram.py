@@ -6,6 +6,7 @@ whatever the number of rows.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -43,6 +44,8 @@ def count_projections(
     half_widths: np.ndarray,
     n_bins: int,
     *,
+    codes: np.ndarray | None = None,
+    n_classes: int = 1,
     bounds: DataBounds | None = None,
     device: torch.device | None = None,
 ) -> np.ndarray:
@@ -62,6 +65,10 @@ def count_projections(
         Half width of the binned range along each direction.
     n_bins : int
         Number of equal bins.
+    codes : ndarray of shape (n_rows,), optional
+        Position of each row's class.
+    n_classes : int, default=1
+        Number of classes C.
     bounds : DataBounds, optional
         Maps and clips each row before it is projected; None takes rows as they are.
     device : torch.device, optional
@@ -69,46 +76,53 @@ def count_projections(
 
     Returns
     -------
-    ndarray of shape (n_slices, n_bins), int64
-        Counts; each row sums to ``n_rows``.
+    ndarray of shape (n_classes * n_slices, n_bins), int64
+        Counts, class by class; those of a slice sum to ``n_rows`` over all classes.
 
     Privacy
     -------
     The counts are private. The only caller adds them to noise that is already drawn.
+
+    How a matrix product rounds a row depends on how many rows are multiplied together. So
+    rows are projected where they stand, in blocks that depend on their number alone, and
+    sorted by class afterwards: replacing a row, its class included, moves no other.
     """
     # Bin units: the projection scaled to [0, B], so that truncation gives the bin.
     scaled = (directions * (n_bins / 2 / half_widths)[:, None]).astype(np.float32)
-    block = _block_rows(scaled, n_bins)
+    block = _block_rows(scaled, n_bins * n_classes)
 
-    def count(stripe: np.ndarray) -> np.ndarray:
+    def count(stripe: range) -> np.ndarray:
         if device is None:
-            count_block = _numpy_counter(scaled, n_bins, min(block, len(stripe)))
+            count_block = _numpy_counter(scaled, n_bins, n_classes, min(block, len(stripe)))
         else:
-            count_block = _torch_counter(scaled, n_bins, device)
-        total = np.zeros((len(scaled), n_bins), dtype=np.int64)
-        for start in range(0, len(stripe), block):
-            part = stripe[start : start + block]
-            total += count_block(part if bounds is None else bounds.to_ball(part))
+            count_block = _torch_counter(scaled, n_bins, n_classes, device)
+        total = np.zeros((n_classes * len(scaled), n_bins), dtype=np.int64)
+        for start in stripe[::block]:
+            here = slice(start, min(start + block, stripe.stop))
+            part = rows[here] if bounds is None else bounds.to_ball(rows[here])
+            total += count_block(part, None if codes is None else codes[here])
         return total
 
     n_stripes = min(n_threads(), max(1, len(rows) // block)) if device is None else 1
-    counts: np.ndarray = np.sum(in_threads(count, np.array_split(rows, n_stripes)), axis=0)
+    ends = [len(rows) * k // n_stripes for k in range(n_stripes + 1)]
+    stripes = [range(*pair) for pair in pairwise(ends)]
+    counts: np.ndarray = np.sum(in_threads(count, stripes), axis=0)
     return counts
 
 
-def _block_rows(scaled: np.ndarray, n_bins: int) -> int:
+def _block_rows(scaled: np.ndarray, n_cells: int) -> int:
     """Return how many rows to project at once, so that buffers stay in the cache.
 
     Never so few that clearing and adding the counters would cost more than counting.
     """
     n_slices, n_features = scaled.shape
     fitting: int = _BLOCK_ELEMENTS // max(n_slices, n_features)
-    return min(_MAX_BLOCK_ROWS, max(256, n_bins // 4, fitting))
+    return min(_MAX_BLOCK_ROWS, max(256, n_cells // 2, fitting))
 
 
 def _numpy_counter(
-    scaled: np.ndarray, n_bins: int, block: int
-) -> Callable[[np.ndarray], np.ndarray]:
+    scaled: np.ndarray, n_bins: int, n_classes: int, block: int
+) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block of at most `block` rows with numpy."""
     n_slices = len(scaled)
     weights = np.ascontiguousarray(scaled.T)
@@ -116,32 +130,40 @@ def _numpy_counter(
     # Buffers live as long as the stripe: fresh pages would cost more than the arithmetic.
     buffers = [np.empty((block, n_slices), dtype) for dtype in (np.float32, np.int32, np.intp)]
 
-    def count(rows: np.ndarray) -> np.ndarray:
+    def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         position, cell, index = (buffer[: len(rows)] for buffer in buffers)
         np.matmul(rows.astype(np.float32, copy=False), weights, out=position)
         position += np.float32(n_bins / 2)
         np.clip(position, 0, n_bins - 1, out=position)
         cell[...] = position  # to 32 bits first: that has vector instructions
         cell += first_bins
-        index[...] = cell
-        return np.bincount(index.ravel(), minlength=n_slices * n_bins).reshape(n_slices, n_bins)
+        if codes is None:
+            index[...] = cell
+        else:
+            order = np.argsort(codes, kind="stable")  # so that one class's counters stay cached
+            index[...] = cell[order]
+            index += (codes[order] * (n_slices * n_bins))[:, None]
+        counts = np.bincount(index.ravel(), minlength=n_classes * n_slices * n_bins)
+        return counts.reshape(-1, n_bins)
 
     return count
 
 
 def _torch_counter(
-    scaled: np.ndarray, n_bins: int, device: torch.device
-) -> Callable[[np.ndarray], np.ndarray]:
+    scaled: np.ndarray, n_bins: int, n_classes: int, device: torch.device
+) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block with torch on `device`."""
     weights = torch.from_numpy(scaled).to(device)
     n_slices = len(scaled)
     offsets = (torch.arange(n_slices, device=device) * n_bins)[:, None]
 
-    def count(rows: np.ndarray) -> np.ndarray:
+    def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
         block = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(device)
         bins = (weights @ block.T + n_bins / 2).clamp_(0, n_bins - 1).long()
-        flat = (bins + offsets).flatten()
-        counts = torch.bincount(flat, minlength=n_slices * n_bins)
-        return counts.reshape(n_slices, n_bins).cpu().numpy()
+        bins += offsets
+        if codes is not None:
+            bins += torch.from_numpy(codes).to(device) * (n_slices * n_bins)
+        counts = torch.bincount(bins.flatten(), minlength=n_classes * n_slices * n_bins)
+        return counts.reshape(-1, n_bins).cpu().numpy()
 
     return count

@@ -48,8 +48,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
                 'merge needs bounds that were declared: a sketch with bounds="private" has '
                 "bounds of its own. Give all parties the same bounds=(low, high) or norm_bound=."
             )
-        labels = (getattr(s, "classes_", None) for s in (first, sketch))
-        if not np.array_equal(*(np.array([]) if x is None else x for x in labels)):
+        none = np.array([])
+        if not np.array_equal(getattr(first, "classes_", none), getattr(sketch, "classes_", none)):
             raise ValueError("The sketches have different classes; declare the same classes=.")
     statement = max(
         (s.privacy_spent_ for s in sketches),

@@ -3,11 +3,13 @@
 import math
 from dataclasses import dataclass
 
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
+from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import noise_lattice
-from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds
 from skdpot.slicing.rules import recommended_bins, recommended_slices
 from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 
@@ -34,8 +36,8 @@ class SketchPlan:
         Standard deviation of the noise on each entry; 0 without privacy.
     lattice : float
         Spacing of the noise, a fraction of the strategy's.
-    bounds_plan : BoundsPlan or None
-        How bounds are estimated first; None when they are public.
+    bounds : DataBounds or BoundsPlan
+        Public bounds, or how bounds are estimated first.
     event : Event
         Everything together: what is charged.
     """
@@ -46,7 +48,7 @@ class SketchPlan:
     sensitivity: float
     sigma: float
     lattice: float
-    bounds_plan: BoundsPlan | None
+    bounds: DataBounds | BoundsPlan
     event: Event
 
     @property
@@ -67,7 +69,7 @@ def plan_sketch(
     *,
     n_slices: int | str = "auto",
     n_bins: int | str = "auto",
-    n_rows_for_bounds: int = 0,
+    bounds: DataBounds | int,
 ) -> SketchPlan:
     """Choose the shape of a sketch and the least noise that meets a target.
 
@@ -81,9 +83,9 @@ def plan_sketch(
         Number of classes of a class-conditional sketch.
     n_slices, n_bins : int or "auto"
         Shape; "auto" applies `recommended_slices` and `recommended_bins`.
-    n_rows_for_bounds : int, default=0
-        Number of rows from which bounds are estimated first, for 10 % of the squared mu;
-        0 when bounds are public.
+    bounds : DataBounds or int
+        Public bounds, or the number of rows from which bounds are estimated first, for 10 %
+        of the squared mu.
 
     Returns
     -------
@@ -96,7 +98,7 @@ def plan_sketch(
         If no noise meets the target, or epsilon is so large that none can be drawn.
     """
     # What is left for the table decides its shape before the exact calibration.
-    mu = target.mu_cap * math.sqrt(1.0 - BOUNDS_SHARE if n_rows_for_bounds else 1.0)
+    mu = target.mu_cap * math.sqrt(1.0 if isinstance(bounds, DataBounds) else 1.0 - BOUNDS_SHARE)
     tables = n_classes or 1
     if isinstance(n_slices, str):
         n_slices = recommended_slices(n_samples, n_features, mu, tables)
@@ -105,23 +107,29 @@ def plan_sketch(
     strategy = square_root_strategy(n_bins)
     sensitivity = strategy.sensitivity(n_slices, conditional=n_classes is not None)
     shape = (n_slices, tables, strategy, sensitivity)
-    bounds_plan = None
-    if n_rows_for_bounds:
-        bounds_mu = target.mu_cap * math.sqrt(BOUNDS_SHARE)
-        bounds_plan = plan_private_bounds(n_rows_for_bounds, n_features, bounds_mu)
+    limits = _limits(bounds, n_features, target.mu_cap)
     if math.isinf(target.epsilon):
-        return SketchPlan(*shape, 0.0, strategy.lattice, bounds_plan, NonPrivateEvent())
+        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent())
 
     def table_event(sigma: float) -> GaussianEvent:
         lattice = noise_lattice(sigma, strategy.lattice)
         return GaussianEvent(sigma=sigma, sensitivity=sensitivity, lattice=lattice)
 
     def fit_event(sigma: float) -> Event:
-        if bounds_plan is None:
+        if isinstance(limits, DataBounds):
             return table_event(sigma)
-        return ComposedEvent(events=(bounds_plan.event, table_event(sigma)))
+        return ComposedEvent(events=(limits.event, table_event(sigma)))
 
     event = calibrate(target, fit_event)
-    table = event if isinstance(event, GaussianEvent) else event.events[-1]
+    table = event.events[-1] if isinstance(event, ComposedEvent) else event
+    if not isinstance(table, GaussianEvent) or table.lattice is None:
+        raise CalibrationError("The table of a sketch is released with lattice noise only.")
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
-    return SketchPlan(*shape, table.sigma, table.lattice, bounds_plan, event)
+    return SketchPlan(*shape, table.sigma, table.lattice, limits, event)
+
+
+def _limits(bounds: DataBounds | int, n_features: int, mu: float) -> DataBounds | BoundsPlan:
+    """Return public bounds as they are, or plan how to estimate them from so many rows."""
+    if isinstance(bounds, DataBounds):
+        return bounds
+    return plan_private_bounds(bounds, n_features, mu * math.sqrt(BOUNDS_SHARE))

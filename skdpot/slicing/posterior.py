@@ -15,6 +15,8 @@ Units: positions along a direction are divided by the half width of its binned r
 import numpy as np
 from scipy.special import ndtr
 
+from skdpot._utils.threads import one_blas_thread
+
 __all__ = ["posterior_mean"]
 
 _LOCATIONS = np.linspace(-1.0, 1.0, 129)
@@ -72,6 +74,19 @@ def posterior_mean(
     T. S. Ferguson, "A Bayesian analysis of some nonparametric problems", Annals of Statistics
     1 (1973): mean and covariance of a Dirichlet process.
     """
+    with one_blas_thread():  # many small products: threads would only wait for each other
+        return _posterior_mean(cdf, covariance, noise, weights, directions, half_widths)
+
+
+def _posterior_mean(
+    cdf: np.ndarray,
+    covariance: np.ndarray,
+    noise: np.ndarray,
+    weights: np.ndarray,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+) -> np.ndarray:
+    """Fit the Gaussians, then shrink the differences from them."""
     root = np.linalg.cholesky(covariance)
     whiten = np.linalg.inv(root)
     n_classes, n_slices, n_inner = cdf.shape
@@ -95,7 +110,8 @@ def posterior_mean(
     rows = gaussian.reshape(-1, n_inner)
     levels = np.repeat(noise, n_slices)
     kept = _shrunk(white.reshape(rows.shape) - rows @ whiten.T, rows, levels, whiten, averaged)
-    return (rows + kept @ root.T).reshape(cdf.shape)
+    estimate: np.ndarray = (rows + kept @ root.T).reshape(cdf.shape)
+    return estimate
 
 
 def _misfits(white: np.ndarray, edges: np.ndarray, whiten: np.ndarray, spread: float) -> np.ndarray:
@@ -163,9 +179,9 @@ def _shrunk(
     """Return the posterior mean of whitened differences from the Gaussians."""
     n_rows, n_inner = residual.shape
     chosen = slice(None, None, -(-n_rows // _ROWS_FOR_CONCENTRATION))
-    tau = _concentration(residual[chosen], gaussian[chosen], levels[chosen], whiten)
     kept = np.empty_like(residual)
     block = max(1, _BLOCK_ELEMENTS // n_inner**2)
+    tau = _concentration(residual[chosen], gaussian[chosen], levels[chosen], whiten)
     for start in range(0, n_rows, block):
         part = slice(start, start + block)
         prior = tau * _bridges(gaussian[part], whiten)

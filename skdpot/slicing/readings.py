@@ -5,18 +5,21 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.slicing.decoding import decode
 from skdpot.slicing.merging import check_comparable, merged_fields
 from skdpot.slicing.sketch_file import read_sketch, write_sketch
+from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.table import CDFTable
 
 __all__ = ["SketchReadings"]
 
 
-class SketchReadings:
+class SketchReadings(BaseEstimator):
     """Methods of `SlicedSketch` that read the released table."""
 
     directions_: np.ndarray
@@ -24,6 +27,9 @@ class SketchReadings:
     cdf_: np.ndarray
     class_counts_: np.ndarray
     bounds_: DataBounds
+    noise_scale_: float
+    n_samples_: int
+    statistic_: np.ndarray
 
     def merge(self, *others: Self) -> Self:
         """Add sketches of disjoint sets of people, for instance of several hospitals.
@@ -51,7 +57,8 @@ class SketchReadings:
         for party in parties:
             party._check_readable()
         check_comparable(parties)
-        return self._restored(self.get_params(), merged_fields(parties))
+        merged: Self = self._restored(self.get_params(), merged_fields(parties))
+        return merged
 
     def cdf(self, x: ArrayLike, *, label: Any = None) -> np.ndarray:
         """Distribution functions of the projections of the mapped rows.
@@ -182,7 +189,28 @@ class SketchReadings:
         ValueError
             If the file is not a sketch of a known version.
         """
-        return cls._restored(*read_sketch(path))
+        loaded: Self = cls._restored(*read_sketch(path))
+        return loaded
+
+    @classmethod
+    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
+        """Make a closed sketch from its parameters and released values."""
+        sketch = cls(**parameters)
+        sketch.__dict__.update(fitted)
+        sketch._decode()
+        return sketch
+
+    def _decode(self) -> None:
+        """Store what follows from the released table."""
+        strategy = square_root_strategy(self.statistic_.shape[-1])
+        self.cdf_, self.class_counts_ = decode(
+            self.statistic_,
+            strategy,
+            self.n_samples_,
+            self.noise_scale_,
+            self.directions_,
+            self.half_widths_,
+        )
 
     @property
     def _is_open(self) -> bool:

@@ -18,7 +18,7 @@ _SPREADS = 3.5
 _LARGEST_NORM = 1e30
 _SIGNAL_PER_BLOCK = 25.0
 _MOST_SLICES = 1024
-_BINS_BELOW = ((50.0, 16), (1000.0, 64), (math.inf, 128))
+_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 
 
 def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> DataBounds | None:
@@ -119,9 +119,9 @@ def recommended_slices(n_samples: int, n_features: int, mu: float, n_classes: in
 def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
     """Return the number of bins that ``n_bins="auto"`` stands for.
 
-    16 while ``n mu / C`` is below 50, 64 below 1,000, and 128 from there on: the noise of a
-    distribution function grows only logarithmically with the bins, so they can be fine as
-    soon as there is anything fine to see.
+    16 while ``n mu / C`` is below 100, 32 below 2,000, and 64 from there on. The noise of a
+    distribution function grows only logarithmically with the bins, but below the noise there
+    is nothing fine to see.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
 
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams, spawn_streams
@@ -22,19 +22,34 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.private_bounds import release_private_bounds
+from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import charge
 from skdpot.slicing.accumulator import NoisyAccumulator
-from skdpot.slicing.decoding import decode
+from skdpot.slicing.declarations import (
+    assumptions,
+    check_arrivals,
+    check_class_number,
+    declared_rows,
+)
 from skdpot.slicing.directions import make_directions
 from skdpot.slicing.plan import plan_sketch
 from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.rules import projection_half_widths, public_bounds
-from skdpot.slicing.strategy import square_root_strategy
 
 __all__ = ["SlicedSketch"]
 
 
-class SlicedSketch(SketchReadings, BaseEstimator):
+def _not_closed(sketch: "SlicedSketch") -> bool:
+    """Say why a closed sketch takes no more rows; scikit-learn shows it as the cause."""
+    if hasattr(sketch, "statistic_"):
+        raise OpenSketchError(
+            "This sketch is closed, which is final: its table is a release. Call fit, or "
+            "make a new sketch and merge the two."
+        )
+    return True
+
+
+class SlicedSketch(SketchReadings):
     """Noisy distribution functions of private data along many directions.
 
     The sketch is released once. Everything computed from it afterwards (distances,
@@ -110,7 +125,8 @@ n_features), default="axes+orthogonal"
     Gaussian event under replace-one, with the sensitivity of
     `SquareRootStrategy.sensitivity`, after the two events of the bounds when these are
     private. Public: the number of rows, of features and their names, the dtype, the set of
-    classes, and the directions. Protected: each row of X, and its label.
+    classes, the directions, and that all values are finite and all labels known: a fit that is
+    refused for that reason shows it. Protected: each row of X, and its label.
 
     See Also
     --------
@@ -200,6 +216,7 @@ n_features), default="axes+orthogonal"
         streams = spawn_streams(self.random_state, type(self).__name__)
         return self._release(type(self).__name__, streams, X, y)
 
+    @available_if(_not_closed)
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, *, n_samples: int | None = None) -> Self:
         """Add a chunk of rows; memory does not grow with their number.
@@ -227,24 +244,21 @@ n_features), default="axes+orthogonal"
 
         Raises
         ------
+        AttributeError
+            If the sketch is closed: closing is final, and the method ends with it.
         OpenSketchError
-            If the sketch is closed: closing is final.
+            If an earlier chunk was interrupted.
         ValueError
             If a chunk is not usable, or more rows than `n_samples` arrive. The chunk is not
             added, and the stream can go on.
         """
-        if hasattr(self, "statistic_"):
-            raise OpenSketchError(
-                "This sketch is closed, which is final: its table is a release. Call fit, or "
-                "make a new sketch and merge the two."
-            )
         if self.conditional and self.classes is None:
             raise ValueError("partial_fit with conditional=True needs the parameter classes.")
         with all_or_nothing(self):
             first = not self._is_open
             rows, codes, _ = self._validate(X, y, reset=first)
-            declared = _declared_rows(n_samples, None if first else self._declared, first)
-            _check_arrivals(0 if first else self._accumulator.n_rows, len(rows), declared)
+            declared = declared_rows(n_samples, None if first else self._declared, first)
+            check_arrivals(0 if first else self._accumulator.n_rows, len(rows), declared)
             if first:
                 streams = spawn_streams(self.random_state, type(self).__name__)
                 self._open(type(self).__name__, streams, rows, self.classes, n_samples)
@@ -269,16 +283,18 @@ n_features), default="axes+orthogonal"
         if not self._is_open:
             raise OpenSketchError("close() ends a stream that partial_fit began; there is none.")
         self.n_samples_ = self._accumulator.n_rows
-        statistic = self._accumulator.close()
+        self.statistic_ = self._accumulator.close()
         del self._accumulator, self._declared
-        return self._set_statistic(statistic)
+        self._decode()
+        return self
 
     def _release(self, label: str, streams: Streams, X: Any, y: Any) -> Self:
         """Fit under another name and with given streams; `fit` of the estimators that compose."""
         with all_or_nothing(self):
-            vars(self).pop("_accumulator", None)
+            self.__dict__.pop("_accumulator", None)
             rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
             self._open(label, streams, rows, classes, len(rows))
+            warn_of_composition(X, self.privacy_spent_, self.budget, label)
             self._accumulator.add(rows, codes)
             return self.close()
 
@@ -297,7 +313,7 @@ n_features), default="axes+orthogonal"
     ) -> None:
         """Plan, charge, draw the directions and the noise: in this order."""
         bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
-        _check_class_number(classes, n_samples)
+        check_class_number(classes, n_samples)
         fixed = None if isinstance(self.slices, str) else len(self.slices)
         plan = plan_sketch(
             PrivacyTarget(self.epsilon, self.delta),
@@ -306,7 +322,7 @@ n_features), default="axes+orthogonal"
             None if classes is None else len(np.unique(classes)),
             n_slices=fixed or self.n_slices,
             n_bins=self.n_bins,
-            n_rows_for_bounds=0 if bounds else len(rows),
+            bounds=bounds or len(rows),
         )
         directions = make_directions(self.slices, plan.n_slices, rows.shape[1], streams.public)
         device = resolve_device(self.device)
@@ -316,89 +332,31 @@ n_features), default="axes+orthogonal"
             epsilon=self.epsilon,
             delta=self.delta,
             label=label,
-            assumptions=_assumptions(classes, bounds),
+            assumptions=assumptions(classes, bounds, streams),
             sigma=plan.sigma,
             sensitivity=plan.sensitivity,
+            mechanism=(
+                f"noisy distribution functions along {plan.n_slices} directions on "
+                f"{plan.strategy.n_bins} bins"
+            ),
         )
-        if bounds is None:
-            bounds, _ = release_private_bounds(rows, plan.bounds_plan, streams)
-        vars(self).pop("classes_", None)
+        if isinstance(plan.bounds, DataBounds):
+            self.bounds_ = plan.bounds
+        else:
+            self.bounds_, _ = release_private_bounds(rows, plan.bounds, streams)
+        self.__dict__.pop("classes_", None)
         if classes is not None:
             self.classes_ = np.unique(classes)
-        self.bounds_, self.directions_ = bounds, directions
-        self.half_widths_ = projection_half_widths(bounds, directions)
+        self.directions_ = directions
+        self.half_widths_ = projection_half_widths(self.bounds_, directions)
         self.noise_scale_ = plan.sigma
         self._declared = n_samples
         self._accumulator = NoisyAccumulator(
-            plan, bounds, directions, self.half_widths_, streams.secret, device
+            plan, self.bounds_, directions, self.half_widths_, streams.secret, device
         )
-
-    def _set_statistic(self, statistic: np.ndarray) -> Self:
-        """Store the released table and what follows from it."""
-        self.statistic_ = statistic
-        strategy = square_root_strategy(statistic.shape[-1])
-        self.cdf_, self.class_counts_ = decode(
-            statistic,
-            strategy,
-            self.n_samples_,
-            self.noise_scale_,
-            self.directions_,
-            self.half_widths_,
-        )
-        return self
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled or copied while open."""
         if self._is_open:
             self._check_readable()
         return super().__getstate__()
-
-    @classmethod
-    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
-        """Make a closed sketch from its parameters and released values."""
-        sketch = cls(**parameters)
-        statistic = fitted.pop("statistic_")
-        vars(sketch).update(fitted)
-        return sketch._set_statistic(statistic)
-
-
-def _declared_rows(given: Any, before: int | None, first: bool) -> int | None:
-    """Return the declared number of rows; only the first chunk can declare it."""
-    if given is None:
-        return before
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
-        raise ValueError(f"n_samples={given!r} must be an integer of at least 1.")
-    if not first and given != before:
-        raise ValueError(
-            f"n_samples={given} differs from the {before} of the first chunk, which fixed it."
-        )
-    return int(given)
-
-
-def _check_class_number(classes: Any, n_samples: int | None) -> None:
-    """Refuse more classes than rows, before any charge."""
-    n_classes = 0 if classes is None else len(np.unique(classes))
-    if n_samples is not None and n_classes > n_samples:
-        raise ValueError(
-            f"There are {n_classes} classes for {n_samples} rows; a class-conditional fit needs "
-            "at least one row a class."
-        )
-
-
-def _check_arrivals(n_before: int, n_rows: int, declared: int | None) -> None:
-    """Refuse a chunk that does not fit in the declared number of rows, before any charge."""
-    if declared is not None and n_before + n_rows > declared:
-        raise ValueError(
-            f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
-            "chunk was not added."
-        )
-
-
-def _assumptions(classes: Any, bounds: DataBounds | None) -> tuple[str, ...]:
-    """List what is taken as public."""
-    public = ["the number of rows", "the number and names of the features"]
-    if classes is not None:
-        public.append("the set of classes")
-    if bounds is not None:
-        public.append("the bounds given by the caller")
-    return (*public, "each person contributes one row")

@@ -134,7 +134,7 @@ def _rebuild(
     spent = facts["spent"]
     event = _event_from_dict(spent.pop("event"))
     spent["assumptions"] = tuple(spent["assumptions"])
-    fitted = {
+    fitted: dict[str, Any] = {
         **arrays,
         "bounds_": bounds,
         "n_samples_": int(facts["n_samples"]),

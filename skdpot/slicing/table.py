@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -50,9 +50,7 @@ class CDFTable:
         return np.array(
             [
                 squared_quantile_distance(
-                    np.union1d(f, g),
-                    lambda q, f=f, x=x: _inverse(f, x, q),
-                    lambda q, g=g, y=y: _inverse(g, y, q),
+                    np.union1d(f, g), partial(_inverse, f, x), partial(_inverse, g, y)
                 )
                 for x, f, y, g in pairs
             ]
@@ -61,13 +59,10 @@ class CDFTable:
     def squared_distances_to_sample(self, projections: np.ndarray) -> np.ndarray:
         """Return W₂² to a sample's projections (n_slices, n_rows), by slice; exact."""
         steps = np.arange(projections.shape[1] + 1) / projections.shape[1]
-        last = projections.shape[1] - 1
         return np.array(
             [
                 squared_quantile_distance(
-                    np.union1d(f, steps),
-                    lambda q, f=f, x=x: _inverse(f, x, q),
-                    lambda q, p=p: p[np.clip((q * len(p)).astype(int), 0, last)],
+                    np.union1d(f, steps), partial(_inverse, f, x), partial(_order_statistic, p)
                 )
                 for x, f, p in zip(self.edges, self.cdf, np.sort(projections), strict=True)
             ]
@@ -90,6 +85,13 @@ def squared_quantile_distance(
     far = first(start + 2 * width / 3) - second(start + 2 * width / 3)
     left, right = 2 * near - far, 2 * far - near
     return float(width @ (left**2 + left * right + right**2)) / 3
+
+
+def _order_statistic(ordered: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return the quantile function of a sorted sample between its steps."""
+    at = np.clip((levels * len(ordered)).astype(int), 0, len(ordered) - 1)
+    quantiles: np.ndarray = ordered[at]
+    return quantiles
 
 
 def _inverse(cdf: np.ndarray, edges: np.ndarray, levels: np.ndarray) -> np.ndarray:

@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy import private_bounds
-from skdpot.privacy.bounds import (
-    DataBounds,
-    ball_radius,
-    plan_private_bounds,
-    release_feature_scales,
-    release_private_bounds,
-)
+from skdpot.privacy.bounds_plan import plan_private_bounds
+from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noisy_histogram import (
@@ -26,6 +21,11 @@ from skdpot.privacy.noisy_histogram import (
     SignedGrid,
     Smoothing,
     noisy_quantiles,
+)
+from skdpot.privacy.private_bounds import (
+    ball_radius,
+    release_feature_scales,
+    release_private_bounds,
 )
 
 MU = gdp_mu(1.0, 1e-5)

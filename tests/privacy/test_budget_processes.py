@@ -223,12 +223,12 @@ def make_classifier(budget, event):
             self.event = event
             self.size = size
 
-        def fit(self, X, y):  # noqa: N803
+        def fit(self, X, y):
             self.budget.spend(self.event, label=f"size={self.size}")
             self.classes_ = [0, 1]
             return self
 
-        def predict(self, X):  # noqa: N803
+        def predict(self, X):
             return [self.size % 2] * len(X)
 
     return Spender(budget, event)

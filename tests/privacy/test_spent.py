@@ -63,12 +63,12 @@ class Release(TransformerMixin, BaseEstimator):
         self.event = event
         self.delta = delta
 
-    def fit(self, X, y=None):  # noqa: N803
+    def fit(self, X, y=None):
         event = self.event or fit_of(self.epsilon, self.delta)
         self.privacy_spent_ = spent_on(event, epsilon=self.epsilon, delta=self.delta)
         return self
 
-    def transform(self, X):  # noqa: N803
+    def transform(self, X):
         return X
 
 

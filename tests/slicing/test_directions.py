@@ -143,7 +143,9 @@ def test_an_array_of_directions_is_scaled_to_unit_length(rng):
     rows = make_directions(given_rows, 99, 3, rng)
     assert rows.shape == (7, 3)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(np.sum(rows * given_rows, axis=1), np.linalg.norm(given_rows, axis=1))
+    np.testing.assert_allclose(
+        np.sum(rows * given_rows, axis=1), np.linalg.norm(given_rows, axis=1)
+    )
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200, 5e-324])

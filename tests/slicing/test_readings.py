@@ -49,7 +49,12 @@ def test_quantiles_and_cdf_are_inverse(masses, half_width):
     assert np.all(back <= points + 1e-9 * half_width)
     inside = np.repeat(np.array(masses) > 0, 10)[: len(points)]
     middles = (np.arange(len(inside)) + 0.5) / len(inside) * 2 * half_width - half_width
-    solid = np.array(masses)[np.minimum((middles / half_width + 1) / 2 * len(masses), len(masses) - 1).astype(int)] > 0
+    solid = (
+        np.array(masses)[
+            np.minimum((middles / half_width + 1) / 2 * len(masses), len(masses) - 1).astype(int)
+        ]
+        > 0
+    )
     there = one.quantiles(one.evaluate(middles[solid])[0])[0]
     np.testing.assert_allclose(there, middles[solid], atol=1e-9 * half_width)
 
@@ -71,8 +76,7 @@ def test_a_class_has_its_own_table_and_the_mixture_is_weighted():
     labels = np.repeat(["a", "b"], [100, 300])
     fitted = sketch(labels=labels, conditional=True)
     mixture = sum(
-        weight * fitted.cdf([0.1], label=label)
-        for weight, label in ((0.25, "a"), (0.75, "b"))
+        weight * fitted.cdf([0.1], label=label) for weight, label in ((0.25, "a"), (0.75, "b"))
     )
     np.testing.assert_allclose(fitted.cdf([0.1]), mixture)
     np.testing.assert_allclose(fitted.cdf([0.1]), sketch().cdf([0.1]))
@@ -122,7 +126,7 @@ def test_distance_of_uniform_laws_by_hand():
 
 
 def test_distance_of_sketches_is_symmetric_and_near_that_of_the_rows():
-    moved = np.clip(X + [0.2, -0.1], -1, 1)
+    moved = np.clip(X + np.array([0.2, -0.1]), -1, 1)
     first, second = sketch(n_bins=256), sketch(moved, n_bins=256)
     assert first.distance(second) == pytest.approx(second.distance(first), rel=1e-12)
     assert first.distance(first) == 0

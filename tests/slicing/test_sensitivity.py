@@ -165,9 +165,7 @@ def test_order_of_rows_does_not_matter():
     setting, _ = SEARCHED["default directions, classes"]
     X, y = setting.others()
     order = setting.rng.permutation(N_ROWS)
-    np.testing.assert_array_equal(
-        setting.statistic(X, y), setting.statistic(X[order], y[order])
-    )
+    np.testing.assert_array_equal(setting.statistic(X, y), setting.statistic(X[order], y[order]))
 
 
 @pytest.mark.parametrize("n_chunks", [1, 3])

@@ -1,0 +1,80 @@
+"""Which private step made an array, so that a later step can say what both cost together.
+
+A pipeline hands the very object that one step returns to the next. Two private steps on the
+same rows compose; with a shared budget that is accounted for, without one the caller is told
+the sum.
+"""
+
+import warnings
+import weakref
+from typing import Any
+
+from skdpot.exceptions import PrivacyWarning
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.events import ComposedEvent
+from skdpot.privacy.spent import PrivacySpent
+
+__all__ = ["made_by", "warn_of_composition"]
+
+_ORIGINS: dict[int, tuple[PrivacySpent, PrivacyBudget | None]] = {}
+
+
+def made_by(output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> Any:
+    """Remember that a private fit returned `output` for the rows that it was fitted on.
+
+    Parameters
+    ----------
+    output : ndarray or DataFrame
+        Transformed private rows. The memory ends with the object.
+    spent : PrivacySpent
+        What the fit cost.
+    budget : PrivacyBudget or None
+        What it was charged to.
+
+    Returns
+    -------
+    ndarray or DataFrame
+        `output` itself.
+    """
+    try:
+        weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
+    except TypeError:  # an object without weak references cannot be remembered
+        return output
+    _ORIGINS[id(output)] = (spent, budget)
+    return output
+
+
+def warn_of_composition(
+    X: Any, spent: PrivacySpent, budget: PrivacyBudget | None, caller: str
+) -> None:
+    """Warn when `X` comes from a private step that does not share this fit's budget.
+
+    Parameters
+    ----------
+    X : object
+        What the estimator was given to fit.
+    spent : PrivacySpent
+        What this fit costs.
+    budget : PrivacyBudget or None
+        What it is charged to.
+    caller : str
+        Name of the estimator.
+
+    Warns
+    -----
+    PrivacyWarning
+        With the epsilon of both fits together. It depends on public facts only.
+    """
+    before, charged_to = _ORIGINS.get(id(X), (None, None))
+    if before is None or (budget is not None and budget is charged_to):
+        return
+    delta = max(before.delta, spent.delta)
+    total = compose(ComposedEvent(events=(before.event, spent.event))).epsilon(delta)
+    warnings.warn(
+        f"{caller}: the rows come from a private step that spent epsilon={before.epsilon:g} on "
+        f"the same people; together with this fit that is epsilon={total:.3g} at "
+        f"delta={delta:g}. Pass one PrivacyBudget to both steps to cap the sum.",
+        PrivacyWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,56 @@
+"""Two private steps on the same rows: one shared budget, or a warning that states the sum."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateScaler, SlicedSketch
+from skdpot.exceptions import PrivacyWarning
+from skdpot.privacy import provenance, total_spent
+
+ROWS = np.random.default_rng(0).normal(size=(20_000, 2))
+SAMPLER = {"bounds": (-6, 6), "n_slices": 4, "n_bins": 16, "n_particles": 300, "n_steps": 5}
+
+
+@pytest.mark.parametrize("container", ["default", "pandas"])
+def test_a_pipeline_without_a_budget_is_told_the_sum(container):
+    scaler = PrivateScaler(epsilon=1.0).set_output(transform=container)
+    pipeline = make_pipeline(scaler, DPSlicedFlowSampler(epsilon=2.0, **SAMPLER))
+    with pytest.warns(PrivacyWarning, match="together with this fit") as caught:
+        pipeline.fit(ROWS)
+    total = total_spent(pipeline).epsilon
+    assert f"epsilon={total:.3g}" in str(caught[0].message)
+    assert 2.0 < total < 3.0
+
+
+def test_a_shared_budget_is_charged_twice_and_needs_no_warning():
+    budget = PrivacyBudget(4.0)
+    pipeline = make_pipeline(
+        PrivateScaler(epsilon=1.0, budget=budget),
+        DPSlicedFlowSampler(epsilon=2.0, budget=budget, **SAMPLER),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline.fit(ROWS)
+    assert len(budget.history()) == 2
+
+
+def test_different_budgets_do_not_silence_it():
+    scaled = PrivateScaler(budget=PrivacyBudget(1.0)).fit_transform(ROWS)
+    sketch = SlicedSketch(bounds=(-6, 6), n_slices=4, budget=PrivacyBudget(1.0))
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on"):
+        sketch.fit(scaled)
+
+
+def test_other_rows_do_not_warn_and_memory_ends_with_the_rows():
+    scaler = PrivateScaler().fit(ROWS)
+    before = len(provenance._ORIGINS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SlicedSketch(bounds=(-6, 6), n_slices=4).fit(scaler.transform(ROWS))
+    scaled = scaler.fit_transform(ROWS)
+    assert len(provenance._ORIGINS) == before + 1
+    del scaled
+    assert len(provenance._ORIGINS) == before

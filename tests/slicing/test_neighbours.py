@@ -1,0 +1,127 @@
+"""Nothing but the replaced row moves, and nothing about it shows outside of the noise."""
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from skdpot import SlicedSketch
+from skdpot.exceptions import OpenSketchError
+from skdpot.preprocessing import PrivateScaler
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.slicing import uniform_directions
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.strategy import square_root_strategy
+
+N_BINS = 16
+
+
+def rows_on_edges(directions, n_rows, rng):
+    """Return rows that lie on a bin edge of every slice, as far as single precision goes."""
+    widths = np.full(len(directions), 3.5)
+    scaled = directions * (N_BINS / 2 / widths)[:, None]
+    rows = rng.uniform(-0.8, 0.8, (n_rows, directions.shape[1]))
+    positions = rows @ scaled.T + N_BINS / 2
+    rows += np.linalg.lstsq(scaled, (np.rint(positions) - positions).T, rcond=None)[0].T
+    return rows.astype(np.float32)
+
+
+@pytest.mark.parametrize(("n_features", "n_first"), [(784, 80), (784, 2), (64, 2)])
+def test_a_record_that_changes_class_moves_no_other_row(n_features, n_first):
+    """Matrix products round a row differently when fewer rows are multiplied together.
+
+    Products of few rows, or of one, use other kernels (OpenBLAS on AVX-512), so that rows of a
+    class that loses a member could change bins if they were multiplied class by class.
+    """
+    rng = np.random.default_rng(0)
+    directions = uniform_directions(16, n_features, rng)
+    labels = np.repeat([0, 1], [n_first, 50])
+    neighbour = labels.copy()
+    neighbour[0] = 1
+    sensitivity = square_root_strategy(N_BINS).sensitivity(16, conditional=True)
+    for row in rows_on_edges(directions, 30, rng):
+        rows = np.tile(row, (len(labels), 1))
+        tables = [
+            SlicedSketch(np.inf, bounds=(-1, 1), slices=directions, n_bins=N_BINS, conditional=True)
+            .fit(rows, y)
+            .statistic_
+            for y in (labels, neighbour)
+        ]
+        assert np.linalg.norm(tables[0] - tables[1]) <= sensitivity
+
+
+@pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+def test_class_tables_add_up_to_the_table_without_classes(device):
+    """The same projections are counted, bit for bit."""
+    rng = np.random.default_rng(1)
+    directions = uniform_directions(9, 60, rng)
+    rows = rows_on_edges(directions, 3000, rng)
+    shape = (directions, np.full(9, 3.5), N_BINS)
+    codes = rng.integers(0, 5, len(rows))
+    by_class = count_projections(rows, *shape, device=device, codes=codes, n_classes=5)
+    by_class = by_class.reshape(5, 9, N_BINS)
+    sizes = np.tile(np.bincount(codes), (9, 1)).T
+    np.testing.assert_array_equal(by_class.sum(axis=2), sizes)
+    together = count_projections(rows, *shape, device=device)
+    np.testing.assert_array_equal(by_class.sum(axis=0), together)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_clipping_a_row_does_not_depend_on_huge_values_of_others(order):
+    rng = np.random.default_rng(2)
+    bounds = DataBounds(np.zeros(7), np.ones(7), 3.0)
+    rows = np.asarray(rng.normal(size=(50, 7)) * 10.0 ** rng.uniform(0, 300, (50, 7)), order=order)
+    neighbour = rows.copy(order="K")
+    neighbour[3] = 0.1
+    kept = np.arange(50) != 3
+    np.testing.assert_array_equal(bounds.to_ball(rows)[kept], bounds.to_ball(neighbour)[kept])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("estimator", [SlicedSketch(norm_bound=1.0), PrivateScaler(100.0)])
+def test_huge_values_of_opposite_sign_cause_no_warning(estimator, dtype):
+    """A warning about values is an output that has no event."""
+    rows = np.random.default_rng(3).normal(size=(300, 3)).astype(dtype)
+    largest = 0.9 * np.finfo(dtype).max
+    rows[0], rows[1] = largest, -largest
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        estimator.fit(rows)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
+def test_a_fork_cannot_use_the_noise_of_an_open_sketch():
+    """Parent and child would add different rows to one noise draw."""
+    rows = np.random.default_rng(4).uniform(-1, 1, (20, 2))
+    sketch = SlicedSketch(bounds=(-1, 1), n_slices=2, n_bins=8).partial_fit(rows)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for attempt in (sketch.close, lambda: sketch.partial_fit(rows)):
+            try:
+                attempt()
+            except OpenSketchError:
+                refused += 1
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 2
+    assert sketch.close().n_samples_ == 20
+
+
+@pytest.mark.parametrize("classes", [[], [0.0, np.nan], [0.5, 1.0]])
+def test_classes_that_cannot_be_labels_are_refused(classes):
+    sketch = SlicedSketch(bounds=(-1, 1), conditional=True, classes=classes)
+    with pytest.raises(ValueError, match="classes must hold"):
+        sketch.fit(np.zeros((4, 2)), np.zeros(4))
+
+
+def test_a_seed_is_named_in_the_statement():
+    rows = np.random.default_rng(5).uniform(-1, 1, (50, 2))
+    with pytest.warns(UserWarning, match="random_state"):
+        seeded = SlicedSketch(bounds=(-1, 1), random_state=0).fit(rows)
+    assert "nobody knows random_state" in seeded.privacy_spent_.assumptions
+    unseeded = SlicedSketch(bounds=(-1, 1)).fit(rows)
+    assert "nobody knows random_state" not in unseeded.privacy_spent_.assumptions
