@@ -46,10 +46,10 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy loss of one fit; ``float("inf")`` adds no noise and protects nothing.
+        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing.
     delta : float, default=1e-5
-        Probability that the bound on the privacy loss fails; well below one over the number
-        of rows.
+        Privacy parameter of one fit, in (0, 1); choose it well below one over the number of
+        rows.
     budget : PrivacyBudget or None, default=None
         Shared budget that each fit is charged to. ``None``: the fit stands alone.
     with_centering : bool, default=True
@@ -73,13 +73,9 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, when all of them are strings.
 
-    See Also
-    --------
-    sklearn.preprocessing.RobustScaler : The same idea without privacy.
-
-    Notes
-    -----
-    *Privacy.* A fit releases, for each feature, a noisy histogram of the distances between
+    Privacy
+    -------
+    A fit releases, for each feature, a noisy histogram of the distances between
     randomly paired rows on a public grid of powers of two, and then one of the values on a grid
     as fine as the first histogram allows. Under replace-one each has L2 sensitivity
     ``sqrt(2 * n_features)``; the noise is discrete Gaussian. The whole fit is one event, charged
@@ -88,7 +84,13 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     are given as public: transformed private rows are still private rows, nothing is clipped or
     noised.
 
-    *Accuracy.* For bell-shaped features, 30,000 rows of 8 at ``epsilon=0.2`` give scales that
+    See Also
+    --------
+    sklearn.preprocessing.RobustScaler : The same idea without privacy.
+
+    Notes
+    -----
+    For bell-shaped features, 30,000 rows of 8 at ``epsilon=0.2`` give scales that
     are right to 3 % and centres to 0.02 scales; 1,000 rows at ``epsilon=1``, to 14 % and 0.08.
     Skewed and two-valued features have their centres right to a third of a scale. A feature of
     which nothing can be seen through the noise gets centre 0 and scale 1, with a

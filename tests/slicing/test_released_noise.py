@@ -15,8 +15,7 @@ from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.calibration import PrivacyTarget, event_cost
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing import sketch as sketch_module
-from skdpot.slicing import square_root_strategy, uniform_directions
+from skdpot.slicing import readings, square_root_strategy, uniform_directions
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (60, 2))
@@ -35,7 +34,7 @@ def decode_nothing(statistic, strategy, n_samples, *args):
 @pytest.fixture(autouse=True)
 def _without_decoding(monkeypatch):
     """What is released is not changed by what is read from it later."""
-    monkeypatch.setattr(sketch_module, "decode", decode_nothing)
+    monkeypatch.setattr(readings, "decode", decode_nothing)
 
 
 def exact_statistic(X, codes, sketch):
