@@ -82,8 +82,9 @@ def spawn_streams(random_state: int | np.random.RandomState | None, caller: str)
     if random_state is None:
         return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
     warnings.warn(
-        f"{caller}: `random_state` makes the privacy noise reproducible, so whoever knows it "
-        "can remove the noise. Use it in tests only; leave random_state=None to publish.",
+        f"{caller}: `random_state` makes the privacy noise reproducible: whoever knows it can "
+        "remove the noise, and two fits with the same one differ by the data alone. Use it in "
+        "tests only; leave random_state=None to publish.",
         PrivacyWarning,
         stacklevel=3,
     )

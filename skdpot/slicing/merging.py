@@ -42,6 +42,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     largest mu. The largest epsilon would not do, as parties may state different deltas.
     """
     first = sketches[0]
+    if len({id(sketch) for sketch in sketches}) < len(sketches):
+        raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
     for sketch in sketches:
         if isinstance(sketch.bounds, str) and sketch.norm_bound is None:
             raise ValueError(

@@ -6,7 +6,8 @@ each function under a prior instead, all of it post-processing of the release (e
 
 - along each direction a class is a priori a Dirichlet process around a Gaussian, so that its
   distribution function F has mean G and covariance ``τ G(s) (1 - G(t))`` for s <= t: no mass
-  far away where G has none, freedom where it has much;
+  far away where G has none, freedom where it has much. In the covariance G has a small
+  uniform part: with none, no table however exact could show a second cluster in a tail of G;
 - the Gaussians' locations and spreads, and τ, are estimated from the released table.
 
 Units: positions along a direction are divided by the half width of its binned range.
@@ -23,7 +24,8 @@ _LOCATIONS = np.linspace(-1.0, 1.0, 129)
 _SPREADS = np.geomspace(0.03, 1.0, 24)
 _CLASS_SHARES = np.linspace(0.35, 1.0, 14)
 _SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
-_CONCENTRATIONS = np.geomspace(1e-5, 0.03, 22)
+_CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
+_UNIFORM_SHARE = 0.02  # of the base measure: mass may be anywhere, if the table insists
 _ROWS_FOR_CONCENTRATION = 256
 _BLOCK_ELEMENTS = 2**22
 
@@ -109,7 +111,8 @@ def _posterior_mean(
     averaged = min(1.0, directions.shape[1] / n_slices)
     rows = gaussian.reshape(-1, n_inner)
     levels = np.repeat(noise, n_slices)
-    kept = _shrunk(white.reshape(rows.shape) - rows @ whiten.T, rows, levels, whiten, averaged)
+    base = (1 - _UNIFORM_SHARE) * rows + _UNIFORM_SHARE * (edges + 1) / 2
+    kept = _shrunk(white.reshape(rows.shape) - rows @ whiten.T, base, levels, whiten, averaged)
     estimate: np.ndarray = (rows + kept @ root.T).reshape(cdf.shape)
     return estimate
 

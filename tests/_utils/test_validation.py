@@ -78,8 +78,10 @@ def test_other_columns_are_refused_by_name_or_number():
     assert list(estimator.feature_names_in_) == ["a", "b"]
     with pytest.raises(ValueError, match="feature names should match"):
         validate_rows(estimator, pd.DataFrame({"a": [1.0], "c": [2.0]}), reset=False)
+    unnamed = BaseEstimator()
+    validate_rows(unnamed, np.zeros((2, 2)), reset=True)
     with pytest.raises(ValueError, match="3 features"):
-        validate_rows(estimator, np.zeros((1, 3)), reset=False)
+        validate_rows(unnamed, np.zeros((1, 3)), reset=False)
 
 
 def test_fewer_rows_than_asked_for_are_refused():
@@ -156,10 +158,15 @@ def test_many_different_labels_cause_no_warning():
 def test_a_failed_block_leaves_the_estimator_as_it_was():
     estimator = BaseEstimator()
     estimator.kept, estimator.changed = 1, 1
-    with pytest.raises(KeyboardInterrupt), all_or_nothing(estimator):
+
+    @all_or_nothing(estimator)
+    def interrupted():
         estimator.changed, estimator.added = 2, 3
         del estimator.kept
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert vars(estimator) == {"kept": 1, "changed": 1}
     with all_or_nothing(estimator):
         estimator.changed = 2

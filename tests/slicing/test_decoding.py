@@ -138,6 +138,27 @@ def test_equal_rows_are_decoded_without_complaint():
         assert np.all(np.isfinite(sketch.fit(np.zeros((400, 3))).cdf_))
 
 
+SHAPES = {
+    "two clusters": np.where(RNG.random((3000, 1)) < 0.25, -0.4, 0.5)
+    + 0.1 * RNG.normal(size=(3000, 2)),
+    "far outliers": 0.05 * RNG.normal(size=(3000, 2)) + 0.8 * (RNG.random((3000, 1)) < 0.05),
+    "one-sided": RNG.exponential(0.2, (3000, 2)) - 0.8,
+    "normal": 0.25 * RNG.normal(size=(3000, 2)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("epsilon", [2.0, 30.0])
+def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
+    """A prior may help; it must not overrule a table that is far from it."""
+    options = {"bounds": (-1, 1), "n_bins": 32, "slices": uniform_directions(20, 2, RNG)}
+    sketch = SlicedSketch(epsilon=epsilon, **options).fit(SHAPES[shape])
+    exact = SlicedSketch(epsilon=np.inf, **options).fit(SHAPES[shape])
+    plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(32), 3000)
+    errors = [np.sqrt(np.mean((cdf - exact.cdf_) ** 2)) for cdf in (sketch.cdf_, plain)]
+    assert errors[0] < 1.2 * errors[1]
+
+
 def test_error_falls_with_the_number_of_rows():
     """Rate: ten times the rows, a tenth of the noise of a distribution function."""
     errors = []

@@ -1,0 +1,44 @@
+"""The scikit-learn contract, without a single expected failure."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+
+# The checks set random_state, fit very few rows and expect no warning but this.
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{text}:skdpot.exceptions.PrivacyWarning")
+    for text in (".*makes the privacy noise reproducible", "Private bounds. .*stand out")
+]
+
+ESTIMATORS = [DPSlicedFlowSampler(), SlicedSketch()]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_a_notebook_can_show_it(estimator):
+    """Newer releases read the docstring for that, and warn of sections they do not know."""
+    shown = clone(estimator).fit(np.random.default_rng(0).normal(size=(30, 2)))
+    assert type(estimator).__name__ in shown._repr_html_()
+    assert type(estimator).__name__ in shown._repr_mimebundle_()["text/html"]
+
+
+def test_sampler_and_sketch_have_the_same_parameters_with_the_same_defaults():
+    sampler, sketch = (estimator.get_params() for estimator in ESTIMATORS)
+    shared = set(sampler) & set(sketch)
+    assert shared >= {"epsilon", "delta", "budget", "bounds", "norm_bound", "n_slices", "n_bins"}
+    assert {name: sampler[name] for name in shared} == {name: sketch[name] for name in shared}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_fit_does_not_change_parameters(estimator):
+    estimator = clone(estimator).set_params(budget=PrivacyBudget(1.0), bounds=(-3, 3))
+    before = dict(estimator.get_params())
+    estimator.fit(np.random.default_rng(0).normal(size=(30, 2)))
+    assert estimator.get_params() == before

@@ -1,0 +1,317 @@
+"""What the sampler gives back: rows, classes, frames, scores."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import DPSlicedFlowSampler, SlicedSketch
+from skdpot.exceptions import PrivacyWarning
+from skdpot.flows import solver
+from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+
+RNG = np.random.default_rng(8841)
+LABELS = np.array(["left", "right"])[(RNG.random(1500) < 0.25).astype(int)]
+X = np.clip(
+    np.where(LABELS == "left", -0.4, 0.5)[:, None] + 0.1 * RNG.normal(size=(1500, 3)), -1, 1
+)
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
+QUICK = {"bounds": (-1, 1), "n_slices": 60, "n_bins": 64, "n_steps": 80}
+
+
+def sampler(**changes):
+    return DPSlicedFlowSampler(**(QUICK | changes))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return sampler(epsilon=np.inf).fit(X)
+
+
+@pytest.fixture(scope="module")
+def conditional():
+    return sampler(epsilon=np.inf, conditional=True).fit(X, LABELS)
+
+
+def distance(rows, others):
+    return sliced_wasserstein_distance(
+        rows, others, orthogonal_directions(30, rows.shape[1], np.random.default_rng(0))
+    )
+
+
+def test_samples_look_like_the_rows(plain):
+    assert distance(plain.sample(1500), X) < 0.04
+    np.testing.assert_allclose(np.corrcoef(plain.sample(1500).T), np.corrcoef(X.T), atol=0.06)
+
+
+def test_a_private_sample_looks_like_the_rows():
+    private = sampler(epsilon=5.0, delta=1e-5).fit(X)
+    assert private.privacy_spent_.epsilon == 5.0
+    assert distance(private.sample(1500), X) < 0.1
+
+
+def test_less_privacy_comes_nearer():
+    """Rate, not values: mean of three fits at each epsilon."""
+    means = [
+        np.mean([distance(sampler(epsilon=e).fit(X).particles_, X) for _ in range(3)])
+        for e in (0.1, 1.0, 20.0)
+    ]
+    assert means[0] > means[1] > means[2]
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 700, 1500, 4000, np.int64(3)])
+def test_any_number_of_rows(plain, n_samples):
+    rows = plain.sample(n_samples)
+    assert rows.shape == (n_samples, 3)
+    assert np.all(np.isfinite(rows))
+    assert np.all(np.abs(rows) <= 1 + 1e-6)
+
+
+def test_more_rows_than_particles_are_not_copies(plain):
+    rows = plain.sample(4000)
+    assert len(np.unique(rows, axis=0)) == 4000
+    assert distance(rows, X) < 0.05
+
+
+def test_fewer_rows_are_particles_without_repetition(plain):
+    rows = plain.sample(1500)
+    assert len(np.unique(rows, axis=0)) == 1500
+    held = {row.tobytes() for row in plain.particles_}
+    assert all(row.tobytes() in held for row in rows)
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, 2.5, "3", None])
+def test_the_number_must_be_a_positive_integer(plain, n_samples):
+    with pytest.raises(ValueError, match="integer of at least 1"):
+        plain.sample(n_samples)
+
+
+def test_random_state_of_a_sample(plain):
+    np.testing.assert_array_equal(plain.sample(7, random_state=3), plain.sample(7, random_state=3))
+    assert not np.array_equal(plain.sample(7, random_state=3), plain.sample(7, random_state=4))
+    assert not np.array_equal(plain.sample(7), plain.sample(7))
+    large = [plain.sample(2000, random_state=np.random.RandomState(3)) for _ in range(2)]
+    np.testing.assert_array_equal(*large)
+
+
+@pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
+def test_random_state_of_a_fit():
+    first, second = (sampler(random_state=5).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(first.particles_, second.particles_)
+    np.testing.assert_array_equal(first.sketch_.statistic_, second.sketch_.statistic_)
+    other = sampler(random_state=6).fit(X)
+    assert not np.array_equal(first.sketch_.statistic_, other.sketch_.statistic_)
+
+
+def test_a_seeded_fit_warns_once():
+    with pytest.warns(PrivacyWarning, match="DPSlicedFlowSampler: `random_state`") as shown:
+        sampler(random_state=5).fit(X)
+    assert len(shown) == 1
+
+
+def test_classes_have_their_own_rows_and_frequencies(conditional):
+    """5000 draws; five standard errors of a frequency are 0.03."""
+    np.testing.assert_array_equal(conditional.classes_, ["left", "right"])
+    rows, labels = conditional.sample_labeled(5000)
+    share = np.mean(LABELS == "right")
+    assert np.mean(labels == "right") == pytest.approx(share, abs=0.031)
+    for label in conditional.classes_:
+        assert distance(rows[labels == label], X[LABELS == label]) < 0.04
+    assert rows[labels == "left"].mean() < 0 < rows[labels == "right"].mean()
+
+
+def test_particles_carry_their_classes(conditional):
+    assert conditional.particle_labels_.shape == (len(conditional.particles_),)
+    assert conditional.displacements_.shape == (2, 80)
+    means = [
+        conditional.particles_[conditional.particle_labels_ == label].mean()
+        for label in conditional.classes_
+    ]
+    assert means[0] < 0 < means[1]
+
+
+def test_labels_come_in_random_order(conditional):
+    _, labels = conditional.sample_labeled(400)
+    changes = np.count_nonzero(labels[1:] != labels[:-1])
+    assert changes > 80  # about 150 in random order, one when sorted
+
+
+def test_sample_mixes_the_classes(conditional):
+    assert distance(conditional.sample(1500), X) < 0.06
+
+
+def test_a_declared_class_without_rows_can_be_sampled():
+    fitted = sampler(epsilon=5.0, conditional=True, classes=["left", "middle", "right"])
+    rows, labels = fitted.fit(X, LABELS).sample_labeled(1000)
+    assert np.all(np.isfinite(rows))
+    np.testing.assert_array_equal(fitted.classes_, ["left", "middle", "right"])
+    assert np.mean(labels == "middle") < 0.1
+    assert np.count_nonzero(fitted.particle_labels_ == "middle") >= 1
+
+
+def test_a_rare_class_is_not_drawn_at_its_extremes():
+    """A flow of one particle would move it to the lowest quantile of every direction."""
+    y = np.zeros(2000, dtype=int)
+    y[:4] = 1
+    rows = RNG.uniform(-1, 1, (2000, 3))
+    rows[:4] = 0.5
+    fitted = sampler(epsilon=np.inf, conditional=True, n_particles=100).fit(rows, y)
+    rare = fitted.particles_[fitted.particle_labels_ == 1]
+    assert len(rare) == 1
+    np.testing.assert_allclose(rare, 0.5, atol=0.06)
+
+
+def test_without_classes_there_are_no_labels(plain):
+    with pytest.raises(ValueError, match="fitted with conditional=True"):
+        plain.sample_labeled(3)
+    assert not hasattr(plain, "classes_")
+    assert not hasattr(plain, "particle_labels_")
+
+
+def test_labels_are_ignored_without_conditional():
+    fitted = sampler(epsilon=np.inf).fit(X, [object()] * len(X))
+    assert fitted.sketch_.statistic_.shape[0] == 1
+
+
+def test_refitting_without_classes_forgets_them():
+    fitted = sampler(epsilon=np.inf, conditional=True).fit(X, LABELS)
+    fitted.set_params(conditional=False).fit(X)
+    assert not hasattr(fitted, "classes_")
+    assert not hasattr(fitted, "particle_labels_")
+    assert fitted.sample(3).shape == (3, 3)
+
+
+def test_frames_in_frames_out():
+    fitted = sampler(epsilon=np.inf, conditional=True).fit(FRAME, pd.Series(LABELS))
+    rows, labels = fitted.sample_labeled(5)
+    assert isinstance(rows, pd.DataFrame)
+    assert list(rows.columns) == ["a", "b", "c"]
+    assert list(fitted.feature_names_in_) == ["a", "b", "c"]
+    assert labels.shape == (5,)
+    assert isinstance(fitted.sample(2), pd.DataFrame)
+    assert fitted.score(FRAME) > -0.1
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.score(FRAME.rename(columns={"a": "z"}))
+
+
+def test_frames_without_names_and_arrays():
+    unnamed = sampler(epsilon=np.inf).fit(pd.DataFrame(X)).sample(2)
+    assert list(unnamed.columns) == [0, 1, 2]
+    refitted = sampler(epsilon=np.inf).fit(FRAME).fit(X)
+    assert isinstance(refitted.sample(2), np.ndarray)
+    assert not hasattr(refitted, "feature_names_in_")
+
+
+def test_other_containers_and_types():
+    for rows in (X.tolist(), X.astype(np.float32), np.asfortranarray(X), (X * 100).astype(int)):
+        fitted = sampler(epsilon=np.inf, bounds=(-100, 100)).fit(rows)
+        assert fitted.sample(2).dtype == np.float64
+
+
+def test_score_is_the_negative_distance(plain):
+    assert plain.score(X) == pytest.approx(-distance(plain.particles_, X), abs=0.01)
+    assert plain.score(X) > plain.score(X + 0.2) > plain.score(X + 0.5)
+    assert plain.score(X[:100]) == plain.score(X[:100], LABELS[:100])
+
+
+def test_units_of_the_data_come_back():
+    """Bounds that are far from the unit cube, one a feature."""
+    low, high = np.array([0, 1000, -5.0]), np.array([1, 3000, -4.0])
+    rows = low + (high - low) * (X + 1) / 2
+    fitted = sampler(epsilon=np.inf, bounds=(low, high)).fit(rows)
+    sample = fitted.sample(1500)
+    assert np.all((sample >= low - 1e-6) & (sample <= high + 1e-6))
+    np.testing.assert_allclose(
+        sample.mean(axis=0), rows.mean(axis=0), atol=0.05 * (high - low).max()
+    )
+    np.testing.assert_allclose((sample.std(axis=0) / rows.std(axis=0)), 1, atol=0.1)
+
+
+def test_norm_bound_keeps_samples_in_the_ball():
+    fitted = sampler(bounds="private", norm_bound=1.0, epsilon=np.inf).fit(X)
+    assert np.linalg.norm(fitted.sample(1500), axis=1).max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "n_particles"),
+    [({}, 1500), ({"n_particles": 37}, 37)],
+)
+def test_number_of_particles(options, n_particles):
+    assert len(sampler(epsilon=np.inf, **options).fit(X).particles_) == n_particles
+
+
+def test_number_of_particles_is_limited_from_below():
+    assert len(sampler(epsilon=np.inf).fit(X[:50]).particles_) == 1000
+
+
+def test_one_feature_and_two_rows():
+    fitted = sampler(epsilon=1.0).fit(np.array([[0.1], [0.2]]))
+    assert fitted.sample(3).shape == (3, 1)
+
+
+def test_verbose_shows_progress_and_nothing_private(capsys):
+    sampler(verbose=1, conditional=True).fit(X, LABELS)
+    shown = capsys.readouterr().err
+    assert "flow of class left" in shown
+    assert "80/80" in shown
+    sampler().fit(X)
+    output = capsys.readouterr()
+    assert output.err == output.out == ""
+
+
+def test_diffusion_widens_the_sample():
+    narrow, wide = (
+        sampler(epsilon=np.inf, diffusion=diffusion).fit(X[LABELS == "left"]).sample(1000).std()
+        for diffusion in (0.0, 0.01)
+    )
+    assert wide > 1.1 * narrow
+
+
+def test_sketch_is_that_of_a_sketch():
+    """The sampler adds nothing to the release."""
+    options = {"epsilon": np.inf, "bounds": (-1, 1), "n_bins": 16, "slices": np.eye(3)}
+    fitted = DPSlicedFlowSampler(**options, n_steps=1).fit(X)
+    sketch = SlicedSketch(**options).fit(X)
+    np.testing.assert_array_equal(fitted.sketch_.statistic_, sketch.statistic_)
+    assert fitted.sketch_.privacy_spent_ == fitted.privacy_spent_
+
+
+def test_a_fitted_sampler_travels(conditional):
+    other = pickle.loads(pickle.dumps(conditional))
+    one, two = (s.sample_labeled(20, random_state=1) for s in (conditional, other))
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+
+
+def test_in_a_pipeline():
+    pipeline = make_pipeline(FunctionTransformer(), sampler(epsilon=np.inf)).fit(X)
+    assert pipeline.score(X) > -0.1
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="needs a GPU"):
+        sampler(device="cuda").fit(X)
+
+
+@pytest.mark.parametrize("method", ["sample", "sample_labeled", "score"])
+def test_an_unfitted_sampler_says_so(method):
+    with pytest.raises(AttributeError, match="not fitted yet"):
+        getattr(DPSlicedFlowSampler(), method)(*([X] if method == "score" else []))
+
+
+def test_a_flow_that_fails_leaves_the_estimator_as_it_was(monkeypatch):
+    fitted = sampler(epsilon=np.inf).fit(X)
+    before = dict(vars(fitted))
+
+    def broken(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(solver, "_shuffled_turns", broken)
+    with pytest.raises(MemoryError):
+        fitted.fit(X)
+    assert vars(fitted) == before
