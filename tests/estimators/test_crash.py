@@ -40,21 +40,28 @@ WORKER = textwrap.dedent(
 )
 
 
+def _size(path):
+    return path.stat().st_size if path.exists() else 0
+
+
 def test_a_killed_process_leaves_no_release_without_a_charge(tmp_path):
-    """Ten children are killed 0 to 130 ms into their loops; each fit takes a few ms."""
+    """Ten children are killed 0 to 27 ms after their first release; a fit takes a few ms."""
     ledger, releases = tmp_path / "ledger.sqlite", tmp_path / "releases"
     budget = PrivacyBudget(1e4, ledger=ledger)
     n_rounds = 10
     command = [sys.executable, "-c", WORKER, str(ledger), str(releases), str(n_rounds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         for number in range(n_rounds):
+            before = _size(releases)
             child = int(parent.stdout.readline())
-            time.sleep(0.013 * number + 0.003)
+            while _size(releases) == before and parent.poll() is None:
+                time.sleep(0.001)
+            time.sleep(0.003 * number)
             os.kill(child, signal.SIGKILL)
         assert parent.wait(timeout=60) == 0
     n_releases = len(releases.read_text().splitlines())
     n_charges = len(budget.history())
-    assert n_releases > n_rounds
+    assert n_releases >= n_rounds
     assert n_releases <= n_charges <= n_releases + n_rounds
     # The ledger survived and still works.
     assert budget.epsilon_spent() > 0

@@ -108,6 +108,13 @@ def test_other_half_widths_are_refused():
 
 def test_bounds_must_be_declared():
     """Private bounds that happen to agree would make the statistic of one depend on both."""
-    first = sketch(epsilon=np.inf, bounds="private")
+    first, second = (sketch(epsilon=np.inf, bounds="private") for _ in range(2))
+    second.bounds_, second.half_widths_ = first.bounds_, first.half_widths_
     with pytest.raises(ValueError, match="bounds that were declared"):
+        first.merge(second)
+
+
+def test_one_sketch_is_not_two_parties():
+    first = sketch()
+    with pytest.raises(ValueError, match="disjoint"):
         first.merge(first)
