@@ -30,6 +30,7 @@ _ROWS_FOR_CONCENTRATION = 256
 _BLOCK_ELEMENTS = 2**22
 
 
+@one_blas_thread()  # many small products: threads would only wait for each other
 def posterior_mean(
     cdf: np.ndarray,
     covariance: np.ndarray,
@@ -76,19 +77,6 @@ def posterior_mean(
     T. S. Ferguson, "A Bayesian analysis of some nonparametric problems", Annals of Statistics
     1 (1973): mean and covariance of a Dirichlet process.
     """
-    with one_blas_thread():  # many small products: threads would only wait for each other
-        return _posterior_mean(cdf, covariance, noise, weights, directions, half_widths)
-
-
-def _posterior_mean(
-    cdf: np.ndarray,
-    covariance: np.ndarray,
-    noise: np.ndarray,
-    weights: np.ndarray,
-    directions: np.ndarray,
-    half_widths: np.ndarray,
-) -> np.ndarray:
-    """Fit the Gaussians, then shrink the differences from them."""
     root = np.linalg.cholesky(covariance)
     whiten = np.linalg.inv(root)
     n_classes, n_slices, n_inner = cdf.shape
