@@ -168,7 +168,9 @@ def test_a_rare_class_is_not_drawn_at_its_extremes():
     rows = RNG.uniform(-1, 1, (1000, 3))
     drawn = []
     for _ in range(20):
-        fitted = sampler(epsilon=np.inf, conditional=True, n_particles=100).fit(rows, y)
+        fitted = sampler(epsilon=np.inf, conditional=True, n_particles=100, slices=np.eye(3)).fit(
+            rows, y
+        )
         drawn.append(fitted.particles_[fitted.particle_labels_ == 1])
         assert len(drawn[-1]) == 1
     assert np.mean(drawn) == pytest.approx(rows[:8].mean(), abs=0.4)
