@@ -5,13 +5,12 @@ published, and the solver only post-processes, so both use ordinary generators.
 """
 
 import os
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skdpot.exceptions import PrivacyWarning
+from skdpot._utils.notices import warn_of_privacy
 
 __all__ = ["SecretStream", "Streams", "solver_generator", "spawn_streams"]
 
@@ -81,12 +80,10 @@ def spawn_streams(random_state: int | np.random.RandomState | None, caller: str)
     """
     if random_state is None:
         return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
-    warnings.warn(
+    warn_of_privacy(
         f"{caller}: `random_state` makes the privacy noise reproducible: whoever knows it can "
         "remove the noise, and two fits with the same one differ by the data alone. Use it in "
-        "tests only; leave random_state=None to publish.",
-        PrivacyWarning,
-        stacklevel=3,
+        "tests only; leave random_state=None to publish."
     )
     seed = check_random_state(random_state).randint(0, 2**31, size=4)
     secret, public, solver = np.random.SeedSequence(seed.tolist()).spawn(3)

@@ -19,9 +19,9 @@ let :math:`q(m) = \Phi^{-1}(P[X < m])`.
    bulk. In the tail, with :math:`y = m/s^2`, the factor 1/24 becomes
    :math:`\log(y/(1-e^{-y}))/y^2 - 1/y^2 + 1/(y(e^y-1))`, up to terms that vanish with
    ``s``; it falls from 1/24 to 0. So :math:`c = 1/(20 s^2)` holds with room to spare for
-   s >= 1. The tests verify the inequality in high precision, for every ``m`` of
-   the table, over a grid of ``s`` from 1 to 64; the room (1/20 against 1/24) also
-   covers the rounding of floating-point ``sigma``.
+   s >= 1. The tests verify the inequality in high precision over a grid of ``s`` from 1
+   to 64, for every ``m`` up to 17 s where s <= 16 and up to 13.4 s above; the room (1/20
+   against 1/24) also covers the rounding of floating-point ``sigma``.
    A plain :math:`c = 0` is false: a discrete Gaussian is *not* as good as a continuous one.
 3. *Many coordinates.* A product of dominated pairs is dominated by the product, and
    :math:`G_{\mu_1} \otimes G_{\mu_2} = G_{\sqrt{\mu_1^2 + \mu_2^2}}`. A shift by the

@@ -16,7 +16,6 @@ depend on the first release only (adaptive composition). All that follows is pos
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import Streams
-from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noisy_histogram import noisy_histogram, noisy_quantiles
@@ -265,10 +264,8 @@ def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> flo
 
 
 def _warn_fallback(what: str) -> None:
-    warnings.warn(
+    warn_of_privacy(
         f"Private bounds: {what} did not stand out from the privacy noise, and what was not "
         "found got a public fallback (centre 0, scale 1). Use more rows or a larger epsilon, or "
-        "state limits that are public knowledge, where the estimator takes them.",
-        PrivacyWarning,
-        stacklevel=4,
+        "state limits that are public knowledge, where the estimator takes them."
     )

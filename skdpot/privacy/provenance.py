@@ -5,11 +5,10 @@ same rows compose; with a shared budget that is accounted for, without one the c
 the sum.
 """
 
-import warnings
 import weakref
 from typing import Any
 
-from skdpot.exceptions import PrivacyWarning
+from skdpot._utils.notices import warn_of_privacy
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent
@@ -71,10 +70,8 @@ def warn_of_composition(
         return
     delta = max(before.delta, spent.delta)
     total = compose(ComposedEvent(events=(before.event, spent.event))).epsilon(delta)
-    warnings.warn(
+    warn_of_privacy(
         f"{caller}: the rows come from a private step that spent epsilon={before.epsilon:g} on "
         f"the same people; together with this fit that is epsilon={total:.3g} at "
-        f"delta={delta:g}. Pass one PrivacyBudget to both steps to cap the sum.",
-        PrivacyWarning,
-        stacklevel=2,
+        f"delta={delta:g}. Pass one PrivacyBudget to both steps to cap the sum."
     )

@@ -96,6 +96,8 @@ def plan_sketch(
     ------
     CalibrationError
         If no noise meets the target, or epsilon is so large that none can be drawn.
+    ValueError
+        If the table would have 2^31 entries or more.
     """
     # What is left for the table decides its shape before the exact calibration.
     mu = target.mu_cap * math.sqrt(1.0 if isinstance(bounds, DataBounds) else 1.0 - BOUNDS_SHARE)
@@ -104,6 +106,11 @@ def plan_sketch(
         n_slices = recommended_slices(n_samples, n_features, mu, tables)
     if isinstance(n_bins, str):
         n_bins = recommended_bins(n_samples, n_features, mu, tables)
+    if tables * n_slices * n_bins >= 2**31:
+        raise ValueError(
+            f"A table of {tables} classes x {n_slices} slices x {n_bins} bins is too large; "
+            "n_slices * n_bins times the number of classes must stay below 2^31."
+        )
     strategy = square_root_strategy(n_bins)
     sensitivity = strategy.sensitivity(n_slices, conditional=n_classes is not None)
     shape = (n_slices, tables, strategy, sensitivity)

@@ -276,3 +276,11 @@ def test_refitting_without_classes_forgets_them():
     sketch.set_params(conditional=False).fit(X)
     assert not hasattr(sketch, "classes_")
     assert sketch.statistic_.shape == (1, 7, 16)
+
+
+def test_a_table_that_cannot_be_indexed_is_refused_before_anything_happens():
+    budget = PrivacyBudget(1.0)
+    sketch = SlicedSketch(n_slices=2**21, n_bins=1024, bounds=(-1, 1), budget=budget)
+    with pytest.raises(ValueError, match="too large"):
+        sketch.fit(np.zeros((5, 2)))
+    assert len(budget.history()) == 0
