@@ -20,7 +20,7 @@ from skdpot._utils.validation import (
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.private_bounds import release_feature_scales
 from skdpot.privacy.provenance import made_by
 from skdpot.privacy.spent import PrivacySpent, charge
@@ -180,7 +180,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "with_centering=False and with_scaling=False leave nothing to learn; set one of "
                 "them to True, or use 'passthrough' in place of this step."
             )
-        mu = _whole_mu(PrivacyTarget(self.epsilon, self.delta))
+        mu = _whole_mu(privacy_target(self.epsilon, self.delta, self.budget))
         return plan_private_bounds(
             n_samples, n_features, mu, mode="features", centers=self.with_centering
         )

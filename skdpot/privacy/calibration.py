@@ -1,8 +1,10 @@
-"""From a target (epsilon, delta) to the smallest noise that meets it, in the ledger's units.
+"""From a target (epsilon, delta) to the smallest noise that meets it.
 
-A target is split once: `LEAK_SHARE` of delta pays for leaks (infinite losses of sampled steps,
-the noise sampler's own error), the rest fixes a cap on the sum of the squared mu. Costs and caps
-are integers, rounded against the caller, so that "exactly fills" is an exact statement.
+A fit that stands alone is measured by its own privacy loss. A fit that draws on a budget is
+measured in the ledger's units, in which fits add up: the target is split once, `LEAK_SHARE` of
+delta pays for leaks (infinite losses of sampled steps, the noise sampler's own error), the rest
+fixes a cap on the sum of the squared mu. Costs and caps are integers, rounded against the caller,
+so that "exactly fills" is an exact statement.
 """
 
 import math
@@ -17,19 +19,28 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import Event, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
 
-__all__ = ["LEAK_SHARE", "EventCost", "PrivacyTarget", "calibrate", "event_cost"]
+__all__ = [
+    "LEAK_SHARE",
+    "EventCost",
+    "PrivacyTarget",
+    "SingleFitTarget",
+    "calibrate",
+    "event_cost",
+    "privacy_target",
+]
 
 LEAK_SHARE = 0.1
 _SAMPLED_FITS = 1000
 _MU_SQUARED_UNITS = 10**12
 _LEAK_UNITS = 10**18
+_SAMPLER_ROOM = 1e-14  # of delta, for the noise sampler's error in ten thousand releases
 _HOPELESS = 200.0
 _LARGEST_LOG_SIGMA = 300.0
 
 
 @dataclass(frozen=True)
 class PrivacyTarget:
-    """The (epsilon, delta) that a budget or a single fit must not exceed.
+    """The (epsilon, delta) that a budget must not exceed, or a fit that draws on one.
 
     Parameters
     ----------
@@ -81,9 +92,92 @@ class PrivacyTarget:
             return math.inf
         return math.floor(Fraction(self.leak_cap) * _LEAK_UNITS)
 
-    def admits(self, cost: "EventCost") -> bool:
+    def admits(self, event: Event) -> bool:
+        """Whether `event` alone fits in the whole target."""
+        return self.admits_cost(event_cost(event, self.leak_cap))
+
+    def admits_cost(self, cost: "EventCost") -> bool:
         """Whether `cost` alone fits in the whole target."""
         return cost.mu_squared_units <= self.mu_squared_units and cost.leak_units <= self.leak_units
+
+    def log_excess(self, event: Event) -> float:
+        """Return ``log(cost / cap)`` of `event`: positive when it does not fit."""
+        cost = event_cost(event, self.leak_cap)
+        return self._log_ratio(cost.mu_squared_units, cost.leak_units)
+
+    def log_excess_without_sampling(self, event: Event) -> float:
+        """Return the same by the closed form that counts every record in every step."""
+        loss = compose(event)
+        mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * _MU_SQUARED_UNITS
+        leak = loss.n_steps if math.isfinite(mu_squared) else math.inf
+        return self._log_ratio(mu_squared, leak)
+
+    def _log_ratio(self, mu_squared: float, leak: float) -> float:
+        if math.isinf(self.epsilon):
+            return -_HOPELESS
+        cap = self.mu_squared_units
+        if leak > self.leak_units or cap == 0 or math.isinf(mu_squared):
+            return _HOPELESS
+        return math.log(mu_squared / cap) if mu_squared > 0.0 else -_HOPELESS
+
+
+@dataclass(frozen=True)
+class SingleFitTarget(PrivacyTarget):
+    """The (epsilon, delta) that one fit must not exceed which shares a budget with no other.
+
+    It is compared with the privacy loss itself, which spends the whole of delta; the ledger's
+    units, in which fits add up, would cost a Gaussian release 0.2 to 1 % and sampled steps up to
+    10 % more noise.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        As for `PrivacyTarget`.
+    """
+
+    @property
+    def mu_cap(self) -> float:
+        """The largest mu whose delta at `epsilon` fits in `delta` beside the sampler's error."""
+        return gdp_mu(self.epsilon, self._delta_of_losses)
+
+    def admits(self, event: Event) -> bool:
+        """Whether `event` is (epsilon, delta)-private."""
+        if math.isinf(self.epsilon):
+            return True
+        loss = compose(event)
+        spent = Fraction(loss.delta(self.epsilon)) + Fraction(loss.n_steps, _LEAK_UNITS)
+        return spent <= Fraction(self.delta)
+
+    def log_excess(self, event: Event) -> float:
+        """Return the logarithm of the event's epsilon over the target's."""
+        if math.isinf(self.epsilon):
+            return -_HOPELESS
+        epsilon = compose(event).epsilon(self._delta_of_losses)
+        if math.isinf(epsilon):
+            return _HOPELESS
+        return math.log(epsilon / self.epsilon) if epsilon > 0.0 else -_HOPELESS
+
+    @property
+    def _delta_of_losses(self) -> float:
+        return max((1.0 - LEAK_SHARE) * self.delta, (1.0 - 1e-9) * self.delta - _SAMPLER_ROOM)
+
+
+def privacy_target(epsilon: float, delta: float, budget: object | None) -> PrivacyTarget:
+    """Return what a fit is calibrated to: in a ledger's units if it draws on a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit promises.
+    budget : PrivacyBudget or None
+        What it will be charged to.
+
+    Returns
+    -------
+    PrivacyTarget
+        A `SingleFitTarget` without a budget.
+    """
+    return SingleFitTarget(epsilon, delta) if budget is None else PrivacyTarget(epsilon, delta)
 
 
 @dataclass(frozen=True)
@@ -199,20 +293,12 @@ class _Search:
     def bound_excess(self, log_sigma: float) -> float:
         """Excess by the closed form that ignores sampling."""
         event = self._event(log_sigma)
-        if event is None:
-            return _HOPELESS
-        loss = compose(event)
-        mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * _MU_SQUARED_UNITS
-        leak = loss.n_steps if math.isfinite(mu_squared) else math.inf
-        return self._log_ratio(mu_squared, leak)
+        return _HOPELESS if event is None else self.target.log_excess_without_sampling(event)
 
     def excess(self, log_sigma: float) -> float:
-        """Excess in ledger units."""
+        """Excess by the account that is charged."""
         event = self._event(log_sigma)
-        if event is None:
-            return _HOPELESS
-        cost = event_cost(event, self.target.leak_cap)
-        return self._log_ratio(cost.mu_squared_units, cost.leak_units)
+        return _HOPELESS if event is None else self.target.log_excess(event)
 
     def above(self, start: float, excess: Callable[[float], float]) -> float:
         """Return a log(sigma) of at least `start` that fits."""
@@ -247,7 +333,7 @@ class _Search:
         """Walk up from the crossing to the first event whose recomputed cost fits."""
         while True:
             event = self._event(log_sigma)
-            if event is not None and self.target.admits(event_cost(event, self.target.leak_cap)):
+            if event is not None and self.target.admits(event):
                 return event
             log_sigma += step
             step *= 2.0
@@ -259,14 +345,6 @@ class _Search:
             if strict:
                 raise CalibrationError(f"No noise scale is accepted: {error}") from error
             return None
-
-    def _log_ratio(self, mu_squared: float, leak: float) -> float:
-        if math.isinf(self.target.epsilon):
-            return -_HOPELESS
-        cap = self.target.mu_squared_units
-        if leak > self.target.leak_units or cap == 0 or math.isinf(mu_squared):
-            return _HOPELESS
-        return math.log(mu_squared / cap) if mu_squared > 0.0 else -_HOPELESS
 
 
 def _crossing(excess: Callable[[float], float], low: float, high: float, tolerance: float) -> float:

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.relation import Relation
@@ -165,8 +165,8 @@ def charge(
     """
     if not (budget is None or isinstance(budget, PrivacyBudget)):
         raise TypeError(f"`budget` must be a PrivacyBudget or None, got {type(budget).__name__}.")
-    target = PrivacyTarget(epsilon, delta)
-    if not target.admits(event_cost(event, target.leak_cap)):
+    target = privacy_target(epsilon, delta, budget)
+    if not target.admits(event):
         raise CalibrationError(
             f"{label}: the noise is too small for epsilon={epsilon:g} at delta={delta:g}. "
             "Calibrate the event to that target; nothing was charged."

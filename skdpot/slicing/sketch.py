@@ -19,7 +19,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
@@ -316,7 +316,7 @@ n_features), default="axes+orthogonal"
         check_class_number(classes, n_samples)
         fixed = None if isinstance(self.slices, str) else len(self.slices)
         plan = plan_sketch(
-            PrivacyTarget(self.epsilon, self.delta),
+            privacy_target(self.epsilon, self.delta, self.budget),
             n_samples or len(rows),
             rows.shape[1],
             None if classes is None else len(np.unique(classes)),

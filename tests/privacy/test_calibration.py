@@ -12,8 +12,10 @@ from skdpot.privacy.calibration import (
     LEAK_SHARE,
     EventCost,
     PrivacyTarget,
+    SingleFitTarget,
     calibrate,
     event_cost,
+    privacy_target,
 )
 from skdpot.privacy.events import (
     ComposedEvent,
@@ -78,10 +80,10 @@ def test_target_splits_delta_and_rounds_down(epsilon, delta):
 def test_unbounded_target_admits_everything():
     target = PrivacyTarget(math.inf, 1e-5)
     assert target.mu_squared_units == target.leak_units == math.inf
-    assert target.admits(event_cost(NonPrivateEvent(), target.leak_cap))
+    assert target.admits(NonPrivateEvent())
     event = calibrate(target, add_remove)
     assert event == NonPrivateEvent(relation=Relation.ADD_REMOVE)
-    assert not PrivacyTarget(1e9, 1e-5).admits(event_cost(event, 1e-6))
+    assert not PrivacyTarget(1e9, 1e-5).admits(event)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, True])
@@ -126,30 +128,53 @@ def test_a_tiny_delta_still_counts_on_sampling():
     assert hopeless.leak_units == 300
 
 
-@pytest.mark.parametrize(
-    ("make_event", "epsilon"),
-    [(make, 0.5) for make in ALL] + [(make, 4.0) for make in (gaussian, bounds_then_subsets)],
-)
-def test_calibrated_noise_fits_and_less_does_not(make_event, epsilon):
-    target = PrivacyTarget(epsilon, 1e-5)
+CASES = [(make, 0.5) for make in ALL] + [(make, 4.0) for make in (gaussian, bounds_then_subsets)]
+
+
+@pytest.mark.parametrize(("make_event", "epsilon"), CASES)
+@pytest.mark.parametrize("kind", [PrivacyTarget, SingleFitTarget])
+def test_calibrated_noise_fits_and_less_does_not(kind, make_event, epsilon):
+    target = kind(epsilon, 1e-5)
     event = calibrate(target, make_event)
-    assert target.admits(event_cost(event, target.leak_cap))
+    assert target.admits(event)
     last = event.events[-1] if isinstance(event, ComposedEvent) else event
     assert event == make_event(last.sigma)
-    tolerance = 2e-4 if compose(event).is_sampled else 1e-10
+    tolerance = 2e-4 if compose(event).is_sampled else 1e-8
     less = make_event(last.sigma * (1 - tolerance))
-    assert not target.admits(event_cost(less, target.leak_cap))
+    assert not target.admits(less)
     assert compose(event).epsilon(1e-5) <= epsilon
-    # One Gaussian that covers the whole profile costs most where the losses are least Gaussian.
-    assert compose(event).epsilon(1e-5) >= 0.75 * epsilon
+    # In a ledger one Gaussian that covers the whole profile costs most where the losses are
+    # least Gaussian; a single fit spends what it is given.
+    share = 0.75 if kind is PrivacyTarget else 0.9995
+    assert compose(event).epsilon(1e-5) >= share * epsilon
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-10, 1e-13])
+def test_a_single_fit_leaves_room_for_the_noise_sampler(delta):
+    target = SingleFitTarget(1.0, delta)
+    event = calibrate(target, lambda s: GaussianEvent(sigma=s, sensitivity=1.0, n_steps=100))
+    assert gdp_delta(1.0, event.mu) + 100e-18 <= delta
+    assert event.sigma <= calibrate(PrivacyTarget(1.0, delta), gaussian).sigma / 3.0 * 10.0
+
+
+def test_only_a_fit_without_a_budget_stands_alone():
+    assert type(privacy_target(1.0, 1e-5, None)) is SingleFitTarget
+    assert type(privacy_target(1.0, 1e-5, object())) is PrivacyTarget
+
+
+def test_a_single_fit_without_a_limit_admits_everything():
+    target = SingleFitTarget(math.inf, 1e-5)
+    assert target.admits(NonPrivateEvent())
+    assert not SingleFitTarget(1e6, 0.5).admits(NonPrivateEvent())
+    assert isinstance(calibrate(target, gaussian), NonPrivateEvent)
 
 
 def test_calibrated_event_fills_a_ledger_exactly_once():
     target = PrivacyTarget(1.0, 1e-5)
     cost = event_cost(calibrate(target, gaussian), target.leak_cap)
     assert 0 <= target.mu_squared_units - cost.mu_squared_units < 100
-    assert target.admits(cost)
-    assert not target.admits(EventCost(2 * cost.mu_squared_units, cost.leak_units))
+    assert target.admits_cost(cost)
+    assert not target.admits_cost(EventCost(2 * cost.mu_squared_units, cost.leak_units))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
@@ -184,7 +209,7 @@ def test_calibration_follows_a_lattice_that_follows_sigma():
 
     target = PrivacyTarget(5.0, 1e-5)
     event = calibrate(target, on_lattice)
-    assert target.admits(event_cost(event, target.leak_cap))
+    assert target.admits(event)
     assert event.mu == pytest.approx(target.mu_cap, rel=1e-9)
 
 

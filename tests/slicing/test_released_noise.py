@@ -111,7 +111,7 @@ def test_stated_noise_meets_the_target_and_wastes_none(conditional):
     assert gdp_delta(1.5, mu) <= 0.9 * 1e-6
     assert gdp_delta(1.5, 1.001 * mu) > 0.9 * 1e-6
     target = PrivacyTarget(1.5, 1e-6)
-    assert target.admits(event_cost(spent.event, target.leak_cap))
+    assert target.admits(spent.event)
     history = budget.history()
     assert len(history) == 1
     assert history["mu"][0] == pytest.approx(mu, rel=1e-3)
