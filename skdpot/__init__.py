@@ -8,18 +8,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from skdpot.estimators.autoencoder import PrivateSWAutoencoder
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
+    from skdpot.estimators.generator import DPSlicedGenerator
     from skdpot.preprocessing.private_scaler import PrivateScaler
     from skdpot.privacy.budget import PrivacyBudget
     from skdpot.slicing.sketch import SlicedSketch
 
-__all__ = ["DPSlicedFlowSampler", "PrivacyBudget", "PrivateScaler", "SlicedSketch"]
+__all__ = [
+    "DPSlicedFlowSampler",
+    "DPSlicedGenerator",
+    "PrivacyBudget",
+    "PrivateSWAutoencoder",
+    "PrivateScaler",
+    "SlicedSketch",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
+    "DPSlicedGenerator": "skdpot.estimators.generator",
     "PrivacyBudget": "skdpot.privacy.budget",
+    "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.preprocessing.private_scaler",
     "SlicedSketch": "skdpot.slicing.sketch",
 }

@@ -12,7 +12,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from latent_mnist import DEFAULT_CACHE, DEFAULT_DATA, load_task
+from latent_mnist import load_task
+from mnist_halves import DEFAULT_CACHE, DEFAULT_DATA
 from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler

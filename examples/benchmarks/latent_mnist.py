@@ -27,27 +27,31 @@ import argparse
 import hashlib
 import json
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
+from mnist_halves import (
+    DEFAULT_CACHE,
+    DEFAULT_DATA,
+    DigitClassifier,
+    evaluate,
+    image_features,
+    load_halves,
+    make_feature_net,
+    one_thread,
+    replacing,
+    train,
+)
 from torch import nn
 from torch.nn import functional
 
-DEFAULT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist.npz"
-DEFAULT_CACHE = Path(tempfile.gettempdir()) / "skdpot-benchmarks"
+from skdpot.metrics import GaussianStatistics, frechet_distance
 
-N_PUBLIC = 30_000
 LATENT_DIM = 8
-N_FEATURES = 64
-N_CLASSES = 10
-EVALUATION_BATCH = 2_000
 
 
 @dataclass(frozen=True)
@@ -64,27 +68,6 @@ class TaskConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureStatistics:
-    """Mean (64,) and covariance (64, 64) of a set of feature vectors."""
-
-    mean: np.ndarray
-    covariance: np.ndarray
-
-    @classmethod
-    def of(cls, features: np.ndarray) -> FeatureStatistics:
-        """Compute the statistics of (n, 64) features in double precision."""
-        features = np.asarray(features, dtype=np.float64)
-        if len(features) < 2:
-            raise ValueError(f"A covariance needs 2 or more rows; {len(features)} given.")
-        return cls(features.mean(axis=0), np.cov(features, rowvar=False))
-
-    @property
-    def mean_squared_norm(self) -> float:
-        """Mean squared norm of a feature vector: the scale of every distance."""
-        return float(self.mean @ self.mean + np.trace(self.covariance))
-
-
-@dataclass(frozen=True, eq=False)
 class LatentTask:
     """
     Codes to imitate, and the ruler.
@@ -97,7 +80,7 @@ class LatentTask:
         Digits, 0 to 9.
     decoder, feature_net : torch.nn.Module
         Trained on the public half, in evaluation mode.
-    reference : FeatureStatistics
+    reference : GaussianStatistics
         Of the real private images.
     frechet_real : float
         Fréchet distance of the 10,000 real test images: what no sample is expected to beat.
@@ -109,7 +92,7 @@ class LatentTask:
     public_labels: np.ndarray
     decoder: nn.Module
     feature_net: nn.Module
-    reference: FeatureStatistics
+    reference: GaussianStatistics
     frechet_real: float
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
@@ -122,40 +105,16 @@ class LatentTask:
 
     def features(self, images: np.ndarray) -> np.ndarray:
         """Map (n, 28, 28) images in [0, 1] to the (n, 64) penultimate layer of the classifier."""
-        images = np.asarray(images, dtype=np.float32)
-        if images.ndim != 3 or images.shape[1:] != (28, 28):
-            raise ValueError(
-                f"images has shape {images.shape}; pass an array of shape (n, 28, 28)."
-            )
-        return _evaluate(self.feature_net, images)
+        return image_features(self.feature_net, images)
 
     def frechet(self, codes: np.ndarray) -> float:
         """Fréchet distance between decoded (n, 8) codes and the real private images."""
-        statistics = FeatureStatistics.of(self.features(self.decode(codes)))
-        return frechet_distance(statistics, self.reference)
+        return frechet_distance(self.features(self.decode(codes)), self.reference)
 
     @cached_property
     def frechet_floor(self) -> float:
         """Fréchet distance of the decoded private codes: a perfect sampler's, up to sampling."""
         return self.frechet(self.codes)
-
-
-def frechet_distance(first: FeatureStatistics, second: FeatureStatistics) -> float:
-    """
-    Fréchet distance (squared Wasserstein-2 distance of the fitted Gaussians, as in FID).
-
-    The trace of the square root is taken from the eigenvalues of a symmetric matrix, so that
-    singular covariances (features that are always zero) are no trouble.
-    """
-    values, vectors = np.linalg.eigh(first.covariance)
-    root = (vectors * np.sqrt(values.clip(min=0))) @ vectors.T
-    cross = np.linalg.eigvalsh(root @ second.covariance @ root)
-    covariance_term = (
-        np.trace(first.covariance)
-        + np.trace(second.covariance)
-        - 2 * np.sqrt(cross.clip(min=0)).sum()
-    )
-    return float(np.sum((first.mean - second.mean) ** 2) + covariance_term)
 
 
 def load_task(
@@ -183,8 +142,7 @@ def load_task(
     config = TaskConfig() if config is None else config
     path = cache_path(cache_dir, data_path, config)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _one_thread():
+        with one_thread():
             _save(path, _build(data_path, config))
     with np.load(path, allow_pickle=False) as arrays:
         return _task_from(dict(arrays), config)
@@ -241,64 +199,7 @@ def _make_decoder(config: TaskConfig) -> nn.Sequential:
     )
 
 
-def _make_feature_net() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 28)),
-        nn.Conv2d(1, 16, kernel_size=3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, kernel_size=3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(32 * 7 * 7, N_FEATURES),
-        nn.ReLU(),
-    )
-
-
-def _initialise(net: nn.Module, generator: torch.Generator) -> None:
-    for parameter in net.parameters():
-        if parameter.ndim > 1:
-            nn.init.kaiming_uniform_(parameter, nonlinearity="relu", generator=generator)
-        else:
-            nn.init.zeros_(parameter)
-
-
 # --- training -------------------------------------------------------------------------------
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Fix the order of every sum; networks this small gain little from more threads."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(n_threads)
-
-
-def _fit(
-    net: nn.Module,
-    loss: Callable[[torch.Tensor], torch.Tensor],
-    n_epochs: int,
-    config: TaskConfig,
-    generator: torch.Generator,
-) -> None:
-    """Minimise ``loss(row indices)`` over the public rows: Adam, one-cycle learning rate."""
-    _initialise(net, generator)
-    steps = N_PUBLIC // config.batch_size
-    optimizer = torch.optim.Adam(net.parameters(), lr=config.peak_learning_rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.peak_learning_rate, total_steps=n_epochs * steps
-    )
-    net.train()
-    for _ in range(n_epochs):
-        rows = torch.randperm(N_PUBLIC, generator=generator)
-        for batch in rows[: steps * config.batch_size].split(config.batch_size):
-            optimizer.zero_grad()
-            loss(batch).backward()
-            optimizer.step()
-            schedule.step()
-    net.eval()
 
 
 def _train_autoencoder(images: np.ndarray, config: TaskConfig) -> tuple[nn.Module, nn.Module]:
@@ -309,22 +210,23 @@ def _train_autoencoder(images: np.ndarray, config: TaskConfig) -> tuple[nn.Modul
     def loss(rows: torch.Tensor) -> torch.Tensor:
         return functional.binary_cross_entropy_with_logits(autoencoder(pixels[rows]), pixels[rows])
 
-    generator = torch.Generator().manual_seed(config.seed)
-    _fit(autoencoder, loss, config.autoencoder_epochs, config, generator)
+    train(
+        autoencoder,
+        loss,
+        len(pixels),
+        n_epochs=config.autoencoder_epochs,
+        batch_size=config.batch_size,
+        peak_learning_rate=config.peak_learning_rate,
+        generator=torch.Generator().manual_seed(config.seed),
+    )
     return encoder, decoder
 
 
 def _train_feature_net(images: np.ndarray, labels: np.ndarray, config: TaskConfig) -> nn.Module:
-    pixels, digits = torch.from_numpy(images), torch.from_numpy(labels)
-    feature_net = _make_feature_net()
-    classifier = nn.Sequential(feature_net, nn.Linear(N_FEATURES, N_CLASSES))
-
-    def loss(rows: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(classifier(pixels[rows]), digits[rows])
-
-    generator = torch.Generator().manual_seed(config.seed + 1)
-    _fit(classifier, loss, config.classifier_epochs, config, generator)
-    return feature_net
+    classifier = DigitClassifier(
+        config.classifier_epochs, config.batch_size, config.peak_learning_rate, config.seed + 1
+    )
+    return classifier.fit(images, labels).feature_net_
 
 
 # --- evaluation -----------------------------------------------------------------------------
@@ -332,12 +234,6 @@ def _train_feature_net(images: np.ndarray, labels: np.ndarray, config: TaskConfi
 
 def _to_sphere(codes: np.ndarray) -> np.ndarray:
     return codes / np.linalg.norm(codes, axis=1, keepdims=True).clip(min=1e-12)
-
-
-def _evaluate(net: nn.Module, inputs: np.ndarray) -> np.ndarray:
-    with torch.inference_mode():
-        batches = torch.from_numpy(inputs).split(EVALUATION_BATCH)
-        return torch.cat([net(batch) for batch in batches]).numpy()
 
 
 def _decode(decoder: nn.Module, codes: np.ndarray) -> np.ndarray:
@@ -348,7 +244,7 @@ def _decode(decoder: nn.Module, codes: np.ndarray) -> np.ndarray:
         )
     if not np.isfinite(codes).all():
         raise ValueError("codes has values that are not finite; the sampler diverged.")
-    logits = _evaluate(decoder, _to_sphere(codes))
+    logits = evaluate(decoder, _to_sphere(codes))
     return torch.sigmoid(torch.from_numpy(logits)).numpy()
 
 
@@ -357,24 +253,20 @@ def _decode(decoder: nn.Module, codes: np.ndarray) -> np.ndarray:
 
 def _build(data_path: str | os.PathLike[str], config: TaskConfig) -> dict[str, np.ndarray]:
     """Train the networks and return every array of the cache file."""
-    with np.load(data_path, allow_pickle=False) as data:
-        images = data["X_train"].astype(np.float32) / 255
-        labels = data["y_train"].astype(np.int64)
-        test_images = data["X_test"].astype(np.float32) / 255
-    order = np.random.default_rng(config.seed).permutation(len(images))
-    public, private = order[:N_PUBLIC], order[N_PUBLIC:]
-    encoder, decoder = _train_autoencoder(images[public], config)
-    feature_net = _train_feature_net(images[public], labels[public], config)
-    reference = FeatureStatistics.of(_evaluate(feature_net, images[private]))
-    test = FeatureStatistics.of(_evaluate(feature_net, test_images))
+    halves = load_halves(data_path, config.seed)
+    encoder, decoder = _train_autoencoder(halves.public_images, config)
+    feature_net = _train_feature_net(halves.public_images, halves.public_labels, config)
+    reference = GaussianStatistics.of(evaluate(feature_net, halves.private_images))
     return {
-        "codes": _evaluate(encoder, images[private]),
-        "labels": labels[private],
-        "public_codes": _evaluate(encoder, images[public]),
-        "public_labels": labels[public],
+        "codes": evaluate(encoder, halves.private_images),
+        "labels": halves.private_labels,
+        "public_codes": evaluate(encoder, halves.public_images),
+        "public_labels": halves.public_labels,
         "reference_mean": reference.mean,
         "reference_covariance": reference.covariance,
-        "frechet_real": np.float64(frechet_distance(test, reference)),
+        "frechet_real": np.float64(
+            frechet_distance(evaluate(feature_net, halves.test_images), reference)
+        ),
         **_weights("decoder", decoder),
         **_weights("feature_net", feature_net),
     }
@@ -392,10 +284,8 @@ def _restore(name: str, net: nn.Module, arrays: dict[str, np.ndarray]) -> nn.Mod
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write beside the target, then rename: an interrupted run leaves no broken cache."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+    with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    os.replace(file.name, path)
 
 
 def _task_from(arrays: dict[str, np.ndarray], config: TaskConfig) -> LatentTask:
@@ -405,8 +295,8 @@ def _task_from(arrays: dict[str, np.ndarray], config: TaskConfig) -> LatentTask:
         public_codes=arrays["public_codes"],
         public_labels=arrays["public_labels"],
         decoder=_restore("decoder", _make_decoder(config), arrays),
-        feature_net=_restore("feature_net", _make_feature_net(), arrays),
-        reference=FeatureStatistics(arrays["reference_mean"], arrays["reference_covariance"]),
+        feature_net=_restore("feature_net", make_feature_net(), arrays),
+        reference=GaussianStatistics(arrays["reference_mean"], arrays["reference_covariance"]),
         frechet_real=float(arrays["frechet_real"]),
     )
 

@@ -1,6 +1,5 @@
-"""Synthetic rows from a private sketch."""
+"""Synthetic rows from a private release, by a particle flow."""
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -9,7 +8,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams, solver_generator, spawn_streams
 from skdpot._utils.validation import (
     Interval,
@@ -19,7 +17,8 @@ from skdpot._utils.validation import (
     fit_context,
     validate_rows,
 )
-from skdpot.flows import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.estimators._mechanisms import MECHANISMS
+from skdpot.estimators._particles import FlowParticles
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.directions import orthogonal_directions
 from skdpot.slicing.sketch import SlicedSketch
@@ -27,26 +26,33 @@ from skdpot.slicing.transport import sliced_wasserstein_distance
 
 __all__ = ["DPSlicedFlowSampler"]
 
-_MIN_PARTICLES = 1000
-_MAX_PARTICLES = 10_000
-_FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _SCORING_SLICES = 256
+# What a fit sets, beyond what scikit-learn takes care of.
+_FITTED = (
+    *("sketch_", "releases_", "bounds_", "n_samples_", "classes_", "privacy_spent_"),
+    *("particles_", "particle_labels_", "displacements_", "feature_names_in_"),
+)
 
 
-class DPSlicedFlowSampler(BaseEstimator):
+class DPSlicedFlowSampler(FlowParticles, BaseEstimator):
     """Differentially private synthetic rows by a sliced Wasserstein flow.
 
-    `fit` releases a `SlicedSketch` of the data, once, and moves particles until their
-    projections have the sketched distributions. Sampling and scoring are post-processing:
-    free and unlimited.
+    `fit` releases projections of the data with noise and moves particles until theirs have the
+    same distributions. Sampling and scoring are post-processing: free and unlimited. The release
+    is by default a `SlicedSketch`; the two mechanisms of the flow paper, which add noise to
+    every row, are there for comparison: they need far more noise.
 
     Parameters
     ----------
-    mechanism : {"sketch"}, default="sketch"
+    mechanism : {"sketch", "resample", "presample"}, default="sketch"
         How private data are touched. "sketch" releases noisy distribution functions of the
-        projections along L directions.
+        projections along L directions. "resample" (Algorithm 1 of the paper, DPSWflow-r)
+        releases in each step the noisy projections of a new batch of rows along new
+        directions; "presample" (Algorithm 2, DPSWflow) those of all rows along L directions,
+        once.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy.
+        Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when `sigma` is
+        given.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
@@ -58,15 +64,17 @@ class DPSlicedFlowSampler(BaseEstimator):
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     n_slices : int or "auto", default="auto"
-        Number of directions L of the sketch; "auto" is a public rule in n, d and epsilon.
+        Number of directions L. "auto" is for a sketch a public rule in n, d and epsilon, for
+        "resample" 70 in each step, and for "presample" 31, or d if that is more.
     n_bins : int or "auto", default="auto"
-        Number of bins along each direction.
+        Number of bins along each direction of a sketch.
     slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
 n_features), default="axes+orthogonal"
-        How directions are drawn, or public directions.
+        How directions are drawn, or public directions (of a sketch only). The axes come first
+        in a sketch only.
     conditional : bool, default=False
         Make one table and one flow a class of `y`, so that `sample_labeled` works. Otherwise
-        `y` is ignored.
+        `y` is ignored. Needs a sketch.
     classes : array-like, optional
         The public set of classes; by default the labels found in `y`, which then count as
         public.
@@ -74,15 +82,29 @@ n_features), default="axes+orthogonal"
         Number of particles kept after `fit`. By default the number of rows, at least 1000 and
         at most 10,000.
     n_steps : int, default=200
-        Steps of the flow.
-    step_size : float, default=1.0
-        First step, as a share of the longest stable one, in (0, 1].
+        Steps of the flow. With "resample" each is a release that has to be paid for.
+    step_size : float or "auto", default="auto"
+        First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch;
+        otherwise all steps are equal and "auto" is the paper's choice, 0.375 (its h = 3 where
+        d = 8).
     diffusion : float, default=0.0
         Entropic regularisation λ in the units of the mapped features, squared. It smooths the
         sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama scheme;
-        at 0 they have momentum.
+        at 0 those towards a sketch have momentum.
     n_subslices : int, optional
-        Directions a step; by default about 64, in whole orthogonal blocks.
+        Directions a step. By default about 64 of a sketch, in whole orthogonal blocks; all of
+        those of "resample"; and a random 25 in 31 of those of "presample".
+    batch_size : int, default=250
+        Rows of a step of "resample", at most all of them.
+    sampling : {"without_replacement", "poisson"}, default="without_replacement"
+        How "resample" draws its batches: of exactly `batch_size` rows, or of so many on average.
+    sigma : float, optional
+        Standard deviation of the noise on each projection of "resample" and "presample", in
+        the units of the mapped rows. `privacy_spent_` then says what epsilon that costs at
+        `delta`; it needs public bounds. By default the least noise for `epsilon`.
+    noise : {"discrete", "float"}, default="discrete"
+        "float" draws the noise of "resample" and "presample" as floating point numbers, which
+        is not hardened against attacks on their last bits.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the flow runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
@@ -94,9 +116,16 @@ n_features), default="axes+orthogonal"
     Attributes
     ----------
     sketch_ : SlicedSketch
-        The release.
+        The release; only with ``mechanism="sketch"``.
+    releases_ : SmoothedProjections
+        The release; only with ``mechanism="resample"`` (a batch a step) or "presample".
+    bounds_ : DataBounds
+        Map from the data to the ball in which rows are projected and particles move.
+    n_samples_ : int
+        Number of rows.
     particles_ : ndarray of shape (n_particles, n_features)
-        Synthetic rows in the units of the data.
+        Synthetic rows in the units of the data. Missing after a fit that was interrupted in
+        its flow: the first `sample` or `score` then runs it.
     particle_labels_ : ndarray of shape (n_particles,)
         Their classes; only with ``conditional=True``.
     displacements_ : ndarray of shape (n_classes, n_steps)
@@ -112,18 +141,22 @@ n_features), default="axes+orthogonal"
 
     Privacy
     -------
-    Releases `sketch_` and nothing else: one event under replace-one, charged before the
-    noise is drawn; see `SlicedSketch` for its sensitivity and for what counts as public.
-    Protected are each row of X and, with ``conditional=True``, its label. Rows given to
-    `score` are treated as public; a score on private rows is not private.
+    Releases `sketch_` or `releases_` and nothing else: one event under replace-one, all steps
+    together, charged before noise is drawn. For sensitivity and for what counts as public see
+    `SlicedSketch`, and for rows `skdpot.privacy.projection_sensitivity`; neither diffusion nor
+    the solver's own noise is counted. Protected are each row of X and, with
+    ``conditional=True``, its label. Rows given to `score` are treated as public; a score on
+    private rows is not private.
 
     See Also
     --------
-    SlicedSketch : The release alone.
+    SlicedSketch : The default release alone.
 
     References
     ----------
     Sketch: this package. Flow: Liutkus et al., "Sliced-Wasserstein flows", ICML 2019.
+    "resample" and "presample": "Differentially private gradient flow based on the sliced
+    Wasserstein distance", Algorithms 1 and 2, with exact sensitivities and accounting.
 
     Examples
     --------
@@ -139,17 +172,17 @@ n_features), default="axes+orthogonal"
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **{
-            name: SlicedSketch._parameter_constraints[name]
-            for name in SlicedSketch._parameter_constraints
-            if name != "noise"
-        },
-        "mechanism": [StrOptions({"sketch"})],
+        **SlicedSketch._parameter_constraints,
+        "mechanism": [StrOptions(set(MECHANISMS))],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
-        "step_size": [Interval(Real, 0, 1, closed="right")],
+        "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "diffusion": [Interval(Real, 0, None, closed="left")],
         "n_subslices": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "sampling": [StrOptions({"without_replacement", "poisson"})],
+        "sigma": [Interval(Real, 0, None, closed="left"), None],
+        "noise": [StrOptions({"discrete", "float"})],
         "verbose": ["verbose"],
     }
 
@@ -169,9 +202,13 @@ n_features), default="axes+orthogonal"
         classes: ArrayLike | None = None,
         n_particles: int | None = None,
         n_steps: int = 200,
-        step_size: float = 1.0,
+        step_size: float | str = "auto",
         diffusion: float = 0.0,
         n_subslices: int | None = None,
+        batch_size: int = 250,
+        sampling: str = "without_replacement",
+        sigma: float | None = None,
+        noise: str = "discrete",
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
@@ -192,13 +229,20 @@ n_features), default="axes+orthogonal"
         self.step_size = step_size
         self.diffusion = diffusion
         self.n_subslices = n_subslices
+        self.batch_size = batch_size
+        self.sampling = sampling
+        self.sigma = sigma
+        self.noise = noise
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Release the sketch of X and move particles to it.
+        """Publish a release of X and move particles to it.
+
+        An interrupt during the flow loses nothing that was paid for: the release stays, and
+        the first `sample` or `score` runs the flow.
 
         Parameters
         ----------
@@ -222,7 +266,7 @@ n_features), default="axes+orthogonal"
         streams = spawn_streams(self.random_state, type(self).__name__)
         with all_or_nothing(self):
             self._release(streams, X, y)
-            self._generate(streams.solver)
+        self._generate(streams.solver)
         return self
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
@@ -298,82 +342,20 @@ n_features), default="axes+orthogonal"
         """
         check_is_fitted(self)
         rows = validate_rows(self, X, reset=False)
+        self._check_generated(solver_generator(None))
         n_features = rows.shape[1]
         n_slices = n_features * -(-_SCORING_SLICES // n_features)
         directions = orthogonal_directions(n_slices, n_features, np.random.default_rng(0))
         return -sliced_wasserstein_distance(rows, self.particles_, directions)
 
     def _release(self, streams: Streams, X: Any, y: Any) -> None:
-        """Publish the sketch: the only step that sees private rows."""
-        shared = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name in SlicedSketch._parameter_constraints and name != "random_state"
-        }
-        self.sketch_ = SlicedSketch(**shared)._release(type(self).__name__, streams, X, y)
-        for name in ("n_features_in_", "feature_names_in_", "classes_", "privacy_spent_"):
+        """Publish: the only step that sees private rows."""
+        for name in _FITTED:
             self.__dict__.pop(name, None)
-            if hasattr(self.sketch_, name):
-                setattr(self, name, getattr(self.sketch_, name))
+        for name, value in MECHANISMS[self.mechanism].release(self, streams, X, y).items():
+            setattr(self, name, value)
+        self._fitted_mechanism = self.mechanism
         self._frame_out = isinstance(X, pd.DataFrame)
-
-    def _generate(self, rng: np.random.Generator) -> None:
-        """Run the flows of all classes and keep their particles."""
-        total = self.n_particles or int(
-            np.clip(self.sketch_.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES)
-        )
-        shares = self.sketch_.class_counts_ / self.sketch_.class_counts_.sum()
-        sizes = np.maximum(np.rint(total * shares).astype(int), 1)
-        results = [self._flow(k, int(size), rng) for k, size in enumerate(sizes)]
-        self.particles_ = np.concatenate([self._to_data(result.particles) for result in results])
-        self.displacements_ = np.stack([result.displacements for result in results])
-        self._positions = np.repeat(np.arange(len(sizes)), sizes)
-        self.__dict__.pop("particle_labels_", None)
-        if hasattr(self, "classes_"):
-            self.particle_labels_ = self.classes_[self._positions]
-
-    def _flow(self, position: int, n_particles: int, rng: np.random.Generator) -> FlowResult:
-        """Run the flow of the class at `position`."""
-        label = self.classes_[position] if hasattr(self, "classes_") else None
-        progress = "flow" if label is None else f"flow of class {label}"
-        result = sliced_flow(
-            SlicedFlowProblem(self.sketch_.table(label), self.n_subslices),
-            max(n_particles, _FEWEST_PARTICLES),
-            self._schedule(),
-            rng,
-            device=resolve_device(self.device),
-            progress=progress if self.verbose else None,
-        )
-        return replace(result, particles=result.particles[:n_particles])
-
-    def _schedule(self) -> FlowSchedule:
-        momentum = {"momentum": 0.0} if self.diffusion > 0 else {}
-        return FlowSchedule(self.n_steps, self.step_size, self.diffusion, **momentum)
-
-    def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and the positions of their classes, in random order."""
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples={n_samples!r} must be an integer of at least 1.")
-        shares = self.sketch_.class_counts_ / self.sketch_.class_counts_.sum()
-        sizes = rng.multinomial(n_samples, shares)
-        parts = [self._draw_class(k, int(size), rng) for k, size in enumerate(sizes) if size]
-        order = rng.permutation(n_samples)
-        positions = np.repeat(np.arange(len(sizes)), sizes)
-        return np.concatenate(parts)[order], positions[order]
-
-    def _draw_class(self, position: int, size: int, rng: np.random.Generator) -> np.ndarray:
-        particles = self.particles_[self._positions == position]
-        if size > len(particles):
-            return self._to_data(self._flow(position, size, rng).particles)
-        drawn: np.ndarray = particles[rng.choice(len(particles), size, replace=False)]
-        return drawn
-
-    def _to_data(self, particles: np.ndarray) -> np.ndarray:
-        """Map particles to the units of the data, inside the bounds that the rows were in."""
-        bounds = self.sketch_.bounds_
-        rows = bounds.from_ball(particles.astype(np.float64))
-        return bounds.from_ball(bounds.to_ball(rows))
 
     def _like_input(self, rows: np.ndarray) -> Any:
         if not self._frame_out:

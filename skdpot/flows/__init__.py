@@ -1,6 +1,14 @@
-"""Particle flows towards sketched distributions."""
+"""Particle flows towards released distributions."""
 
-from skdpot.flows.problem import SlicedFlowProblem
+from skdpot.flows.problem import FlowProblem, SlicedFlowProblem
+from skdpot.flows.smoothed_problem import SmoothedFlowProblem
 from skdpot.flows.solver import FlowResult, FlowSchedule, sliced_flow
 
-__all__ = ["FlowResult", "FlowSchedule", "SlicedFlowProblem", "sliced_flow"]
+__all__ = [
+    "FlowProblem",
+    "FlowResult",
+    "FlowSchedule",
+    "SlicedFlowProblem",
+    "SmoothedFlowProblem",
+    "sliced_flow",
+]

@@ -4,6 +4,9 @@ The optimal map along a direction is ``F_ν^{-1} ∘ F_μ``. Particles are count
 their own range; the cumulative counts are F_μ at the cell edges, and between edges the map
 is taken to be linear. Each particle then needs one multiplication and two table look-ups
 in place of a sort, a scatter and an interpolation.
+
+With smoothed targets F_μ is that of noisy projections, read at the clean ones: the cells still
+span the clean range, with one more below and one above for the noisy ones that fall outside.
 """
 
 import numpy as np
@@ -15,6 +18,7 @@ __all__ = ["NumpyDrift"]
 
 _N_CELLS = 512
 _INSIDE = 1 - 2.0**-20  # keeps the largest projection inside the last cell
+_NARROWEST = 2.0**-20  # of a cell, in units of the noise: a quotient of the two stays finite
 
 
 class NumpyDrift:
@@ -34,7 +38,9 @@ class NumpyDrift:
         self._moved = np.empty(shape, dtype=np.float32)
         self._cell = np.empty(shape, dtype=np.intp)
 
-    def residual(self, particles: np.ndarray, batch: DirectionBatch) -> np.ndarray:
+    def residual(
+        self, particles: np.ndarray, batch: DirectionBatch, noise: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return Σ_j (⟨x, θ_j⟩ - T_j(⟨x, θ_j⟩)) θ_j for each particle x.
 
         Parameters
@@ -43,6 +49,8 @@ class NumpyDrift:
             Positions.
         batch : DirectionBatch
             Directions θ_j and target quantiles, which define the maps T_j.
+        noise : ndarray of shape (n_subslices, n_particles), float32, optional
+            Added to the projections whose distribution function is F_μ, and to nothing else.
 
         Returns
         -------
@@ -56,15 +64,19 @@ class NumpyDrift:
             np.matmul(batch.directions, particles.T, out=position)
         low = position.min(axis=1, keepdims=True)
         width = (position.max(axis=1, keepdims=True) - low) / np.float32(_N_CELLS * _INSIDE)
-        width = np.maximum(width, np.finfo(np.float32).tiny)
+        narrowest = max(float(np.finfo(np.float32).tiny), _NARROWEST * batch.sigma)
+        width = np.maximum(width, np.float32(narrowest))
         position -= low
         position *= 1 / width
+        if noise is not None:
+            np.multiply(noise, 1 / width, out=moved)
+            moved += position
+            below = _noisy_counts_below(moved, cell)
         cell[...] = position
         cell += np.arange(0, n_slices * _N_CELLS, _N_CELLS)[:, None]
-        counts = np.bincount(cell.ravel(), minlength=n_slices * _N_CELLS)
-        cumulative = np.zeros((n_slices, _N_CELLS + 1))
-        np.cumsum(counts.reshape(n_slices, _N_CELLS), axis=1, out=cumulative[:, 1:])
-        target = _interpolate(batch.quantiles, cumulative / particles.shape[0])
+        if noise is None:
+            below = _counts_below(cell)
+        target = _interpolate(batch.quantiles, below / particles.shape[0])
         edges = low + width * np.arange(_N_CELLS + 1, dtype=np.float32)
         offset, slope = _lines(edges - target)
         np.take(slope, cell, out=moved, mode="clip")
@@ -74,6 +86,26 @@ class NumpyDrift:
         with one_blas_thread():
             residual: np.ndarray = moved.T @ batch.directions
         return residual
+
+
+def _counts_below(cell: np.ndarray) -> np.ndarray:
+    """Count the particles below each edge, all of which are in one of the cells."""
+    n_slices = len(cell)
+    counts = np.bincount(cell.ravel(), minlength=n_slices * _N_CELLS)
+    below = np.zeros((n_slices, _N_CELLS + 1))
+    np.cumsum(counts.reshape(n_slices, _N_CELLS), axis=1, out=below[:, 1:])
+    return below
+
+
+def _noisy_counts_below(position: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Count the positions below each edge, when some lie outside of the cells."""
+    n_slices, n_bins = len(cell), _N_CELLS + 2
+    position += 1  # the first bin is what lies below: truncation is then rounding down
+    cell[...] = np.clip(position, 0, n_bins - 1, out=position)
+    cell += np.arange(0, n_slices * n_bins, n_bins)[:, None]
+    counts = np.bincount(cell.ravel(), minlength=n_slices * n_bins).reshape(n_slices, n_bins)
+    below: np.ndarray = np.cumsum(counts, axis=1)[:, :-1]
+    return below
 
 
 def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:

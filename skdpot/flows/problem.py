@@ -1,13 +1,15 @@
 """What a sliced flow moves particles towards."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from skdpot.slicing.table import CDFTable
 
-__all__ = ["DirectionBatch", "SlicedFlowProblem"]
+__all__ = ["DirectionBatch", "FlowProblem", "SlicedFlowProblem"]
 
 _N_LEVELS = 1024
 _SPARSE = 0.5
@@ -24,10 +26,15 @@ class DirectionBatch:
         Unit rows Θ_M.
     quantiles : ndarray of shape (n_subslices, n_levels), float32
         Target quantiles at the levels ``(i + 1/2) / n_levels``.
+    sigma : float, default=0
+        Standard deviation of the noise that is in the target. Noise of the same size is added
+        to the particles' projections before their distribution function is taken, so that
+        both sides of the comparison are smoothed alike.
     """
 
     directions: np.ndarray
     quantiles: np.ndarray
+    sigma: float = 0.0
 
     @cached_property
     def full_step(self) -> np.ndarray:
@@ -54,6 +61,28 @@ class DirectionBatch:
     def drift_step(self) -> np.ndarray:
         """The same step in units of the mean drift, h: M times `full_step`."""
         return self.full_step * np.float32(len(self.directions))
+
+
+class FlowProblem(Protocol):
+    """What the solver asks of a problem: a start, and batches of directions in some order."""
+
+    @property
+    def largest_batch(self) -> int:
+        """Number of directions of the largest batch."""
+
+    @property
+    def n_turns(self) -> int | None:
+        """How many batches there are to take; None when they can be taken for ever."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether batches take turns and none of them spans the space."""
+
+    def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw particles to start from, shape (n_particles, n_features), float32."""
+
+    def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
+        """Yield the batch of each step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +114,30 @@ class SlicedFlowProblem:
         )
 
     @property
+    def largest_batch(self) -> int:
+        """Number of directions of the largest batch; only the last one can be smaller."""
+        return len(self.batches[0].directions)
+
+    @property
+    def n_turns(self) -> None:
+        """Batches are used again and again."""
+        return None
+
+    @property
     def is_partial(self) -> bool:
-        """Whether the directions of a step, taken in turns, are too few to span the space."""
-        n_subslices, n_features = self.batches[0].directions.shape
-        return len(self.batches) > 1 and n_subslices < n_features
+        """Whether batches take turns and none of them spans the space."""
+        return len(self.batches) > 1 and self.largest_batch < self.table.directions.shape[1]
+
+    def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw a Gaussian of the target's location and spread."""
+        noise = rng.standard_normal((n_particles, len(self.location)))
+        return (self.location + self.spread * noise).astype(np.float32)
+
+    def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
+        """Yield batches for ever, every one once a round in random order."""
+        while True:
+            for index in rng.permutation(len(self.batches)):
+                yield self.batches[index]
 
     @cached_property
     def location(self) -> np.ndarray:

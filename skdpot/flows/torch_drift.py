@@ -1,5 +1,7 @@
 """The drift of one step with torch, for GPUs; the same arithmetic as in numpy."""
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 import torch
 
@@ -9,6 +11,7 @@ __all__ = ["TorchDrift"]
 
 _N_CELLS = 512
 _INSIDE = 1 - 2.0**-20
+_NARROWEST = 2.0**-20
 
 
 class TorchDrift:
@@ -22,22 +25,24 @@ class TorchDrift:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._on_device: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # Weak: batches of a single step are forgotten after it.
+        self._on_device: WeakKeyDictionary[DirectionBatch, tuple[torch.Tensor, torch.Tensor]]
+        self._on_device = WeakKeyDictionary()
 
-    def residual(self, particles: torch.Tensor, batch: DirectionBatch) -> torch.Tensor:
+    def residual(
+        self, particles: torch.Tensor, batch: DirectionBatch, noise: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return what `NumpyDrift.residual` returns, as a tensor on the device."""
         directions, quantiles = self._tensors(batch)
         position = directions @ particles.T
         low, high = position.amin(dim=1, keepdim=True), position.amax(dim=1, keepdim=True)
-        width = ((high - low) / (_N_CELLS * _INSIDE)).clamp_min(torch.finfo(torch.float32).tiny)
+        narrowest = max(torch.finfo(torch.float32).tiny, _NARROWEST * batch.sigma)
+        width = ((high - low) / (_N_CELLS * _INSIDE)).clamp_min(narrowest)
         position.sub_(low).div_(width)
         cell = position.long()
-        first = torch.arange(len(directions), device=self._device)[:, None] * _N_CELLS
-        counts = torch.bincount((cell + first).flatten(), minlength=len(directions) * _N_CELLS)
-        cumulative = counts.reshape(len(directions), _N_CELLS).cumsum(dim=1)
-        levels = torch.nn.functional.pad(cumulative, (1, 0)).double() / len(particles)
+        below = _counts_below(position if noise is None else position + noise / width)
         cells = torch.arange(_N_CELLS + 1, device=self._device)
-        values = low + width * cells - _interpolate(quantiles, levels)
+        values = low + width * cells - _interpolate(quantiles, below.double() / len(particles))
         slope = values.diff(dim=1)
         offset = values[:, :-1] - slope * cells[:-1]
         moved = offset.gather(1, cell).addcmul_(slope.gather(1, cell), position)
@@ -45,11 +50,20 @@ class TorchDrift:
 
     def _tensors(self, batch: DirectionBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Copy a batch to the device once."""
-        if id(batch) not in self._on_device:
+        if batch not in self._on_device:
             arrays = (np.ascontiguousarray(a) for a in (batch.directions, batch.quantiles))
             directions, quantiles = (torch.from_numpy(a).to(self._device) for a in arrays)
-            self._on_device[id(batch)] = (directions, quantiles)
-        return self._on_device[id(batch)]
+            self._on_device[batch] = (directions, quantiles)
+        return self._on_device[batch]
+
+
+def _counts_below(position: torch.Tensor) -> torch.Tensor:
+    """Count the positions below each edge; bins below and above hold what is outside."""
+    n_slices, n_bins = len(position), _N_CELLS + 2
+    bins = (position + 1).clamp(0, n_bins - 1).long()
+    bins += torch.arange(n_slices, device=position.device)[:, None] * n_bins
+    counts = torch.bincount(bins.flatten(), minlength=n_slices * n_bins)
+    return counts.reshape(n_slices, n_bins).cumsum(dim=1)[:, :-1]
 
 
 def _interpolate(quantiles: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:

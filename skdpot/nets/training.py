@@ -93,6 +93,16 @@ class _SteppedNet(NeuralNet):
 
     gradient_step: GradientStep
 
+    def partial_fit(self, X: Any, y: Any = None, **fit_params: Any) -> "_SteppedNet":
+        """Take all steps; unlike skorch's own method, let an interrupt through.
+
+        A half-trained network must not pass for a fitted one.
+        """
+        self.notify("on_train_begin", X=X, y=y)
+        self.fit_loop(X, y, **fit_params)
+        self.notify("on_train_end", X=X, y=y)
+        return self
+
     def train_step_single(self, batch: int, **fit_params: Any) -> dict[str, Any]:
         """Let the function fill in the gradients."""
         self._set_training(True)

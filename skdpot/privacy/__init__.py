@@ -12,8 +12,10 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
+    PoissonRowsGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
+from skdpot.privacy.projections import lemma1_sensitivity, projection_sensitivity
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, total_spent
 
@@ -27,6 +29,7 @@ __all__ = [
     "GaussianEvent",
     "NonPrivateEvent",
     "PoissonGaussianEvent",
+    "PoissonRowsGaussianEvent",
     "PrivacyBudget",
     "PrivacyLoss",
     "PrivacySpent",
@@ -39,5 +42,7 @@ __all__ = [
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
+    "lemma1_sensitivity",
+    "projection_sensitivity",
     "total_spent",
 ]

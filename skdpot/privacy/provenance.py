@@ -5,6 +5,7 @@ same rows compose; with a shared budget that is accounted for, without one the c
 the sum.
 """
 
+import math
 import weakref
 from typing import Any
 
@@ -63,10 +64,19 @@ def warn_of_composition(
     Warns
     -----
     PrivacyWarning
-        With the epsilon of both fits together. It depends on public facts only.
+        With the epsilon of both fits together, or saying that the step before had no privacy.
+        It depends on public facts only.
     """
     before, charged_to = _ORIGINS.get(id(X), (None, None))
     if before is None or (budget is not None and budget is charged_to):
+        return
+    if math.isinf(before.epsilon):
+        warn_of_privacy(
+            f"{caller}: the rows come from a step that was fitted on the same rows without "
+            "privacy (epsilon=inf), so that nothing protects them, whatever this fit adds. Fit "
+            "that step on public rows first (sklearn.frozen.FrozenEstimator keeps it in a "
+            "pipeline), or privately."
+        )
         return
     delta = max(before.delta, spent.delta)
     total = compose(ComposedEvent(events=(before.event, spent.event))).epsilon(delta)

@@ -119,7 +119,7 @@ def charge(
     budget: PrivacyBudget | None,
     event: Event,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float,
     label: str,
     assumptions: Iterable[str],
@@ -135,8 +135,11 @@ def charge(
         Where to charge; ``None`` if the fit stands alone.
     event : Event
         The whole fit.
-    epsilon, delta : float
-        What the fit promises; the event must not cost more.
+    epsilon : float or None
+        What the fit promises together with `delta`; the event must not cost more. None states
+        what the event costs at `delta`, for noise that was given rather than calibrated.
+    delta : float
+        See `epsilon`.
     label : str
         Name in the budget's history.
     assumptions : iterable of str
@@ -165,14 +168,15 @@ def charge(
     """
     if not (budget is None or isinstance(budget, PrivacyBudget)):
         raise TypeError(f"`budget` must be a PrivacyBudget or None, got {type(budget).__name__}.")
-    target = privacy_target(epsilon, delta, budget)
+    target = privacy_target(math.inf if epsilon is None else epsilon, delta, budget)
     if not target.admits(event):
         raise CalibrationError(
             f"{label}: the noise is too small for epsilon={epsilon:g} at delta={delta:g}. "
             "Calibrate the event to that target; nothing was charged."
         )
+    stated = target.epsilon if epsilon is not None else _epsilon(compose(event), target.delta)
     spent = PrivacySpent(
-        target.epsilon,
+        stated,
         target.delta,
         event.relation,
         event,

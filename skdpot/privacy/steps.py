@@ -17,9 +17,11 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
+    PoissonRowsGaussianEvent,
 )
 from skdpot.privacy.grid import SampledStep
 from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
+from skdpot.privacy.poisson_rows import PoissonRowsStep
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.without_replacement import SubsetStep
 
@@ -91,8 +93,15 @@ def _poisson_steps(event: PoissonGaussianEvent) -> CountedSteps:
 
 
 def _fixed_size_steps(event: FixedSizeGaussianEvent) -> CountedSteps:
-    mu, rate = event.sensitivity / event.sigma, event.sampling_rate
+    mu, rate = event.mu, event.sampling_rate
     yield (GaussianStep(mu) if rate == 1.0 else SubsetStep(mu, rate)), event.n_steps
+
+
+def _poisson_rows_steps(event: PoissonRowsGaussianEvent) -> CountedSteps:
+    mu, rate = event.mu, event.sampling_rate
+    sampled = rate < 1.0  # a sample of everything is no sample
+    step = PoissonRowsStep(mu, rate, event.n_samples) if sampled else GaussianStep(mu)
+    yield step, event.n_steps
 
 
 def _composed_steps(event: ComposedEvent) -> CountedSteps:
@@ -108,6 +117,7 @@ _STEPS: dict[type[Event], Callable[[Any], CountedSteps]] = {
     GaussianEvent: _gaussian_steps,
     PoissonGaussianEvent: _poisson_steps,
     FixedSizeGaussianEvent: _fixed_size_steps,
+    PoissonRowsGaussianEvent: _poisson_rows_steps,
     ComposedEvent: _composed_steps,
     NonPrivateEvent: _no_noise,
 }

@@ -24,11 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.loss_distribution import LossDistribution, LossPair
+from skdpot.privacy.loss_distribution import LossPair
+from skdpot.privacy.symmetric_profile import symmetric_losses
 
 __all__ = ["SubsetStep", "amplified_delta"]
-
-_TAIL_MASS = 1e-20
 
 _Floats = npt.NDArray[np.float64]
 
@@ -73,41 +72,7 @@ class SubsetStep:
     rate: float
 
     def losses(self, interval: float) -> LossPair:
-        """Discretise C_p: the mass at each grid point joins the dots of the profile.
-
-        Between grid points the profile of the discretised pair is a chord of the convex C_p
-        (as a function of exp(epsilon)), hence an upper bound. Symmetry gives the mass at the
-        negative losses: P(-l) = exp(-l) P(l).
-
-        References
-        ----------
-        .. [1] V. Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of
-           Privacy Loss Distributions", 2022, algorithm 1.
-        """
-        n = max(2, math.ceil(self._largest_loss() / interval))
-        epsilon = np.arange(n + 1, dtype=np.float64) * interval
-        profile = np.minimum.accumulate(amplified_delta(epsilon, self.mu, self.rate))
-        drop = np.diff(profile)
-        positive = np.empty(n)
-        positive[:-1] = (drop[1:] - drop[:-1] * math.exp(interval)) / math.expm1(interval)
-        positive[-1] = drop[-1] / math.expm1(-interval)
-        positive = np.maximum(positive, 0.0)
-        negative = positive * np.exp(-epsilon[1:])
-        infinity_mass = float(profile[-1])
-        # 0 takes what is left; were rounding to leave less than nothing, more mass is safe.
-        rest = 1.0 - math.fsum((float(positive.sum()), float(negative.sum()), infinity_mass))
-        probabilities = np.concatenate([negative[::-1], [max(0.0, rest)], positive])
-        return LossPair(LossDistribution(interval, -n, probabilities, infinity_mass))
-
-    def _largest_loss(self) -> float:
-        """Return a loss beyond which the profile is below 1e-20."""
-        low, high = 0.0, 1.0
-        while self._profile(high) > _TAIL_MASS:
-            low, high = high, 2.0 * high
-        while high - low > 0.01 * high:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._profile(middle) > _TAIL_MASS else (low, middle)
-        return high
-
-    def _profile(self, epsilon: float) -> float:
-        return float(amplified_delta(np.asarray([epsilon]), self.mu, self.rate)[0])
+        """Discretise C_p."""
+        return symmetric_losses(
+            lambda epsilon: amplified_delta(epsilon, self.mu, self.rate), interval
+        )

@@ -6,7 +6,7 @@ certain (how many rows there are, that a distribution function increases) is the
 """
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
+from scipy.optimize import isotonic_regression
 
 from skdpot.slicing.posterior import posterior_mean
 from skdpot.slicing.strategy import SquareRootStrategy
@@ -69,7 +69,7 @@ def decode(
     for row, values in zip(
         cdf.reshape(-1, strategy.n_bins + 1), inner.reshape(-1, inner.shape[-1]), strict=True
     ):
-        row[1:-1] = isotonic_regression(values, y_min=0.0, y_max=1.0)
+        row[1:-1] = np.clip(isotonic_regression(values).x, 0.0, 1.0)
     return cdf, totals
 
 

@@ -13,7 +13,7 @@ from skdpot.privacy.noise import noise_lattice
 from skdpot.slicing.rules import recommended_bins, recommended_slices
 from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 
-__all__ = ["BOUNDS_SHARE", "SketchPlan", "plan_sketch"]
+__all__ = ["BOUNDS_SHARE", "SketchPlan", "bounds_or_plan", "plan_sketch"]
 
 BOUNDS_SHARE = 0.1  # of the squared mu, when bounds must be estimated first
 
@@ -114,7 +114,7 @@ def plan_sketch(
     strategy = square_root_strategy(n_bins)
     sensitivity = strategy.sensitivity(n_slices, conditional=n_classes is not None)
     shape = (n_slices, tables, strategy, sensitivity)
-    limits = _limits(bounds, n_features, target.mu_cap)
+    limits = bounds_or_plan(bounds, n_features, target.mu_cap)
     if math.isinf(target.epsilon):
         return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent())
 
@@ -135,8 +135,22 @@ def plan_sketch(
     return SketchPlan(*shape, table.sigma, table.lattice, limits, event)
 
 
-def _limits(bounds: DataBounds | int, n_features: int, mu: float) -> DataBounds | BoundsPlan:
-    """Return public bounds as they are, or plan how to estimate them from so many rows."""
+def bounds_or_plan(bounds: DataBounds | int, n_features: int, mu: float) -> DataBounds | BoundsPlan:
+    """Return public bounds as they are, or plan how to estimate them from so many rows.
+
+    Parameters
+    ----------
+    bounds : DataBounds or int
+        Public bounds, or the number of rows to estimate them from.
+    n_features : int
+        Number of features.
+    mu : float
+        Gaussian privacy parameter of the whole fit, of whose square 10 % go to the bounds.
+
+    Returns
+    -------
+    DataBounds or BoundsPlan
+    """
     if isinstance(bounds, DataBounds):
         return bounds
     return plan_private_bounds(bounds, n_features, mu * math.sqrt(BOUNDS_SHARE))

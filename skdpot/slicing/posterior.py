@@ -2,16 +2,21 @@ r"""The posterior mean of distribution functions that were released with Gaussia
 
 Isotonic regression alone turns noise into mass: where a distribution function is 0 or 1, noise
 can only be clipped to one side, so every class looks wider than it is. This module estimates
-each function under a prior instead, all of it post-processing of the release (empirical Bayes):
+the functions under a prior instead, all of it post-processing of the release (empirical Bayes):
 
-- along each direction a class is a priori a Dirichlet process around a Gaussian, so that its
-  distribution function F has mean G and covariance ``τ G(s) (1 - G(t))`` for s <= t: no mass
-  far away where G has none, freedom where it has much. In the covariance G has a small
-  uniform part: with none, no table however exact could show a second cluster in a tail of G;
-- the Gaussians' locations and spreads, and τ, are estimated from the released table.
+- along each direction a class is a priori a Gaussian plus a difference. Differences along one
+  direction vary like a Dirichlet process: ``τ G(s) (1 - G(t))`` for s <= t, with a base measure G
+  that is the class's Gaussian, perhaps with a share of a wider one or of the uniform measure
+  (with none, no table however exact could show a second cluster in a tail). Differences along
+  neighbouring directions are alike: their correlation is ``exp(-(1 - cos) / length)``, but for a
+  share of their variance, the nugget, that is each direction's own;
+- the Gaussians' locations and spreads, τ, the length, the nugget and the kind of base are
+  estimated from the released table.
 
 Units: positions along a direction are divided by the half width of its binned range.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
@@ -23,11 +28,34 @@ __all__ = ["posterior_mean"]
 _LOCATIONS = np.linspace(-1.0, 1.0, 129)
 _SPREADS = np.geomspace(0.03, 1.0, 24)
 _CLASS_SHARES = np.linspace(0.35, 1.0, 14)
+_SCALES = np.geomspace(0.01, 1.0, 161)  # spreads within a class are rounded to these
 _SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
 _CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
-_UNIFORM_SHARE = 0.02  # of the base measure: mass may be anywhere, if the table insists
-_ROWS_FOR_CONCENTRATION = 256
-_BLOCK_ELEMENTS = 2**22
+_LENGTHS = (0.02, 0.05, 0.15, 0.5, 1.5, 5.0, 20.0)
+_NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+# Share of the base measure that is not the Gaussian, and how many times wider it is.
+_BASES = ((0.0, 1.0), (0.02, np.inf), (0.1, np.inf), (0.2, 2.0), (0.2, 4.0))
+_AXES, _OTHERS = 64, 192  # as many slices show the evidence; all of them are estimated
+_SLICES_OF_BASE = 64
+_FEWEST_AXES = 8  # fewer say too little to be estimated apart from the other directions
+_TAIL = 0.02  # values count as in a tail where G (1 - G) is below
+_CERTAIN = 5.0  # deviations
+_LOG_SIGNALS = np.arange(-23.0, 45.0, 0.1)
+_VARIANCES = 1 + _CONCENTRATIONS[:, None] * np.exp(_LOG_SIGNALS)
+_LOG_VARIANCES, _PRECISIONS = np.log(_VARIANCES), 1 / _VARIANCES
+
+_Spectrum = tuple[np.ndarray, np.ndarray]  # eigenvalues and eigenvectors
+
+
+@dataclass(frozen=True, eq=False)
+class _Prior:
+    """Covariance of the differences: ``τ ((1 - nugget) K + nugget I) ⊗ P``."""
+
+    misfit: float
+    length: float
+    nugget: float
+    tau: float
+    bases: list[_Spectrum]  # of P, whitened, one a class
 
 
 @one_blas_thread()  # many small products: threads would only wait for each other
@@ -67,10 +95,19 @@ def posterior_mean(
     log-normal prior around the spread that fits all directions best. Within a class it is a
     common fraction of that, chosen by marginal likelihood, and the location of a class has a
     posterior under a normal prior around the common location. Locations of one class along
-    all directions are projected on the projections of one point. τ maximises the marginal
-    likelihood of the differences. Noise that differs between the L / d orthogonal blocks of
-    directions averages out in what is computed from all of them, so it is counted with
-    variance d / L when the differences are shrunk.
+    all directions are projected on the projections of one point.
+
+    The bases of one class are averaged over the directions, so that the covariance of its
+    differences is a Kronecker product, and with the noise, which is the same along all
+    directions, everything is diagonal in the product of two bases of eigenvectors. What is
+    chosen maximises the marginal likelihood of up to 256 directions and all classes. Axes are
+    given a prior of their own where that is more likely: single features are often far from
+    Gaussian where mixtures of many are close to it.
+
+    The posterior mean is best for each function. What is computed from all of them has less
+    noise: that of the L / d orthogonal blocks of directions averages out, and too strong a
+    prior does not. So noise is counted with variance sqrt(d / L), half way (in logarithms)
+    between a single function and a perfect average.
 
     References
     ----------
@@ -95,14 +132,12 @@ def posterior_mean(
     locations = fits[best][0] * half_widths
     points = np.linalg.lstsq(directions, locations.T, rcond=None)[0]
     locations = (points.T @ directions.T) / half_widths
-    gaussian = ndtr((edges - locations[:, :, None]) / (shares[best] * spreads)[None, :, None])
-    averaged = min(1.0, directions.shape[1] / n_slices)
-    rows = gaussian.reshape(-1, n_inner)
-    levels = np.repeat(noise, n_slices)
-    base = (1 - _UNIFORM_SHARE) * rows + _UNIFORM_SHARE * (edges + 1) / 2
-    kept = _shrunk(white.reshape(rows.shape) - rows @ whiten.T, base, levels, whiten, averaged)
-    estimate: np.ndarray = (rows + kept @ root.T).reshape(cdf.shape)
-    return estimate
+    z = (edges - locations[:, :, None]) / (shares[best] * spreads)[:, None]
+    gaussian = ndtr(z)
+    differences, deviations = _smoothed(
+        white - gaussian @ whiten.T, z, noise, whiten, directions, edges
+    )
+    return gaussian + _trimmed(differences @ root.T, deviations, gaussian)
 
 
 def _misfits(white: np.ndarray, edges: np.ndarray, whiten: np.ndarray, spread: float) -> np.ndarray:
@@ -141,15 +176,18 @@ def _class_locations(
     """Return posterior mean locations (n_classes, n_slices) and their log evidence."""
     locations = np.empty(white.shape[:2])
     evidence = 0.0
-    for j, (center, spread) in enumerate(zip(centers, spreads, strict=True)):
-        log_likelihood = -_misfits(white[:, j], edges, whiten, share * spread)
-        log_likelihood /= noise[:, None] ** 2
-        prior = _normalised(-0.5 * ((_LOCATIONS - center) / (width * spread)) ** 2)
-        highest = log_likelihood.max(axis=1, keepdims=True)
+    nearest = np.abs(np.log(_SCALES[:, None] / (share * spreads))).argmin(axis=0)
+    for scale in np.unique(nearest):
+        at = np.flatnonzero(nearest == scale)
+        log_likelihood = -_misfits(white[:, at], edges, whiten, _SCALES[scale])
+        log_likelihood /= noise[:, None, None] ** 2
+        steps = (_LOCATIONS[:, None] - centers[at]) / (width * spreads[at])
+        prior = _normalised(-0.5 * steps**2).T
+        highest = log_likelihood.max(axis=2, keepdims=True)
         joint = np.exp(log_likelihood - highest) * prior
-        total = joint.sum(axis=1)
-        locations[:, j] = joint @ _LOCATIONS / total
-        evidence += float(np.sum(np.log(total) + highest[:, 0]))
+        total = joint.sum(axis=2)
+        locations[:, at] = joint @ _LOCATIONS / total
+        evidence += float(np.sum(np.log(total) + highest[:, :, 0]))
     return locations, evidence
 
 
@@ -160,42 +198,145 @@ def _normalised(log_values: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def _shrunk(
+def _smoothed(
     residual: np.ndarray,
-    gaussian: np.ndarray,
-    levels: np.ndarray,
+    z: np.ndarray,
+    noise: np.ndarray,
     whiten: np.ndarray,
-    averaged: float,
-) -> np.ndarray:
-    """Return the posterior mean of whitened differences from the Gaussians."""
-    n_rows, n_inner = residual.shape
-    chosen = slice(None, None, -(-n_rows // _ROWS_FOR_CONCENTRATION))
-    kept = np.empty_like(residual)
-    block = max(1, _BLOCK_ELEMENTS // n_inner**2)
-    tau = _concentration(residual[chosen], gaussian[chosen], levels[chosen], whiten)
-    for start in range(0, n_rows, block):
-        part = slice(start, start + block)
-        prior = tau * _bridges(gaussian[part], whiten)
-        noise = averaged * levels[part, None, None] ** 2 * np.eye(n_inner)
-        solved = np.linalg.solve(prior + noise, residual[part, :, None])
-        kept[part] = (prior @ solved)[:, :, 0]
-    return kept
+    directions: np.ndarray,
+    edges: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the posterior mean of whitened differences and deviations of plain ones."""
+    root = np.linalg.inv(whiten)
+    averaged = np.sqrt(min(1.0, directions.shape[1] / len(directions)))
+    kept, deviations = np.empty_like(residual), np.empty_like(residual)
+    for rows, prior in _priors(residual, z, noise, whiten, directions, edges):
+        values, vectors = np.linalg.eigh(_kernel(directions[rows], prior.length))
+        variances = prior.tau * _with_nugget(values, prior.nugget)
+        for k, (masses, shapes) in enumerate(prior.bases):
+            signal = np.outer(variances, masses)
+            gain = signal / (signal + averaged * noise[k] ** 2)
+            kept[k, rows] = vectors @ (gain * (vectors.T @ residual[k, rows] @ shapes)) @ shapes.T
+            squares = vectors**2 @ gain @ ((root @ shapes) ** 2).T
+            deviations[k, rows] = noise[k] * np.sqrt(squares)
+    return kept, deviations
 
 
-def _concentration(
-    residual: np.ndarray, gaussian: np.ndarray, levels: np.ndarray, whiten: np.ndarray
-) -> float:
-    """Return the τ of the largest marginal likelihood."""
-    values, vectors = np.linalg.eigh(_bridges(gaussian, whiten))
-    squares = np.einsum("kij,ki->kj", vectors, residual) ** 2
-    variances = _CONCENTRATIONS[:, None, None] * np.maximum(values, 0) + levels[:, None] ** 2
-    misfit = np.sum(squares / variances + np.log(variances), axis=(1, 2))
-    return float(_CONCENTRATIONS[misfit.argmin()])
+def _trimmed(differences: np.ndarray, deviations: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
+    """Take what may be noise off the tails' excess over the Gaussian's: one deviation.
+
+    Noise puts mass into a tail as often as it takes some away, but below zero there is
+    nothing: the monotone function that follows would keep the one and not the other. An excess
+    of several deviations is no noise and stays as it is.
+    """
+    in_tail = np.maximum(0.0, 1.0 - gaussian * (1.0 - gaussian) / _TAIL)
+    doubt = np.clip((_CERTAIN * deviations - np.abs(differences)) / (_CERTAIN - 1), 0, deviations)
+    smaller = np.maximum(np.abs(differences) - in_tail * doubt, 0.0)
+    outward = (differences > 0) == (gaussian < 0.5)
+    trimmed: np.ndarray = np.where(outward, np.sign(differences) * smaller, differences)
+    return trimmed
 
 
-def _bridges(gaussian: np.ndarray, whiten: np.ndarray) -> np.ndarray:
-    """Return the whitened covariances ``G(s) (1 - G(t))``, s <= t, of each row."""
-    low = np.minimum(gaussian[:, :, None], gaussian[:, None, :])
-    high = np.maximum(gaussian[:, :, None], gaussian[:, None, :])
-    whitened: np.ndarray = whiten @ (low * (1 - high)) @ whiten.T
-    return whitened
+def _priors(
+    residual: np.ndarray,
+    z: np.ndarray,
+    noise: np.ndarray,
+    whiten: np.ndarray,
+    directions: np.ndarray,
+    edges: np.ndarray,
+) -> list[tuple[np.ndarray, _Prior]]:
+    """Return groups of directions and the prior of each: one group, or axes and others."""
+    is_axis = np.abs(directions).max(axis=1) > 1 - 1e-9
+    axes, others = np.flatnonzero(is_axis), np.flatnonzero(~is_axis)
+    shown = np.sort(np.concatenate([_spaced(axes, _AXES), _spaced(others, _OTHERS)]))
+    groupings = [[np.arange(len(directions))]]
+    if len(axes) >= _FEWEST_AXES and len(others):
+        groupings.append([axes, others])
+    choices = []
+    for groups in groupings:
+        parts = [np.intersect1d(rows, shown) for rows in groups]
+        fits = [
+            _fitted(residual[:, at], z[:, at], noise, whiten, directions[at], edges) for at in parts
+        ]
+        choices.append(list(zip(groups, fits, strict=True)))
+    return min(choices, key=lambda choice: sum(prior.misfit for _, prior in choice))
+
+
+def _fitted(
+    residual: np.ndarray,
+    z: np.ndarray,
+    noise: np.ndarray,
+    whiten: np.ndarray,
+    directions: np.ndarray,
+    edges: np.ndarray,
+) -> _Prior:
+    """Return the prior of the largest marginal likelihood, common to all classes."""
+    kernels = [np.linalg.eigh(_kernel(directions, length)) for length in _LENGTHS]
+    likeliest = _Prior(np.inf, 0.0, 0.0, 0.0, [])
+    for share, factor in _BASES:
+        bases = [_base(positions, share, factor, edges, whiten) for positions in z]
+        levels = [values / level**2 for (values, _), level in zip(bases, noise, strict=True)]
+        turned = np.stack(
+            [r @ v / level for r, (_, v), level in zip(residual, bases, noise, strict=True)]
+        )
+        for (values, vectors), length in zip(kernels, _LENGTHS, strict=True):
+            squares = (vectors.T @ turned) ** 2
+            for nugget in _NUGGETS:
+                signals = _with_nugget(values, nugget)[:, None] * np.stack(levels)[:, None, :]
+                misfit, tau = _concentration(signals, squares)
+                if misfit < likeliest.misfit:
+                    likeliest = _Prior(misfit, length, nugget, tau, bases)
+    return likeliest
+
+
+def _concentration(signals: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
+    """Return the smallest misfit over τ and where it is: values have variance τ signal + 1.
+
+    Signals are counted in steps of 10 %, so that trying a τ costs next to nothing.
+    """
+    step = _LOG_SIGNALS[1] - _LOG_SIGNALS[0]
+    logs = np.log(np.maximum(signals, np.exp(_LOG_SIGNALS[0]))).ravel()
+    at = np.minimum((logs - _LOG_SIGNALS[0]) / step + 0.5, len(_LOG_SIGNALS) - 1).astype(int)
+    numbers = np.bincount(at, minlength=len(_LOG_SIGNALS))
+    sums = np.bincount(at, squares.ravel(), minlength=len(_LOG_SIGNALS))
+    misfits = _LOG_VARIANCES @ numbers + _PRECISIONS @ sums
+    best = int(misfits.argmin())
+    return float(misfits[best]), float(_CONCENTRATIONS[best])
+
+
+def _base(
+    z: np.ndarray, share: float, factor: float, edges: np.ndarray, whiten: np.ndarray
+) -> _Spectrum:
+    """Return the spectrum of a class's covariance along a direction, for standardised edges z."""
+    some = z[_spaced(np.arange(len(z)), _SLICES_OF_BASE)]
+    other = ndtr(some / factor) if np.isfinite(factor) else (edges + 1) / 2
+    values, vectors = np.linalg.eigh(
+        whiten @ _bridge((1 - share) * ndtr(some) + share * other) @ whiten.T
+    )
+    return np.maximum(values, 0), vectors
+
+
+def _bridge(base: np.ndarray) -> np.ndarray:
+    """Return the covariance ``G(s) (1 - G(t))``, s <= t, averaged over the rows G."""
+    mean = np.mean(base, axis=0)
+    averaged: np.ndarray = np.minimum(mean[:, None], mean) - base.T @ base / len(base)
+    return averaged
+
+
+def _kernel(directions: np.ndarray, length: float) -> np.ndarray:
+    """Return the correlations of the differences along the directions, without nugget."""
+    correlations: np.ndarray = np.exp((directions @ directions.T - 1) / length)
+    return correlations
+
+
+def _with_nugget(values: np.ndarray, nugget: float) -> np.ndarray:
+    """Return the eigenvalues with a share of each direction's own."""
+    mixed: np.ndarray = (1 - nugget) * np.maximum(values, 0) + nugget
+    return mixed
+
+
+def _spaced(rows: np.ndarray, most: int) -> np.ndarray:
+    """Return all rows, or as many as asked for at equal distances."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]

@@ -9,7 +9,7 @@ steps; with equal sizes and no weights the steps coincide and sorting is all the
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["sliced_wasserstein_distance", "wasserstein_1d"]
+__all__ = ["point_masses", "sliced_wasserstein_distance", "wasserstein_1d"]
 
 
 def wasserstein_1d(
@@ -58,7 +58,8 @@ def wasserstein_1d(
             f"u has shape {first.shape} and v {second.shape}; the number of slices must agree "
             "and neither may be empty."
         )
-    a, b = _masses(u_weights, rows_u.shape[1], "u"), _masses(v_weights, rows_v.shape[1], "v")
+    a = point_masses(u_weights, rows_u.shape[1], "u_weights")
+    b = point_masses(v_weights, rows_v.shape[1], "v_weights")
     if a is None and b is None and rows_u.shape == rows_v.shape:
         gaps = np.abs(np.sort(rows_u, axis=1) - np.sort(rows_v, axis=1))
         powered = np.mean(gaps**p, axis=1)
@@ -96,18 +97,36 @@ def sliced_wasserstein_distance(
     return float(np.mean(np.asarray(distances) ** p) ** (1 / p))
 
 
-def _masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray | None:
-    """Validate weights and scale them to sum to one; None means uniform."""
+def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray | None:
+    """Validate the weights of a sample and scale them to sum to one.
+
+    Parameters
+    ----------
+    weights : array-like of shape (size,) or None
+        Non-negative, not all zero; None means uniform and stays None.
+    size : int
+        Number of points.
+    name : str
+        Name of the argument, for error texts.
+
+    Returns
+    -------
+    ndarray of shape (size,) or None
+        The masses.
+
+    Raises
+    ------
+    ValueError
+        If the weights are of another shape, negative, not finite or all zero.
+    """
     if weights is None:
         return None
     masses = np.asarray(weights, dtype=np.float64)
     if masses.shape != (size,):
-        raise ValueError(
-            f"{name}_weights has shape {masses.shape}; it must be ({size},), one a position."
-        )
+        raise ValueError(f"{name} has shape {masses.shape}; it must be ({size},), one a position.")
     total = masses.sum()
     if not np.isfinite(total) or np.any(masses < 0) or total <= 0:
-        raise ValueError(f"{name}_weights must be finite, non-negative and not all zero.")
+        raise ValueError(f"{name} must be finite, non-negative and not all zero.")
     scaled: np.ndarray = masses / total
     return scaled
 

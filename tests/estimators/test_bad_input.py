@@ -94,7 +94,17 @@ BAD_PARAMETERS = {
     "conditional": ({"conditional": "yes"}, "'conditional' parameter"),
 }
 BAD_SAMPLER_PARAMETERS = {
-    "mechanism": ({"mechanism": "resample"}, "'mechanism' parameter"),
+    "mechanism": ({"mechanism": "copy"}, "'mechanism' parameter"),
+    "step text": ({"step_size": "long"}, "'step_size' parameter"),
+    "no rows a batch": ({"batch_size": 0}, "'batch_size' parameter"),
+    "sampling": ({"mechanism": "resample", "sampling": "bernoulli"}, "'sampling' parameter"),
+    "noise": ({"mechanism": "resample", "noise": "laplace"}, "'noise' parameter"),
+    "negative sigma": ({"mechanism": "presample", "sigma": -1.0}, "'sigma' parameter"),
+    "infinite sigma": ({"mechanism": "presample", "sigma": np.inf}, "sigma"),
+    "sigma NaN": ({"mechanism": "presample", "sigma": np.nan}, "sigma"),
+    "sigma of a sketch": ({"sigma": 1.0}, "takes its noise from epsilon"),
+    "rows of classes": ({"mechanism": "resample", "conditional": True}, "needs mechanism="),
+    "directions of rows": ({"mechanism": "presample", "slices": np.eye(3)}, "draws its directions"),
     "no particles": ({"n_particles": 0}, "'n_particles' parameter"),
     "no steps": ({"n_steps": 0}, "'n_steps' parameter"),
     "step of 0": ({"step_size": 0}, "'step_size' parameter"),

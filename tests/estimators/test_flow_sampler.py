@@ -6,12 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpot import DPSlicedFlowSampler, SlicedSketch
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot.estimators._particles import apportion
 from skdpot.exceptions import PrivacyWarning
-from skdpot.flows import solver
+from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
 
 RNG = np.random.default_rng(8841)
@@ -318,14 +321,88 @@ def test_an_unfitted_sampler_says_so(method):
         getattr(DPSlicedFlowSampler(), method)(*([X] if method == "score" else []))
 
 
-def test_a_flow_that_fails_leaves_the_estimator_as_it_was(monkeypatch):
-    fitted = sampler(epsilon=np.inf).fit(X)
-    before = dict(vars(fitted))
+def interrupted(monkeypatch, error=KeyboardInterrupt, **changes):
+    """A sampler whose first flow was broken off."""
+    broken_off = sampler(epsilon=np.inf, budget=PrivacyBudget(np.inf), **changes)
 
-    def broken(*args):
-        raise MemoryError
+    def fail(*args):
+        raise error
 
-    monkeypatch.setattr(solver, "_shuffled_turns", broken)
-    with pytest.raises(MemoryError):
-        fitted.fit(X)
-    assert vars(fitted) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(NumpyDrift, "residual", fail)
+        with pytest.raises(error):
+            broken_off.fit(X, LABELS)
+    return broken_off
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(error, monkeypatch):
+    broken_off = interrupted(monkeypatch, error)
+    assert broken_off.privacy_spent_ == broken_off.sketch_.privacy_spent_
+    assert not hasattr(broken_off, "particles_")
+    other = pickle.loads(pickle.dumps(broken_off))
+    for fitted in (broken_off, other):
+        assert fitted.sample(3).shape == (3, 3)
+        assert fitted.particles_.shape == (1500, 3)
+        assert fitted.displacements_.shape == (1, 15)
+        assert distance(fitted.particles_, X) < 0.2
+    assert len(broken_off.budget.history()) == 1
+
+
+@pytest.mark.parametrize("first", ["score", "sample", "sample_labeled"])
+def test_whatever_is_asked_first_runs_the_flow(first, monkeypatch):
+    broken_off = interrupted(monkeypatch, conditional=True)
+    getattr(broken_off, first)(*([X] if first == "score" else []))
+    assert broken_off.particle_labels_.shape == (len(broken_off.particles_),)
+    assert broken_off.sample_labeled(9)[1].shape == (9,)
+
+
+def test_a_flow_that_was_too_large_can_be_made_smaller_afterwards(monkeypatch):
+    broken_off = interrupted(monkeypatch, MemoryError).set_params(n_particles=50)
+    broken_off.sample()
+    assert len(broken_off.particles_) == 50
+
+
+def test_an_interrupted_refit_has_the_new_release_and_no_old_particles(monkeypatch):
+    fitted = sampler(epsilon=np.inf, conditional=True).fit(X, LABELS)
+
+    def fail(*args):
+        raise KeyboardInterrupt
+
+    fitted.set_params(conditional=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(NumpyDrift, "residual", fail)
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit(-X)
+    for name in ("particles_", "particle_labels_", "classes_", "displacements_"):
+        assert not hasattr(fitted, name)
+    assert distance(fitted.sample(1500), -X) < 0.2
+
+
+@pytest.mark.parametrize("n_particles", [1, 2, 3, 7, 100, 1001])
+def test_classes_share_exactly_the_number_of_particles(n_particles):
+    y = np.repeat([0, 1, 2], 500)
+    fitted = sampler(epsilon=np.inf, conditional=True, n_particles=n_particles, n_steps=2)
+    fitted.fit(X, y)
+    assert len(fitted.particles_) == len(fitted.particle_labels_) == n_particles
+    sizes = np.bincount(fitted.particle_labels_, minlength=3)
+    assert np.all(np.abs(sizes - n_particles / 3) < 1)
+    rows, labels = fitted.sample_labeled(50)
+    assert rows.shape == (50, 3)
+    assert len(set(labels)) == 3
+
+
+@given(st.integers(1, 500), st.lists(st.integers(0, 100), min_size=1, max_size=12))
+def test_largest_remainders(total, counts):
+    if not sum(counts):
+        return
+    shares = np.array(counts) / sum(counts)
+    sizes = apportion(total, shares)
+    assert sizes.sum() == total
+    assert sizes.min() >= (1 if total >= len(counts) else 0)
+    quotas = total * shares
+    if total < len(counts) or quotas.min() >= 1:
+        assert np.abs(sizes - quotas).max() < 1 + 1e-9
+        assert all(
+            sizes[i] >= sizes[j] for i, j in np.ndindex(*[len(counts)] * 2) if counts[i] > counts[j]
+        )

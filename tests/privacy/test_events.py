@@ -13,6 +13,7 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
+    PoissonRowsGaussianEvent,
 )
 from skdpot.privacy.relation import Relation
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
@@ -82,6 +83,34 @@ class TestFixedSizeGaussianEvent(EventSuite):
         for value in mismatch["batch_sizes"]:
             with pytest.raises(ValueError, match="one entry a group"):
                 self.make(batch_sizes=value)
+
+
+class TestLatticeFixedSizeGaussianEvent(EventSuite):
+    kind = FixedSizeGaussianEvent
+    parameters = TestFixedSizeGaussianEvent.parameters | {"lattice": 0.25}
+    relations = (Relation.REPLACE_ONE,)
+    invalid = {"lattice": (*(v for v in NOT_POSITIVE if v is not None), 4.1)}
+
+
+class TestPoissonRowsGaussianEvent(EventSuite):
+    kind = PoissonRowsGaussianEvent
+    parameters = {
+        "sigma": 4.0,
+        "sensitivity": 1.0,
+        "sampling_rate": 0.1,
+        "n_samples": 300,
+        "n_steps": 30,
+    }
+    relations = (Relation.REPLACE_ONE,)
+    invalid = {
+        "sigma": NOT_POSITIVE,
+        "sensitivity": NOT_POSITIVE,
+        "sampling_rate": (*NOT_POSITIVE, 1.0000001),
+        "n_samples": NOT_COUNTS,
+        "n_steps": NOT_COUNTS,
+        "lattice": (*(v for v in NOT_POSITIVE if v is not None), 4.1),
+        "relation": (*NOT_A_RELATION, Relation.ADD_REMOVE),
+    }
 
 
 class TestComposedEvent(EventSuite):
@@ -164,6 +193,19 @@ def test_gaussian_mu_charges_the_lattice():
     coarse = GaussianEvent(sigma=2.0, sensitivity=3.0, n_steps=4, lattice=0.5)
     assert coarse.mu == pytest.approx(3.0 * (1 + 1 / (20 * 4**2)))
     assert compose(coarse).mu_without_sampling == pytest.approx(coarse.mu)
+
+
+def test_lattice_is_charged_under_sampling_too():
+    shared = {"sigma": 2.0, "sensitivity": 1.0, "n_steps": 30}
+    for make in (
+        lambda **more: FixedSizeGaussianEvent(batch_sizes=(10,), group_sizes=(100,), **more),
+        lambda **more: PoissonRowsGaussianEvent(sampling_rate=0.1, n_samples=100, **more),
+    ):
+        coarse = make(**shared, lattice=1.0)
+        assert coarse.mu == pytest.approx(0.5 * (1 + 1 / (20 * 2**2)))
+        widened = make(**(shared | {"sensitivity": 1 + 1 / 80}))
+        assert compose(coarse).epsilon(1e-5) == pytest.approx(compose(widened).epsilon(1e-5))
+        assert compose(coarse).epsilon(1e-5) > compose(make(**shared)).epsilon(1e-5)
 
 
 def test_sampling_rate_of_groups_is_the_largest_share():

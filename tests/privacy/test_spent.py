@@ -115,6 +115,21 @@ def test_an_event_that_costs_more_than_it_says_is_not_charged():
     assert budget.history().empty
 
 
+def test_noise_that_was_given_is_stated_with_what_it_costs():
+    for sigma in (0.3, 2.0, 40.0):
+        spent = spent_on(gaussian(sigma), epsilon=None)
+        exact = exact_epsilon(1 / sigma, 1e-5)
+        assert exact * (1 - 1e-9) <= spent.epsilon <= exact * (1 + 1e-6)
+    assert spent_on(NonPrivateEvent(), epsilon=None).epsilon == math.inf
+    budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
+    spent_on(gaussian(2.0), epsilon=None, budget=budget)
+    assert len(budget.history()) == 1
+    with pytest.raises(BudgetExceededError):
+        spent_on(gaussian(0.3), epsilon=None, budget=budget)
+    with pytest.raises(ValueError, match="`delta` must lie in"):
+        spent_on(gaussian(2.0), epsilon=None, delta=0.0)
+
+
 def test_no_noise_is_charged_as_no_privacy():
     assert spent_on(NonPrivateEvent(), epsilon=math.inf).epsilon == math.inf
     with pytest.raises(BudgetExceededError, match="epsilon=inf"):

@@ -160,14 +160,31 @@ def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
 
 
 def test_error_falls_with_the_number_of_rows():
-    """Rate: ten times the rows, a tenth of the noise of a distribution function."""
+    """Rate: ten times the rows, a tenth of the noise of a distribution function.
+
+    Or less: the more rows, the clearer that all nine directions are one and the same.
+    """
     errors = []
     for n_samples in (3000, 30_000):
         X = RNG.uniform(-1, 1, (n_samples, 1))
         sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), slices=np.ones((9, 1)), n_bins=16)
         exact = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=np.ones((9, 1)), n_bins=16)
         errors.append(np.sqrt(np.mean((sketch.fit(X).cdf_ - exact.fit(X).cdf_) ** 2)))
-    assert 4 < errors[0] / errors[1] < 25
+    assert 4 < errors[0] / errors[1] < 60
+
+
+def test_equal_directions_are_averaged():
+    """Nine noisy copies of one function are worth their mean."""
+    X = RNG.uniform(-1, 1, (30_000, 1))
+    options = {"bounds": (-1, 1), "slices": np.ones((9, 1)), "n_bins": 16}
+    sketch = SlicedSketch(epsilon=1.0, **options).fit(X)
+    exact = SlicedSketch(epsilon=np.inf, **options).fit(X)
+    plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(16), 30_000)
+    error, of_mean = (
+        np.sqrt(np.mean((cdf - exact.cdf_) ** 2))
+        for cdf in (sketch.cdf_, plain.mean(axis=1, keepdims=True))
+    )
+    assert error < 1.1 * of_mean
 
 
 @given(

@@ -1,0 +1,130 @@
+"""
+The flow paper's toy figure, with its price
+===========================================
+
+The paper "Differentially private gradient flow based on the sliced Wasserstein distance" shows
+particles that flow towards five Gaussians in the plane, while noise of σ = 0, 0.5 and 1 is added
+to the projections of every row. The flows work. What the figure does not show is what noise of
+that size is worth: we draw it again, and ask the library for the ε.
+"""
+
+# %%
+# Data and settings
+# -----------------
+# Five Gaussians on a pentagon, all of them inside a disc of radius 3. As in the paper: 200
+# directions, steps of h = 1, λ = 0.001. In the plane a full step is h = 2, so h = 1 is half of one.
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from skdpot import DPSlicedFlowSampler
+from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
+from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+
+RADIUS, SPREAD, N_ROWS, N_SLICES = 3.0, 0.3, 3000, 200
+STEPS = (1, 10, 200)
+ANGLES = np.pi / 2 + 2 * np.pi * np.arange(5) / 5
+CENTERS = 1.8 * np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])
+
+rng = np.random.default_rng(7)
+X = CENTERS[rng.integers(0, 5, N_ROWS)] + SPREAD * rng.normal(size=(N_ROWS, 2))
+directions = orthogonal_directions(512, 2, rng)
+
+# %%
+# Release once, flow for ever
+# ---------------------------
+# ``mechanism="presample"`` is the paper's Algorithm 2 (DPSWflow), the cheaper of its two: the
+# projections of all rows are released once. ``sigma=`` fixes the noise, and the statement says
+# what that costs. The last row is the library's own mechanism, a sketch at ε = 1. We only want
+# the releases here, and move particles ourselves below: so ``n_steps=1``.
+
+samplers = {
+    f"every row, σ = {sigma:g}": DPSlicedFlowSampler(
+        "presample", sigma=sigma, norm_bound=RADIUS, n_slices=N_SLICES, n_steps=1
+    )
+    for sigma in (0.0, 0.5, 1.0)
+}
+samplers["sketch"] = DPSlicedFlowSampler("sketch", epsilon=1.0, norm_bound=RADIUS, n_steps=1)
+for sampler in samplers.values():
+    sampler.fit(X)
+
+# %%
+# Everything from here on is post-processing. The steps are those of the paper, for the sketch
+# too; the same seed gives the same flow, so that its start can be looked at separately.
+
+
+def problem(sampler):
+    """Return what the particles move towards."""
+    if hasattr(sampler, "sketch_"):
+        return SlicedFlowProblem(sampler.sketch_.table())
+    return SmoothedFlowProblem(sampler.releases_, sampler.bounds_.radius, N_SLICES)
+
+
+def flow(sampler, n_steps):
+    """Return 3000 particles after the first steps of the paper's flow."""
+    schedule = FlowSchedule(n_steps, step_size=0.5, diffusion=0.001, momentum=0.0, decay=False)
+    return sliced_flow(problem(sampler), N_ROWS, schedule, np.random.default_rng(0)).particles
+
+
+particles = {
+    (name, n_steps): flow(sampler, n_steps)
+    for name, sampler in samplers.items()
+    for n_steps in STEPS
+}
+distances = {
+    key: sliced_wasserstein_distance(X, positions, directions)
+    for key, positions in particles.items()
+}
+epsilons = {name: sampler.privacy_spent_.epsilon for name, sampler in samplers.items()}
+
+table = pd.DataFrame(
+    {
+        "ε spent": epsilons,
+        **{
+            f"SW2 after {n_steps}": {name: distances[name, n_steps] for name in samplers}
+            for n_steps in STEPS
+        },
+    }
+)
+print(table.round(3).to_string())
+
+# %%
+# Look at the flows
+# -----------------
+# Black: level sets of the target. Green: particles. With noise on every row the five Gaussians
+# are still found at σ = 0.5 and blur at σ = 1, at an ε in the thousands, which protects nobody. The
+# sketch finds them at ε = 1: its noise is on counts of rows, so that the more rows there are, the
+# less it matters.
+
+
+def density(points):
+    """Return the density of the target."""
+    squares = np.sum((points[..., None, :] - CENTERS) ** 2, axis=-1)
+    return np.exp(-squares / (2 * SPREAD**2)).mean(axis=-1)
+
+
+def price(epsilon):
+    """Write an ε as a title."""
+    return "no privacy" if np.isinf(epsilon) else f"ε = {epsilon:,.0f}"
+
+
+axis = np.linspace(-RADIUS, RADIUS, 150)
+heights = density(np.stack(np.meshgrid(axis, axis), axis=-1))
+figure, grid = plt.subplots(
+    len(samplers), len(STEPS), figsize=(8.6, 11.6), sharex=True, sharey=True, layout="constrained"
+)
+for cells, name in zip(grid, samplers, strict=True):
+    for cell, n_steps in zip(cells, STEPS, strict=True):
+        cell.scatter(*particles[name, n_steps][:1000].T, s=4, color="tab:green", alpha=0.5, lw=0)
+        cell.contour(axis, axis, heights, levels=[0.02, 0.06, 0.12], colors="black", linewidths=0.7)
+        cell.set(xlim=(-RADIUS, RADIUS), ylim=(-RADIUS, RADIUS), aspect="equal")
+        cell.set(xticks=[], yticks=[])
+        label = f"SW$_2$ = {distances[name, n_steps]:.3f}"
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+        cell.text(0.97, 0.03, label, transform=cell.transAxes, ha="right", fontsize=9, bbox=box)
+    cells[0].set_ylabel(f"{name}\n{price(epsilons[name])}", fontsize=11)
+for cell, n_steps in zip(grid[0], STEPS, strict=True):
+    cell.set_title("after the first step" if n_steps == 1 else f"after {n_steps} steps")
+figure.savefig("paper_flow.png", dpi=100)
+plt.show()

@@ -1,0 +1,247 @@
+"""The parts of a fit of `PrivateSWAutoencoder`, one function a step."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.rng import Streams
+from skdpot._utils.torch_rng import torch_randomness
+from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
+from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
+from skdpot.nets.evaluation import to_network_units
+from skdpot.nets.prior_penalty import PriorPenalty
+from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.training import train_network
+from skdpot.nets.training_plan import TrainingPlan, plan_training
+from skdpot.privacy.calibration import privacy_target
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.slicing.declarations import assumptions
+from skdpot.slicing.plan import bounds_or_plan
+from skdpot.slicing.rules import public_bounds
+
+if TYPE_CHECKING:
+    from skdpot.estimators.autoencoder import PrivateSWAutoencoder
+
+__all__ = [
+    "build_autoencoder",
+    "charge_private",
+    "charge_public",
+    "choose_loss",
+    "plan_fit",
+    "read_bounds",
+    "train_private",
+    "train_public",
+]
+
+_EPOCHS = 40
+_FEWEST_STEPS = 60
+_N_PROBES = 2
+
+
+def choose_loss(estimator: "PrivateSWAutoencoder", n_samples: int) -> AutoencoderLoss:
+    """Return what is minimised, or say which parameters exclude each other."""
+    if estimator.normalize_codes and estimator.latent_dim < 2:
+        raise ValueError(
+            "latent_dim=1 with normalize_codes=True leaves codes no value but -1 and 1. Use "
+            "latent_dim of at least 2, or normalize_codes=False."
+        )
+    if estimator.penalty is None:
+        return AutoencoderLoss(clip=estimator.clip)
+    if estimator.private and estimator.sampling == "poisson":
+        raise ValueError(
+            'penalty="prior" compares the ranks of the codes of a batch, so that one record moves '
+            'the terms of others; Poisson batches are accounted for sums only. Use sampling="auto" '
+            'or "without_replacement".'
+        )
+    penalty = PriorPenalty(
+        prior="sphere" if estimator.normalize_codes else "normal",
+        latent_dim=estimator.latent_dim,
+        batch_size=min(estimator.batch_size, n_samples),
+        n_slices=estimator.n_slices,
+    )
+    return AutoencoderLoss(
+        clip=estimator.clip,
+        penalty=penalty,
+        alpha=estimator.alpha,
+        clip_jacobian=estimator.clip_jacobian,
+    )
+
+
+def number_of_steps(estimator: "PrivateSWAutoencoder", n_samples: int) -> int:
+    """Return the number of training steps, by default a public rule in n."""
+    if estimator.n_steps is not None:
+        return estimator.n_steps
+    return max(_FEWEST_STEPS, _EPOCHS * n_samples // estimator.batch_size)
+
+
+def plan_fit(
+    estimator: "PrivateSWAutoencoder", loss: AutoencoderLoss, shape: tuple[int, int]
+) -> TrainingPlan:
+    """Fix batches and noise from public facts."""
+    n_samples, n_features = shape
+    target = privacy_target(estimator.epsilon, estimator.delta, estimator.budget)
+    bounds = public_bounds(estimator.bounds, estimator.norm_bound, n_features)
+    sampling = estimator.sampling
+    if sampling == "auto":
+        sampling = "poisson" if loss.penalty is None else "without_replacement"
+    return plan_training(
+        target,
+        n_samples=n_samples,
+        batch_size=estimator.batch_size,
+        n_steps=number_of_steps(estimator, n_samples),
+        sampling=sampling,
+        sensitivity=loss.sensitivity,
+        bounds=bounds_or_plan(bounds or n_samples, n_features, target.mu_cap),
+        sigma=estimator.sigma,
+    )
+
+
+def build_autoencoder(
+    estimator: "PrivateSWAutoencoder", n_features: int, rng: np.random.Generator, *, box: bool
+) -> nn.Sequential:
+    """Make encoder and decoder with initial weights, and check what they compute."""
+    image = image_dimensions(estimator.image_shape, n_features)
+    with torch_randomness(rng):
+        encoder, decoder = build_networks(
+            estimator.architecture,
+            n_features=n_features,
+            image=image,
+            latent_dim=estimator.latent_dim,
+        )
+    if estimator.normalize_codes:
+        encoder = nn.Sequential(encoder, ToSphere())
+    if box and isinstance(estimator.architecture, str):
+        decoder = nn.Sequential(decoder, nn.Tanh())
+    autoencoder = nn.Sequential(encoder, decoder)
+    _check_shapes(autoencoder, n_features, estimator.latent_dim)
+    if estimator.private:
+        check_per_record(autoencoder, (n_features,), rng)
+    return autoencoder
+
+
+def _check_shapes(autoencoder: nn.Sequential, n_features: int, latent_dim: int) -> None:
+    with torch.no_grad():
+        codes = autoencoder[0].eval()(torch.zeros(_N_PROBES, n_features))
+        if codes.shape != (_N_PROBES, latent_dim):
+            raise ValueError(
+                f"architecture: the encoder maps {_N_PROBES} rows to a tensor of shape "
+                f"{tuple(codes.shape)}; it must be ({_N_PROBES}, {latent_dim}), as latent_dim says."
+            )
+        rows = autoencoder[1].eval()(codes)
+    if rows.shape != (_N_PROBES, n_features):
+        raise ValueError(
+            f"architecture: the decoder maps {_N_PROBES} codes to {tuple(rows.shape)} values; it "
+            f"must return {n_features} a row, as many as X has features."
+        )
+
+
+def charge_private(
+    estimator: "PrivateSWAutoencoder", plan: TrainingPlan, streams: Streams
+) -> PrivacySpent:
+    """Charge the whole fit, before any noise is drawn or row looked at."""
+    public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
+    return charge(
+        estimator.budget,
+        plan.event,
+        epsilon=estimator.epsilon if estimator.sigma is None else None,
+        delta=estimator.delta,
+        label=type(estimator).__name__,
+        assumptions=(
+            *assumptions(None, public, streams),
+            "the architecture and its initial weights",
+            "nobody sees the bits of the noisy sums but through the network",
+        ),
+        sigma=plan.sigma,
+        sensitivity=plan.sensitivity,
+        mechanism=(
+            f"{plan.n_steps} noisy sums of clipped gradients over "
+            f"{plan.sampling.replace('_', ' ')} batches of {plan.batch_size}"
+        ),
+    )
+
+
+def charge_public(estimator: "PrivateSWAutoencoder") -> PrivacySpent:
+    """State that the rows count as public; a finite budget refuses a fit without noise."""
+    return charge(
+        estimator.budget,
+        NonPrivateEvent(),
+        epsilon=np.inf,
+        delta=estimator.delta,
+        label=type(estimator).__name__,
+        assumptions=("the rows given to fit are public",),
+        sigma=None,
+        sensitivity=None,
+        mechanism="training without noise on public rows",
+    )
+
+
+def read_bounds(estimator: "PrivateSWAutoencoder", rows: np.ndarray) -> DataBounds:
+    """Return the declared bounds, or the range of public rows."""
+    given = public_bounds(estimator.bounds, estimator.norm_bound, rows.shape[1])
+    if given is not None:
+        return given
+    axis = None if estimator.image_shape is not None else 0  # all pixels share one range
+    low, high = rows.min(axis=axis).astype(float), rows.max(axis=axis).astype(float)
+    flat = high - low <= 1e-12 * np.maximum(1.0, np.abs(low))
+    half = np.maximum(1.0, np.abs(low)) / 2
+    return DataBounds.from_box(
+        np.where(flat, low - half, low), np.where(flat, high + half, high), rows.shape[1]
+    )
+
+
+def train_private(
+    estimator: "PrivateSWAutoencoder",
+    autoencoder: nn.Sequential,
+    loss: AutoencoderLoss,
+    plan: TrainingPlan,
+    rows: np.ndarray,
+    streams: Streams,
+) -> None:
+    """Train on private rows; `rows` are in the units of the data, and `bounds_` is set."""
+    tensor = _tensor(estimator, rows)
+    step = private_steps(loss, tensor, plan, streams.secret, streams.public)
+    _train(estimator, autoencoder, step, plan.n_steps, streams.solver)
+
+
+def train_public(
+    estimator: "PrivateSWAutoencoder",
+    autoencoder: nn.Sequential,
+    loss: AutoencoderLoss,
+    rows: np.ndarray,
+    rng: np.random.Generator,
+) -> None:
+    """Train on public rows."""
+    step = public_steps(loss, _tensor(estimator, rows), estimator.batch_size, rng)
+    _train(estimator, autoencoder, step, number_of_steps(estimator, len(rows)), rng)
+
+
+def _train(
+    estimator: "PrivateSWAutoencoder",
+    autoencoder: nn.Sequential,
+    step: Any,
+    n_steps: int,
+    rng: np.random.Generator,
+) -> None:
+    train_network(
+        autoencoder,
+        step,
+        n_steps,
+        learning_rate=estimator.learning_rate,
+        rng=rng,
+        device=resolve_device(estimator.device),
+        progress=type(estimator).__name__ if estimator.verbose else None,
+    )
+    for parameter in autoencoder.parameters():
+        parameter.grad = None  # the last step's gradient is no part of the result
+    estimator.encoder_, estimator.decoder_ = autoencoder[0], autoencoder[1]
+    estimator.n_steps_ = n_steps
+
+
+def _tensor(estimator: "PrivateSWAutoencoder", rows: np.ndarray) -> torch.Tensor:
+    units = to_network_units(estimator.bounds_, rows).astype(np.float32)
+    return torch.from_numpy(units).to(resolve_device(estimator.device) or "cpu")

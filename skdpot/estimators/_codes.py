@@ -1,0 +1,140 @@
+"""What a trained autoencoder does with rows and codes: nothing here touches private data."""
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from torch import nn
+
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot.nets.evaluation import evaluate, from_network_units, to_network_units
+from skdpot.nets.prior_penalty import prior_samples
+from skdpot.privacy.data_bounds import DataBounds
+
+__all__ = ["CodeReadings"]
+
+
+class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Encoding, decoding, sampling and scoring: the public half of `PrivateSWAutoencoder`."""
+
+    encoder_: nn.Module
+    decoder_: nn.Module
+    bounds_: DataBounds
+    normalize_codes: bool
+    device: str
+    _latent_dim: int
+    _frame_out: bool
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, treated as public: codes of private rows are not private.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, latent_dim)
+            Codes, of norm 1 with `normalize_codes`.
+        """
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        codes = evaluate(
+            self.encoder_, to_network_units(self.bounds_, rows), resolve_device(self.device)
+        )
+        return codes.astype(rows.dtype, copy=False)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Decode codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, latent_dim)
+            Codes; normalised first with `normalize_codes`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows in the units of the data, inside `bounds_`.
+
+        Raises
+        ------
+        ValueError
+            If X has another number of columns.
+        """
+        check_is_fitted(self)
+        codes = check_array(X, dtype=[np.float64, np.float32])
+        if codes.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X has {codes.shape[1]} columns; a code has latent_dim={self._n_features_out}."
+            )
+        return self._decode(codes).astype(codes.dtype, copy=False)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Decode codes drawn from the prior; free of any privacy cost.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows.
+        random_state : int, RandomState or None, default=None
+            Randomness of this call, which protects nothing.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            Synthetic rows; a DataFrame when the autoencoder was fitted on one. They resemble
+            the data only as far as codes resemble the prior: use ``penalty="prior"``, or learn
+            the codes with a `DPSlicedFlowSampler`.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is not a positive integer.
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(f"n_samples={n_samples!r} must be an integer of at least 1.")
+        prior = "sphere" if self.normalize_codes else "normal"
+        rng = solver_generator(random_state)
+        rows = self._decode(prior_samples(prior, int(n_samples), self._n_features_out, rng))
+        if not self._frame_out:
+            return rows
+        return pd.DataFrame(rows, columns=getattr(self, "feature_names_in_", None))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Negative mean squared reconstruction error.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            **Public** rows: the score is computed from them without noise.
+        y : object, optional
+            Ignored.
+
+        Returns
+        -------
+        float
+            Mean over rows and features, in squared units of the data; higher is better.
+        """
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        return -float(np.mean((self._decode(self.transform(X)) - rows) ** 2))
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        if self.normalize_codes:
+            norms = np.linalg.norm(codes, axis=1, keepdims=True)
+            codes = codes / np.where(norms > 0, norms, 1.0)
+        values = evaluate(self.decoder_, codes, resolve_device(self.device))
+        return from_network_units(self.bounds_, values)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Length of a code; names the columns of a transformed DataFrame."""
+        return self._latent_dim

@@ -1,0 +1,319 @@
+"""An autoencoder trained with differential privacy, or once on public rows for all later fits."""
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Tags
+
+from skdpot._utils.rng import solver_generator, spawn_streams
+from skdpot._utils.validation import (
+    Interval,
+    StrOptions,
+    all_or_nothing,
+    fit_context,
+    validate_rows,
+)
+from skdpot.estimators._autoencoder import (
+    build_autoencoder,
+    charge_private,
+    charge_public,
+    choose_loss,
+    plan_fit,
+    read_bounds,
+    train_private,
+    train_public,
+)
+from skdpot.estimators._codes import CodeReadings
+from skdpot.privacy.bounds_plan import BoundsPlan
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.private_bounds import release_private_bounds
+from skdpot.privacy.provenance import made_by, warn_of_composition
+
+__all__ = ["PrivateSWAutoencoder"]
+
+
+class PrivateSWAutoencoder(CodeReadings):
+    """Autoencoder with codes on a sphere, trained with or without differential privacy.
+
+    With ``private=True`` every record's gradient is clipped and the sums are noised (DP-SGD).
+    With ``private=False`` it is trained on rows that are *public*, to give later, private
+    steps few and well-behaved features: for example a `DPSlicedFlowSampler` of codes, whose
+    samples `inverse_transform` turns into images.
+
+    Parameters
+    ----------
+    latent_dim : int, default=8
+        Length of a code.
+    epsilon : float, default=1.0
+        Privacy parameter of the whole fit; ``inf`` for no privacy.
+    delta : float, default=1e-5
+        Privacy parameter of the whole fit, in (0, 1).
+    private : bool, default=True
+        False trains on **public** rows: nothing is clipped or noised, and ``privacy_spent_``
+        says that epsilon is infinite.
+    penalty : {None, "prior"}, default=None
+        "prior" adds the squared sliced Wasserstein distance between the codes of a batch and
+        the prior that `sample` draws from.
+    alpha : float, default=0.1
+        Weight of the penalty in [0, 1); the reconstruction error has the rest.
+    architecture : {"mlp", "conv", "dcgan"} or (encoder, decoder), default="mlp"
+        "mlp" has two hidden layers each way; "conv" is for images with even sides (28 x 28,
+        32 x 32), "dcgan" for 64 x 64. A pair holds `torch.nn.Module` or functions without
+        arguments that make them. Modules are copied and start from the weights that they
+        have, which must be public. The encoder sees tensors of `image_shape`, or flat rows,
+        scaled to [-1, 1] by `bounds`; the decoder returns as many values.
+    image_shape : tuple of int, optional
+        (height, width) or (channels, height, width) of the images in the flat rows of X.
+    normalize_codes : bool, default=True
+        Divide every code by its norm. The prior is then uniform on the sphere, otherwise
+        standard normal.
+    clip : float, default=1.0
+        Largest norm C of the gradient of one record's reconstruction error (half of the squared
+        error, in mapped units). The default shortens nearly all gradients to that norm, whatever
+        the data are.
+    clip_jacobian : float, default=1.0
+        With the penalty: largest spectral norm L of the Jacobian of a record's code.
+    n_steps : int, optional
+        Training steps; by default a public rule: 40 epochs, at least 60 steps.
+    batch_size : int, default=250
+        (Expected) number of records a step; all records when there are fewer.
+    learning_rate : float, default=2e-3
+        Of Adam, at the start; it falls to zero along a half cosine.
+    sampling : {"auto", "poisson", "without_replacement"}, default="auto"
+        How private batches are drawn. "auto" is "poisson", whose account is tighter, without a
+        penalty; with one, ranks couple the records of a batch, and only batches of a fixed
+        size are accounted for.
+    sigma : float, optional
+        Standard deviation of the noise on a batch's summed gradient. By default it is calibrated
+        to `epsilon`; when it is given, `epsilon` is not used and ``privacy_spent_`` states what
+        the fit costs. Needs public bounds.
+    n_slices : int, default=50
+        Directions of the penalty a step, made a multiple of `latent_dim`.
+    bounds : "private" or (low, high), default="private"
+        Range of each feature: ``(low, high)``, scalars or arrays of shape (n_features,), is
+        public and costs nothing, for example (0, 255) for pixels. "private" spends 10 % of the
+        squared mu on estimating it; with ``private=False`` it is read off the rows.
+    norm_bound : float, optional
+        Public bound of the norm of every row, in place of `bounds`.
+    budget : PrivacyBudget, optional
+        Shared budget that every fit is charged to. A fit with ``private=False`` has no noise:
+        a finite budget refuses it, so give none when the rows are public.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where networks run; "auto" is a GPU if there is one.
+    random_state : int, RandomState or None, default=None
+        Makes everything reproducible, the privacy noise included. With ``private=True`` for
+        tests only: whoever knows it can remove the noise.
+    verbose : int, default=0
+        1 shows a progress bar, of steps and not of losses.
+
+    Attributes
+    ----------
+    encoder_ : torch.nn.Module
+        From mapped rows to codes, normalised if `normalize_codes`.
+    decoder_ : torch.nn.Module
+        From codes to mapped rows.
+    bounds_ : DataBounds
+        Map from the data to the set that rows and reconstructions are clipped to.
+    n_steps_ : int
+        Number of training steps.
+    privacy_spent_ : PrivacySpent
+        What the fit cost, and under which assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when X has names that are all strings.
+
+    Privacy
+    -------
+    A private fit releases the network of every step: sums of clipped gradients over secret
+    batches with Gaussian noise, one event under replace-one, after the events of the bounds
+    when these are private. Without a penalty the sensitivity of a sum is 2C; with one it is
+    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.prior_penalty.PriorPenalty`. The
+    noise is continuous and not hardened against attacks on floating-point numbers. No loss is
+    recorded or shown. Public: the number of rows and of features and their names, the dtype,
+    the architecture and its first weights, and that all values are finite.
+
+    What `transform`, `inverse_transform` and `score` are given is treated as public: **codes of
+    private rows are not private**. A private estimator that is fitted on them has to pay for
+    itself, and warns if this fit was on the same rows and shares no budget with it.
+
+    References
+    ----------
+    M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
+    I. Sebag et al., "Differentially private gradient flow based on the sliced Wasserstein
+    distance", 2023, appendix C.2 (architectures).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpot import PrivateSWAutoencoder
+    >>> X = load_digits().data
+    >>> autoencoder = PrivateSWAutoencoder(epsilon=8.0, bounds=(0, 16), n_steps=50).fit(X)
+    >>> autoencoder.transform(X[:5]).shape, autoencoder.sample(3).shape
+    ((5, 8), (3, 64))
+    >>> autoencoder.privacy_spent_.epsilon
+    8.0
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "latent_dim": [Interval(Integral, 1, None, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "private": ["boolean"],
+        "penalty": [StrOptions({"prior"}), None],
+        "alpha": [Interval(Real, 0, 1, closed="left")],
+        "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list],
+        "image_shape": [tuple, list, None],
+        "normalize_codes": ["boolean"],
+        "clip": [Interval(Real, 0, None, closed="neither")],
+        "clip_jacobian": [Interval(Real, 0, None, closed="neither")],
+        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
+        "sigma": [Interval(Real, 0, None, closed="left"), None],
+        "n_slices": [Interval(Integral, 1, None, closed="left")],
+        "bounds": [StrOptions({"private"}), tuple, list],
+        "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "budget": [PrivacyBudget, None],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        latent_dim: int = 8,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        private: bool = True,
+        penalty: str | None = None,
+        alpha: float = 0.1,
+        architecture: Any = "mlp",
+        image_shape: tuple[int, ...] | None = None,
+        normalize_codes: bool = True,
+        clip: float = 1.0,
+        clip_jacobian: float = 1.0,
+        n_steps: int | None = None,
+        batch_size: int = 250,
+        learning_rate: float = 2e-3,
+        sampling: str = "auto",
+        sigma: float | None = None,
+        n_slices: int = 50,
+        bounds: Any = "private",
+        norm_bound: float | None = None,
+        budget: PrivacyBudget | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.epsilon = epsilon
+        self.delta = delta
+        self.private = private
+        self.penalty = penalty
+        self.alpha = alpha
+        self.architecture = architecture
+        self.image_shape = image_shape
+        self.normalize_codes = normalize_codes
+        self.clip = clip
+        self.clip_jacobian = clip_jacobian
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.sampling = sampling
+        self.sigma = sigma
+        self.n_slices = n_slices
+        self.bounds = bounds
+        self.norm_bound = norm_bound
+        self.budget = budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train encoder and decoder.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows with ``private=True``, public ones otherwise; at least two.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : PrivateSWAutoencoder
+            Fitted autoencoder.
+
+        Raises
+        ------
+        ValueError
+            If parameters, networks or data are not usable. Nothing is charged.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+        """
+        with all_or_nothing(self):
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
+            if self.private:
+                self._fit_private(X, rows)
+            else:
+                self._fit_public(rows)
+        return self
+
+    def _fit_private(self, X: Any, rows: np.ndarray) -> None:
+        """Plan, build, charge, and only then touch the rows."""
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        loss = choose_loss(self, len(rows))
+        plan = plan_fit(self, loss, rows.shape)
+        box = not isinstance(plan.bounds, BoundsPlan) and plan.bounds.box
+        autoencoder = build_autoencoder(self, rows.shape[1], streams.solver, box=box)
+        self.privacy_spent_ = charge_private(self, plan, streams)
+        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
+        self.bounds_ = (
+            release_private_bounds(rows, plan.bounds, streams)[0]
+            if isinstance(plan.bounds, BoundsPlan)
+            else plan.bounds
+        )
+        train_private(self, autoencoder, loss, plan, rows, streams)
+
+    def _fit_public(self, rows: np.ndarray) -> None:
+        rng = solver_generator(self.random_state)
+        loss = choose_loss(self, len(rows))
+        self.privacy_spent_ = charge_public(self)
+        self.bounds_ = read_bounds(self, rows)
+        autoencoder = build_autoencoder(self, rows.shape[1], rng, box=self.bounds_.box)
+        train_public(self, autoencoder, loss, rows, rng)
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit, then encode the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows to train on.
+        y : None
+            Ignored.
+        **fit_params : dict
+            None are known.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, latent_dim)
+            Codes. They are as private as X; a private estimator that is fitted on them
+            without sharing `budget` warns of what both fits cost together, which is no
+            protection at all after ``private=False``.
+        """
+        codes = self.fit(X, y, **fit_params).transform(X)
+        return made_by(codes, self.privacy_spent_, self.budget)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,28 @@
+"""Input of the metrics: samples of points, all of them public."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_array
+
+__all__ = ["as_points", "check_order", "check_same_features"]
+
+
+def as_points(X: ArrayLike, name: str) -> np.ndarray:
+    """Return X as finite float64 rows."""
+    points: np.ndarray = check_array(X, dtype=np.float64, input_name=name)
+    return points
+
+
+def check_same_features(first: int, second: int) -> None:
+    """Refuse samples that do not live in the same space."""
+    if first != second:
+        raise ValueError(
+            f"X has {first} features and Y has {second}; a distance needs the same features, in "
+            "the same order, on both sides."
+        )
+
+
+def check_order(p: float) -> None:
+    """Refuse orders for which the Wasserstein distance is not a distance or not finite."""
+    if not 1 <= p < np.inf:
+        raise ValueError(f"p={p!r} must be finite and at least 1.")

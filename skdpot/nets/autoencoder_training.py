@@ -1,0 +1,187 @@
+"""Steps that train an autoencoder, with and without privacy."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot._utils.rng import SecretStream
+from skdpot.nets.clipping import CHUNK_SIZE, clipped_gradient_sum, clipped_jacobian_sum
+from skdpot.nets.prior_penalty import PriorPenalty
+from skdpot.nets.training import GradientStep
+from skdpot.nets.training_plan import TrainingPlan
+from skdpot.privacy.noise import gaussian_noise
+
+__all__ = ["AutoencoderLoss", "private_steps", "public_steps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoencoderLoss:
+    """What is minimised: ``(1 - alpha) * reconstruction + alpha * penalty``.
+
+    With privacy the reconstruction error is half of the squared error, summed over features:
+    its gradients are long beside the default `clip`, so that nearly all are shortened to that
+    norm, whatever the unit and the number of features. Without privacy it is the mean squared
+    error.
+
+    Parameters
+    ----------
+    clip : float
+        Largest norm C of a record's gradient of the reconstruction error.
+    penalty : PriorPenalty, optional
+        Penalty of the codes.
+    alpha : float, default=0
+        Weight of the penalty.
+    clip_jacobian : float, default=1
+        Largest spectral norm L of the Jacobian of a record's code.
+    chunk_size : int, default=64
+        Records whose gradients are in memory at the same time.
+    """
+
+    clip: float
+    penalty: PriorPenalty | None = None
+    alpha: float = 0.0
+    clip_jacobian: float = 1.0
+    chunk_size: int = CHUNK_SIZE
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record moves a batch's summed gradient, under replace-one."""
+        share = self.alpha if self.penalty else 0.0
+        bound = (1.0 - share) * 2.0 * self.clip
+        if self.penalty is not None:
+            bound += share * self.penalty.sensitivity(self.clip_jacobian)
+        return bound
+
+    def clipped_sum(
+        self, autoencoder: nn.Sequential, rows: torch.Tensor, directions: np.ndarray | None
+    ) -> dict[nn.Parameter, torch.Tensor]:
+        """Return the summed, clipped gradient of a batch.
+
+        Parameters
+        ----------
+        autoencoder : torch.nn.Sequential
+            Encoder, map of the codes, decoder.
+        rows : tensor of shape (n_records, n_features)
+            Batch of mapped rows.
+        directions : ndarray or None
+            Directions of the penalty.
+        """
+        total = clipped_gradient_sum(
+            autoencoder, rows, reconstruction_gradient, self.clip, chunk_size=self.chunk_size
+        )
+        if self.penalty is None or directions is None:
+            return total
+        encoder = autoencoder[:-1]
+        with torch.no_grad():
+            codes = torch.cat([encoder(chunk) for chunk in rows.split(self.chunk_size)])
+        pull = clipped_jacobian_sum(
+            encoder,
+            rows,
+            self.penalty.vectors(codes, directions).to(rows.dtype),
+            self.clip_jacobian,
+            chunk_size=self.chunk_size,
+        )
+        for parameter in total:
+            total[parameter] *= 1.0 - self.alpha
+            if parameter in pull:
+                total[parameter] += self.alpha * pull[parameter]
+        return total
+
+
+def reconstruction_gradient(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Gradient of half of each record's squared error with respect to its reconstruction."""
+    return outputs - rows
+
+
+def private_steps(
+    loss: AutoencoderLoss,
+    rows: torch.Tensor,
+    plan: TrainingPlan,
+    secret: SecretStream,
+    public: np.random.Generator,
+) -> GradientStep:
+    """Make the steps of training with noisy sums of clipped gradients.
+
+    Parameters
+    ----------
+    loss : AutoencoderLoss
+        What is minimised.
+    rows : tensor of shape (n_samples, n_features)
+        Private mapped rows, on the device of training.
+    plan : TrainingPlan
+        Batches and noise; its event has been charged.
+    secret : SecretStream
+        Draws batches and noise.
+    public : numpy.random.Generator
+        Draws the directions of the penalty.
+
+    Returns
+    -------
+    callable
+        For `skdpot.nets.training.train_network`.
+
+    Privacy
+    -------
+    Each step releases the sum with Gaussian noise of ``plan.sigma``. The noise is continuous,
+    added in the precision of the network, and not hardened against attacks on floating-point
+    numbers. Batches are secret; nothing of them is kept.
+    """
+    batches = plan.batches(secret)
+
+    def step(autoencoder: Any, number: int) -> None:
+        batch = torch.from_numpy(next(batches)).to(rows.device)
+        directions = None if loss.penalty is None else loss.penalty.directions(public)
+        total = loss.clipped_sum(autoencoder, rows[batch], directions)
+        for parameter, value in total.items():
+            if plan.sigma > 0:
+                noise = gaussian_noise(plan.sigma, tuple(value.shape), secret)
+                value += torch.from_numpy(noise).to(value)
+            parameter.grad = value / plan.batch_size
+
+    return step
+
+
+def public_steps(
+    loss: AutoencoderLoss, rows: torch.Tensor, batch_size: int, rng: np.random.Generator
+) -> GradientStep:
+    """Make the steps of ordinary training on rows that are public.
+
+    Parameters
+    ----------
+    loss : AutoencoderLoss
+        What is minimised; nothing is clipped.
+    rows : tensor of shape (n_samples, n_features)
+        Public mapped rows, on the device of training.
+    batch_size : int
+        Rows a step, at most all of them.
+    rng : numpy.random.Generator
+        Solver's stream: batches and directions.
+
+    Returns
+    -------
+    callable
+        For `skdpot.nets.training.train_network`.
+    """
+    batches = _epochs(len(rows), min(batch_size, len(rows)), rng)
+
+    def step(autoencoder: Any, number: int) -> None:
+        batch = rows[torch.from_numpy(next(batches)).to(rows.device)]
+        codes = autoencoder[:-1](batch)
+        error = ((autoencoder[-1](codes) - batch) ** 2).mean()
+        if loss.penalty is not None:
+            pull = loss.penalty.value(codes, loss.penalty.directions(rng))
+            error = (1.0 - loss.alpha) * error + loss.alpha * pull
+        error.backward()
+
+    return step
+
+
+def _epochs(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield batches of shuffled epochs, for ever."""
+    while True:
+        order = rng.permutation(n)
+        yield from (order[k : k + size] for k in range(0, n - size + 1, size))

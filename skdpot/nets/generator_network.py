@@ -1,0 +1,152 @@
+"""The network that turns random numbers into rows."""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+__all__ = ["LatentEncoding", "build_generator", "draw_latents", "make_mlp"]
+
+_N_PROBES = 2
+_N_COMPONENTS = 16
+
+
+class LatentEncoding(nn.Module):
+    """Read one of K components off the first latent number; pass the others on.
+
+    Data in clusters are hard for a continuous map of a Gaussian cloud, which has to tear it.
+    A network that is told a component can move clusters apart.
+
+    Parameters
+    ----------
+    latent_dim : int
+        Latent numbers, of which the first picks the component.
+    n_columns : int
+        Columns of the input; those behind the latent numbers (classes) are indicators.
+    n_components : int, default=16
+        Number of components K, all equally likely.
+    """
+
+    def __init__(self, latent_dim: int, n_columns: int, n_components: int = _N_COMPONENTS) -> None:
+        super().__init__()
+        self.latent_dim, self.n_components = latent_dim, n_components
+        self.n_outputs = n_columns - 1 + n_components
+        # Makes torch's initial weights of the next layer standard deviation 1 for indicators.
+        self.weight = math.sqrt(3.0 * self.n_outputs)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return latent numbers, the scaled indicators of the component and of the class."""
+        position = torch.special.ndtr(inputs[:, :1]) * self.n_components
+        component = position.long().clamp(0, self.n_components - 1)
+        numbers = torch.arange(self.n_components, device=inputs.device)
+        indicators = (component == numbers).to(inputs.dtype)
+        rest = inputs[:, 1 : self.latent_dim]
+        marked = torch.cat([indicators, inputs[:, self.latent_dim :]], dim=1)
+        return torch.cat([rest, self.weight * marked], dim=1)
+
+
+def make_mlp(
+    latent_dim: int, n_classes: int, n_features: int, width: int, *, components: bool = True
+) -> nn.Sequential:
+    """Return the default network: three hidden layers behind a `LatentEncoding`.
+
+    Parameters
+    ----------
+    latent_dim, n_classes, n_features : int
+        Numbers of latent numbers, of class indicators (0 without classes) and of outputs.
+    width : int
+        Units of a hidden layer.
+    components : bool, default=True
+        Whether there is an encoding; with a single latent number there is none.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        Initial weights come from torch's global generator.
+    """
+    n_inputs = latent_dim + n_classes
+    layers: list[nn.Module] = []
+    if components and latent_dim > 1:
+        layers.append(encoding := LatentEncoding(latent_dim, n_inputs))
+        n_inputs = encoding.n_outputs
+    for _ in range(3):
+        layers += [nn.Linear(n_inputs, width), nn.ReLU()]
+        n_inputs = width
+    return nn.Sequential(*layers, nn.Linear(width, n_features))
+
+
+def build_generator(
+    module: nn.Module | Callable[[], Any], n_inputs: int, n_features: int
+) -> nn.Module:
+    """Copy or make a caller's network, and check what it returns.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable
+        A network, which is copied and starts from the weights that it has, or a function
+        without arguments that makes one.
+    n_inputs, n_features : int
+        Columns of its input and of its output.
+
+    Returns
+    -------
+    torch.nn.Module
+        The network.
+
+    Raises
+    ------
+    TypeError
+        If the function returns something else.
+    ValueError
+        If its output has another shape, or it has nothing to train.
+    """
+    network = deepcopy(module) if isinstance(module, nn.Module) else module()
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            "module must be a torch.nn.Module or a function without arguments that returns one, "
+            f"got one that returns {type(network).__name__}."
+        )
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise ValueError("module has no parameters to train.")
+    with torch.no_grad():
+        try:
+            rows = deepcopy(network).eval()(torch.zeros(_N_PROBES, n_inputs))
+        except RuntimeError as error:
+            raise ValueError(
+                f"module does not accept a tensor of shape ({_N_PROBES}, {n_inputs}): latent_dim "
+                f"numbers, and one indicator a class if there are classes. It says: {error}"
+            ) from error
+    if rows.shape != (_N_PROBES, n_features):
+        raise ValueError(
+            f"module maps {_N_PROBES} inputs to a tensor of shape {tuple(rows.shape)}; it must be "
+            f"({_N_PROBES}, {n_features}), one column a feature of X."
+        )
+    return network
+
+
+def draw_latents(
+    n_samples: int, latent_dim: int, rng: np.random.Generator, classes: np.ndarray | None = None
+) -> np.ndarray:
+    """Draw inputs of the network.
+
+    Parameters
+    ----------
+    n_samples, latent_dim : int
+        Shape of the standard normal part.
+    rng : numpy.random.Generator
+        Solver's stream.
+    classes : ndarray of shape (n_samples, n_classes), optional
+        Indicators that are appended.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, latent_dim + n_classes), float32
+    """
+    latents = rng.standard_normal((n_samples, latent_dim), dtype=np.float32)
+    if classes is None:
+        return latents
+    return np.concatenate([latents, classes.astype(np.float32)], axis=1)

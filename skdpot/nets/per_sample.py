@@ -1,0 +1,283 @@
+r"""The gradient of every record of a batch, in a form that can be measured, weighted and added.
+
+For a chain of ordinary layers one backward pass is enough. The gradient of record i for a linear
+layer is the outer product :math:`g_i a_i^\top` of the gradient of its output and its input, so
+its norm is :math:`|g_i| |a_i|` and a weighted sum over records is one matrix product: no
+gradient of a single record is ever formed (Goodfellow 2015; "book-keeping" of Bu et al. 2023).
+Kernels of convolutions are small, and their gradients are formed. All other networks go
+through `torch.func`, one gradient a record, which is right for every network that treats records
+one by one and takes several times longer.
+
+References
+----------
+I. Goodfellow, "Efficient per-example gradient computations", 2015.
+Z. Bu, Y.-X. Wang, S. Zha, G. Karypis, "Differentially private optimization on large model at
+small cost", ICML 2023.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import nn
+from torch.func import functional_call, vjp, vmap
+from torch.nn import functional
+
+from skdpot.nets.architectures import ToSphere
+
+__all__ = ["RecordGradients", "chain_of_layers", "record_gradients"]
+
+Parameters: TypeAlias = tuple[nn.Parameter, ...]
+Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
+
+
+class RecordGradients(ABC):
+    """Gradients, for some parameters, of each record of a chunk.
+
+    Attributes
+    ----------
+    parameters : tuple of torch.nn.Parameter
+        What the gradients are with respect to.
+    """
+
+    parameters: Parameters
+
+    @abstractmethod
+    def inner(self, other: Any) -> torch.Tensor:
+        """Return the inner product of both gradients of each record, shape (n_records,)."""
+
+    @abstractmethod
+    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records, each times its weight, a tensor a parameter."""
+
+    @abstractmethod
+    def finite(self) -> "RecordGradients":
+        """Return the same with what is not a finite number replaced."""
+
+
+@dataclass(frozen=True)
+class _OuterProducts(RecordGradients):
+    """Gradients of a linear layer: g_i a_i' for the weights, g_i for the offset."""
+
+    parameters: Parameters
+    inputs: torch.Tensor
+    output_gradients: torch.Tensor
+
+    def inner(self, other: "_OuterProducts") -> torch.Tensor:
+        scale = (self.inputs * self.inputs).sum(1)
+        if len(self.parameters) == 2:
+            scale = scale + 1.0
+        return scale * (self.output_gradients * other.output_gradients).sum(1)
+
+    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        weighted = self.output_gradients * weights[:, None]
+        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
+
+    def finite(self) -> "_OuterProducts":
+        inputs, gradients = self.inputs.nan_to_num(), self.output_gradients.nan_to_num()
+        return _OuterProducts(self.parameters, inputs, gradients)
+
+
+@dataclass(frozen=True)
+class _Formed(RecordGradients):
+    """Gradients that are there, as tensors of shape (n_records, *shape of the parameter)."""
+
+    parameters: Parameters
+    gradients: tuple[torch.Tensor, ...]
+
+    def inner(self, other: "_Formed") -> torch.Tensor:
+        pairs = zip(self.gradients, other.gradients, strict=True)
+        products = [(a.flatten(1) * b.flatten(1)).sum(1) for a, b in pairs]
+        return torch.stack(products).sum(0)
+
+    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.tensordot(weights, gradient, dims=1) for gradient in self.gradients]
+
+    def finite(self) -> "_Formed":
+        return _Formed(self.parameters, tuple(g.nan_to_num() for g in self.gradients))
+
+
+def record_gradients(
+    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
+) -> list[list[RecordGradients]]:
+    """Pull vectors at the outputs of a network back to its parameters, record by record.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Maps rows to outputs, each row by itself.
+    rows : tensor of shape (n_records, ...)
+        A chunk of records.
+    cotangents : callable
+        Maps the (detached) outputs, of shape (n_records, n_outputs), and the targets to vectors
+        of the shape of the outputs, record by record: the gradient of a loss with respect to the
+        outputs, or unit vectors for a Jacobian.
+    targets : tensor of shape (n_records, ...)
+        What `cotangents` needs to know of each record.
+
+    Returns
+    -------
+    list of list of RecordGradients
+        One list a vector. Each holds the parts of the gradients, for disjoint parameters that
+        together are all trainable ones. Memory grows with the number of records.
+    """
+    layers = chain_of_layers(network)
+    if layers is None:
+        return _by_torch_func(network, rows, cotangents, targets)
+    return _by_layers(layers, rows, cotangents, targets)
+
+
+def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
+    """Return the layers of a plain chain, or None for any other network.
+
+    A plain chain consists of `torch.nn.Sequential` and of layers of which we know how they use
+    their parameters, each parameter once and trainable. Subclasses, hooks and
+    parametrisations may compute something else, so that the types have to match exactly.
+    """
+    layers = _flatten(network)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    plain = (
+        all(_is_known(layer) for layer in layers)
+        and len(set(map(id, parameters))) == len(parameters)
+        and all(p.requires_grad for p in parameters)
+    )
+    return layers if plain else None
+
+
+def _flatten(network: nn.Module) -> list[nn.Module]:
+    if type(network) is nn.Sequential and not _has_hooks(network):
+        return [layer for child in network for layer in _flatten(child)]
+    return [network]
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
+
+
+def _is_known(layer: nn.Module) -> bool:
+    if _has_hooks(layer):
+        return False
+    if next(layer.parameters(), None) is not None:
+        return type(layer) in _RULES and not _is_unusual_convolution(layer)
+    ours = type(layer) is ToSphere
+    return ours or (type(layer).__module__.startswith("torch.nn.") and not list(layer.children()))
+
+
+def _is_unusual_convolution(layer: nn.Module) -> bool:
+    if not isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+        return False
+    return layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+
+
+def _by_layers(
+    layers: list[nn.Module], rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
+) -> list[list[RecordGradients]]:
+    taped: list[tuple[nn.Module, torch.Tensor]] = []
+    outputs: list[torch.Tensor] = []
+    value = rows
+    with torch.enable_grad():
+        for layer in layers:
+            before = value.detach()
+            # What was taped must not be overwritten.
+            value = layer(value.clone() if getattr(layer, "inplace", False) else value)
+            if type(layer) in _RULES and next(layer.parameters(), None) is not None:
+                taped.append((layer, before))
+                outputs.append(value)
+    vectors = cotangents(value.detach(), targets)
+    pulled = []
+    for k, vector in enumerate(vectors):
+        # Only gradients of activations are computed, since only those are asked for.
+        gradients = torch.autograd.grad(
+            value, outputs, vector, retain_graph=k + 1 < len(vectors), materialize_grads=True
+        )
+        pairs = zip(taped, gradients, strict=True)
+        pulled.append([_RULES[type(layer)](layer, a, g) for (layer, a), g in pairs])
+    return pulled
+
+
+def _by_torch_func(
+    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
+) -> list[list[RecordGradients]]:
+    trainable = {n: p for n, p in network.named_parameters() if p.requires_grad}
+    # functional_call does not give a layer that occurs twice its own parameters back.
+    network = deepcopy(network)
+
+    def of_one_record(
+        values: dict[str, torch.Tensor], row: torch.Tensor, target: torch.Tensor
+    ) -> list[dict[str, torch.Tensor]]:
+        pulled = vjp(lambda v: functional_call(network, v, (row[None],)), values)
+        output, pull_back = pulled[0], pulled[1]
+        return [pull_back(vector)[0] for vector in cotangents(output, target[None])]
+
+    values = {name: parameter.detach() for name, parameter in trainable.items()}
+    # Dropout, if any, is drawn anew for each record.
+    pulled = vmap(of_one_record, in_dims=(None, 0, 0), randomness="different")(
+        values, rows, targets
+    )
+    parameters = tuple(trainable.values())
+    return [[_Formed(parameters, tuple(of_vector.values()))] for of_vector in pulled]
+
+
+def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+    if a.ndim == 2:
+        return _OuterProducts(_parameters(layer), a, g)
+    a, g = a.flatten(1, -2), g.flatten(1, -2)
+    return _formed(layer, g.transpose(1, 2) @ a, g.sum(1))
+
+
+def _conv(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+    patches = _patches(a, layer)
+    g = g.flatten(2)
+    weight = g @ patches[:, :, : g.shape[2]].transpose(1, 2)
+    return _formed(layer, weight.unflatten(2, layer.weight.shape[1:]), g.sum(2))
+
+
+def _transposed_conv(
+    layer: nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
+) -> RecordGradients:
+    # A transposed convolution is a convolution from the output to the input.
+    weight = a.flatten(2) @ _patches(g, layer).transpose(1, 2)
+    return _formed(layer, weight.unflatten(2, layer.weight.shape[1:]), g.sum((2, 3)))
+
+
+def _patches(x: torch.Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> torch.Tensor:
+    """Return the patches that the kernel meets, of shape (n_records, kernel, n_positions)."""
+    padding = cast("tuple[int, ...]", layer.padding)  # texts are not in a plain chain
+    return functional.unfold(x, layer.kernel_size, layer.dilation, padding, layer.stride)
+
+
+def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+    normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
+    normal, g = normal.flatten(2), g.flatten(2)
+    return _formed(layer, (normal * g).sum(2), g.sum(2))
+
+
+def _layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+    normal = functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
+    between = tuple(range(1, a.ndim - len(layer.normalized_shape)))
+    products, offsets = normal * g, g
+    if between:
+        products, offsets = products.sum(between), offsets.sum(between)
+    return _formed(layer, products, offsets)
+
+
+def _formed(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> _Formed:
+    parameters = _parameters(layer)
+    return _Formed(parameters, (weight, bias)[: len(parameters)])
+
+
+def _parameters(layer: nn.Module) -> Parameters:
+    """Return weight and, where there is one, offset."""
+    return tuple(layer.parameters(recurse=False))
+
+
+_RULES: dict[type[nn.Module], Callable[..., RecordGradients]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv,
+    nn.ConvTranspose2d: _transposed_conv,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}

@@ -1,0 +1,200 @@
+"""PrivateSWAutoencoder: what it computes, in which units, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from torch import nn
+
+from skdpot import PrivacyBudget, PrivateSWAutoencoder
+from skdpot.privacy.data_bounds import DataBounds
+
+RNG = np.random.default_rng(8841)
+X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
+SEEDED = pytest.mark.filterwarnings("ignore:.*makes the privacy noise reproducible")
+
+
+def autoencoder(**changes):
+    options = {"latent_dim": 3, "bounds": (-1, 1), "n_steps": 5, "batch_size": 10_000}
+    return PrivateSWAutoencoder(**(options | changes))
+
+
+@pytest.mark.parametrize("penalty", [None, "prior"])
+@pytest.mark.parametrize("private", [False, True])
+def test_shapes_and_ranges(private, penalty):
+    fitted = autoencoder(private=private, penalty=penalty, batch_size=50).fit(X)
+    codes = fitted.transform(X)
+    assert codes.shape == (300, 3)
+    assert np.linalg.norm(codes, axis=1) == pytest.approx(np.ones(300))
+    for rows in (fitted.inverse_transform(codes), fitted.sample(300)):
+        assert rows.shape == (300, 6)
+        assert np.abs(rows).max() <= 1
+    assert fitted.score(X) == pytest.approx(-np.mean((fitted.inverse_transform(codes) - X) ** 2))
+    assert fitted.n_steps_ == 5
+
+
+def test_codes_are_normalised_before_they_are_decoded():
+    fitted = autoencoder(private=False).fit(X)
+    codes = fitted.transform(X[:5])
+    assert fitted.inverse_transform(7 * codes) == pytest.approx(fitted.inverse_transform(codes))
+    assert np.isfinite(fitted.inverse_transform(np.zeros((1, 3)))).all()
+
+
+def test_codes_need_not_be_normalised():
+    fitted = autoencoder(private=False, normalize_codes=False, penalty="prior").fit(X)
+    assert np.linalg.norm(fitted.transform(X), axis=1).std() > 1e-3
+    assert fitted.sample(10).shape == (10, 6)
+
+
+def test_public_training_learns():
+    digits = load_digits().data
+    fitted = PrivateSWAutoencoder(private=False, bounds=(0, 16), random_state=0).fit(digits)
+    assert -fitted.score(digits) < 0.75 * digits.var(axis=0).mean()
+
+
+@SEEDED
+def test_private_training_learns_when_there_is_little_noise():
+    options = {"n_steps": 100, "learning_rate": 0.02, "batch_size": 100, "random_state": 0}
+    fitted = autoencoder(sigma=0.2, **options).fit(X)
+    assert -fitted.score(X) < 0.6 * X.var(axis=0).mean()
+
+
+def test_the_penalty_moves_codes_to_the_prior():
+    """Directions of codes balance around the sphere."""
+    options = {"private": False, "n_steps": 100, "learning_rate": 0.02, "random_state": 0}
+    means = [
+        np.linalg.norm(autoencoder(penalty=penalty, alpha=0.8, **options).fit_transform(X).mean(0))
+        for penalty in (None, "prior")
+    ]
+    assert means[1] < 0.15
+    assert means[1] < means[0]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "shape"), [("conv", (8, 8)), ("conv", (1, 8, 8)), ("mlp", (8, 8))]
+)
+@pytest.mark.parametrize("private", [False, True])
+def test_images(architecture, shape, private):
+    images = load_digits().data[:60]
+    fitted = autoencoder(
+        architecture=architecture, image_shape=shape, private=private, bounds=(0, 16), n_steps=2
+    ).fit(images)
+    assert fitted.inverse_transform(fitted.transform(images)).shape == (60, 64)
+
+
+def test_own_modules():
+    encoder = nn.Sequential(nn.Linear(6, 4), nn.GELU(), nn.Linear(4, 3))
+    fitted = autoencoder(architecture=(encoder, lambda: nn.Linear(3, 6))).fit(X)
+    assert fitted.sample(2).shape == (2, 6)
+    assert fitted.architecture[0] is encoder
+    assert not any(
+        torch.equal(a, b)
+        for a, b in zip(encoder.parameters(), fitted.encoder_.parameters(), strict=True)
+    )
+    assert clone(fitted).fit(X).sample(2).shape == (2, 6)
+
+
+def test_bounds_of_public_rows_are_read_off_them():
+    rows = np.column_stack([X * 50 + 7, np.full(300, 3.0)])
+    fitted = autoencoder(private=False, bounds="private").fit(rows)
+    sample = fitted.sample(200)
+    assert (sample >= rows.min(0) - 2).all()
+    assert (sample <= rows.max(0) + 2).all()
+    images = load_digits().data[:50]
+    fitted = autoencoder(private=False, bounds="private", image_shape=(8, 8)).fit(images)
+    assert fitted.bounds_ == DataBounds.from_box(0.0, 16.0, 64)
+
+
+def test_norm_bounds_shorten_rows():
+    fitted = autoencoder(bounds="private", norm_bound=0.5).fit(X)
+    assert np.linalg.norm(fitted.sample(50), axis=1).max() <= 0.5 + 1e-6
+
+
+def test_frames():
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    fitted = autoencoder(private=False).set_output(transform="pandas").fit(frame)
+    assert list(fitted.transform(frame).columns) == [f"privateswautoencoder{k}" for k in range(3)]
+    assert list(fitted.sample(4).columns) == list("abcdef")
+    assert list(fitted.get_feature_names_out()) == [f"privateswautoencoder{k}" for k in range(3)]
+
+
+@SEEDED
+@pytest.mark.parametrize("private", [False, True])
+def test_seeds(private):
+    samples = [
+        autoencoder(private=private, random_state=seed).fit(X).sample(5, random_state=0)
+        for seed in (1, 1, 2, None)
+    ]
+    assert np.array_equal(samples[0], samples[1])
+    assert not np.array_equal(samples[0], samples[2])
+    assert not np.array_equal(samples[0], samples[3])
+
+
+@SEEDED
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("architecture", ["mlp", "conv"])
+@pytest.mark.parametrize(
+    "options", [{"private": False}, {"epsilon": 5.0}, {"epsilon": 5.0, "penalty": "prior"}]
+)
+def test_a_gpu_gives_the_same(architecture, options):
+    images = load_digits().data[:200]
+    both = [
+        autoencoder(
+            architecture=architecture,
+            image_shape=(8, 8),
+            bounds=(0, 16),
+            device=device,
+            random_state=0,
+            **options,
+        )
+        .fit(images)
+        .inverse_transform(np.eye(3))
+        for device in ("cpu", "cuda")
+    ]
+    assert both[0] == pytest.approx(both[1], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"penalty": "prior", "sampling": "poisson"}, "ranks"),
+        ({"latent_dim": 1}, "latent_dim of at least 2"),
+        ({"sigma": 1.0, "bounds": "private"}, "Give public bounds"),
+        ({"architecture": "conv"}, "needs image_shape"),
+        ({"image_shape": (2, 2)}, "has 4 values"),
+        ({"architecture": (nn.Linear(6, 3),)}, r"a pair \(encoder, decoder\)"),
+        ({"architecture": (nn.Linear(6, 4), nn.Linear(3, 6))}, "the encoder maps"),
+        ({"architecture": (nn.Linear(6, 3), nn.Linear(3, 5))}, "the decoder maps"),
+        (
+            {"architecture": (nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), nn.Linear(3, 6))},
+            "BatchNorm1d.*GroupNorm",
+        ),
+        ({"norm_bound": 1.0}, "give only one"),
+        ({"alpha": 1.0}, "'alpha' parameter"),
+        ({"penalty": "parity"}, "'penalty' parameter"),
+    ],
+)
+def test_refused_before_anything_is_charged(changes, message):
+    budget = PrivacyBudget(10.0)
+    estimator = autoencoder(budget=budget, **changes)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X)
+    assert len(budget.history()) == 0
+    assert not hasattr(estimator, "privacy_spent_")
+
+
+def test_public_training_takes_any_network():
+    network = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    fitted = autoencoder(private=False, architecture=(network, nn.Linear(3, 6))).fit(X)
+    assert fitted.sample(2).shape == (2, 6)
+
+
+def test_wrong_use_is_named():
+    fitted = autoencoder(private=False).fit(X)
+    with pytest.raises(ValueError, match="latent_dim=3"):
+        fitted.inverse_transform(np.zeros((2, 4)))
+    for wrong in (0, 1.5, "2"):
+        with pytest.raises(ValueError, match="n_samples"):
+            fitted.sample(wrong)

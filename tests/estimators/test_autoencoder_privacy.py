@@ -1,0 +1,228 @@
+"""PrivateSWAutoencoder: what a fit is charged, when, and that nothing without noise is kept."""
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_privacy_accountant
+from dp_accounting.privacy_accountant import NeighboringRelation
+from torch import nn
+
+from skdpot import PrivacyBudget, PrivateSWAutoencoder
+from skdpot._utils.rng import SecretStream
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.nets import autoencoder_training
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
+
+RNG = np.random.default_rng(8841)
+X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
+
+
+def autoencoder(**changes):
+    options = {"latent_dim": 3, "bounds": (-1, 1), "n_steps": 5, "batch_size": 10_000}
+    return PrivateSWAutoencoder(**(options | changes))
+
+
+def test_the_stated_epsilon_is_that_of_dp_accounting():
+    """Poisson batches, replace-one; noise in units of the clipping norm."""
+    spent = autoencoder(sigma=1.6, clip=0.8, n_steps=20, batch_size=30).fit(X).privacy_spent_
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0))
+    accountant.compose(step, 20)
+    assert spent.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
+    assert (spent.sigma, spent.sensitivity) == (1.6, 1.6)
+
+
+def test_the_statement():
+    spent = autoencoder(epsilon=3.0, delta=1e-6, batch_size=30).fit(X).privacy_spent_
+    assert (spent.epsilon, spent.delta) == (3.0, 1e-6)
+    assert "5 noisy sums of clipped gradients over poisson batches of 30" in spent.mechanism
+    for fact in ("number of rows", "bounds given by the caller", "initial weights"):
+        assert fact in " ".join(spent.assumptions)
+    fixed = autoencoder(penalty="prior", batch_size=30).fit(X).privacy_spent_
+    assert "without replacement batches of 30" in fixed.mechanism
+    assert fixed.event.batch_sizes == (30,)
+
+
+def test_private_bounds_are_part_of_the_event():
+    rows = np.tile(X, (20, 1))
+    fitted = autoencoder(bounds="private", epsilon=5.0).fit(rows)
+    assert isinstance(fitted.privacy_spent_.event, ComposedEvent)
+    assert "bounds given" not in " ".join(fitted.privacy_spent_.assumptions)
+
+
+def test_public_training_says_so():
+    spent = autoencoder(private=False).fit(X).privacy_spent_
+    assert spent.epsilon == np.inf
+    assert spent.event == NonPrivateEvent()
+    assert spent.assumptions == ("the rows given to fit are public",)
+
+
+def test_a_finite_budget_refuses_training_without_noise():
+    budget = PrivacyBudget(1e6)
+    with pytest.raises(BudgetExceededError, match="left"):
+        autoencoder(private=False, budget=budget).fit(X)
+    with pytest.raises(BudgetExceededError, match="left"):
+        autoencoder(epsilon=np.inf, budget=budget).fit(X)
+    assert len(budget.history()) == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty": "prior"}, {"bounds": "private"}])
+def test_the_charge_is_on_the_disk_before_noise_and_data(options, tmp_path, monkeypatch):
+    budget = PrivacyBudget(5.0, ledger=tmp_path / "ledger.sqlite")
+    seen = {"noise": [], "rows": []}
+
+    def watched(name, method):
+        def spy(self, *args):
+            seen[name].append(len(budget.history()))
+            return method(self, *args)
+
+        return spy
+
+    monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
+    monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
+    autoencoder(budget=budget, **options).fit(np.tile(X, (20, 1)))
+    for calls in seen.values():
+        assert calls
+        assert set(calls) == {1}
+
+
+def test_one_charge_for_all_steps_and_none_for_what_comes_after():
+    budget = PrivacyBudget(5.0)
+    fitted = autoencoder(budget=budget).fit(X)
+    fitted.inverse_transform(fitted.transform(X))
+    fitted.sample(5)
+    fitted.score(X)
+    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder"]
+
+
+def test_a_refused_fit_changes_nothing():
+    budget = PrivacyBudget(1.0)
+    fitted = autoencoder(budget=budget).fit(X)
+    before = dict(vars(fitted))
+    with pytest.raises(BudgetExceededError, match="left"):
+        fitted.fit(X[:, :4])
+    assert vars(fitted) == before
+
+
+def test_an_interrupted_fit_keeps_its_charge_and_no_half_trained_network(monkeypatch):
+    budget = PrivacyBudget(5.0)
+    estimator = autoencoder(budget=budget)
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(autoencoder_training, "gaussian_noise", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    assert len(budget.history()) == 1
+    assert set(vars(estimator)) == set(estimator.get_params())  # nothing fitted
+
+
+def stored(estimator):
+    buffer = io.BytesIO()
+    joblib.dump(estimator, buffer)
+    return [pickle.dumps(estimator, protocol=p) for p in (0, 2, 4, 5)] + [buffer.getvalue()]
+
+
+def spy_on_training(monkeypatch):
+    """Collect what no output may hold: errors, sums without noise, batches, norms."""
+    hidden = []
+    gradient = autoencoder_training.reconstruction_gradient
+    clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
+
+    def gradient_spy(outputs, rows):
+        errors = ((outputs - rows) ** 2).mean(1)
+        hidden.extend([errors.mean(), errors.sum(), 0.5 * errors.sum() * rows.shape[1]])
+        hidden.append(errors[:4])
+        return gradient(outputs, rows)
+
+    def sum_spy(self, network, rows, directions):
+        hidden.append(rows[:2])
+        total = clipped_sum(self, network, rows, directions)
+        for value in total.values():
+            hidden.extend([value.flatten()[:4].clone(), value.norm()])
+            hidden.append(value.flatten()[:4] / 60)
+        return total
+
+    monkeypatch.setattr(autoencoder_training, "reconstruction_gradient", gradient_spy)
+    monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", sum_spy)
+    return hidden
+
+
+@pytest.mark.parametrize("penalty", [None, "prior"])
+def test_no_loss_and_no_sum_without_noise_reaches_a_pickle(penalty, monkeypatch):
+    hidden = spy_on_training(monkeypatch)
+    fitted = autoencoder(penalty=penalty, batch_size=60, n_steps=4).fit(X)
+    values = [np.asarray(value.detach()) for value in hidden]
+    values = [value for value in values if np.abs(value).min() > 0]
+    assert len(values) > 40
+    contents = stored(fitted)
+    for value in values:
+        for kind in (np.float64, np.float32):
+            assert not any(value.astype(kind).tobytes() in content for content in contents)
+        if value.size == 1:  # a number of Python, as text or as the big-endian bytes of a pickle
+            text, packed = repr(float(value)).encode(), value.astype(">f8").tobytes()
+            assert not any(text in c or packed in c for c in contents)
+
+
+@pytest.mark.parametrize("penalty", [None, "prior"])
+def test_no_row_and_nothing_of_the_size_of_the_data_is_kept(penalty):
+    fitted = autoencoder(penalty=penalty, batch_size=60).fit(X)
+    for content in stored(fitted):
+        for row in X[:50]:
+            for kind in (np.float64, np.float32):
+                assert row.astype(kind).tobytes() not in content
+    for network in (fitted.encoder_, fitted.decoder_):
+        for tensor in (*network.parameters(), *network.buffers()):
+            assert tensor.grad is None
+            assert not {300, 60} & set(tensor.shape)
+    kept = set(vars(fitted)) - set(fitted.get_params())
+    assert kept == {
+        "n_features_in_", "bounds_", "encoder_", "decoder_", "n_steps_", "privacy_spent_",
+        "_latent_dim", "_frame_out",
+    }  # fmt: skip
+
+
+def test_the_progress_bar_shows_steps_only(capsys):
+    autoencoder(verbose=1).fit(X)
+    shown = capsys.readouterr().err
+    assert "5/5" in shown
+    assert "loss" not in shown
+
+
+def test_noise_cannot_be_replayed_from_numpy_or_torch_seeds():
+    """With one initial network and equal seeds, private fits differ by their noise."""
+    weights = []
+    pair = (nn.Linear(6, 3), nn.Linear(3, 6))
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002, TID251
+        torch.manual_seed(0)  # noqa: TID251
+        fitted = autoencoder(architecture=pair, n_steps=1, batch_size=300).fit(X)
+        weights.append(next(fitted.encoder_.parameters()).detach().numpy())
+    assert np.mean(weights[0] == weights[1]) < 0.9
+
+
+def test_a_private_fit_on_codes_of_the_same_rows_warns():
+    codes = autoencoder(private=False).fit_transform(X)
+    with pytest.warns(PrivacyWarning, match="epsilon=inf"):
+        autoencoder(latent_dim=2).fit(codes)
+
+
+def test_a_shared_budget_needs_no_warning():
+    budget = PrivacyBudget(10.0)
+    codes = autoencoder(budget=budget).fit_transform(X)
+    autoencoder(latent_dim=2, budget=budget).fit(codes)
+    assert len(budget.history()) == 2
+
+
+def test_a_fitted_autoencoder_outlives_its_ledger():
+    stored_estimator = pickle.dumps(autoencoder(budget=PrivacyBudget(5.0)).fit(X))
+    loaded = pickle.loads(stored_estimator)
+    assert loaded.transform(X).shape == (300, 3)
+    assert loaded.sample(2).shape == (2, 6)

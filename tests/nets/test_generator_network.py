@@ -1,0 +1,89 @@
+"""The generator's network and its inputs."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpot._utils.torch_rng import torch_randomness
+from skdpot.nets.generator_network import (
+    LatentEncoding,
+    build_generator,
+    draw_latents,
+    make_mlp,
+)
+
+
+def test_components_are_equally_likely():
+    """40,000 draws of 16 components: chi-square with 15 degrees, false alarm 1e-6 below 55."""
+    encoding = LatentEncoding(3, 3)
+    inputs = torch.from_numpy(draw_latents(40_000, 3, np.random.default_rng(0)))
+    counts = (encoding(inputs)[:, 2:] > 0).sum(dim=0).numpy()
+    assert counts.sum() == 40_000
+    assert ((counts - 2500) ** 2 / 2500).sum() < 55
+
+
+def test_encoding_passes_the_rest_on_and_scales_indicators():
+    encoding = LatentEncoding(3, 5, n_components=4)
+    inputs = torch.tensor([[-50.0, 1.5, -2.5, 0.0, 1.0], [50.0, 0.0, 0.0, 1.0, 0.0]])
+    w = np.sqrt(3.0 * 8)
+    expected = [[1.5, -2.5, w, 0, 0, 0, 0, w], [0, 0, 0, 0, 0, w, w, 0]]
+    torch.testing.assert_close(encoding(inputs), torch.tensor(expected).float())
+
+
+def test_the_weight_of_indicators_starts_with_unit_spread():
+    with torch_randomness(np.random.default_rng(0)):
+        network = make_mlp(9, 3, 8, 256)
+    encoding, first = network[0], network[1]
+    assert encoding.n_outputs == first.in_features == 8 + 16 + 3
+    assert float((encoding.weight * first.weight).std()) == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("latent_dim", "components", "first"),
+    [(5, True, LatentEncoding), (5, False, nn.Linear), (1, True, nn.Linear)],
+)
+def test_shapes(latent_dim, components, first):
+    network = make_mlp(latent_dim, 2, 7, 32, components=components)
+    assert isinstance(network[0], first)
+    assert network(torch.zeros(4, latent_dim + 2)).shape == (4, 7)
+    assert sum(isinstance(layer, nn.ReLU) for layer in network) == 3
+
+
+def test_a_given_module_is_copied():
+    module = nn.Linear(3, 2)
+    network = build_generator(module, 3, 2)
+    with torch.no_grad():
+        network.weight += 1
+    assert not torch.equal(network.weight, module.weight)
+    assert isinstance(build_generator(lambda: nn.Linear(3, 2), 3, 2), nn.Linear)
+
+
+def test_checking_leaves_running_statistics_alone():
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    network = build_generator(module, 3, 2)
+    torch.testing.assert_close(network[1].running_var, torch.ones(2))
+    assert network.training
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "text"),
+    [
+        (nn.Linear(3, 4), ValueError, r"must be \(2, 2\)"),
+        (nn.Linear(4, 2), ValueError, "does not accept a tensor"),
+        (nn.Flatten(), ValueError, "no parameters"),
+        (lambda: 3, TypeError, "returns int"),
+    ],
+)
+def test_modules_that_do_not_fit_are_refused(module, error, text):
+    with pytest.raises(error, match=text):
+        build_generator(module, 3, 2)
+
+
+def test_latents_carry_classes_behind():
+    classes = np.eye(2)[[0, 1, 1]]
+    inputs = draw_latents(3, 4, np.random.default_rng(0), classes)
+    assert inputs.shape == (3, 6)
+    assert inputs.dtype == np.float32
+    np.testing.assert_array_equal(inputs[:, 4:], classes)
+    np.testing.assert_array_equal(inputs[:, :4], draw_latents(3, 4, np.random.default_rng(0)))

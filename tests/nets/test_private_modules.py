@@ -1,0 +1,85 @@
+"""Networks in which one record reaches another's output are refused."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpot.nets.private_modules import check_per_record
+
+
+class Centred(nn.Module):
+    def forward(self, rows):
+        return rows - rows.mean(0)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, rows):
+        if self.training:
+            self.total += rows.detach().sum(0)
+        return rows
+
+
+class Mixing(nn.Module):
+    """Only the last record looks at another one."""
+
+    def forward(self, rows):
+        return torch.cat([rows[:-1], rows[-1:] + 0.01 * rows[:1]])
+
+
+def check(*layers):
+    network = nn.Sequential(*layers)
+    check_per_record(network, (4,), np.random.default_rng(0))
+    return network
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (nn.BatchNorm1d(4), r"'1' \(BatchNorm1d\).*GroupNorm"),
+        (nn.BatchNorm1d(4, affine=False, track_running_stats=False), "BatchNorm1d"),
+        (nn.LazyBatchNorm1d(), "BatchNorm1d"),
+        (nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2, track_running_stats=True)),
+         r"'1\.1' \(InstanceNorm1d\).*track_running_stats=False"),
+        (Centred(), "depends on the other records"),
+        (Mixing(), "depends on the other records"),
+        (nn.Softmax(dim=0), "depends on the other records"),
+        (Counting(), r"'1\.total' of the network changes"),
+        (nn.Flatten(0), "must keep the first axis"),
+    ],
+)  # fmt: skip
+def test_refused(layer, message):
+    with pytest.raises(ValueError, match=message):
+        check(nn.Linear(4, 4), layer)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (nn.GroupNorm(2, 4),),
+        (nn.LayerNorm(4),),
+        (nn.Dropout(0.5),),
+        (nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)),
+        (nn.Softmax(dim=1),),
+    ],
+)
+def test_allowed(layers):
+    check(nn.Linear(4, 4), *layers)
+
+
+def test_attention_between_records_is_refused():
+    """A transformer takes an input of two axes as one sequence: its records see each other."""
+    with pytest.raises(ValueError, match="depends on the other records"):
+        check(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True))
+
+
+def test_the_check_leaves_the_network_as_it_was():
+    network = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).eval()
+    before = [p.detach().clone() for p in network.parameters()]
+    check_per_record(network, (4,), np.random.default_rng(0))
+    assert not network.training
+    assert all(torch.equal(p, q) for p, q in zip(network.parameters(), before, strict=True))

@@ -1,0 +1,272 @@
+"""Noisy sums of clipped gradients: sensitivity, noise, batches, account."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_privacy_accountant
+from dp_accounting.privacy_accountant import NeighboringRelation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import nn
+
+from skdpot._utils.rng import SecretStream
+from skdpot.nets.architectures import ToSphere
+from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
+from skdpot.nets.prior_penalty import PriorPenalty
+from skdpot.nets.training import train_network
+from skdpot.nets.training_plan import plan_training
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.bounds_plan import plan_private_bounds
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import (
+    ComposedEvent,
+    FixedSizeGaussianEvent,
+    NonPrivateEvent,
+    PoissonGaussianEvent,
+)
+
+N_FEATURES, LATENT_DIM = 6, 3
+BOX = DataBounds.from_box(-1, 1, N_FEATURES)
+TARGET = PrivacyTarget(2.0, 1e-5)
+
+
+def autoencoder(seed=0, weight=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    encoder = nn.Sequential(nn.Linear(N_FEATURES, 5), nn.Tanh(), nn.Linear(5, LATENT_DIM))
+    decoder = nn.Sequential(nn.Linear(LATENT_DIM, N_FEATURES), nn.Tanh())
+    network = nn.Sequential(nn.Sequential(encoder, ToSphere()), decoder)
+    for parameter in network.parameters():
+        nn.init.uniform_(parameter, -weight, weight, generator=generator)
+    return network
+
+
+def loss(batch_size, penalty=True, alpha=0.4, clip=0.7, clip_jacobian=0.3):
+    prior = PriorPenalty(
+        prior="sphere", latent_dim=LATENT_DIM, batch_size=batch_size, n_slices=LATENT_DIM
+    )
+    return AutoencoderLoss(
+        clip=clip,
+        penalty=prior if penalty else None,
+        alpha=alpha,
+        clip_jacobian=clip_jacobian,
+        chunk_size=4,
+    )
+
+
+def plan(sampling="poisson", sigma=None, bounds=BOX, n_samples=200, target=TARGET, n_steps=40):
+    return plan_training(
+        target,
+        n_samples=n_samples,
+        batch_size=20,
+        n_steps=n_steps,
+        sampling=sampling,
+        sensitivity=1.4,
+        bounds=bounds,
+        sigma=sigma,
+    )
+
+
+def summed(goal, network, rows, directions):
+    total = goal.clipped_sum(network, torch.from_numpy(rows).float(), directions)
+    return torch.cat([value.flatten() for value in total.values()]).double()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    penalty=st.booleans(),
+    weight=st.sampled_from([0.1, 1.0, 30.0]),
+    ties=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+def test_no_neighbour_moves_a_sum_further_than_the_sensitivity(penalty, weight, ties, seed):
+    rng = np.random.default_rng(seed)
+    goal, network = loss(9, penalty), autoencoder(seed, weight)
+    directions = goal.penalty.directions(rng) if penalty else None
+    rows = rng.uniform(-1, 1, (9, N_FEATURES))
+    if ties:
+        rows[:] = rows[0]
+    other = rows.copy()
+    other[rng.integers(9)] = rng.choice([-1.0, 1.0], N_FEATURES)
+    moved = summed(goal, network, rows, directions) - summed(goal, network, other, directions)
+    assert float(moved.norm()) <= goal.sensitivity
+
+
+def test_twice_the_clipping_norm_is_attained_without_a_penalty():
+    """A decoder that is an offset: opposite records have opposite gradients."""
+    network = nn.Sequential(nn.Identity(), nn.Linear(N_FEATURES, N_FEATURES))
+    nn.init.zeros_(network[1].weight)
+    nn.init.zeros_(network[1].bias)
+    network[1].weight.requires_grad_(False)
+    goal = loss(3, penalty=False)
+    rows = np.ones((3, N_FEATURES))
+    other = rows.copy()
+    other[1] *= -1
+    moved = float((summed(goal, network, rows, None) - summed(goal, network, other, None)).norm())
+    assert 0.999 * goal.sensitivity <= moved <= goal.sensitivity == 1.4
+
+
+def test_sensitivity_with_a_penalty():
+    goal = loss(250)
+    assert goal.sensitivity == pytest.approx(0.6 * 2 * 0.7 + 0.4 * goal.penalty.sensitivity(0.3))
+
+
+def test_the_penalty_moves_the_encoder_only():
+    goal, network = loss(8, alpha=0.999), autoencoder()
+    rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (8, N_FEATURES))).float()
+    directions = goal.penalty.directions(np.random.default_rng(0))
+    with_penalty = goal.clipped_sum(network, rows, directions)
+    without = loss(8, penalty=False).clipped_sum(network, rows, None)
+    for parameter in network[1].parameters():
+        torch.testing.assert_close(with_penalty[parameter], 0.001 * without[parameter])
+    assert not torch.allclose(
+        with_penalty[network[0][0][0].weight], 0.001 * without[network[0][0][0].weight]
+    )
+
+
+def gradients_of_steps(steps, network, n_steps=1):
+    found = []
+    for number in range(n_steps):
+        steps(network, number)
+        found.append(torch.cat([p.grad.flatten() for p in network.parameters()]).double())
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without_replacement"])
+def test_the_noise_has_the_scale_of_the_event_and_is_fresh(sampling):
+    """Ten thousand draws: a false alarm once in a million runs (Kolmogorov and Smirnov)."""
+    network = autoencoder(weight=0.0)
+    nn.init.zeros_(network[1][0].bias)
+    made = plan(sampling, sigma=3.7, n_steps=100)
+    rows = torch.zeros(200, N_FEATURES)  # no error, no gradient: noise alone
+    steps = private_steps(
+        loss(20, penalty=False), rows, made, SecretStream(1), np.random.default_rng(0)
+    )
+    noise = gradients_of_steps(steps, network, 100) * made.batch_size
+    assert made.event.sigma == 3.7
+    assert noise.numel() >= 5000
+    assert stats.kstest(noise.flatten().numpy() / 3.7, "norm").pvalue > 1e-6
+    assert abs(float(torch.corrcoef(noise[:2])[0, 1])) < 0.7
+    assert len(np.unique(noise.numpy())) == noise.numel()
+
+
+def test_a_step_divides_by_the_expected_size_of_the_batch():
+    """The size of a Poisson batch is secret."""
+    network = autoencoder()
+    made = plan(sigma=0.0)
+    rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (200, 6))).float()
+    goal = loss(20, penalty=False)
+    batch = next(made.batches(SecretStream(5)))
+    expected = summed(goal, network, rows[batch].numpy(), None) / 20
+    steps = private_steps(goal, rows, made, SecretStream(5), np.random.default_rng(0))
+    torch.testing.assert_close(gradients_of_steps(steps, network)[0], expected)
+    assert len(batch) != 20
+
+
+def test_batches_are_those_of_the_event():
+    poisson = [len(batch) for batch in plan(n_steps=400).batches(SecretStream(2))]
+    assert len(poisson) == 400
+    # Five standard deviations of the mean of 400 sizes.
+    assert abs(np.mean(poisson) - 20) < 5 * math.sqrt(200 * 0.1 * 0.9 / 400)
+    assert np.std(poisson) > 2
+    fixed = list(plan("without_replacement").batches(SecretStream(2)))
+    assert [len(batch) for batch in fixed] == [20] * 40
+    assert len(np.unique(np.concatenate(fixed))) > 150
+    assert len({tuple(batch) for batch in fixed}) == 40
+
+
+def test_the_event_of_poisson_training_costs_what_dp_accounting_says():
+    """Replace-one, in units of the clipping norm C = 0.7, with Poisson batches."""
+    made = plan(sigma=1.5, n_steps=300)
+    assert made.event == PoissonGaussianEvent(
+        sigma=1.5, sensitivity=1.4, sampling_rate=0.1, n_steps=300, clipped_sum=True
+    )
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.5 / 0.7))
+    accountant.compose(step, 300)
+    ours = compose(made.event).epsilon(1e-5)
+    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
+
+
+def test_batches_of_a_fixed_size_have_their_own_event():
+    assert plan("without_replacement", sigma=1.5).event == FixedSizeGaussianEvent(
+        sigma=1.5, sensitivity=1.4, batch_sizes=(20,), group_sizes=(200,), n_steps=40
+    )
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without_replacement"])
+@pytest.mark.parametrize("private_bounds", [False, True])
+def test_calibration_fills_the_target(sampling, private_bounds):
+    bounds = plan_private_bounds(200, N_FEATURES, 0.2) if private_bounds else BOX
+    made = plan(sampling, bounds=bounds)
+    assert TARGET.admits(made.event)
+    training = made.event.events[-1] if private_bounds else made.event
+    assert training.sigma == made.sigma
+    smaller = plan(sampling, bounds=bounds, target=PrivacyTarget(2.05, 1e-5))
+    assert smaller.sigma < made.sigma
+    if private_bounds:
+        assert isinstance(made.event, ComposedEvent)
+        assert made.event.events[0] == bounds.event
+        assert made.sigma > plan(sampling).sigma
+
+
+def test_small_data_sets_are_one_batch():
+    made = plan(n_samples=15)
+    assert made.batch_size == 15
+    assert made.sampling_rate == 1.0
+    assert sorted(next(made.batches(SecretStream(0)))) == list(range(15))
+
+
+def test_no_privacy_no_noise():
+    for made in (plan(target=PrivacyTarget(math.inf, 1e-5)), plan(sigma=0.0)):
+        assert made.sigma == 0.0
+        assert made.event == NonPrivateEvent()
+
+
+def test_given_noise_needs_public_bounds():
+    with pytest.raises(ValueError, match="Give public bounds"):
+        plan(sigma=1.0, bounds=plan_private_bounds(200, N_FEATURES, 0.2))
+
+
+def error(network, rows):
+    with torch.no_grad():
+        return float(((network(rows) - rows) ** 2).mean())
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+def test_training_without_noise_and_clipping_lowers_the_loss(penalty):
+    """Both kinds of step descend on the same thing."""
+    rng = np.random.default_rng(0)
+    rows = torch.from_numpy(np.tanh(rng.normal(size=(200, 2)) @ rng.normal(size=(2, 6)))).float()
+    goal = loss(20, penalty, alpha=0.2, clip=1e3, clip_jacobian=1e3)
+    made = plan("without_replacement", sigma=0.0, n_steps=120)
+    for private in (False, True):
+        network = autoencoder(weight=0.5)
+        before = error(network, rows)
+        steps = (
+            private_steps(goal, rows, made, SecretStream(0), rng)
+            if private
+            else public_steps(goal, rows, 20, rng)
+        )
+        train_network(network, steps, 120, learning_rate=0.05, rng=rng)
+        assert error(network, rows) < 0.5 * before
+
+
+def test_public_epochs_visit_every_row_once():
+    seen = []
+
+    class Spy(nn.Identity):
+        def forward(self, rows):
+            seen.append(rows.detach().clone())
+            return rows
+
+    network = nn.Sequential(nn.Sequential(Spy(), nn.Linear(6, 3)), nn.Linear(3, 6))
+    rows = torch.arange(60.0)[:, None].expand(60, 6)
+    steps = public_steps(loss(20, penalty=False), rows, 20, np.random.default_rng(0))
+    for number in range(3):
+        steps(network, number)
+    assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(60))

@@ -1,0 +1,187 @@
+"""The loss of a generator against quantiles, its units, and what it is trained with."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpot.nets import sliced_losses
+from skdpot.nets.output_units import OutputUnits
+from skdpot.nets.sliced_losses import (
+    LossBatch,
+    generator_steps,
+    release_batches,
+    sliced_pull,
+    table_batches,
+)
+from skdpot.nets.training import train_network
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.slicing import CDFTable, orthogonal_directions, wasserstein_1d
+from skdpot.slicing.smoothed import ProjectedRows, SmoothedProjections
+
+RNG = np.random.default_rng(4071)
+MEAN, SPREAD = np.array([0.5, -0.2, 0.1]), 0.25
+
+
+def loss_batch(n_groups=2, size=6, n_slices=5, sigma=0.0):
+    directions = orthogonal_directions(n_slices, 3, RNG).astype(np.float32)
+    quantiles = np.sort(RNG.normal(size=(n_slices, n_groups, size))).astype(np.float32)
+    return LossBatch(directions, quantiles, sigma)
+
+
+def normal_table(n_slices=12, mean=MEAN):
+    """A table of N(mean, SPREAD²), which no sketch of finitely many rows is."""
+    directions = orthogonal_directions(n_slices, 3, np.random.default_rng(0))
+    edges = np.linspace(-2, 2, 401)
+    z = torch.from_numpy((edges - (directions @ mean)[:, None]) / SPREAD)
+    cdf = torch.special.ndtr(z).numpy()
+    cdf[:, 0], cdf[:, -1] = 0.0, 1.0
+    return CDFTable(directions, np.full(n_slices, 2.0), cdf)
+
+
+def releases(n_batches=4, n_rows=8, sigma=0.5):
+    batches = []
+    for _ in range(n_batches):
+        directions = orthogonal_directions(6, 3, RNG).astype(np.float32)
+        rows = MEAN + SPREAD * RNG.normal(size=(n_rows, 3))
+        values = directions @ rows.T + sigma * RNG.normal(size=(6, n_rows))
+        batches.append(ProjectedRows(directions, np.sort(values).astype(np.float32)))
+    return SmoothedProjections(tuple(batches), sigma)
+
+
+@pytest.mark.parametrize("with_noise", [False, True])
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_the_pull_is_the_gradient_of_the_mean_squared_distance(n_groups, with_noise):
+    batch = loss_batch(n_groups)
+    noise = RNG.normal(size=batch.quantiles.shape).astype(np.float32) if with_noise else None
+    points = torch.from_numpy(RNG.normal(size=(n_groups * 6, 3)).astype(np.float32))
+    points.requires_grad_()
+    theta, quantiles = torch.from_numpy(batch.directions), torch.from_numpy(batch.quantiles)
+    projected = (theta @ points.T).reshape(quantiles.shape)
+    if with_noise:
+        projected = projected + torch.from_numpy(noise)
+    loss = ((projected.sort(dim=2).values - quantiles) ** 2).mean()
+    loss.backward()
+    torch.testing.assert_close(sliced_pull(points.detach(), batch, noise), points.grad)
+    # The loss itself is what `slicing` computes.
+    ours = projected.detach().numpy().reshape(-1, 6)
+    distances = wasserstein_1d(ours, batch.quantiles.reshape(-1, 6))
+    assert float(loss.detach()) == pytest.approx(np.mean(distances**2), rel=1e-5)
+
+
+def test_torch_and_numpy_pull_alike():
+    batch = loss_batch(3)
+    noise = RNG.normal(size=batch.quantiles.shape).astype(np.float32)
+    points = torch.from_numpy(RNG.normal(size=(18, 3)).astype(np.float32))
+    for extra in (None, noise):
+        by_torch = sliced_losses._torch_pull(points, batch, extra)
+        torch.testing.assert_close(sliced_pull(points, batch, extra), by_torch)
+
+
+def test_a_round_of_table_batches_has_every_direction_once():
+    table = normal_table(150)
+    units = OutputUnits(np.zeros(3), 1.0)
+    batches = list(islice(table_batches([table], 8, units, np.random.default_rng(0)), 6))
+    for turn in (batches[:3], batches[3:]):
+        seen = np.concatenate([batch.directions for batch in turn])
+        order = np.lexsort(seen.T), np.lexsort(table.directions.astype(np.float32).T)
+        np.testing.assert_array_equal(seen[order[0]], table.directions.astype(np.float32)[order[1]])
+    assert not np.array_equal(batches[0].directions, batches[3].directions)
+    for batch in batches:  # orthogonal blocks stay together
+        block = batch.directions[:3]
+        np.testing.assert_allclose(block @ block.T, np.eye(3), atol=1e-6)
+
+
+def test_table_batches_hold_quantiles_in_the_networks_units():
+    units = OutputUnits(MEAN, SPREAD)
+    batch = next(table_batches([normal_table()], 101, units, np.random.default_rng(0)))
+    assert batch.sigma == 0
+    np.testing.assert_allclose(batch.quantiles[:, 0, 50], 0, atol=0.02)
+    np.testing.assert_allclose(batch.quantiles[:, 0].std(axis=1), 1, atol=0.03)
+    assert np.all(np.diff(batch.quantiles, axis=2) >= 0)
+
+
+def test_tables_of_classes_stay_apart():
+    tables = [normal_table(), normal_table(mean=-MEAN)]
+    batch = next(table_batches(tables, 11, OutputUnits(np.zeros(3), 1.0), RNG))
+    assert batch.quantiles.shape == (12, 2, 11)
+    middles = batch.directions @ MEAN
+    np.testing.assert_allclose(batch.quantiles[:, 0, 5], middles, atol=0.01)
+    np.testing.assert_allclose(batch.quantiles[:, 1, 5], -middles, atol=0.01)
+
+
+def test_release_batches_come_in_their_order_with_their_noise():
+    projections = releases()
+    units = OutputUnits(MEAN, 0.5)
+    batches = list(release_batches(projections, 8, units))
+    assert len(batches) == 4
+    for batch, given in zip(batches, projections.batches, strict=True):
+        np.testing.assert_array_equal(batch.directions, given.directions)
+        expected = (given.values - (given.directions @ MEAN)[:, None]) / 0.5
+        np.testing.assert_allclose(batch.quantiles[:, 0], expected, atol=1e-5)
+        assert batch.sigma == 1.0
+
+
+@pytest.mark.parametrize("size", [4, 16, 6])
+def test_another_number_of_points_is_matched_by_mass(size):
+    projections = releases(1)
+    (batch,) = release_batches(projections, size, OutputUnits(np.zeros(3), 1.0))
+    assert batch.quantiles.shape == (6, 1, size)
+    np.testing.assert_allclose(
+        batch.quantiles.mean(axis=2)[:, 0], projections.batches[0].values.mean(axis=1), atol=1e-6
+    )
+
+
+def test_units_follow_a_table():
+    units = OutputUnits.of_table(normal_table())
+    np.testing.assert_allclose(units.location, MEAN, atol=5e-3)
+    assert units.scale == pytest.approx(SPREAD, rel=0.02)
+    np.testing.assert_allclose(units.to_mapped(np.ones((1, 3)))[0], MEAN + SPREAD, atol=0.01)
+
+
+def test_units_of_a_release_leave_its_noise_out():
+    """2,000 rows with twice as much noise as spread; the estimate is good to a few percent."""
+    units = OutputUnits.of_release(releases(20, 2000, 0.5), 1.0)
+    np.testing.assert_allclose(units.location, MEAN, atol=0.05)
+    assert units.scale == pytest.approx(SPREAD, rel=0.1)
+
+
+def test_units_of_a_release_stay_in_the_ball():
+    projections = releases(3, 5, 1000.0)
+    units = OutputUnits.of_release(projections, 1.0)
+    assert np.linalg.norm(units.location) <= 1 + 1e-9
+    assert 0.05 < units.scale <= 1 / np.sqrt(3) + 1e-9
+
+
+def test_units_of_a_ball():
+    units = OutputUnits.of_ball(DataBounds.from_norm(2.0, 4))
+    np.testing.assert_array_equal(units.location, np.zeros(4))
+    assert units.scale == 1.0
+
+
+def test_training_reaches_the_target():
+    """A linear network can match a normal table; noise in the release changes nothing of that."""
+    rng = np.random.default_rng(0)
+    network = nn.Linear(3, 3)
+    units = OutputUnits(np.zeros(3), 1.0)
+    batches = table_batches([normal_table()], 256, units, rng)
+    step = generator_steps(batches, lambda n: rng.normal(size=(n, 3)).astype(np.float32), rng)
+    train_network(network, step, 150, learning_rate=0.05, rng=rng)
+    rows = network(torch.from_numpy(rng.normal(size=(4000, 3)).astype(np.float32)))
+    rows = rows.detach().numpy()
+    np.testing.assert_allclose(rows.mean(axis=0), MEAN, atol=0.03)
+    np.testing.assert_allclose(np.cov(rows.T), SPREAD**2 * np.eye(3), atol=0.015)
+
+
+def test_generated_points_get_the_noise_of_the_release():
+    """Without it, the network would learn the noise: a spread of 0.56 in the place of 0.25."""
+    rng = np.random.default_rng(0)
+    network, units = nn.Linear(3, 3), OutputUnits(np.zeros(3), 1.0)
+    batches = release_batches(releases(200, 200, 0.5), 200, units)
+    step = generator_steps(batches, lambda n: rng.normal(size=(n, 3)).astype(np.float32), rng)
+    train_network(network, step, 200, learning_rate=0.05, rng=rng)
+    rows = network(torch.from_numpy(rng.normal(size=(4000, 3)).astype(np.float32)))
+    spread = np.sqrt(rows.detach().numpy().var(axis=0).mean())
+    assert spread == pytest.approx(SPREAD, abs=0.06)

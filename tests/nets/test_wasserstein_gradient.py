@@ -1,0 +1,235 @@
+"""Gradients of the Wasserstein distance, and how far one record moves them."""
+
+import math
+
+import numpy as np
+import ot
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import nn
+
+from skdpot.nets.clipping import clipped_jacobian_sum
+from skdpot.nets.wasserstein_gradient import (
+    fixed_side_sensitivity,
+    matched_means,
+    moving_side_sensitivity,
+    rank_coupling,
+    wasserstein_vectors,
+)
+from skdpot.slicing import orthogonal_directions, uniform_directions, wasserstein_1d
+
+RNG = np.random.default_rng(5113)
+sizes = st.integers(1, 13)
+
+
+def dense(n, m):
+    plan = rank_coupling(n, m)
+    matrix = np.zeros((n, m))
+    matrix[plan.first, plan.second] = plan.mass
+    return matrix
+
+
+def squared_distance(moving, fixed, directions):
+    """Mean of the squared distances, by the exact solver of `slicing`."""
+    return np.mean(wasserstein_1d(directions @ moving.T, directions @ fixed.T) ** 2)
+
+
+@given(sizes, sizes)
+def test_coupling_is_the_overlap_of_equal_parts(n, m):
+    left = np.maximum.outer(np.arange(n) / n, np.arange(m) / m)
+    right = np.minimum.outer(np.arange(1, n + 1) / n, np.arange(1, m + 1) / m)
+    np.testing.assert_allclose(dense(n, m), np.maximum(right - left, 0), atol=1e-12)
+    assert len(rank_coupling(n, m).mass) == n + m - math.gcd(n, m)
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (7, 3), (4, 9)])
+def test_coupling_is_the_optimal_plan(n, m):
+    u, v = np.sort(RNG.normal(size=n)), np.sort(RNG.normal(size=m))
+    np.testing.assert_allclose(dense(n, m), ot.emd_1d(u, v), atol=1e-12)
+
+
+@given(sizes, sizes)
+def test_matched_means_are_the_plan_times_the_points(n, m):
+    ordered = np.sort(np.random.default_rng(n).normal(size=(3, n)), axis=1)
+    np.testing.assert_allclose(matched_means(ordered, m), m * ordered @ dense(n, m), atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "m"), [(6, 6), (8, 4), (4, 8), (5, 7)])
+def test_vectors_are_the_gradient_by_the_points(n, m):
+    """Central differences of an independent solver."""
+    moving, fixed = RNG.normal(size=(m, 3)), RNG.normal(size=(n, 3))
+    directions = uniform_directions(5, 3, RNG)
+    step, numeric = 1e-6, np.zeros((m, 3))
+    for j, k in np.ndindex(m, 3):
+        ahead, behind = moving.copy(), moving.copy()
+        ahead[j, k] += step
+        behind[j, k] -= step
+        difference = squared_distance(ahead, fixed, directions) - squared_distance(
+            behind, fixed, directions
+        )
+        numeric[j, k] = difference / (2 * step)
+    np.testing.assert_allclose(wasserstein_vectors(moving, fixed, directions), numeric, atol=1e-8)
+
+
+def test_pulled_back_they_are_the_gradient_by_the_parameters():
+    network = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    z, fixed = torch.from_numpy(RNG.normal(size=(6, 2))), RNG.normal(size=(6, 3))
+    directions = orthogonal_directions(6, 3, RNG)
+    theta = torch.from_numpy(directions)
+    projected = (theta @ network(z).T).sort(dim=1).values
+    target = torch.from_numpy(np.sort(directions @ fixed.T, axis=1))
+    ((projected - target) ** 2).mean().backward()
+    vectors = wasserstein_vectors(network(z).detach().numpy(), fixed, directions)
+    total = clipped_jacobian_sum(network, z, torch.from_numpy(vectors), 1e9)
+    for parameter, value in total.items():
+        torch.testing.assert_close(value, parameter.grad)
+
+
+# --- the fixed side is private -----------------------------------------------------------------
+
+
+def worst_change(moving, fixed, other, directions, clip):
+    """Largest change of n times the gradient over all Jacobians of norm at most `clip`."""
+    before, after = (wasserstein_vectors(moving, points, directions) for points in (fixed, other))
+    return clip * len(fixed) * np.linalg.norm(after - before, axis=1).sum()
+
+
+def in_ball(points, radius):
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    return points * np.minimum(1, radius / np.maximum(norms, 1e-300))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    hnp.arrays(np.float64, (7, 3), elements=st.sampled_from([-9.0, -1.0, 0.0, 0.3, 1.0, 9.0])),
+    hnp.arrays(np.float64, (9, 3), elements=st.floats(-2, 2)),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+)
+def test_a_record_of_the_fixed_side_never_exceeds_its_bound(points, moving, seed, orthogonal):
+    """Records at the edge of the ball, in every position, against outputs anywhere."""
+    rng = np.random.default_rng(seed)
+    draw = orthogonal_directions if orthogonal else uniform_directions
+    directions = draw(int(rng.integers(1, 8)), 3, rng)
+    fixed = in_ball(points, 1.5)
+    other = fixed.copy()
+    other[rng.integers(7)] = in_ball(rng.normal(size=(1, 3)) * 9, 1.5)
+    norm = np.linalg.norm(directions, 2)
+    bound = fixed_side_sensitivity(1.5, 2.0, len(directions), norm)
+    assert worst_change(moving, fixed, other, directions, 2.0) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 8])
+def test_the_bound_of_the_fixed_side_is_attained(d):
+    """The construction of the docstring, through the clipping that training uses.
+
+    The network has one parameter w and maps z to w z: the Jacobian of output j is z_j. Output k
+    is the last one along direction k, and its Jacobian is clipped to L.
+    """
+    n, radius, clip = d + 3, 1.5, 0.7
+    directions = orthogonal_directions(d, d, RNG)
+    diagonal = directions.sum(axis=0) / math.sqrt(d)
+    fixed = np.tile(-radius * diagonal, (n, 1))
+    other = fixed.copy()
+    other[2] *= -1
+    z = np.concatenate([5.0 * directions, np.zeros((n - d, d))])
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+        def forward(self, latents):
+            return self.weight * latents
+
+    gradients = []
+    for points in (fixed, other):
+        vectors = torch.from_numpy(n * wasserstein_vectors(z, points, directions))
+        (total,) = clipped_jacobian_sum(Scaled(), torch.from_numpy(z), vectors, clip).values()
+        gradients.append(float(total))
+    bound = fixed_side_sensitivity(radius, clip, d, 1.0)
+    assert bound == pytest.approx(4 * radius * clip / math.sqrt(d))
+    assert bound * 0.999 <= abs(gradients[1] - gradients[0]) <= bound
+
+
+def test_orthogonal_blocks_need_less_noise_than_the_bound_without_them():
+    bounds = [fixed_side_sensitivity(1.0, 1.0, 64, norm) for norm in (math.sqrt(8), 8.0, 100.0)]
+    assert bounds[0] == pytest.approx(4 / math.sqrt(8))
+    assert bounds[1] == bounds[2] == pytest.approx(4.0)
+
+
+# --- its own side moves too --------------------------------------------------------------------
+
+LINE = np.ones((1, 1))
+
+
+def pull_strengths(own, other):
+    """Coefficients of the Jacobians of both sides, on a line, times n."""
+    n = len(own)
+    mine = n * wasserstein_vectors(own[:, None], other[:, None], LINE)[:, 0]
+    theirs = n * wasserstein_vectors(other[:, None], own[:, None], LINE)[:, 0]
+    return mine, theirs
+
+
+def worst_change_on_a_line(own, replaced, position, other, clip_own, clip_other):
+    """The same over all Jacobians; that of the replaced record may change too."""
+    mine, theirs = pull_strengths(own, other)
+    mine_after, theirs_after = pull_strengths(replaced, other)
+    moved = np.abs(mine_after - mine)
+    moved[position] = abs(mine[position]) + abs(mine_after[position])
+    return clip_own * moved.sum() + clip_other * np.abs(theirs_after - theirs).sum()
+
+
+def clipped_samples(rng, n, width):
+    """Points of which about half are on a clip value."""
+    return np.clip(rng.normal(scale=0.8 * width, size=n), -width / 2, width / 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 40))
+def test_a_record_of_a_moving_side_never_exceeds_its_bound(seed, n, m):
+    rng = np.random.default_rng(seed)
+    width, clip_own, clip_other = rng.uniform(0.1, 3, size=3)
+    own, other = clipped_samples(rng, n, width), clipped_samples(rng, m, width)
+    position, replaced = int(rng.integers(n)), own.copy()
+    replaced[position] = clipped_samples(rng, 1, width)[0]
+    bound = moving_side_sensitivity(width, clip_own, clip_other)
+    change = worst_change_on_a_line(own, replaced, position, other, clip_own, clip_other)
+    assert change <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("clip_own", "clip_other"), [(1.0, 0.3), (1.0, 1.0), (0.2, 1.0)])
+def test_the_bound_of_a_moving_side_is_attained(clip_own, clip_other):
+    """By searching among samples on the clip values, with ties broken by position."""
+    bound = moving_side_sensitivity(1.0, clip_own, clip_other)
+    n = 60
+    best = 0.0
+    for k, above in np.ndindex(4, 4):
+        own = np.where(np.arange(n) < n * k // 3, -0.5, 0.5)
+        other = np.where(np.arange(n) < n * above // 3, -0.5, 0.5)
+        for position in (0, n - 1):
+            for value in (-0.5, 0.5, -0.5 + 1e-9, 0.5 - 1e-9):
+                replaced = own.copy()
+                replaced[position] = value
+                best = max(
+                    best,
+                    worst_change_on_a_line(own, replaced, position, other, clip_own, clip_other),
+                )
+    assert 0.95 * bound <= best <= bound * (1 + 1e-9)
+
+
+def test_ties_keep_their_order():
+    """Clipped outputs are full of ties: replacing one must not shuffle the others.
+
+    With numpy's default sort this change is hundreds of times the bound.
+    """
+    n = 1000
+    own = np.repeat([-0.5, 0.5], n // 2)
+    other = np.random.default_rng(0).uniform(-0.5, 0.5, n)
+    replaced = own.copy()
+    replaced[17] = 0.1
+    bound = moving_side_sensitivity(1.0, 1.0, 1.0)
+    assert worst_change_on_a_line(own, replaced, 17, other, 1.0, 1.0) <= bound

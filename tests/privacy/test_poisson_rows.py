@@ -1,0 +1,164 @@
+"""The account of Poisson samples whose size shows, against brute force."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import (
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    PoissonGaussianEvent,
+    PoissonRowsGaussianEvent,
+)
+from skdpot.privacy.poisson_rows import mean_amplified_delta
+from skdpot.privacy.without_replacement import amplified_delta
+
+NORMAL = stats.norm
+
+
+def _profile(first, second, epsilon, low=-40.0, high=40.0) -> float:
+    """Integrate max(first - e^eps second, 0) over a line."""
+    points = np.linspace(low, high, 400_001)
+    gain = np.maximum(first(points) - math.exp(epsilon) * second(points), 0.0)
+    return float(integrate.trapezoid(gain, points))
+
+
+def _worst_mechanism(epsilon, mu, rate, n) -> float:
+    """Profile of "is the record in the sample?", told with noise beside the size of the sample.
+
+    A record that is absent gives 0, present -> mu, and its replacement gives 0 as well: the
+    statistic changes by mu when the record of the batch is replaced, and no pair is worse.
+    """
+    total = 0.0
+    for size in range(n + 1):
+        share = size / n
+        total += stats.binom.pmf(size, n, rate) * _profile(
+            lambda x, p=share: (1 - p) * NORMAL.pdf(x) + p * NORMAL.pdf(x, mu),
+            NORMAL.pdf,
+            epsilon,
+        )
+    return total
+
+
+@pytest.mark.parametrize(("n", "rate", "mu"), [(2, 0.5, 1.0), (4, 0.3, 2.0), (7, 0.6, 0.5)])
+def test_mean_profile_is_attained_by_brute_force(n, rate, mu):
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        exact = _worst_mechanism(epsilon, mu, rate, n)
+        bound = float(mean_amplified_delta(np.array([epsilon]), mu, rate, n)[0])
+        assert bound == pytest.approx(exact, rel=1e-6, abs=1e-12)
+        event = PoissonRowsGaussianEvent(
+            sigma=1.0, sensitivity=mu, sampling_rate=rate, n_samples=n, n_steps=1
+        )
+        assert exact * (1 - 1e-6) <= compose(event).delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
+
+
+def test_rows_of_two_records_by_brute_force():
+    # Records -1 and +1 in one dimension; the first is replaced by another +1. What is released
+    # are the noisy values of the sample in random order, so two equal marginals if both are in.
+    rate, sigma = 0.5, 0.8
+    grid = np.linspace(-8.0, 8.0, 1601)
+
+    def law(first, second):
+        one, two = (NORMAL.pdf(grid, x, sigma) for x in (first, second))
+        return 0.5 * (one + two), 0.5 * (np.outer(one, two) + np.outer(two, one))
+
+    single, both = zip(law(-1.0, 1.0), law(1.0, 1.0), strict=True)
+    step = grid[1] - grid[0]
+    for epsilon in (0.0, 0.5, 2.0):
+        factor = math.exp(epsilon)
+        delta = 2 * rate * (1 - rate) * np.maximum(single[0] - factor * single[1], 0).sum() * step
+        delta += rate**2 * np.maximum(both[0] - factor * both[1], 0).sum() * step**2
+        bound = mean_amplified_delta(np.array([epsilon]), 2.0 / sigma, rate, 2)[0]
+        assert 0.2 * bound < delta <= bound
+
+
+def test_the_account_of_the_expected_size_is_not_a_bound():
+    # What the mechanism above does exceeds C_q and the account of a hidden sample size.
+    n, rate, mu, epsilon = 2, 0.5, 1.0, 3.0
+    attained = _worst_mechanism(epsilon, mu, rate, n)
+    assert attained > 2 * amplified_delta(np.array([epsilon]), mu, rate)[0]
+    hidden = PoissonGaussianEvent(sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=1)
+    assert attained > 2 * compose(hidden).delta(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("n", "rate"),
+    [
+        (31, 0.5),
+        (32, 0.5),
+        (40, 0.01),
+        (250, 0.9),
+        (1000, 0.001),
+        (3000, 0.25),
+        (30_000, 1 / 120),
+        (30_000, 1e-6),
+    ],
+)
+def test_few_sizes_stand_for_all_on_the_private_side(n, rate):
+    sizes = np.arange(1, n + 1)
+    weights = stats.binom.pmf(sizes, n, rate)
+    kept = weights > 1e-30
+    for mu in (0.2, 1.5, 6.0):
+        for epsilon in (0.0, 0.01, 0.5, 3.0):
+            at = np.array([epsilon])
+            exact = sum(
+                w * amplified_delta(at, mu, s / n)[0]
+                for s, w in zip(sizes[kept], weights[kept], strict=True)
+            )
+            bound = mean_amplified_delta(at, mu, rate, n)[0]
+            assert exact <= bound <= 1.1 * exact + 1e-13
+
+
+def test_costs_more_than_a_fixed_size_and_nearly_as_much_for_many_records():
+    def epsilon(n):
+        rows = PoissonRowsGaussianEvent(
+            sigma=2.0, sensitivity=1.0, sampling_rate=0.1, n_samples=n, n_steps=100
+        )
+        fixed = FixedSizeGaussianEvent(
+            sigma=2.0, sensitivity=1.0, batch_sizes=(n // 10,), group_sizes=(n,), n_steps=100
+        )
+        return compose(rows).epsilon(1e-5), compose(fixed).epsilon(1e-5)
+
+    few, many = epsilon(20), epsilon(20_000)
+    assert few[0] > 1.1 * few[1]
+    assert many[1] < many[0] < 1.01 * many[1]
+
+
+def test_more_sampling_costs_more_and_all_of_it_is_the_gaussian():
+    def event(rate, **more):
+        return PoissonRowsGaussianEvent(
+            sigma=3.0, sensitivity=1.0, sampling_rate=rate, n_samples=100, n_steps=5, **more
+        )
+
+    epsilons = [compose(event(rate)).epsilon(1e-5) for rate in (0.02, 0.1, 0.5, 0.9, 0.999, 1.0)]
+    assert all(np.diff(epsilons) > 0)
+    assert compose(event(1.0)) == compose(GaussianEvent(sigma=3.0, sensitivity=1.0, n_steps=5))
+    assert compose(event(1.0, lattice=1.0)) == compose(
+        GaussianEvent(sigma=3.0, sensitivity=1.0, n_steps=5, lattice=1.0)
+    )
+
+
+def test_composition_by_monte_carlo():
+    # Three releases of the mechanism that attains one; 400,000 draws, five standard errors.
+    n, rate, mu, n_steps, n_draws = 3, 0.4, 1.5, 3, 400_000
+    rng = np.random.default_rng(0)
+    loss = np.zeros(n_draws)
+    for _ in range(n_steps):
+        share = rng.binomial(n, rate, n_draws) / n
+        x = rng.standard_normal(n_draws) + mu * (rng.uniform(size=n_draws) < share)
+        loss += np.log1p(share * np.expm1(mu * x - mu**2 / 2))
+    event = PoissonRowsGaussianEvent(
+        sigma=1.0, sensitivity=mu, sampling_rate=rate, n_samples=n, n_steps=n_steps
+    )
+    for epsilon in (0.5, 1.5, 3.0):
+        gains = np.maximum(-np.expm1(epsilon - loss), 0.0)
+        error = gains.std() / math.sqrt(n_draws)
+        bound = compose(event).delta(epsilon)
+        assert gains.mean() - 5 * error <= bound <= 1.2 * (gains.mean() + 5 * error)
+        hidden = PoissonGaussianEvent(
+            sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=n_steps
+        )
+    assert gains.mean() - 5 * error > compose(hidden).delta(3.0)

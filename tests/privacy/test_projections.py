@@ -1,0 +1,114 @@
+"""The exact sensitivity of projections: attained, never exceeded; Lemma 1 beside it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.privacy import lemma1_sensitivity, projection_sensitivity
+from skdpot.privacy.projections import spectral_norm
+from skdpot.slicing.directions import orthogonal_directions, uniform_directions
+
+KINDS = {"orthogonal": orthogonal_directions, "uniform": uniform_directions}
+
+
+def _ball(rng, n, d, radius):
+    rows = rng.standard_normal((n, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return radius * rows * rng.uniform(size=(n, 1)) ** (1 / d)
+
+
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    n_slices=st.integers(1, 40),
+    n_features=st.integers(1, 12),
+    log_radius=st.floats(-20, 20),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=150, deadline=None)
+def test_attained_by_antipodal_rows_and_never_exceeded(
+    kind, n_slices, n_features, log_radius, seed
+):
+    rng = np.random.default_rng(seed)
+    radius = math.exp(log_radius)
+    theta = KINDS[kind](n_slices, n_features, rng)
+    bound = projection_sensitivity(theta, radius)
+    worst = np.linalg.svd(theta)[2][0] * radius
+    attained = float(np.linalg.norm(theta @ (worst - -worst)))
+    assert attained <= bound <= attained * (1 + 1e-9)
+    # A table of rows, one replaced by another of the ball: at random, and to the antipode.
+    rows = _ball(rng, 6, n_features, radius)
+    for new in (*_ball(rng, 4, n_features, radius), -rows[2], worst, -worst):
+        other = rows.copy()
+        other[2] = new
+        moved = np.linalg.norm(rows @ theta.T - other @ theta.T)
+        assert moved <= bound * (1 + 1e-12)
+
+
+@given(st.integers(1, 30), st.integers(1, 10), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_orthogonal_blocks_need_no_computation(n_slices, n_features, seed):
+    theta = orthogonal_directions(n_slices, n_features, np.random.default_rng(seed))
+    norm = math.sqrt(math.ceil(n_slices / n_features))
+    assert projection_sensitivity(theta, 1.0) == pytest.approx(2 * norm, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(70, 8), (8, 70), (1, 1), (40, 40), (300, 120)])
+def test_norm_is_rounded_up_from_the_singular_value(shape):
+    rng = np.random.default_rng(3)
+    for scale in (1.0, 1e-160, 1e160):
+        theta = scale * rng.standard_normal(shape)
+        exact = np.linalg.svd(theta, compute_uv=False)[0]
+        assert exact * (1 - 1e-13) <= spectral_norm(theta) <= exact * (1 + 1e-9)
+
+
+def test_lemma_1_by_hand():
+    # w(70, 1e-5) in d = 8: 8.75 + 4.2649/8 * sqrt(140 * 7 / 10); the quantile from tables.
+    w = 70 / 8 + 4.264890793922825 / 8 * math.sqrt(2 * 70 * 7 / 10)
+    assert lemma1_sensitivity(70, 8, 1e-5) == pytest.approx(2 * math.sqrt(w), rel=1e-9)
+    assert lemma1_sensitivity(70, 8, 1e-5, radius=3.0) == pytest.approx(6 * math.sqrt(w), rel=1e-9)
+    assert lemma1_sensitivity(5, 1, 0.1) == pytest.approx(2 * math.sqrt(5))  # nothing is random
+
+
+def test_paper_settings_need_less_noise_than_lemma_1():
+    ratios = [
+        lemma1_sensitivity(n_slices, 8, 1e-5) / (2 * math.sqrt(math.ceil(n_slices / 8)))
+        for n_slices in (70, 31)
+    ]
+    assert ratios == pytest.approx([1.248, 1.359], abs=1e-3)
+
+
+def test_lemma_1_is_exceeded_by_the_worst_pair():
+    # One fixed pair exceeds it as rarely as it says; the pair chosen after Θ is seen often does.
+    rng = np.random.default_rng(0)
+    delta, n_draws = 0.02, 400
+    bound = lemma1_sensitivity(40, 8, delta)
+    draws = [uniform_directions(40, 8, rng) for _ in range(n_draws)]
+    fixed = sum(2 * np.linalg.norm(theta[:, 0]) > bound for theta in draws)
+    worst = sum(projection_sensitivity(theta, 1.0) > bound for theta in draws)
+    assert fixed <= 20  # 8 expected; a binomial exceeds 20 with probability 1e-4
+    assert worst > 0.9 * n_draws
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan])
+def test_radius_is_checked(radius):
+    with pytest.raises(ValueError, match="`radius` must be positive and finite"):
+        projection_sensitivity(np.eye(2), radius)
+    with pytest.raises(ValueError, match="`radius` must be positive and finite"):
+        lemma1_sensitivity(40, 8, 0.1, radius=radius)
+
+
+@pytest.mark.parametrize("theta", [np.ones(3), np.ones((0, 3)), np.array([[np.nan]])])
+def test_directions_are_checked(theta):
+    with pytest.raises(ValueError, match="`directions` must be a finite matrix"):
+        projection_sensitivity(theta, 1.0)
+
+
+def test_lemma_1_checks_its_arguments():
+    with pytest.raises(ValueError, match="must be at least 1, got 0 and 8"):
+        lemma1_sensitivity(0, 8, 0.1)
+    for delta in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
+            lemma1_sensitivity(40, 8, delta)

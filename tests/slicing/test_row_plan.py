@@ -1,0 +1,228 @@
+"""Plans of row releases: sensitivities, calibration, the cost of noise that was given."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import (
+    ComposedEvent,
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PoissonRowsGaussianEvent,
+)
+from skdpot.slicing.directions import orthogonal_directions
+from skdpot.slicing.exact_projection import on_direction_grid, project_to_lattice
+from skdpot.slicing.row_plan import RowParameters, plan_rows
+
+TARGET = SingleFitTarget(2.0, 1e-5)
+UNIT_BALL = DataBounds.from_norm(1.0, 8)
+
+
+def _plan(target=TARGET, n=1000, bounds=UNIT_BALL, norm=3.0, **parameters):
+    asked = RowParameters(**({"n_steps": 50, "n_slices": 70, "batch_size": 20} | parameters))
+    return plan_rows(target, asked, n, 8, bounds=bounds, directions_norm=norm)
+
+
+def test_events_say_how_rows_are_drawn():
+    fixed = _plan().event
+    assert isinstance(fixed, FixedSizeGaussianEvent)
+    assert (fixed.batch_sizes, fixed.group_sizes, fixed.n_steps) == ((20,), (1000,), 50)
+    poisson = _plan(sampling="poisson").event
+    assert isinstance(poisson, PoissonRowsGaussianEvent)
+    assert (poisson.sampling_rate, poisson.n_samples, poisson.n_steps) == (0.02, 1000, 50)
+    for size in (None, 1000, 5000):
+        for sampling in ("poisson", "without_replacement"):
+            whole = _plan(batch_size=size, n_steps=3, sampling=sampling).event
+            assert isinstance(whole, GaussianEvent)
+            assert whole.n_steps == 3
+    assert isinstance(_plan(SingleFitTarget(math.inf, 1e-5)).event, NonPrivateEvent)
+
+
+@pytest.mark.parametrize("noise", ["discrete", "float"])
+@pytest.mark.parametrize("sampling", ["poisson", "without_replacement"])
+def test_noise_is_just_enough(noise, sampling):
+    for target in (TARGET, PrivacyTarget(2.0, 1e-5)):
+        plan = _plan(target, noise=noise, sampling=sampling)
+        assert target.admits(plan.event)
+        less = _plan(target, noise=noise, sampling=sampling, sigma=plan.sigma * 0.999)
+        assert not target.admits(less.event)
+
+
+def test_sensitivity_counts_the_rounding():
+    plan = _plan()
+    added = plan.lattice * math.sqrt(70)
+    assert plan.sensitivity == pytest.approx(6.0 + added, rel=1e-12)
+    assert 0 < added <= 6.0 / 1024
+    assert math.frexp(plan.lattice)[0] == 0.5
+    assert _plan(noise="float").sensitivity == pytest.approx(6.0, rel=1e-12)
+    assert _plan(noise="float").lattice is None
+
+
+def test_rounded_projections_of_neighbours_stay_within_the_sensitivity():
+    # 3000 pairs in every direction, antipodal ones and the worst pair among them.
+    rng = np.random.default_rng(0)
+    theta = on_direction_grid(orthogonal_directions(70, 8, rng))
+    plan = _plan(norm=np.linalg.norm(theta.astype(float), 2))
+    rows = rng.standard_normal((3000, 8))
+    rows[0] = np.linalg.svd(theta.astype(float))[2][0]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    units = project_to_lattice(rows, theta, 1.0, plan.lattice)
+    moved = np.linalg.norm((units - project_to_lattice(-rows, theta, 1.0, plan.lattice)), axis=0)
+    others = np.linalg.norm(units - np.roll(units, 1, axis=1), axis=0)
+    assert max(moved.max(), others.max()) * plan.lattice <= plan.sensitivity
+    assert moved.max() * plan.lattice > 0.999 * plan.sensitivity
+
+
+@pytest.mark.parametrize("noise", ["discrete", "float"])
+def test_units_are_those_of_the_mapped_rows(noise):
+    small = _plan(bounds=DataBounds.from_norm(1.0, 8), noise=noise)
+    large = _plan(bounds=DataBounds.from_norm(7.3, 8), noise=noise)
+    assert large.sigma / 7.3 == pytest.approx(small.sigma, rel=2e-4)
+    assert large.sensitivity / 7.3 == pytest.approx(small.sensitivity, rel=2e-4)
+    assert large.lattice == small.lattice
+    if noise == "discrete":
+        assert large.event.lattice == pytest.approx(7.3 * large.lattice)
+    box = _plan(bounds=DataBounds.from_box(0, 255, 8), noise=noise)
+    assert box.sigma / math.sqrt(8) == pytest.approx(small.sigma, rel=2e-4)
+
+
+def test_private_bounds_take_a_tenth():
+    plan = _plan(bounds=1000, batch_size=None, n_steps=1)
+    assert isinstance(plan.event, ComposedEvent)
+    bounds, rows = plan.event.events
+    assert isinstance(rows, GaussianEvent)
+    assert compose(bounds).mu_without_sampling ** 2 == pytest.approx(
+        0.1 * TARGET.mu_cap**2, rel=1e-6
+    )
+    assert compose(plan.event).mu_without_sampling == pytest.approx(TARGET.mu_cap, rel=1e-6)
+    assert plan.unit == 1.0
+    sampled = _plan(bounds=1000, n_steps=5)
+    assert TARGET.admits(sampled.event)
+    assert isinstance(sampled.event.events[-1], FixedSizeGaussianEvent)
+
+
+def test_given_sigma_is_used_as_it_is():
+    for sampling in ("poisson", "without_replacement"):
+        for noise in ("discrete", "float"):
+            plan = _plan(sigma=1.37, sampling=sampling, noise=noise, bounds=UNIT_BALL)
+            assert plan.sigma == plan.event.sigma == 1.37
+    assert _plan(SingleFitTarget(math.inf, 1e-5), sigma=1.37).sigma == 1.37
+
+
+def test_given_sigma_needs_public_bounds():
+    with pytest.raises(ValueError, match="sigma= is in the units of the mapped rows"):
+        _plan(sigma=1.0, bounds=1000)
+
+
+def test_no_noise_is_no_privacy():
+    for plan in (
+        _plan(sigma=0),
+        _plan(sigma=0.0, bounds=1000),
+        _plan(SingleFitTarget(math.inf, 0.1), bounds=1000),
+    ):
+        assert plan.sigma == 0
+        assert plan.noise_event is None
+        assert compose(plan.event).epsilon(1e-5) == math.inf
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_any_charge():
+    with pytest.raises(CalibrationError, match=r'protects nothing.*noise="float"'):
+        _plan(sigma=1e-3)
+    assert _plan(sigma=1e-3, noise="float").sigma == 1e-3
+    with pytest.raises(CalibrationError, match=r"more than 2\*\*40 times the lattice"):
+        _plan(sigma=1e12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_steps": 0}, "n_steps=0 must be an integer of at least 1"),
+        ({"n_slices": 2.5}, "n_slices=2.5 must be an integer"),
+        ({"batch_size": True}, "batch_size=True must be an integer"),
+        ({"slices": "axes+orthogonal"}, "slices='axes\\+orthogonal' must be 'orthogonal' or"),
+        ({"sampling": "epochs"}, "sampling='epochs' must be"),
+        ({"noise": "laplace"}, "noise='laplace' must be"),
+        ({"sigma": -1.0}, "sigma=-1.0 must be finite"),
+        ({"sigma": math.inf}, "sigma=inf must be finite"),
+    ],
+)
+def test_parameters_are_checked(change, message):
+    with pytest.raises(ValueError, match=message):
+        RowParameters(**({"n_steps": 1, "n_slices": 3} | change))
+
+
+# The cost of a plan by a route of its own: the losses of the pair that attains C_p in closed
+# form, on the positive side, their mirror image on the other, composed by one transform.
+
+
+def _composed_epsilon(mu, rate, n_steps, delta, interval, n_points):
+    half = n_points // 2
+    edges = interval * (np.arange(half) + 0.5)  # between the losses of the grid
+    z = (edges - np.log(rate) + np.log1p(-(1 - rate) * np.exp(-edges))) / mu + mu / 2
+    beyond = (1 - rate) * stats.norm.sf(z) + rate * stats.norm.sf(z - mu)
+    mass = -np.diff(beyond, append=0.0)
+    positive = interval * np.arange(1, half + 1)
+    pmf = np.zeros(n_points)  # losses 0, h, 2h, ..., then the negative ones
+    pmf[1:half] = mass[:-1]
+    pmf[-1 : half - 1 : -1] = mass * np.exp(-positive)
+    pmf[0] = 1.0 - pmf.sum()
+    composed = np.maximum(np.fft.irfft(np.fft.rfft(pmf) ** n_steps, n_points), 0.0)
+    assert composed[half - half // 100 : half].sum() < 1e-7  # nothing wraps around
+
+    def excess(epsilon):
+        above = positive > epsilon
+        gains = -np.expm1(epsilon - positive[above])
+        return composed[1 : half + 1][above] @ gains - delta
+
+    return optimize.brentq(excess, 0.0, positive[-2])
+
+
+@pytest.mark.parametrize(("sigma", "n_steps"), [(5.4, 4200), (3.0, 500)])
+def test_cost_of_given_noise_by_another_route(sigma, n_steps):
+    plan = plan_rows(
+        TARGET,
+        RowParameters(n_steps=n_steps, n_slices=70, batch_size=250, sigma=sigma, noise="float"),
+        30_000,
+        8,
+        bounds=UNIT_BALL,
+        directions_norm=3.0,
+    )
+    epsilon = compose(plan.event).epsilon(1e-5)
+    other = _composed_epsilon(6.0 / sigma, 1 / 120, n_steps, 1e-5, 2e-4, 2**18)
+    assert epsilon == pytest.approx(other, rel=2e-3)
+
+
+def test_all_rows_cost_what_the_closed_form_says():
+    plan = _plan(sigma=4.0, batch_size=None, n_steps=1, noise="float")
+    mu = 6.0 / 4.0
+
+    def excess(epsilon):
+        first = stats.norm.cdf(-epsilon / mu + mu / 2)
+        return first - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2) - 1e-5
+
+    assert compose(plan.event).epsilon(1e-5) == pytest.approx(optimize.brentq(excess, 0, 50))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "n_steps", "epsilon"), [(0.67, 4200, 2260.0), (0.8, 2400, 1006.6)]
+)
+def test_noise_of_the_paper_costs_far_more_than_printed(sigma, n_steps, epsilon):
+    # It prints epsilon = 10 and 5 for these: batches of 250 of 30,000, 70 directions, d = 8.
+    plan = plan_rows(
+        TARGET,
+        RowParameters(n_steps=n_steps, n_slices=70, batch_size=250, sigma=sigma),
+        30_000,
+        8,
+        bounds=UNIT_BALL,
+        directions_norm=3.0,
+    )
+    assert compose(plan.event).epsilon(1e-5) == pytest.approx(epsilon, rel=2e-3)
+    other = _composed_epsilon(plan.event.mu, 1 / 120, n_steps, 1e-5, 0.01, 2**20)
+    assert compose(plan.event).epsilon(1e-5) == pytest.approx(other, rel=1e-3)
