@@ -9,7 +9,7 @@ step by step in turn, so that both see the same machine in the same minute. It p
 - the time of the summed gradient alone: our route, one pass for a chain of layers, and the
   general route through ``torch.func``,
 - the peak memory of one clipped sum against chunk size and batch size, each in a process of its
-  own.
+  own (Linux).
 
 Run ``python bench_dpsgd.py --data mnist.npz``; a few minutes on one core. Set OMP_NUM_THREADS=1
 for figures that do not depend on the number of cores. Without the data file random images are
@@ -19,7 +19,6 @@ used: values do not matter here.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
@@ -172,9 +171,16 @@ def peak_memory(architecture: str, batch_size: int, chunk_size: int) -> float:
     network = make_network(architecture)
     batch = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (batch_size, 784))).float()
     clipped_gradient_sum(network, batch[:1], reconstruction_gradient, 1.0)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = peak_mebibytes()
     clipped_gradient_sum(network, batch, reconstruction_gradient, 1.0, chunk_size=chunk_size)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return peak_mebibytes() - before
+
+
+def peak_mebibytes() -> float:
+    """Return the peak of this process' memory (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def bench_memory(architecture: str, batch_sizes: list[int], chunks: list[int]) -> pd.DataFrame:

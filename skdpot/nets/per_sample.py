@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional
+from torch.nn.grad import conv2d_weight
 
 from skdpot.nets.architectures import ToSphere
 
@@ -229,24 +230,34 @@ def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordGradien
 
 
 def _conv(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
-    patches = _patches(a, layer)
-    g = g.flatten(2)
-    weight = g @ patches[:, :, : g.shape[2]].transpose(1, 2)
-    return _formed(layer, weight.unflatten(2, layer.weight.shape[1:]), g.sum(2))
+    return _formed(layer, _kernel_gradients(layer, a, g), g.sum((2, 3)))
 
 
 def _transposed_conv(
     layer: nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
 ) -> RecordGradients:
     # A transposed convolution is a convolution from the output to the input.
-    weight = a.flatten(2) @ _patches(g, layer).transpose(1, 2)
-    return _formed(layer, weight.unflatten(2, layer.weight.shape[1:]), g.sum((2, 3)))
+    return _formed(layer, _kernel_gradients(layer, g, a), g.sum((2, 3)))
 
 
-def _patches(x: torch.Tensor, layer: nn.Conv2d | nn.ConvTranspose2d) -> torch.Tensor:
-    """Return the patches that the kernel meets, of shape (n_records, kernel, n_positions)."""
-    padding = cast("tuple[int, ...]", layer.padding)  # texts are not in a plain chain
-    return functional.unfold(x, layer.kernel_size, layer.dilation, padding, layer.stride)
+def _kernel_gradients(
+    layer: nn.Conv2d | nn.ConvTranspose2d, larger: torch.Tensor, smaller: torch.Tensor
+) -> torch.Tensor:
+    """Return each record's gradient of a kernel, by one convolution with a group a record.
+
+    `larger` is what the convolution reads, `smaller` belongs to what it makes of that.
+    """
+    n_records = len(larger)
+    weights = conv2d_weight(
+        larger.flatten(0, 1)[None],
+        (n_records * layer.weight.shape[0], *layer.weight.shape[1:]),
+        smaller.flatten(0, 1)[None],
+        layer.stride,
+        cast("tuple[int, ...]", layer.padding),  # texts are not in a plain chain
+        layer.dilation,
+        groups=n_records,
+    )
+    return weights.unflatten(0, (n_records, -1))
 
 
 def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:

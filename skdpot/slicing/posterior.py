@@ -16,6 +16,7 @@ the functions under a prior instead, all of it post-processing of the release (e
 Units: positions along a direction are divided by the half width of its binned range.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,7 @@ _NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
 _BASES = ((0.0, 1.0), (0.02, np.inf), (0.1, np.inf), (0.2, 2.0), (0.2, 4.0))
 _AXES, _OTHERS = 64, 192  # as many slices show the evidence; all of them are estimated
 _SLICES_OF_BASE = 64
+_MOST_TOGETHER = 2048  # directions that share what they show
 _FEWEST_AXES = 8  # fewer say too little to be estimated apart from the other directions
 _TAIL = 0.02  # values count as in a tail where G (1 - G) is below
 _CERTAIN = 5.0  # deviations
@@ -137,7 +139,8 @@ def posterior_mean(
     differences, deviations = _smoothed(
         white - gaussian @ whiten.T, z, noise, whiten, directions, edges
     )
-    return gaussian + _trimmed(differences @ root.T, deviations, gaussian)
+    estimate: np.ndarray = gaussian + _trimmed(differences @ root.T, deviations, gaussian)
+    return estimate
 
 
 def _misfits(white: np.ndarray, edges: np.ndarray, whiten: np.ndarray, spread: float) -> np.ndarray:
@@ -210,7 +213,7 @@ def _smoothed(
     root = np.linalg.inv(whiten)
     averaged = np.sqrt(min(1.0, directions.shape[1] / len(directions)))
     kept, deviations = np.empty_like(residual), np.empty_like(residual)
-    for rows, prior in _priors(residual, z, noise, whiten, directions, edges):
+    for rows, prior in _blocks(_priors(residual, z, noise, whiten, directions, edges)):
         values, vectors = np.linalg.eigh(_kernel(directions[rows], prior.length))
         variances = prior.tau * _with_nugget(values, prior.nugget)
         for k, (masses, shapes) in enumerate(prior.bases):
@@ -220,6 +223,13 @@ def _smoothed(
             squares = vectors**2 @ gain @ ((root @ shapes) ** 2).T
             deviations[k, rows] = noise[k] * np.sqrt(squares)
     return kept, deviations
+
+
+def _blocks(groups: list[tuple[np.ndarray, _Prior]]) -> Iterator[tuple[np.ndarray, _Prior]]:
+    """Split groups of directions whose correlations would take too much time and memory."""
+    for rows, prior in groups:
+        for block in np.array_split(rows, -(-len(rows) // _MOST_TOGETHER)):
+            yield block, prior
 
 
 def _trimmed(differences: np.ndarray, deviations: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
@@ -339,4 +349,5 @@ def _spaced(rows: np.ndarray, most: int) -> np.ndarray:
     """Return all rows, or as many as asked for at equal distances."""
     if len(rows) <= most:
         return rows
-    return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+    spaced: np.ndarray = rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+    return spaced

@@ -218,6 +218,19 @@ def test_only_doubtful_excess_of_mass_in_tails_is_trimmed():
     np.testing.assert_allclose(trimmed, expected, atol=1e-12)
 
 
+def test_too_many_directions_are_estimated_in_blocks(monkeypatch):
+    rng = np.random.default_rng(5)
+    directions = orthogonal_directions(48, 4, rng)
+    truth = class_functions(0.1 * rng.standard_normal((3, 4)), directions, 0.2)
+    noisy, covariance = noisy_functions(truth, 0.05, rng)
+    whole = estimate(noisy, covariance, 0.05, directions)
+    monkeypatch.setattr(posterior, "_MOST_TOGETHER", 20)
+    in_blocks = estimate(noisy, covariance, 0.05, directions)
+    assert rms(in_blocks - truth) < 1.2 * rms(whole - truth)
+    monkeypatch.setattr(posterior, "_MOST_TOGETHER", 48)
+    np.testing.assert_array_equal(estimate(noisy, covariance, 0.05, directions), whole)
+
+
 def test_the_slices_that_show_the_evidence_are_spread_over_all():
     rows = posterior._spaced(np.arange(5, 1005), 64)
     assert (len(np.unique(rows)), rows[0], rows[-1]) == (64, 5, 1004)
