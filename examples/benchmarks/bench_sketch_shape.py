@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from skdpot.estimators import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.calibration import privacy_target
 from skdpot.slicing import (
     orthogonal_directions,
     recommended_bins,
@@ -72,7 +72,7 @@ class Case:
     @property
     def mu(self) -> float:
         """Gaussian privacy parameter of the sketch."""
-        return PrivacyTarget(self.epsilon, DELTA).mu_cap
+        return privacy_target(self.epsilon, DELTA, None).mu_cap
 
     def rule(self) -> tuple[int, int]:
         """Return the shape that the public rule picks."""

@@ -135,7 +135,7 @@ class GeneratedRows(BaseEstimator):
             counts = self.sketch_.class_counts_
             positions = rng.choice(len(counts), size=n_samples, p=counts / counts.sum())
             indicators = np.eye(len(counts))[positions]
-        latents = draw_latents(n_samples, self._n_latents, rng, indicators)
+        latents = draw_latents(n_samples, self._n_latents, rng, indicators, stratified=True)
         outputs = evaluate(self.module_, latents, resolve_device(self.device))
         mapped = self.bounds_.to_ball(self.bounds_.from_ball(self._units.to_mapped(outputs)))
         return self.bounds_.from_ball(mapped), positions

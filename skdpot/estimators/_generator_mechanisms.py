@@ -18,7 +18,6 @@ from skdpot.estimators._generator_training import (
 )
 from skdpot.estimators._mechanisms import SketchMechanism
 from skdpot.nets.evaluation import to_network_units
-from skdpot.nets.generator_network import draw_latents
 from skdpot.nets.output_units import OutputUnits
 from skdpot.nets.private_generator import noisy_gradient_steps
 from skdpot.nets.private_modules import check_per_record
@@ -207,7 +206,11 @@ class NoisyGradients:
             plan,
             iter(directions),
             partial(
-                draw_latents, generator.n_latents or plan.batch_size, n_latents, streams.solver
+                grouped_latents,
+                n_latents,
+                0,
+                generator.n_latents or plan.batch_size,
+                streams.solver,
             ),
             generator.clip_jacobian,
             streams.secret,

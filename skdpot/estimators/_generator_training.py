@@ -39,10 +39,17 @@ def grouped_latents(
     n_latents: int, n_classes: int, group_size: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw the inputs of a group of points for each class, group by group."""
-    if n_classes == 0:
-        return draw_latents(group_size, n_latents, rng)
-    classes = np.repeat(np.eye(n_classes), group_size, axis=0)
-    return draw_latents(len(classes), n_latents, rng, classes)
+    groups = [
+        draw_latents(
+            group_size,
+            n_latents,
+            rng,
+            np.tile(np.eye(n_classes)[k], (group_size, 1)) if n_classes else None,
+            stratified=True,
+        )
+        for k in range(max(1, n_classes))
+    ]
+    return np.concatenate(groups)
 
 
 def new_network(

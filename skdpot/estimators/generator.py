@@ -59,7 +59,7 @@ class DPSlicedGenerator(GeneratedRows):
         a class) to one number a feature, whose mean 0 and variance 1 stand for the centre and
         spread of the rows. A module is copied and starts from its weights, which must be public;
         a function without arguments makes one. By default a perceptron with three hidden
-        layers, as wide as a public rule in n says, which draws one of 16 components first.
+        layers, as wide as a public rule in n says, which draws one of 64 components first.
         With "gradient", where every parameter gets noise, its layers have 32 units, and it
         must treat inputs one by one (no batch normalisation).
     latent_dim : int, optional

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 from torch import nn
 
 __all__ = ["LatentEncoding", "build_generator", "draw_latents", "make_mlp"]
 
 _N_PROBES = 2
-_N_COMPONENTS = 16
+_N_COMPONENTS = 64
+_TINY = 1e-12
 
 
 class LatentEncoding(nn.Module):
@@ -27,7 +29,7 @@ class LatentEncoding(nn.Module):
         Latent numbers, of which the first picks the component.
     n_columns : int
         Columns of the input; those behind the latent numbers (classes) are indicators.
-    n_components : int, default=16
+    n_components : int, default=64
         Number of components K, all equally likely.
     """
 
@@ -74,7 +76,7 @@ def make_mlp(
         layers.append(encoding := LatentEncoding(latent_dim, n_inputs))
         n_inputs = encoding.n_outputs
     for _ in range(3):
-        layers += [nn.Linear(n_inputs, width), nn.ReLU()]
+        layers += [nn.Linear(n_inputs, width), nn.SiLU()]
         n_inputs = width
     return nn.Sequential(*layers, nn.Linear(width, n_features))
 
@@ -129,7 +131,12 @@ def build_generator(
 
 
 def draw_latents(
-    n_samples: int, latent_dim: int, rng: np.random.Generator, classes: np.ndarray | None = None
+    n_samples: int,
+    latent_dim: int,
+    rng: np.random.Generator,
+    classes: np.ndarray | None = None,
+    *,
+    stratified: bool = False,
 ) -> np.ndarray:
     """Draw inputs of the network.
 
@@ -141,12 +148,21 @@ def draw_latents(
         Solver's stream.
     classes : ndarray of shape (n_samples, n_classes), optional
         Indicators that are appended.
+    stratified : bool, default=False
+        Put one draw of each latent number in each of `n_samples` equally likely intervals (a
+        Latin hypercube). Each input alone is standard normal, and a batch looks more like
+        its distribution than independent draws do.
 
     Returns
     -------
     ndarray of shape (n_samples, latent_dim + n_classes), float32
     """
-    latents = rng.standard_normal((n_samples, latent_dim), dtype=np.float32)
+    if stratified:
+        intervals = rng.permuted(np.tile(np.arange(n_samples), (latent_dim, 1)), axis=1).T
+        levels = (intervals + rng.random((n_samples, latent_dim))) / n_samples
+        latents = ndtri(np.clip(levels, _TINY, 1 - _TINY)).astype(np.float32)
+    else:
+        latents = rng.standard_normal((n_samples, latent_dim), dtype=np.float32)
     if classes is None:
         return latents
     return np.concatenate([latents, classes.astype(np.float32)], axis=1)

@@ -108,8 +108,8 @@ def posterior_mean(
 
     The posterior mean is best for each function. What is computed from all of them has less
     noise: that of the L / d orthogonal blocks of directions averages out, and too strong a
-    prior does not. So noise is counted with variance sqrt(d / L), half way (in logarithms)
-    between a single function and a perfect average.
+    prior does not. So the gain counts noise with d / L of its variance, which is that of the
+    average over blocks.
 
     References
     ----------
@@ -211,7 +211,7 @@ def _smoothed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior mean of whitened differences and deviations of plain ones."""
     root = np.linalg.inv(whiten)
-    averaged = np.sqrt(min(1.0, directions.shape[1] / len(directions)))
+    averaged = min(1.0, directions.shape[1] / len(directions))
     kept, deviations = np.empty_like(residual), np.empty_like(residual)
     for rows, prior in _blocks(_priors(residual, z, noise, whiten, directions, edges)):
         values, vectors = np.linalg.eigh(_kernel(directions[rows], prior.length))

@@ -15,12 +15,12 @@ from skdpot.nets.generator_network import (
 
 
 def test_components_are_equally_likely():
-    """40,000 draws of 16 components: chi-square with 15 degrees, false alarm 1e-6 below 55."""
+    """40,000 draws of 64 components: chi-square with 63 degrees, false alarm 1e-6 above 132."""
     encoding = LatentEncoding(3, 3)
     inputs = torch.from_numpy(draw_latents(40_000, 3, np.random.default_rng(0)))
     counts = (encoding(inputs)[:, 2:] > 0).sum(dim=0).numpy()
     assert counts.sum() == 40_000
-    assert ((counts - 2500) ** 2 / 2500).sum() < 55
+    assert ((counts - 625) ** 2 / 625).sum() < 132
 
 
 def test_encoding_passes_the_rest_on_and_scales_indicators():
@@ -35,8 +35,8 @@ def test_the_weight_of_indicators_starts_with_unit_spread():
     with torch_randomness(np.random.default_rng(0)):
         network = make_mlp(9, 3, 8, 256)
     encoding, first = network[0], network[1]
-    assert encoding.n_outputs == first.in_features == 8 + 16 + 3
-    assert float((encoding.weight * first.weight).std()) == pytest.approx(1, rel=0.05)
+    assert encoding.n_outputs == first.in_features == 8 + 64 + 3
+    assert float((encoding.weight * first.weight.detach()).std()) == pytest.approx(1, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_shapes(latent_dim, components, first):
     network = make_mlp(latent_dim, 2, 7, 32, components=components)
     assert isinstance(network[0], first)
     assert network(torch.zeros(4, latent_dim + 2)).shape == (4, 7)
-    assert sum(isinstance(layer, nn.ReLU) for layer in network) == 3
+    assert sum(isinstance(layer, nn.SiLU) for layer in network) == 3
 
 
 def test_a_given_module_is_copied():
@@ -87,3 +87,17 @@ def test_latents_carry_classes_behind():
     assert inputs.dtype == np.float32
     np.testing.assert_array_equal(inputs[:, 4:], classes)
     np.testing.assert_array_equal(inputs[:, :4], draw_latents(3, 4, np.random.default_rng(0)))
+
+
+def test_stratified_latents_are_normal_and_one_an_interval():
+    """Every interval of every column has one draw; columns are permuted independently."""
+    latents = draw_latents(1000, 3, np.random.default_rng(0), stratified=True)
+    levels = torch.special.ndtr(torch.from_numpy(latents).double()).numpy()
+    intervals = np.floor(levels * 1000 + 1e-3).astype(int)
+    for column in intervals.T:
+        assert len(np.unique(column)) > 990  # but for rounding to single precision
+    assert np.abs(np.corrcoef(latents.T) - np.eye(3)).max() < 0.16  # five standard errors
+    inside = levels * 1000 - np.floor(levels * 1000)
+    assert abs(inside.mean() - 0.5) < 0.03  # uniform within an interval: five standard errors
+    with_classes = draw_latents(2, 3, np.random.default_rng(0), np.eye(2), stratified=True)
+    np.testing.assert_array_equal(with_classes[:, 3:], np.eye(2))
