@@ -58,7 +58,7 @@ class DPSlicedGenerator(GeneratedRows):
         The network: from `latent_dim` standard normal numbers (and, with classes, one indicator
         a class) to one number a feature, whose mean 0 and variance 1 stand for the centre and
         spread of the rows. A module is copied and starts from its weights, which must be public;
-        a function without arguments makes one. By default a perceptron with three hidden
+        a function without arguments makes one. By default a perceptron with two hidden
         layers, as wide as a public rule in n says, which draws one of 64 components first.
         With "gradient", where every parameter gets noise, its layers have 32 units, and it
         must treat inputs one by one (no batch normalisation).
@@ -67,7 +67,7 @@ class DPSlicedGenerator(GeneratedRows):
     n_steps : int, optional
         Training steps, by a public rule. With a sketch ``15 sqrt(n)`` between 60 and 2000, and
         more are free; otherwise 20 passes over the rows within the same limits.
-    learning_rate : float, default=3e-3
+    learning_rate : float, default=5e-3
         Of Adam, at the start; it falls to zero along a half cosine.
     batch_size : int, default=250
         Rows a step of "smoothing" and "gradient", at most all of them.
@@ -203,7 +203,7 @@ n_features), default="axes+orthogonal"
         module: Any = None,
         latent_dim: int | None = None,
         n_steps: int | None = None,
-        learning_rate: float = 3e-3,
+        learning_rate: float = 5e-3,
         batch_size: int = 250,
         n_latents: int | None = None,
         n_slices: int | str = "auto",

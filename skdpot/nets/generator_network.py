@@ -14,6 +14,7 @@ __all__ = ["LatentEncoding", "build_generator", "draw_latents", "make_mlp"]
 
 _N_PROBES = 2
 _N_COMPONENTS = 64
+_N_HIDDEN = 2
 _TINY = 1e-12
 
 
@@ -54,7 +55,7 @@ class LatentEncoding(nn.Module):
 def make_mlp(
     latent_dim: int, n_classes: int, n_features: int, width: int, *, components: bool = True
 ) -> nn.Sequential:
-    """Return the default network: three hidden layers behind a `LatentEncoding`.
+    """Return the default network: two hidden layers behind a `LatentEncoding`.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def make_mlp(
     if components and latent_dim > 1:
         layers.append(encoding := LatentEncoding(latent_dim, n_inputs))
         n_inputs = encoding.n_outputs
-    for _ in range(3):
+    for _ in range(_N_HIDDEN):
         layers += [nn.Linear(n_inputs, width), nn.SiLU()]
         n_inputs = width
     return nn.Sequential(*layers, nn.Linear(width, n_features))

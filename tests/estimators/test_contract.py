@@ -5,7 +5,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot import (
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    PrivacyBudget,
+    PrivateSWAutoencoder,
+    SlicedSketch,
+)
 
 # The checks set random_state, fit very few rows and expect no warning but this.
 pytestmark = [
@@ -13,7 +19,12 @@ pytestmark = [
     for text in (".*makes the privacy noise reproducible", "Private bounds. .*stand out")
 ]
 
-ESTIMATORS = [DPSlicedFlowSampler(), SlicedSketch()]
+ESTIMATORS = [
+    DPSlicedFlowSampler(),
+    DPSlicedGenerator(),
+    PrivateSWAutoencoder(),
+    SlicedSketch(),
+]
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -29,11 +40,21 @@ def test_a_notebook_can_show_it(estimator):
     assert type(estimator).__name__ in shown._repr_mimebundle_()["text/html"]
 
 
-def test_sampler_and_sketch_have_the_same_parameters_with_the_same_defaults():
-    sampler, sketch = (estimator.get_params() for estimator in ESTIMATORS)
-    shared = set(sampler) & set(sketch)
+@pytest.mark.parametrize("estimator", [DPSlicedFlowSampler(), DPSlicedGenerator()], ids=repr)
+def test_what_is_made_of_a_sketch_has_its_parameters_with_the_same_defaults(estimator):
+    given, sketch = estimator.get_params(), SlicedSketch().get_params()
+    shared = set(given) & set(sketch)
     assert shared >= {"epsilon", "delta", "budget", "bounds", "norm_bound", "n_slices", "n_bins"}
-    assert {name: sampler[name] for name in shared} == {name: sketch[name] for name in shared}
+    assert {name: given[name] for name in shared} == {name: sketch[name] for name in shared}
+
+
+def test_parameters_that_mean_the_same_have_the_same_defaults():
+    sampler, generator, autoencoder = (
+        estimator.get_params()
+        for estimator in (DPSlicedFlowSampler(), DPSlicedGenerator(), PrivateSWAutoencoder())
+    )
+    for name in ("epsilon", "delta", "budget", "bounds", "norm_bound", "batch_size", "sigma"):
+        assert sampler[name] == generator[name] == autoencoder[name], name
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)

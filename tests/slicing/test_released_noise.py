@@ -13,7 +13,7 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.gdp import gdp_delta
 from skdpot.slicing import readings, square_root_strategy, uniform_directions
 
