@@ -24,7 +24,7 @@ from skdpot.nets.private_modules import check_per_record
 from skdpot.nets.sliced_losses import generator_steps, release_batches, table_batches
 from skdpot.nets.training_plan import TrainingPlan, plan_training
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
@@ -137,7 +137,7 @@ class SmoothedLoss:
             type(generator).__name__,
             streams,
             rows,
-            PrivacyTarget(generator.epsilon, generator.delta),
+            privacy_target(generator.epsilon, generator.delta, generator.budget),
             parameters,
             bounds=generator.bounds,
             norm_bound=generator.norm_bound,
@@ -240,7 +240,7 @@ class NoisyGradients:
         if n_slices == "auto":
             n_slices = d * max(1, round(_GRADIENT_SLICES / d))
         directions = fresh_directions(_kind(generator), n_steps, int(n_slices), d, streams.public)
-        target = PrivacyTarget(generator.epsilon, generator.delta)
+        target = privacy_target(generator.epsilon, generator.delta, generator.budget)
         known = public_bounds(generator.bounds, generator.norm_bound, d)
         plan = plan_training(
             target,

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from skdpot._utils.rng import Streams
 from skdpot._utils.validation import validate_rows
 from skdpot.flows import FlowProblem, FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.calibration import privacy_target
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
 from skdpot.slicing.sketch import SlicedSketch
@@ -101,7 +101,7 @@ class RowMechanism:
             type(sampler).__name__,
             streams,
             rows,
-            PrivacyTarget(sampler.epsilon, sampler.delta),
+            privacy_target(sampler.epsilon, sampler.delta, sampler.budget),
             self._parameters(sampler, *rows.shape),
             bounds=sampler.bounds,
             norm_bound=sampler.norm_bound,

@@ -156,7 +156,7 @@ n_features), default="axes+orthogonal"
 
     See Also
     --------
-    DPSlicedFlowSampler : Particles in place of a network; usually a little nearer to the data.
+    DPSlicedFlowSampler : Particles in place of a network.
 
     References
     ----------

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, privacy_target
+from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noise import gaussian_noise, lattice_noise
 from skdpot.privacy.private_bounds import release_private_bounds
@@ -118,7 +118,7 @@ def release_projections(
         parameters.slices, parameters.n_steps, parameters.n_slices, n_features, streams.public
     )
     plan = plan_rows(
-        privacy_target(target.epsilon, target.delta, budget),
+        target,
         parameters,
         n_samples,
         n_features,

@@ -1,0 +1,236 @@
+"""What a generator spends, refuses, keeps and shows."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.model_selection import GridSearchCV
+from torch import nn
+
+from skdpot import DPSlicedGenerator, PrivacyBudget
+from skdpot.estimators import _generator_mechanisms
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.data_bounds import DataBounds
+
+RNG = np.random.default_rng(2204)
+X = RNG.uniform(-0.9, 0.9, size=(1500, 3))
+LABELS = RNG.integers(0, 2, size=1500)
+SMALL = RNG.uniform(-0.9, 0.9, size=(60, 2))
+MECHANISMS = ["sketch", "smoothing", "gradient"]
+QUICK = {"bounds": (-1, 1), "n_slices": 12, "n_bins": 64, "n_steps": 10, "n_latents": 50}
+
+
+def generator(mechanism="sketch", **changes):
+    return DPSlicedGenerator(mechanism, **(QUICK | changes))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("bounds", [(-1, 1), "private"])
+def test_a_private_fit_spends_what_it_says(mechanism, bounds):
+    budget = PrivacyBudget(5.0)
+    rows = np.tile(SMALL, (40, 1))  # enough for bounds to be found without a warning
+    fitted = generator(mechanism, epsilon=3.0, bounds=bounds, budget=budget, batch_size=100)
+    spent = fitted.fit(rows).privacy_spent_
+    assert (spent.epsilon, spent.delta) == (3.0, 1e-5)
+    assert len(budget.history()) == 1
+    assert 2.0 < compose(spent.event).epsilon(1e-5) <= 3.0
+    stated = " ".join(spent.assumptions)
+    assert ("bounds given by the caller" in stated) == (bounds != "private")
+    assert np.all(np.isfinite(fitted.sample(5)))
+    assert len(budget.history()) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["smoothing", "gradient"])
+def test_a_given_sigma_is_costed(mechanism):
+    small, large = (
+        generator(mechanism, sigma=sigma, batch_size=100).fit(X).privacy_spent_
+        for sigma in (20.0, 200.0)
+    )
+    assert small.sigma == 20.0
+    assert small.epsilon > 3 * large.epsilon
+    assert small.epsilon == pytest.approx(compose(small.event).epsilon(1e-5), rel=1e-3)
+    free = generator(mechanism, sigma=0.0).fit(X).privacy_spent_
+    assert free.epsilon == np.inf
+    with pytest.raises(ValueError, match="sigma"):
+        generator(mechanism, sigma=1.0, bounds="private").fit(X)
+
+
+def test_the_events_describe_the_batches():
+    rows, d = 1500, 3
+    smoothing, gradient = (
+        generator(m, batch_size=100, n_slices=9).fit(X).privacy_spent_ for m in MECHANISMS[1:]
+    )
+    for spent in (smoothing, gradient):
+        assert (spent.event.batch_sizes, spent.event.group_sizes) == ((100,), (rows,))
+        assert spent.event.n_steps == 10
+    # Box of side 2: radius √3; nine directions are three blocks.
+    assert smoothing.sensitivity == pytest.approx(2 * np.sqrt(d) * np.sqrt(3), rel=5e-3)
+    # In the network's units the radius is √3 too, and whole blocks gain a factor √3.
+    assert gradient.sensitivity == pytest.approx(4.0, rel=1e-4)
+    poisson = generator("smoothing", sampling="poisson", batch_size=100).fit(X)
+    assert poisson.privacy_spent_.event.sampling_rate == pytest.approx(1 / 15)
+
+
+def test_gradients_along_uniform_directions_cost_more():
+    spent = generator("gradient", slices="uniform", sigma=50.0).fit(X).privacy_spent_
+    assert 4.1 < spent.sensitivity <= 4.0 * np.sqrt(3) + 1e-6
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_refused_fit_changes_nothing(mechanism):
+    budget = PrivacyBudget(1.2)
+    fitted = generator(mechanism, budget=budget).fit(SMALL)
+    before = dict(vars(fitted))
+    with pytest.raises(BudgetExceededError, match="left"):
+        fitted.fit(SMALL)
+    assert vars(fitted) == before
+    assert len(budget.history()) == 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_charge_comes_before_noise_and_rows(mechanism, monkeypatch):
+    budget = PrivacyBudget(5.0)
+    seen = []
+    original = DataBounds.to_ball
+
+    def spy(self, rows):
+        seen.append(len(budget.history()))
+        return original(self, rows)
+
+    monkeypatch.setattr(DataBounds, "to_ball", spy)
+    generator(mechanism, budget=budget).fit(SMALL)
+    assert seen
+    assert set(seen) == {1}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"mechanism": "smoothing", "conditional": True}, "conditional=True needs"),
+        ({"mechanism": "gradient", "conditional": True}, "conditional=True needs"),
+        ({"mechanism": "smoothing", "slices": np.eye(3)}, "slices must be"),
+        ({"mechanism": "gradient", "slices": np.eye(3)}, "slices must be"),
+        ({"mechanism": "gradient", "sampling": "poisson"}, "fixed"),
+        ({"mechanism": "sketch", "sigma": 1.0}, "sigma"),
+        ({"mechanism": "sketch", "module": nn.Linear(3, 2)}, "module"),
+        ({"mechanism": "smoothing", "module": nn.Linear(3, 2)}, "module"),
+        ({"mechanism": "gradient", "module": nn.Linear(3, 2)}, "module"),
+        (
+            {
+                "mechanism": "gradient",
+                "module": nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)),
+            },
+            "BatchNorm",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_free_of_charge(options, text):
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(ValueError, match=text):
+        generator(**options, budget=budget).fit(X, LABELS)
+    assert len(budget.history()) == 0
+
+
+def test_a_seeded_fit_warns_once():
+    with pytest.warns(PrivacyWarning, match="DPSlicedGenerator: `random_state`") as shown:
+        generator(random_state=5).fit(SMALL)
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["sketch", "smoothing"])
+def test_an_interrupt_in_training_keeps_what_was_paid_for(mechanism, monkeypatch):
+    budget = PrivacyBudget(5.0)
+    fitted = generator(mechanism, budget=budget).fit(X)
+    old = fitted.privacy_spent_
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_generator_mechanisms, "train_generator", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit(X + 0.1)
+    assert fitted.privacy_spent_ is not old
+    assert not hasattr(fitted, "module_")
+    assert fitted.sample(4).shape == (4, 3)
+    assert len(budget.history()) == 2
+
+
+def test_an_interrupt_while_gradients_are_released_leaves_the_last_fit(monkeypatch):
+    budget = PrivacyBudget(5.0)
+    fitted = generator("gradient", budget=budget).fit(SMALL)
+    before = dict(vars(fitted))
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_generator_mechanisms, "train_generator", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(SMALL)
+    assert vars(fitted) == before
+    assert len(budget.history()) == 2
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_nothing_without_noise_is_kept(mechanism):
+    """Neither rows, nor their projections, nor anything of their number, nor a loss."""
+    rows = np.random.default_rng(0).uniform(-1e5, 1e5, (61, 2))
+    fitted = generator(mechanism, bounds=(-2e5, 2e5), batch_size=61, n_slices=2).fit(rows)
+    content = pickle.dumps(fitted, protocol=5)
+    mapped = rows / 2e5
+    directions = getattr(fitted, "releases_", None)
+    projected = [mapped]
+    if directions is not None:
+        projected += [mapped @ batch.directions.T for batch in directions.batches]
+    for table in (rows, *projected):
+        for kind in (np.float64, np.float32):
+            for part in (*table, *table.T, *np.sort(table, axis=0).T):
+                assert part[:4].astype(kind).tobytes() not in content
+    assert b"loss" not in content.lower()
+    for parameter in fitted.module_.parameters():
+        assert parameter.grad is None
+    loaded = pickle.loads(content)
+    np.testing.assert_array_equal(
+        loaded.sample(5, random_state=1), fitted.sample(5, random_state=1)
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["smoothing", "gradient"])
+def test_two_fits_have_other_noise(mechanism):
+    first, second = (generator(mechanism, batch_size=1500).fit(X) for _ in range(2))
+    if mechanism == "smoothing":
+        assert not np.array_equal(
+            first.releases_.batches[0].values, second.releases_.batches[0].values
+        )
+    assert not np.array_equal(first.sample(5, random_state=0), second.sample(5, random_state=0))
+
+
+def test_verbose_shows_steps_and_no_losses(capsys):
+    generator(verbose=1).fit(SMALL)
+    shown = capsys.readouterr().err
+    assert "DPSlicedGenerator" in shown
+    assert "10/10" in shown
+    assert "loss" not in shown
+    generator().fit(SMALL)
+    output = capsys.readouterr()
+    assert output.err == output.out == ""
+
+
+def test_a_grid_search_charges_folds_times_candidates_and_the_refit():
+    budget = PrivacyBudget(50.0)
+    search = GridSearchCV(
+        generator(budget=budget), {"learning_rate": [1e-3, 1e-2]}, cv=2, error_score="raise"
+    ).fit(SMALL)
+    assert len(budget.history()) == 5
+    assert search.best_estimator_.sample(3).shape == (3, 2)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_cuda_is_refused_where_there_is_none(mechanism, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(ValueError, match="needs a GPU"):
+        generator(mechanism, device="cuda", budget=budget).fit(SMALL)
+    assert len(budget.history()) == 0
