@@ -190,9 +190,7 @@ class NoisyGradients:
         rows = validate_rows(generator, X, reset=True, min_samples=2)
         n, d = rows.shape
         n_latents, device = latent_dim(generator, d), resolve_device(generator.device)
-        network = new_network(
-            generator, _WIDTH_FOR_GRADIENTS, d, 0, streams.solver, components=False
-        )
+        network = new_network(generator, _WIDTH_FOR_GRADIENTS, d, 0, streams.solver)
         check_per_record(network, (n_latents,), streams.solver)
         directions, plan = self._plan(generator, streams, n, d)
         spent = self._charge(generator, plan, streams)

@@ -58,14 +58,12 @@ def new_network(
     n_features: int,
     n_classes: int,
     rng: np.random.Generator,
-    *,
-    components: bool = True,
 ) -> nn.Module:
     """Make the network; initial weights come from the solver's stream."""
     n_latents = latent_dim(generator, n_features)
     with torch_randomness(rng):
         if generator.module is None:
-            return make_mlp(n_latents, n_classes, n_features, width, components=components)
+            return make_mlp(n_latents, n_classes, n_features, width)
         return build_generator(generator.module, n_latents + n_classes, n_features)
 
 

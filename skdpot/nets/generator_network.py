@@ -52,10 +52,10 @@ class LatentEncoding(nn.Module):
         return torch.cat([rest, self.weight * marked], dim=1)
 
 
-def make_mlp(
-    latent_dim: int, n_classes: int, n_features: int, width: int, *, components: bool = True
-) -> nn.Sequential:
+def make_mlp(latent_dim: int, n_classes: int, n_features: int, width: int) -> nn.Sequential:
     """Return the default network: two hidden layers behind a `LatentEncoding`.
+
+    With a single latent number there is no encoding.
 
     Parameters
     ----------
@@ -63,8 +63,6 @@ def make_mlp(
         Numbers of latent numbers, of class indicators (0 without classes) and of outputs.
     width : int
         Units of a hidden layer.
-    components : bool, default=True
-        Whether there is an encoding; with a single latent number there is none.
 
     Returns
     -------
@@ -73,7 +71,7 @@ def make_mlp(
     """
     n_inputs = latent_dim + n_classes
     layers: list[nn.Module] = []
-    if components and latent_dim > 1:
+    if latent_dim > 1:
         layers.append(encoding := LatentEncoding(latent_dim, n_inputs))
         n_inputs = encoding.n_outputs
     for _ in range(_N_HIDDEN):

@@ -28,6 +28,7 @@ from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
 from skdpot.nets.architectures import ToSphere
+from skdpot.nets.generator_network import LatentEncoding
 
 __all__ = ["RecordGradients", "chain_of_layers", "record_gradients"]
 
@@ -163,7 +164,7 @@ def _is_known(layer: nn.Module) -> bool:
         return False
     if next(layer.parameters(), None) is not None:
         return type(layer) in _RULES and not _is_unusual_convolution(layer)
-    ours = type(layer) is ToSphere
+    ours = type(layer) in (ToSphere, LatentEncoding)
     return ours or (type(layer).__module__.startswith("torch.nn.") and not list(layer.children()))
 
 

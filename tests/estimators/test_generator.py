@@ -51,7 +51,7 @@ def test_samples_look_like_the_rows(plain):
     [
         ("sketch", {"n_slices": 60}, 0.12),
         ("smoothing", {"epsilon": np.inf, "batch_size": 300, "n_slices": 30}, 0.1),
-        ("gradient", {"epsilon": np.inf, "batch_size": 300, "clip_jacobian": 3.0}, 0.15),
+        ("gradient", {"epsilon": np.inf, "batch_size": 300, "clip_jacobian": 3.0}, 0.22),
     ],
 )
 def test_every_mechanism_learns(mechanism, options, largest):
