@@ -310,7 +310,7 @@ class PrivateSWAutoencoder(CodeReadings):
             protection at all after ``private=False``.
         """
         codes = self.fit(X, y, **fit_params).transform(X)
-        return made_by(codes, self.privacy_spent_, self.budget)
+        return made_by(X, codes, self.privacy_spent_, self.budget)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of this estimator."""

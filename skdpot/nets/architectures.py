@@ -139,7 +139,7 @@ def _given_network(part: nn.Module | Callable[[], nn.Module]) -> nn.Module:
             "architecture=(encoder, decoder): each must be a torch.nn.Module or a function "
             f"without arguments that returns one; got one that returns {type(made).__name__}."
         )
-    return made
+    return deepcopy(made)  # it may return the same network each time
 
 
 def _mlp(n_features: int, latent_dim: int) -> tuple[nn.Module, nn.Module]:

@@ -140,7 +140,7 @@ def private_steps(
             if plan.sigma > 0:
                 noise = gaussian_noise(plan.sigma, tuple(value.shape), secret)
                 value += torch.from_numpy(noise).to(value)
-            parameter.grad = value / plan.batch_size
+            parameter.grad = (value / plan.batch_size).to(parameter.dtype)
 
     return step
 

@@ -105,7 +105,8 @@ def build_generator(
     ValueError
         If its output has another shape, or it has nothing to train.
     """
-    network = deepcopy(module) if isinstance(module, nn.Module) else module()
+    # A function may return the same network each time: training must not change that one.
+    network = deepcopy(module if isinstance(module, nn.Module) else module())
     if not isinstance(network, nn.Module):
         raise TypeError(
             "module must be a torch.nn.Module or a function without arguments that returns one, "

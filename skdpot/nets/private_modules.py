@@ -46,6 +46,8 @@ def check_per_record(
     """
     for name, layer in network.named_modules():
         _check_layer(name, layer)
+    for name, parameter in network.named_parameters():
+        _check_precision(name, parameter)
     # A fixed stream for the network's own randomness: both runs must see the same dropout.
     seed = int(rng.integers(2**32))
     records = torch.from_numpy(rng.uniform(-1, 1, (2 * _N_RECORDS, *input_shape))).float()
@@ -71,6 +73,14 @@ def _check_layer(name: str, layer: nn.Module) -> None:
         raise ValueError(
             f"Layer {name!r} ({kind}) keeps running statistics of private records without noise. "
             "Use track_running_stats=False, or torch.nn.GroupNorm."
+        )
+
+
+def _check_precision(name: str, parameter: nn.Parameter) -> None:
+    if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"Parameter {name!r} is of type {parameter.dtype}, too coarse to bound what one record "
+            "adds to a sum of gradients. Use torch.float32 or torch.float64."
         )
 
 

@@ -22,7 +22,7 @@ from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.private_bounds import release_feature_scales
-from skdpot.privacy.provenance import made_by
+from skdpot.privacy.provenance import made_by, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, charge
 
 __all__ = ["PrivateScaler"]
@@ -169,6 +169,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             rows = validate_rows(self, X, reset=True, min_samples=2)
             plan = self._plan(*rows.shape)
             spent = self._charge(plan)
+            warn_of_composition(X, spent, self.budget, type(self).__name__)
             self._release(rows, plan)
             self.privacy_spent_ = spent
         return self
@@ -246,7 +247,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             them without sharing `budget` warns of what both cost together.
         """
         scaled = self.fit(X, y, **fit_params).transform(X)
-        return made_by(scaled, self.privacy_spent_, self.budget)
+        return made_by(X, scaled, self.privacy_spent_, self.budget)
 
     def inverse_transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Multiply by the scales and add the centres.

@@ -1,8 +1,9 @@
-"""Which private step made an array, so that a later step can say what both cost together.
+"""Which private steps made an array, so that a later step can say what all cost together.
 
-A pipeline hands the very object that one step returns to the next. Two private steps on the
-same rows compose; with a shared budget that is accounted for, without one the caller is told
-the sum.
+A pipeline hands the very object that one step returns to the next. Private steps on the same
+rows compose; with a shared budget that is accounted for, without one the caller is told the
+sum. Only what is passed on directly is known: a step of another library in between, a cached
+transformer, or ``transform`` in a call of its own breaks the chain.
 """
 
 import math
@@ -17,14 +18,16 @@ from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["made_by", "warn_of_composition"]
 
-_ORIGINS: dict[int, tuple[PrivacySpent, PrivacyBudget | None]] = {}
+_ORIGINS: dict[int, tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]] = {}
 
 
-def made_by(output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> Any:
+def made_by(X: Any, output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> Any:
     """Remember that a private fit returned `output` for the rows that it was fitted on.
 
     Parameters
     ----------
+    X : object
+        What it was fitted on, perhaps itself the output of a private step.
     output : ndarray or DataFrame
         Transformed private rows. The memory ends with the object.
     spent : PrivacySpent
@@ -41,14 +44,14 @@ def made_by(output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> A
         weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
     except TypeError:  # an object without weak references cannot be remembered
         return output
-    _ORIGINS[id(output)] = (spent, budget)
+    _ORIGINS[id(output)] = (*_ORIGINS.get(id(X), ()), (spent, budget))
     return output
 
 
 def warn_of_composition(
     X: Any, spent: PrivacySpent, budget: PrivacyBudget | None, caller: str
 ) -> None:
-    """Warn when `X` comes from a private step that does not share this fit's budget.
+    """Warn when `X` comes from private steps that do not share this fit's budget.
 
     Parameters
     ----------
@@ -64,13 +67,14 @@ def warn_of_composition(
     Warns
     -----
     PrivacyWarning
-        With the epsilon of both fits together, or saying that the step before had no privacy.
+        With the epsilon of all fits together, or saying that a step before had no privacy.
         It depends on public facts only.
     """
-    before, charged_to = _ORIGINS.get(id(X), (None, None))
-    if before is None or (budget is not None and budget is charged_to):
+    steps = _ORIGINS.get(id(X), ())
+    if all(budget is not None and budget is charged_to for _, charged_to in steps):
         return
-    if math.isinf(before.epsilon):
+    before = [step for step, _ in steps]
+    if any(math.isinf(step.epsilon) for step in before):
         warn_of_privacy(
             f"{caller}: the rows come from a step that was fitted on the same rows without "
             "privacy (epsilon=inf), so that nothing protects them, whatever this fit adds. Fit "
@@ -78,10 +82,12 @@ def warn_of_composition(
             "pipeline), or privately."
         )
         return
-    delta = max(before.delta, spent.delta)
-    total = compose(ComposedEvent(events=(before.event, spent.event))).epsilon(delta)
+    delta = max(step.delta for step in (*before, spent))
+    events = tuple(step.event for step in (*before, spent))
+    total = compose(ComposedEvent(events=events)).epsilon(delta)
+    earlier = " and ".join(f"{step.epsilon:g}" for step in before)
     warn_of_privacy(
-        f"{caller}: the rows come from a private step that spent epsilon={before.epsilon:g} on "
+        f"{caller}: the rows come from a private step that spent epsilon={earlier} on "
         f"the same people; together with this fit that is epsilon={total:.3g} at "
-        f"delta={delta:g}. Pass one PrivacyBudget to both steps to cap the sum."
+        f"delta={delta:g}. Pass one PrivacyBudget to all steps to cap the sum."
     )

@@ -103,7 +103,11 @@ class PrivacySpent:
             Relation.REPLACE_ONE: "one record replaced by another (their number is public)",
             Relation.ADD_REMOVE: "one record added or removed",
         }
-        yield "protects against", meaning[self.relation]
+        known = math.isfinite(self.epsilon)
+        yield (
+            "protects against",
+            meaning[self.relation] if known else "nothing (epsilon is infinite)",
+        )
         if self.mechanism:
             yield "mechanism", self.mechanism
         if self.sigma is not None:

@@ -89,3 +89,12 @@ def test_given_encoders_see_images():
 def test_functions_must_make_modules():
     with pytest.raises(TypeError, match="returns one; got one that returns int"):
         build_networks((lambda: 3, nn.Linear(2, 6)), n_features=6, image=None, latent_dim=2)
+
+
+def test_functions_that_return_the_same_networks_do_not_share_them():
+    kept = nn.Linear(6, 2), nn.Linear(2, 6)
+    made = build_networks(
+        tuple(lambda part=part: part for part in kept), n_features=6, image=None, latent_dim=2
+    )
+    weights = {id(parameter) for part in kept for parameter in part.parameters()}
+    assert not weights & {id(parameter) for part in made for parameter in part.parameters()}

@@ -1,5 +1,6 @@
 """Two private steps on the same rows: one shared budget, or a warning that states the sum."""
 
+import math
 import warnings
 
 import numpy as np
@@ -23,6 +24,23 @@ def test_a_pipeline_without_a_budget_is_told_the_sum(container):
     total = total_spent(pipeline).epsilon
     assert f"epsilon={total:.3g}" in str(caught[0].message)
     assert 2.0 < total < 3.0
+
+
+def test_a_chain_of_steps_is_added_up():
+    rows = PrivateScaler(epsilon=1.0).fit_transform(ROWS)
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on"):
+        rows = PrivateScaler(epsilon=1.5).fit_transform(rows)
+    sampler = DPSlicedFlowSampler(epsilon=2.0, **SAMPLER)
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 and 1.5 on"):
+        sampler.fit(rows)
+
+
+def test_no_step_in_between_hides_one_without_privacy():
+    rows = PrivateScaler(epsilon=math.inf).fit_transform(ROWS)
+    with pytest.warns(PrivacyWarning, match="nothing protects them"):
+        rows = PrivateScaler(epsilon=1.0).fit_transform(rows)
+    with pytest.warns(PrivacyWarning, match="nothing protects them"):
+        SlicedSketch(bounds=(-6, 6), n_slices=4).fit(rows)
 
 
 def test_a_shared_budget_is_charged_twice_and_needs_no_warning():

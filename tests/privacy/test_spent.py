@@ -270,3 +270,18 @@ def test_a_part_without_noise_makes_the_total_infinite():
     total = total_spent(bare, Release(1.0).fit(X))
     assert total.epsilon == math.inf
     assert "ε = ∞" in total._repr_html_()
+
+
+def test_a_statement_without_privacy_claims_no_protection():
+    spent = charge(
+        None,
+        NonPrivateEvent(),
+        epsilon=math.inf,
+        delta=1e-5,
+        label="test",
+        assumptions=(),
+        sigma=None,
+        sensitivity=None,
+    )
+    assert "protects against  nothing (epsilon is infinite)" in str(spent)
+    assert "replaced" not in str(spent)

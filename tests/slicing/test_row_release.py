@@ -300,7 +300,7 @@ def test_statement_lists_what_it_rests_on():
 
 def test_second_private_step_warns_of_the_sum():
     rows = _rows()
-    output = made_by(rows.copy(), _release().privacy_spent, None)
+    output = made_by(rows, rows.copy(), _release().privacy_spent, None)
     with pytest.warns(PrivacyWarning, match="flow: the rows come from a private step"):
         _release(output, X=output)
 

@@ -1,0 +1,67 @@
+"""Rounding and reduced precision must not move a sum by more than the bound."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpot.nets.clipping import clipped_gradient_sum, clipped_jacobian_sum
+from skdpot.nets.private_modules import check_per_record
+
+
+def ones(outputs, rows):
+    return torch.ones_like(outputs)
+
+
+def summed(network, rows):
+    total = clipped_gradient_sum(network, rows, ones, 1.0)
+    return torch.cat([value.flatten() for value in total.values()])
+
+
+def test_a_long_sum_is_kept_in_double_precision():
+    """Other records that bring the sum to a power of two would round one record's share up."""
+    network = nn.Linear(1, 1, bias=False)
+    before = torch.ones(2**14 + 64)
+    pair = torch.zeros(128)
+    pair[0], pair[64] = 1.1 * 2.0**-10, -0.9 * 2.0**-10
+    others = torch.cat([before, pair.repeat(200)])
+
+    def total(first):
+        return summed(network, torch.cat([torch.tensor([first]), others])[:, None])
+
+    assert total(1.0).dtype == torch.float64
+    assert float(total(1.0) - total(-1.0)) == pytest.approx(2 * (1 - 1e-3), abs=1e-5)
+
+
+@pytest.mark.parametrize("setting", ["plain", "autocast", "medium"])
+def test_the_users_precision_does_not_reach_the_sum(setting):
+    rng = np.random.default_rng(0)
+    network = nn.Linear(8, 1, bias=False)
+    rows = torch.from_numpy(rng.uniform(0.5, 1.5, (250, 8))).float()
+    record = torch.from_numpy(rng.normal(size=8)).float()
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium" if setting == "medium" else precision)
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=setting == "autocast"):
+            sums = []
+            for sign in (1, -1):
+                rows[0] = 3 * sign * record
+                sums.append(summed(network, rows))
+        assert torch.get_float32_matmul_precision() == (
+            "medium" if setting == "medium" else precision
+        )
+    finally:
+        torch.set_float32_matmul_precision(precision)
+    assert float((sums[0] - sums[1]).norm()) == pytest.approx(2 * (1 - 1e-3), abs=1e-4)
+
+
+def test_jacobian_sums_are_kept_in_double_precision():
+    network = nn.Linear(3, 2)
+    total = clipped_jacobian_sum(network, torch.ones(5, 3), torch.ones(5, 2), 1.0)
+    assert {value.dtype for value in total.values()} == {torch.float64}
+
+
+def test_parameters_of_half_precision_are_refused():
+    network = nn.Sequential(nn.Linear(3, 2).to(torch.bfloat16))
+    with pytest.raises(ValueError, match=r"'0\.weight' is of type torch\.bfloat16"):
+        check_per_record(network, (3,), np.random.default_rng(0))
