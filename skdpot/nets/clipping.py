@@ -20,8 +20,8 @@ __all__ = ["CHUNK_SIZE", "clipped_gradient_sum", "clipped_jacobian_sum"]
 CHUNK_SIZE = 64
 
 # Norms and the sum of a chunk are computed in single precision, u = 2**-24. The sum of k vectors
-# of norm C errs by at most k u * k C; for both of two neighbours and k = 64 that is 5e-4 C. Clipping
-# to C (1 - 1e-3) leaves room for it and for the rounding of norms.
+# of norm C errs by at most k u * k C; for both of two neighbours and k = 64 that is 5e-4 C.
+# Clipping to C (1 - 1e-3) leaves room for it and for the rounding of norms.
 _INSIDE = 1.0 - 1e-3
 
 
@@ -52,8 +52,9 @@ def clipped_gradient_sum(
     Returns
     -------
     dict of parameter to tensor
-        In double precision, :math:`\sum_i g_i \min(1, C / \|g_i\|)`. A gradient that is not finite counts as zero,
-        because an error, or a sum that is not a number, would tell that it was there.
+        In double precision, :math:`\sum_i g_i \min(1, C / \|g_i\|)`. A gradient that is not
+        finite counts as zero, because an error, or a sum that is not a number, would tell that
+        it was there.
 
     Privacy
     -------
@@ -98,8 +99,8 @@ def clipped_jacobian_sum(
     Returns
     -------
     dict of parameter to tensor
-        In double precision, :math:`\sum_i \min(1, L / \|J_i\|_2)\, J_i^\top w_i`. A Jacobian that is not finite counts
-        as zero.
+        In double precision, :math:`\sum_i \min(1, L / \|J_i\|_2)\, J_i^\top w_i`. A Jacobian
+        that is not finite counts as zero.
 
     Privacy
     -------
