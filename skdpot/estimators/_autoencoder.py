@@ -1,5 +1,6 @@
 """The parts of a fit of `PrivateSWAutoencoder`, one function a step."""
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
 from skdpot.nets.evaluation import to_network_units
 from skdpot.nets.prior_penalty import PriorPenalty
-from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.training import train_network
 from skdpot.nets.training_plan import TrainingPlan, plan_training
 from skdpot.privacy.calibration import privacy_target
@@ -205,7 +206,11 @@ def train_private(
     """Train on private rows; `rows` are in the units of the data, and `bounds_` is set."""
     tensor = _tensor(estimator, rows)
     step = private_steps(loss, tensor, plan, streams.secret, streams.public)
+    clean = deepcopy(autoencoder)
     _train(estimator, autoencoder, step, plan.n_steps, streams.solver)
+    # Of the network that saw private rows only what was trained, with noise, is kept.
+    with_trained_parameters(clean, autoencoder)
+    estimator.encoder_, estimator.decoder_ = clean[0], clean[1]
 
 
 def train_public(

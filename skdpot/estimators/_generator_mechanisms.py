@@ -20,7 +20,7 @@ from skdpot.estimators._mechanisms import SketchMechanism
 from skdpot.nets.evaluation import to_network_units
 from skdpot.nets.output_units import OutputUnits
 from skdpot.nets.private_generator import noisy_gradient_steps
-from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.sliced_losses import generator_steps, release_batches, table_batches
 from skdpot.nets.training_plan import TrainingPlan, plan_training
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
@@ -191,7 +191,8 @@ class NoisyGradients:
         n, d = rows.shape
         n_latents, device = latent_dim(generator, d), resolve_device(generator.device)
         network = new_network(generator, _WIDTH_FOR_GRADIENTS, d, 0, streams.solver)
-        check_per_record(network, (n_latents,), streams.solver)
+        check_per_record(network, (n_latents,), streams.solver, parameter="module")
+        clean = deepcopy(network)
         directions, plan = self._plan(generator, streams, n, d)
         spent = self._charge(generator, plan, streams)
         warn_of_composition(X, spent, generator.budget, type(generator).__name__)
@@ -215,7 +216,7 @@ class NoisyGradients:
         )
         train_generator(generator, network, step, plan.n_steps, streams.solver, device)
         return {
-            "module_": network,
+            "module_": with_trained_parameters(clean, network),
             "n_steps_": plan.n_steps,
             "bounds_": bounds,
             "privacy_spent_": spent,

@@ -10,6 +10,7 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.clipping import CHUNK_SIZE, clipped_gradient_sum, clipped_jacobian_sum
+from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
@@ -77,7 +78,8 @@ class AutoencoderLoss:
             return total
         encoder = autoencoder[:-1]
         with torch.no_grad():
-            codes = torch.cat([encoder(chunk) for chunk in rows.split(self.chunk_size)])
+            chunks = rows.split(self.chunk_size)
+            codes = torch.cat([record_outputs(encoder, chunk) for chunk in chunks])
         pull = clipped_jacobian_sum(
             encoder,
             rows,

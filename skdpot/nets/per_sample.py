@@ -18,7 +18,7 @@ small cost", ICML 2023.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -26,11 +26,12 @@ from torch import nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
+from torch.nn.modules import module as torch_module
 
 from skdpot.nets.architectures import ToSphere
 from skdpot.nets.generator_network import LatentEncoding
 
-__all__ = ["RecordGradients", "chain_of_layers", "record_gradients"]
+__all__ = ["RecordGradients", "chain_of_layers", "record_gradients", "record_outputs"]
 
 Parameters: TypeAlias = tuple[nn.Parameter, ...]
 Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
@@ -127,17 +128,43 @@ def record_gradients(
         together are all trainable ones. Memory grows with the number of records.
     """
     layers = chain_of_layers(network)
-    if layers is None:
-        return _by_torch_func(network, rows, cotangents, targets)
-    return _by_layers(layers, rows, cotangents, targets)
+    pulled = None if layers is None else _by_layers(layers, rows, cotangents, targets)
+    return _by_torch_func(network, rows, cotangents, targets) if pulled is None else pulled
+
+
+def record_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """Compute the output of each record by itself, without gradients.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Maps rows to outputs. Unless it is a plain chain it never sees two records together, and
+        a copy is run in its place, so that it cannot remember any.
+    rows : tensor of shape (n_records, ...)
+        A chunk of records.
+
+    Returns
+    -------
+    tensor of shape (n_records, ...)
+        Outputs.
+    """
+    with torch.no_grad():
+        layers = chain_of_layers(network)
+        run = None if layers is None else _run_layers(layers, rows)
+        if run is not None:
+            return run.output
+        apart = deepcopy(network)
+        outputs: torch.Tensor = vmap(lambda row: apart(row[None])[0], randomness="different")(rows)
+    return outputs
 
 
 def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a plain chain, or None for any other network.
 
     A plain chain consists of `torch.nn.Sequential` and of layers of which we know how they use
-    their parameters, each parameter once and trainable. Subclasses, hooks and
-    parametrisations may compute something else, so that the types have to match exactly.
+    their parameters, each parameter once and trainable, and that leave the first axis alone.
+    Subclasses, hooks and parametrisations may compute something else, so that the types have to
+    match exactly.
     """
     layers = _flatten(network)
     parameters = [p for layer in layers for p in layer.parameters()]
@@ -156,16 +183,31 @@ def _flatten(network: nn.Module) -> list[nn.Module]:
 
 
 def _has_hooks(layer: nn.Module) -> bool:
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
+    """Tell whether anything runs beside the forward method of the layer's class."""
+    kinds = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+    return "forward" in vars(layer) or any(
+        getattr(layer, f"_{kind}") or getattr(torch_module, f"_global_{kind}") for kind in kinds
+    )
 
 
 def _is_known(layer: nn.Module) -> bool:
-    if _has_hooks(layer):
+    if _has_hooks(layer) or _reaches_first_axis(layer):
         return False
     if next(layer.parameters(), None) is not None:
         return type(layer) in _RULES and not _is_unusual_convolution(layer)
     ours = type(layer) in (ToSphere, LatentEncoding)
     return ours or (type(layer).__module__.startswith("torch.nn.") and not list(layer.children()))
+
+
+def _reaches_first_axis(layer: nn.Module) -> bool:
+    """Tell whether a layer may work along the axis of records, or merge it with another.
+
+    Negative axes other than the last may be the first, which depends on the input.
+    """
+    axis = getattr(layer, "start_dim", getattr(layer, "dim", 1))
+    return isinstance(layer, nn.Softmax2d) or not (
+        isinstance(axis, int) and (axis > 0 or axis == -1)
+    )
 
 
 def _is_unusual_convolution(layer: nn.Module) -> bool:
@@ -174,29 +216,56 @@ def _is_unusual_convolution(layer: nn.Module) -> bool:
     return layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A chain's output, and input and output of each layer that has parameters."""
+
+    output: torch.Tensor
+    layers: list[nn.Module]
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+
+
+def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
+    """Run a chain; None if any layer returns another number of records than it was given.
+
+    A layer behind that would see parts of records, each of which would be clipped by itself.
+    """
+    run = _Run(rows, [], [], [])
+    value = rows
+    for layer in layers:
+        before = value.detach()
+        # What was taped must not be overwritten.
+        value = layer(value.clone() if getattr(layer, "inplace", False) else value)
+        if value.ndim < 2 or len(value) != len(rows):
+            return None
+        if type(layer) in _RULES and next(layer.parameters(), None) is not None:
+            run.layers.append(layer)
+            run.inputs.append(before)
+            run.outputs.append(value)
+    return replace(run, output=value)
+
+
 def _by_layers(
     layers: list[nn.Module], rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
-) -> list[list[RecordGradients]]:
-    taped: list[tuple[nn.Module, torch.Tensor]] = []
-    outputs: list[torch.Tensor] = []
-    value = rows
+) -> list[list[RecordGradients]] | None:
     with torch.enable_grad():
-        for layer in layers:
-            before = value.detach()
-            # What was taped must not be overwritten.
-            value = layer(value.clone() if getattr(layer, "inplace", False) else value)
-            if type(layer) in _RULES and next(layer.parameters(), None) is not None:
-                taped.append((layer, before))
-                outputs.append(value)
-    vectors = cotangents(value.detach(), targets)
+        run = _run_layers(layers, rows)
+    if run is None:
+        return None
+    vectors = cotangents(run.output.detach(), targets)
     pulled = []
     for k, vector in enumerate(vectors):
         # Only gradients of activations are computed, since only those are asked for.
         gradients = torch.autograd.grad(
-            value, outputs, vector, retain_graph=k + 1 < len(vectors), materialize_grads=True
+            run.output,
+            run.outputs,
+            vector,
+            retain_graph=k + 1 < len(vectors),
+            materialize_grads=True,
         )
-        pairs = zip(taped, gradients, strict=True)
-        pulled.append([_RULES[type(layer)](layer, a, g) for (layer, a), g in pairs])
+        taped = zip(run.layers, run.inputs, gradients, strict=True)
+        pulled.append([_RULES[type(layer)](layer, a, g) for layer, a, g in taped])
     return pulled
 
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.clipping import clipped_jacobian_sum
+from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.nets.wasserstein_gradient import wasserstein_vectors
@@ -63,8 +64,7 @@ def noisy_gradient_steps(
     def step(network: nn.Module, number: int) -> None:
         device = next(network.parameters()).device
         inputs = torch.from_numpy(draw_inputs()).to(device)
-        with torch.no_grad():
-            outputs = network(inputs).cpu().numpy().astype(np.float64)
+        outputs = record_outputs(network, inputs).cpu().numpy().astype(np.float64)
         vectors = plan.batch_size * wasserstein_vectors(
             _shortened(outputs, _REACH * radius),
             rows[next(batches)],

@@ -1,16 +1,24 @@
 """Refusing networks in which one record can reach another's output.
 
 Clipping bounds what a record contributes through its own gradient. A layer that computes with
-several records, or remembers earlier ones, opens a second way that no clipping closes.
+several records, or remembers earlier ones, opens a second way that no clipping closes. So private
+rows are shown to copies of a network, one row at a time, unless it is a plain chain of layers
+(`skdpot.nets.per_sample`), and of a trained network only the parameters that were trained count.
+What is refused here would be trained as something else than what is used afterwards.
 """
+
+from copy import deepcopy
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from skdpot._utils.torch_rng import torch_randomness
+from skdpot.nets.clipping import CHUNK_SIZE
+from skdpot.nets.per_sample import chain_of_layers, record_gradients, record_outputs
 
-__all__ = ["check_per_record"]
+__all__ = ["check_per_record", "with_trained_parameters"]
 
 _N_RECORDS = 5
 _ROUNDING = 1e-4
@@ -22,22 +30,30 @@ _NORMALISE_RECORDS = (
 
 
 def check_per_record(
-    network: nn.Module, input_shape: tuple[int, ...], rng: np.random.Generator
+    network: nn.Module,
+    input_shape: tuple[int, ...],
+    rng: np.random.Generator,
+    *,
+    parameter: str = "architecture",
 ) -> None:
     """Refuse a network whose output for a record depends on other records.
 
-    Layers that are known for it are refused by name. For all others the network is run on
-    made-up records, in training mode: exchanging the companions of a record must leave its
-    output as it is, every record must have an output of its own, and no buffer may change.
+    Layers that are known for it are refused by name. For all others a copy of the network is run
+    on made-up records, in training mode: exchanging the companions of a record must leave its
+    output as it is, every record must have an output of its own, no buffer and no parameter may
+    change, and gradients of single records must be computable.
 
     Parameters
     ----------
     network : torch.nn.Module
-        To be trained with clipped gradients of single records.
+        To be trained with clipped gradients of single records. Only lazy layers change: they
+        learn their sizes.
     input_shape : tuple of int
         Shape of one record.
     rng : numpy.random.Generator
         Any stream but the secret one; no private record is used.
+    parameter : str, default="architecture"
+        Name of the estimator's parameter that holds the network, for messages.
 
     Raises
     ------
@@ -46,19 +62,44 @@ def check_per_record(
     """
     for name, layer in network.named_modules():
         _check_layer(name, layer)
-    for name, parameter in network.named_parameters():
-        _check_precision(name, parameter)
     # A fixed stream for the network's own randomness: both runs must see the same dropout.
     seed = int(rng.integers(2**32))
-    records = torch.from_numpy(rng.uniform(-1, 1, (2 * _N_RECORDS, *input_shape))).float()
-    first, others = records[:_N_RECORDS], records[_N_RECORDS:]
-    buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    outputs = _run(network, first, seed)
-    for k in range(_N_RECORDS):
-        exchanged = others.clone()
-        exchanged[k] = first[k]
-        _check_output(outputs[k], _run(network, exchanged, seed)[k])
-    _check_buffers(network, buffers)
+    records = _made_up(_N_RECORDS, input_shape, rng)
+    if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
+        _run(network, records[0], seed)
+    apart = deepcopy(network)
+    _check_companions(apart, *records, seed)
+    if chain_of_layers(network) is None:
+        # It may treat few records in another way than many.
+        _check_companions(apart, *_made_up(CHUNK_SIZE, input_shape, rng), seed)
+    _check_unchanged(network, apart)
+    _check_gradients(deepcopy(network).train(), records[0], seed, parameter)
+
+
+def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
+    """Put trained parameters into a copy of a network that was made before training.
+
+    Parameters
+    ----------
+    clean : torch.nn.Module
+        Copy that has seen no data; changed in place.
+    trained : torch.nn.Module
+        The network after training. Whatever it may have kept besides, in buffers, attributes
+        or frozen parameters, is not read.
+
+    Returns
+    -------
+    torch.nn.Module
+        The copy, in evaluation mode.
+    """
+    with torch.no_grad():
+        pairs = zip(clean.named_parameters(), trained.named_parameters(), strict=True)
+        for (name, parameter), (other_name, value) in pairs:
+            if name != other_name:
+                raise ValueError(f"The networks differ: {name!r} and {other_name!r}.")
+            if parameter.requires_grad:
+                parameter.copy_(value)
+    return clean.eval()
 
 
 def _check_layer(name: str, layer: nn.Module) -> None:
@@ -82,6 +123,27 @@ def _check_precision(name: str, parameter: nn.Parameter) -> None:
             f"Parameter {name!r} is of type {parameter.dtype}, too coarse to bound what one record "
             "adds to a sum of gradients. Use torch.float32 or torch.float64."
         )
+
+
+def _made_up(
+    n_records: int, input_shape: tuple[int, ...], rng: np.random.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return records, and others to exchange them with."""
+    records = torch.from_numpy(rng.uniform(-1, 1, (2 * n_records, *input_shape))).float()
+    return records[:n_records], records[n_records:]
+
+
+def _check_companions(
+    network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int
+) -> None:
+    """Exchange some records at a time; of any two, one is once exchanged without the other."""
+    outputs = _run(network, first, seed)
+    numbers = torch.arange(len(first))
+    for bit in range((len(first) - 1).bit_length()):
+        for kept in (numbers >> bit & 1 == 0, numbers >> bit & 1 == 1):
+            exchanged = others.clone()
+            exchanged[kept] = first[kept]
+            _check_output(outputs[kept], _run(network, exchanged, seed)[kept])
 
 
 def _run(network: nn.Module, records: torch.Tensor, seed: int) -> torch.Tensor:
@@ -110,10 +172,28 @@ def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
         )
 
 
-def _check_buffers(network: nn.Module, before: dict[str, torch.Tensor]) -> None:
-    for name, buffer in network.named_buffers():
-        if name not in before or not torch.equal(buffer, before[name]):
-            raise ValueError(
-                f"Buffer {name!r} of the network changes in training: it would keep facts about "
-                "private records without noise. Remove it, or update it from public data only."
-            )
+def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
+    for kind in ("buffers", "parameters"):
+        known = dict(getattr(before, f"named_{kind}")())
+        for name, tensor in getattr(after, f"named_{kind}")():
+            if name not in known or not torch.equal(tensor, known[name]):
+                raise ValueError(
+                    f"{kind[:-1].capitalize()} {name!r} of the network changes when it is run in "
+                    "training mode: it would keep facts about private records without noise. "
+                    "Remove it, or update it from public data only."
+                )
+
+
+def _check_gradients(network: nn.Module, records: torch.Tensor, seed: int, parameter: str) -> None:
+    """Take a step's gradients once, so that what cannot be done fails before it is paid for."""
+    try:
+        with torch_randomness(np.random.default_rng(seed)):
+            outputs = record_outputs(network, records)
+            record_gradients(network, records, lambda _, given: [given], outputs)
+    # Modules of callers may raise anything.
+    except Exception as error:
+        raise ValueError(
+            f"{parameter}: the gradients of single records of this network, by torch.func.vmap, "
+            "cannot be computed. Avoid operations in place, branches that depend on values, and "
+            f"recurrent layers. It says: {error}"
+        ) from error

@@ -19,6 +19,8 @@ from skdpot._utils.torch_rng import torch_randomness
 
 __all__ = ["GradientStep", "train_network"]
 
+_BAR_WITHOUT_SPEED = "{l_bar}{bar}| {n_fmt}/{total_fmt}"
+
 GradientStep = Callable[[nn.Module, int], None]
 
 
@@ -54,7 +56,8 @@ def train_network(
     device : torch.device, optional
         Where to train; None is the CPU.
     progress : str, optional
-        Shows a progress bar with this label. It shows steps, never losses.
+        Shows a progress bar with this label. It shows steps, never losses, and no speed:
+        that follows the sizes of batches, which may be secret.
 
     Returns
     -------
@@ -126,4 +129,6 @@ class _Steps:
         self._n_steps, self._progress = len(dataset), progress
 
     def __iter__(self) -> Iterator[int]:
-        return iter(tqdm(range(self._n_steps), desc=self._progress, disable=not self._progress))
+        steps = range(self._n_steps)
+        label = self._progress
+        return iter(tqdm(steps, desc=label, disable=not label, bar_format=_BAR_WITHOUT_SPEED))
