@@ -1,6 +1,7 @@
 """How the generator touches private data, and what its network is trained on."""
 
 import math
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
