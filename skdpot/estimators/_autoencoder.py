@@ -10,6 +10,7 @@ from torch import nn
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams
 from skdpot._utils.torch_rng import torch_randomness
+from skdpot.exceptions import BudgetExceededError
 from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
 from skdpot.nets.evaluation import to_network_units
@@ -41,6 +42,11 @@ __all__ = [
 
 _EPOCHS = 40
 _FEWEST_STEPS = 60
+_FEWEST_PUBLIC_STEPS = 1500
+_PUBLIC_RATE = 2e-3
+_LARGEST_RATE = 0.03
+_STEPS_AT_FULL_RATE = 400
+_RATE = 0.32  # over the fourth root of the number of parameters
 _N_PROBES = 2
 
 
@@ -77,7 +83,26 @@ def number_of_steps(estimator: "PrivateSWAutoencoder", n_samples: int) -> int:
     """Return the number of training steps, by default a public rule in n."""
     if estimator.n_steps is not None:
         return estimator.n_steps
-    return max(_FEWEST_STEPS, _EPOCHS * n_samples // estimator.batch_size)
+    # Steps without noise cost no privacy, so that few rows are simply passed over more often.
+    fewest = _FEWEST_STEPS if estimator.private else _FEWEST_PUBLIC_STEPS
+    return max(fewest, _EPOCHS * n_samples // estimator.batch_size)
+
+
+def learning_rate(estimator: "PrivateSWAutoencoder", network: nn.Module, n_steps: int) -> float:
+    """Return Adam's learning rate, by default a public rule in parameters and steps.
+
+    Every parameter of a noisy step moves by about the learning rate, so that what noise adds to
+    an output grows with the number of parameters, and over many steps the noise of each has
+    to count for less. The constants were measured on digits
+    (900 and 1,800 rows, 13,000 parameters) and MNIST (10,000 rows, a million parameters).
+    """
+    if estimator.learning_rate != "auto":
+        return float(estimator.learning_rate)
+    if not estimator.private:
+        return _PUBLIC_RATE
+    n_parameters = sum(parameter.numel() for parameter in network.parameters())
+    rate = min(_LARGEST_RATE, _RATE * max(1, n_parameters) ** -0.25)
+    return float(rate * min(1.0, (_STEPS_AT_FULL_RATE / n_steps) ** 0.5))
 
 
 def plan_fit(
@@ -127,18 +152,31 @@ def build_autoencoder(
 
 def _check_shapes(autoencoder: nn.Sequential, n_features: int, latent_dim: int) -> None:
     with torch.no_grad():
-        codes = autoencoder[0].eval()(torch.zeros(_N_PROBES, n_features))
+        codes = _probe(autoencoder[0], torch.zeros(_N_PROBES, n_features), "encoder")
         if codes.shape != (_N_PROBES, latent_dim):
             raise ValueError(
                 f"architecture: the encoder maps {_N_PROBES} rows to a tensor of shape "
                 f"{tuple(codes.shape)}; it must be ({_N_PROBES}, {latent_dim}), as latent_dim says."
             )
-        rows = autoencoder[1].eval()(codes)
+        rows = _probe(autoencoder[1], codes, "decoder")
     if rows.shape != (_N_PROBES, n_features):
         raise ValueError(
             f"architecture: the decoder maps {_N_PROBES} codes to {tuple(rows.shape)} values; it "
             f"must return {n_features} a row, as many as X has features."
         )
+
+
+def _probe(network: nn.Module, inputs: torch.Tensor, part: str) -> torch.Tensor:
+    try:
+        outputs: torch.Tensor = network.eval()(inputs)
+    except RuntimeError as error:
+        facts = "one column a feature of X, or images of image_shape if that is given"
+        expected = facts if part == "encoder" else "latent_dim numbers a row"
+        raise ValueError(
+            f"architecture: the {part} does not accept {tuple(inputs.shape)} values: {expected}. "
+            f"It says: {error}"
+        ) from error
+    return outputs
 
 
 def charge_private(
@@ -168,17 +206,23 @@ def charge_private(
 
 def charge_public(estimator: "PrivateSWAutoencoder") -> PrivacySpent:
     """State that the rows count as public; a finite budget refuses a fit without noise."""
-    return charge(
-        estimator.budget,
-        NonPrivateEvent(),
-        epsilon=np.inf,
-        delta=estimator.delta,
-        label=type(estimator).__name__,
-        assumptions=("the rows given to fit are public",),
-        sigma=None,
-        sensitivity=None,
-        mechanism="training without noise on public rows",
-    )
+    try:
+        return charge(
+            estimator.budget,
+            NonPrivateEvent(),
+            epsilon=np.inf,
+            delta=estimator.delta,
+            label=type(estimator).__name__,
+            assumptions=("the rows given to fit are public",),
+            sigma=None,
+            sensitivity=None,
+            mechanism="training without noise on public rows",
+        )
+    except BudgetExceededError as error:
+        raise BudgetExceededError(
+            "private=False trains without noise, which no finite budget can pay for: give no "
+            f"budget when the rows are public, or use private=True. {error}"
+        ) from None
 
 
 def read_bounds(estimator: "PrivateSWAutoencoder", rows: np.ndarray) -> DataBounds:
@@ -202,15 +246,32 @@ def train_private(
     plan: TrainingPlan,
     rows: np.ndarray,
     streams: Streams,
-) -> None:
-    """Train on private rows; `rows` are in the units of the data, and `bounds_` is set."""
+) -> BaseException | None:
+    """Train on private rows; `rows` are in the units of the data, and `bounds_` is set.
+
+    Returns what stopped training after at least one step, to be raised by the caller once what
+    has been paid for is stored: the parameters are a function of noisy sums at any time.
+    """
     tensor = _tensor(estimator, rows)
-    step = private_steps(loss, tensor, plan, streams.secret, streams.public)
-    clean = deepcopy(autoencoder)
-    _train(estimator, autoencoder, step, plan.n_steps, streams.solver)
+    noisy = private_steps(loss, tensor, plan, streams.secret, streams.public)
+    clean, started, stopped = deepcopy(autoencoder), 0, None
+
+    def step(network: nn.Module, number: int) -> None:
+        nonlocal started
+        started = number  # all steps before this one are finished
+        noisy(network, number)
+
+    try:
+        _train(estimator, autoencoder, step, plan.n_steps, streams.solver)
+    except BaseException as error:
+        if started == 0:
+            raise
+        stopped, estimator.n_steps_ = error, started
     # Of the network that saw private rows only what was trained, with noise, is kept.
-    with_trained_parameters(clean, autoencoder)
+    with_trained_parameters(clean, autoencoder.cpu())
+    clean.eval()
     estimator.encoder_, estimator.decoder_ = clean[0], clean[1]
+    return stopped
 
 
 def train_public(
@@ -236,7 +297,7 @@ def _train(
         autoencoder,
         step,
         n_steps,
-        learning_rate=estimator.learning_rate,
+        learning_rate=learning_rate(estimator, autoencoder, n_steps),
         rng=rng,
         device=resolve_device(estimator.device),
         progress=type(estimator).__name__ if estimator.verbose else None,

@@ -61,7 +61,8 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Rows in the units of the data, inside `bounds_`.
+            Rows in the units of the data, inside `bounds_`; an array, as scikit-learn's inverse
+            transforms return, also when the autoencoder was fitted on a DataFrame.
 
         Raises
         ------

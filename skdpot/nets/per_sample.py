@@ -33,6 +33,8 @@ from skdpot.nets.generator_network import LatentEncoding
 
 __all__ = ["RecordGradients", "chain_of_layers", "record_gradients", "record_outputs"]
 
+_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+
 Parameters: TypeAlias = tuple[nn.Parameter, ...]
 Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
 
@@ -169,7 +171,8 @@ def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
     layers = _flatten(network)
     parameters = [p for layer in layers for p in layer.parameters()]
     plain = (
-        all(_is_known(layer) for layer in layers)
+        not _has_global_hooks()
+        and all(_is_known(layer) for layer in layers)
         and len(set(map(id, parameters))) == len(parameters)
         and all(p.requires_grad for p in parameters)
     )
@@ -184,19 +187,25 @@ def _flatten(network: nn.Module) -> list[nn.Module]:
 
 def _has_hooks(layer: nn.Module) -> bool:
     """Tell whether anything runs beside the forward method of the layer's class."""
-    kinds = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
-    return "forward" in vars(layer) or any(
-        getattr(layer, f"_{kind}") or getattr(torch_module, f"_global_{kind}") for kind in kinds
-    )
+    own = vars(layer)
+    return "forward" in own or any([own[f"_{kind}_hooks"] for kind in _HOOKS])
+
+
+def _has_global_hooks() -> bool:
+    return any(getattr(torch_module, f"_global_{kind}_hooks") for kind in _HOOKS)
 
 
 def _is_known(layer: nn.Module) -> bool:
-    if _has_hooks(layer) or _reaches_first_axis(layer):
+    if _has_hooks(layer) or _reaches_first_axis(layer) or layer._modules:
         return False
-    if next(layer.parameters(), None) is not None:
+    if _has_parameters(layer):
         return type(layer) in _RULES and not _is_unusual_convolution(layer)
     ours = type(layer) in (ToSphere, LatentEncoding)
-    return ours or (type(layer).__module__.startswith("torch.nn.") and not list(layer.children()))
+    return ours or type(layer).__module__.startswith("torch.nn.")
+
+
+def _has_parameters(layer: nn.Module) -> bool:
+    return any([parameter is not None for parameter in layer._parameters.values()])
 
 
 def _reaches_first_axis(layer: nn.Module) -> bool:
@@ -204,10 +213,10 @@ def _reaches_first_axis(layer: nn.Module) -> bool:
 
     Negative axes other than the last may be the first, which depends on the input.
     """
-    axis = getattr(layer, "start_dim", getattr(layer, "dim", 1))
-    return isinstance(layer, nn.Softmax2d) or not (
-        isinstance(axis, int) and (axis > 0 or axis == -1)
-    )
+    own = vars(layer)
+    axis = own.get("start_dim", own.get("dim", 1))
+    known = isinstance(axis, int) and (axis > 0 or axis == -1)
+    return not known or isinstance(layer, nn.Softmax2d)
 
 
 def _is_unusual_convolution(layer: nn.Module) -> bool:
@@ -239,7 +248,7 @@ def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
         value = layer(value.clone() if getattr(layer, "inplace", False) else value)
         if value.ndim < 2 or len(value) != len(rows):
             return None
-        if type(layer) in _RULES and next(layer.parameters(), None) is not None:
+        if type(layer) in _RULES and _has_parameters(layer):
             run.layers.append(layer)
             run.inputs.append(before)
             run.outputs.append(value)
@@ -332,7 +341,8 @@ def _kernel_gradients(
 
 def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
     normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
-    normal, g = normal.flatten(2), g.flatten(2)
+    # A channel may be one number, (n, C), or an array, (n, C, ...): one axis for both.
+    normal, g = (value.reshape(*value.shape[:2], -1) for value in (normal, g))
     return _formed(layer, (normal * g).sum(2), g.sum(2))
 
 

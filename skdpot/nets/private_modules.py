@@ -62,6 +62,8 @@ def check_per_record(
     """
     for name, layer in network.named_modules():
         _check_layer(name, layer)
+    for name, values in network.named_parameters():
+        _check_precision(name, values)
     # A fixed stream for the network's own randomness: both runs must see the same dropout.
     seed = int(rng.integers(2**32))
     records = _made_up(_N_RECORDS, input_shape, rng)
@@ -71,7 +73,9 @@ def check_per_record(
     _check_companions(apart, *records, seed)
     if chain_of_layers(network) is None:
         # It may treat few records in another way than many.
-        _check_companions(apart, *_made_up(CHUNK_SIZE, input_shape, rng), seed)
+        many, others = _made_up(CHUNK_SIZE, input_shape, rng)
+        for companions in (others, -many):  # the second set changes every sign
+            _check_companions(apart, many, companions, seed)
     _check_unchanged(network, apart)
     _check_gradients(deepcopy(network).train(), records[0], seed, parameter)
 

@@ -51,7 +51,15 @@ def test_codes_need_not_be_normalised():
 def test_public_training_learns():
     digits = load_digits().data
     fitted = PrivateSWAutoencoder(private=False, bounds=(0, 16), random_state=0).fit(digits)
-    assert -fitted.score(digits) < 0.75 * digits.var(axis=0).mean()
+    assert -fitted.score(digits) < 0.3 * digits.var(axis=0).mean()
+
+
+@SEEDED
+def test_private_training_learns_with_default_steps_and_rate():
+    """1,797 rows of 64 pixels at epsilon 3: 0.55 to 0.65 of the variance over three seeds."""
+    digits = load_digits().data
+    fitted = PrivateSWAutoencoder(epsilon=3.0, bounds=(0, 16), random_state=0).fit(digits)
+    assert -fitted.score(digits) < 0.8 * digits.var(axis=0).mean()
 
 
 @SEEDED
@@ -166,6 +174,12 @@ def test_a_gpu_gives_the_same(architecture, options):
         ({"image_shape": (2, 2)}, "has 4 values"),
         ({"architecture": (nn.Linear(6, 3),)}, r"a pair \(encoder, decoder\)"),
         ({"architecture": (nn.Linear(6, 4), nn.Linear(3, 6))}, "the encoder maps"),
+        (
+            {"architecture": (nn.Linear(5, 3), nn.Linear(3, 6))},
+            "architecture: the encoder does not",
+        ),
+        ({"architecture": (nn.Linear(6, 3), nn.Linear(4, 6))}, "latent_dim numbers a row"),
+        ({"learning_rate": "fast"}, "'learning_rate' parameter"),
         ({"architecture": (nn.Linear(6, 3), nn.Linear(3, 5))}, "the decoder maps"),
         (
             {"architecture": (nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), nn.Linear(3, 6))},

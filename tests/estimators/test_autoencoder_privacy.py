@@ -65,7 +65,7 @@ def test_public_training_says_so():
 
 def test_a_finite_budget_refuses_training_without_noise():
     budget = PrivacyBudget(1e6)
-    with pytest.raises(BudgetExceededError, match="left"):
+    with pytest.raises(BudgetExceededError, match="give no budget when the rows are public.*left"):
         autoencoder(private=False, budget=budget).fit(X)
     with pytest.raises(BudgetExceededError, match="left"):
         autoencoder(epsilon=np.inf, budget=budget).fit(X)
@@ -110,7 +110,7 @@ def test_a_refused_fit_changes_nothing():
     assert vars(fitted) == before
 
 
-def test_an_interrupted_fit_keeps_its_charge_and_no_half_trained_network(monkeypatch):
+def test_a_fit_interrupted_in_its_first_step_leaves_only_its_charge(monkeypatch):
     budget = PrivacyBudget(5.0)
     estimator = autoencoder(budget=budget)
 
@@ -122,6 +122,38 @@ def test_an_interrupted_fit_keeps_its_charge_and_no_half_trained_network(monkeyp
         estimator.fit(X)
     assert len(budget.history()) == 1
     assert set(vars(estimator)) == set(estimator.get_params())  # nothing fitted
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_an_interrupted_fit_keeps_the_steps_that_were_finished(refit, monkeypatch):
+    """The network is that of a fit of as many steps with the same noise and schedule."""
+    budget = PrivacyBudget(50.0)
+    estimator = autoencoder(budget=budget)
+    if refit:
+        estimator.fit(X[:, :4])
+    clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
+    seen = []
+
+    def interrupted(self, network, rows, directions):
+        seen.append([p.detach().clone() for p in network.parameters()])
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return clipped_sum(self, network, rows, directions)
+
+    monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    assert len(budget.history()) == 1 + refit
+    assert estimator.n_steps_ == 3
+    assert estimator.privacy_spent_.event.n_steps == 5  # paid for, if not taken
+    kept = [*estimator.encoder_.parameters(), *estimator.decoder_.parameters()]
+    for value, last in zip(kept, seen[-1], strict=True):
+        assert torch.equal(value, last)
+        assert value.grad is None
+    assert any(not torch.equal(a, b) for a, b in zip(seen[0], seen[-1], strict=True))
+    assert estimator.transform(X).shape == (300, 3)
+    assert estimator.sample(4).shape == (4, 6)
+    assert not estimator.encoder_.training
 
 
 def stored(estimator):

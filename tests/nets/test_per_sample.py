@@ -85,6 +85,12 @@ CHAINS = {
         ),
         (6,),
     ),
+    "group norm of numbers": (
+        lambda: nn.Sequential(
+            nn.Linear(6, 8), nn.GroupNorm(2, 8), nn.Tanh(), nn.Linear(8, 4), nn.GroupNorm(2, 4)
+        ),
+        (6,),
+    ),
     "convolutions": (
         lambda: nn.Sequential(
             nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0)),
@@ -200,8 +206,8 @@ def test_clipped_sums_equal_a_loop_of_one_record_at_a_time(name, chunk_size):
     total = clipped_gradient_sum(
         network, rows, lambda o, _: o - target, clip, chunk_size=chunk_size
     )
-    # Clipping leaves a margin of 1e-4 for rounding.
-    torch.testing.assert_close(flat(network, total), expected, rtol=0, atol=2e-4 * 7 * clip)
+    # Clipping leaves a margin of 1e-3 for rounding.
+    torch.testing.assert_close(flat(network, total), expected, rtol=0, atol=1.1e-3 * 7 * clip)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -246,7 +252,7 @@ def test_no_contribution_exceeds_the_clipping_norm():
     for scale in (1e-3, 1.0, 1e8):
         for row in rows:
             total = clipped_gradient_sum(network, row[None] * scale, lambda o, _: 1e6 * o, 0.5)
-            assert 0.4999 < float(flat(network, total).norm()) <= 0.5
+            assert 0.4994 < float(flat(network, total).norm()) <= 0.5
 
 
 @pytest.mark.parametrize("name", ["linear", "convolutions", "residual"])
