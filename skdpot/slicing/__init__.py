@@ -8,13 +8,16 @@ from skdpot.slicing.directions import (
 )
 from skdpot.slicing.rules import recommended_bins, recommended_slices
 from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.smoothed import ProjectedRows, SmoothedProjections
 from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 from skdpot.slicing.table import CDFTable
 from skdpot.slicing.transport import sliced_wasserstein_distance, wasserstein_1d
 
 __all__ = [
     "CDFTable",
+    "ProjectedRows",
     "SlicedSketch",
+    "SmoothedProjections",
     "SquareRootStrategy",
     "make_directions",
     "orthogonal_directions",
