@@ -50,8 +50,7 @@ class SketchMechanism:
         if sampler.sigma is not None or sampler.noise != "discrete":
             raise ValueError(
                 'mechanism="sketch" takes its noise from epsilon and delta and adds it on a '
-                'lattice: leave sigma=None and noise="discrete". Other noise is for '
-                'mechanism="resample" and "presample".'
+                'lattice: leave sigma=None and noise="discrete". The other mechanisms take them.'
             )
         options = {
             name: value
