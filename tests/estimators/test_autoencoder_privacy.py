@@ -199,7 +199,7 @@ def test_no_loss_and_no_sum_without_noise_reaches_a_pickle(penalty, monkeypatch)
         for kind in (np.float64, np.float32):
             assert not any(value.astype(kind).tobytes() in content for content in contents)
         if value.size == 1:  # a number of Python, as text or as the big-endian bytes of a pickle
-            text, packed = repr(float(value)).encode(), value.astype(">f8").tobytes()
+            text, packed = repr(float(value.item())).encode(), value.astype(">f8").tobytes()
             assert not any(text in c or packed in c for c in contents)
 
 
