@@ -1,10 +1,8 @@
 """What a trained autoencoder does with rows and codes: nothing here touches private data."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from torch import nn
@@ -12,8 +10,9 @@ from torch import nn
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot.estimators._synthetic_rows import check_n_samples, like_input
 from skdpot.nets.evaluation import evaluate, from_network_units, to_network_units
-from skdpot.nets.prior_penalty import prior_samples
+from skdpot.nets.prior_penalty import Prior, prior_samples
 from skdpot.privacy.data_bounds import DataBounds
 
 __all__ = ["CodeReadings"]
@@ -100,14 +99,11 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             If `n_samples` is not a positive integer.
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples={n_samples!r} must be an integer of at least 1.")
-        prior = "sphere" if self.normalize_codes else "normal"
+        check_n_samples(n_samples)
+        prior: Prior = "sphere" if self.normalize_codes else "normal"
         rng = solver_generator(random_state)
         rows = self._decode(prior_samples(prior, int(n_samples), self._n_features_out, rng))
-        if not self._frame_out:
-            return rows
-        return pd.DataFrame(rows, columns=getattr(self, "feature_names_in_", None))
+        return like_input(self, rows)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Negative mean squared reconstruction error.

@@ -1,13 +1,13 @@
 """The particles of a fitted sampler: free to move and to draw from."""
 
 from dataclasses import replace
-from numbers import Integral
 
 import numpy as np
 
 from skdpot._utils.devices import resolve_device
-from skdpot._utils.validation import check_is_fitted
+from skdpot._utils.rng import solver_generator
 from skdpot.estimators._mechanisms import MECHANISMS, FlowMechanism
+from skdpot.estimators._synthetic_rows import SyntheticRows
 from skdpot.flows import FlowResult, sliced_flow
 from skdpot.privacy.data_bounds import DataBounds
 
@@ -18,7 +18,7 @@ _MAX_PARTICLES = 10_000
 _FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 
 
-class FlowParticles:
+class FlowParticles(SyntheticRows):
     """Flows towards what a sampler has published; a part of `DPSlicedFlowSampler`."""
 
     n_particles: int | None
@@ -26,7 +26,6 @@ class FlowParticles:
     verbose: int
     n_samples_: int
     bounds_: DataBounds
-    classes_: np.ndarray
     _fitted_mechanism: str
 
     def _generate(self, rng: np.random.Generator) -> None:
@@ -65,11 +64,16 @@ class FlowParticles:
         if not hasattr(self, "particles_"):
             self._generate(rng)
 
+    def _scored_rows(self) -> np.ndarray:
+        self._check_generated(solver_generator(None))
+        return self.particles_
+
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and the positions of their classes, in random order."""
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples={n_samples!r} must be an integer of at least 1.")
+        """Return rows and the positions of their classes, in random order.
+
+        Up to the number of particles they are a random subset of them; for more, a new flow
+        with as many particles is run.
+        """
         self._check_generated(rng)
         sizes = rng.multinomial(n_samples, self._published.class_shares(self))
         parts = [self._draw_class(k, int(size), rng) for k, size in enumerate(sizes) if size]

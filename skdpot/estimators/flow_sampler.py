@@ -3,30 +3,23 @@
 from numbers import Integral, Real
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
-from skdpot._utils.rng import Streams, solver_generator, spawn_streams
+from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
-    check_is_fitted,
     fit_context,
-    validate_rows,
 )
 from skdpot.estimators._mechanisms import MECHANISMS
 from skdpot.estimators._particles import FlowParticles
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.slicing.directions import orthogonal_directions
 from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.transport import sliced_wasserstein_distance
 
 __all__ = ["DPSlicedFlowSampler"]
 
-_SCORING_SLICES = 256
 # What a fit sets, beyond what scikit-learn takes care of.
 _FITTED = (
     *("sketch_", "releases_", "bounds_", "n_samples_", "classes_", "privacy_spent_"),
@@ -34,7 +27,7 @@ _FITTED = (
 )
 
 
-class DPSlicedFlowSampler(FlowParticles, BaseEstimator):
+class DPSlicedFlowSampler(FlowParticles):
     """Differentially private synthetic rows by a sliced Wasserstein flow.
 
     `fit` releases projections of the data with noise and moves particles until theirs have the
@@ -124,7 +117,8 @@ n_features), default="axes+orthogonal"
     n_samples_ : int
         Number of rows.
     particles_ : ndarray of shape (n_particles, n_features)
-        Synthetic rows in the units of the data. Missing after a fit that was interrupted in
+        Synthetic rows in the units of the data. `sample` draws from them without
+        replacement, and runs a new flow for more. Missing after a fit that was interrupted in
         its flow: the first `sample` or `score` then runs it.
     particle_labels_ : ndarray of shape (n_particles,)
         Their classes; only with ``conditional=True``.
@@ -269,85 +263,6 @@ n_features), default="axes+orthogonal"
         self._generate(streams.solver)
         return self
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Draw synthetic rows; free of any privacy cost.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows. Up to the number of particles they are a random subset of
-            `particles_`; for more, a new flow with as many particles is run.
-        random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
-
-        Returns
-        -------
-        ndarray or DataFrame of shape (n_samples, n_features)
-            Synthetic rows; a DataFrame when the sampler was fitted on one.
-
-        Raises
-        ------
-        ValueError
-            If `n_samples` is not a positive integer.
-        """
-        rows, _ = self._draw(n_samples, solver_generator(random_state))
-        return self._like_input(rows)
-
-    def sample_labeled(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, Any]:
-        """Draw synthetic rows with their classes; free of any privacy cost.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows. Classes occur with their (noisy) frequency in the private data.
-        random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
-
-        Returns
-        -------
-        X : ndarray or DataFrame of shape (n_samples, n_features)
-            Synthetic rows.
-        y : ndarray of shape (n_samples,)
-            Their classes.
-
-        Raises
-        ------
-        ValueError
-            If the sampler was fitted without classes, or `n_samples` is not positive.
-        """
-        check_is_fitted(self)
-        if not hasattr(self, "classes_"):
-            raise ValueError(
-                "sample_labeled needs a sampler that was fitted with conditional=True; "
-                "this one knows no classes. Use sample."
-            )
-        rows, positions = self._draw(n_samples, solver_generator(random_state))
-        return self._like_input(rows), self.classes_[positions]
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Negative sliced Wasserstein-2 distance from X to the particles.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            **Public** rows: the score is computed from them without noise.
-        y : object, optional
-            Ignored.
-
-        Returns
-        -------
-        float
-            −SW₂ in the units of the data, along 256 or more fixed directions; higher is
-            better.
-        """
-        check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
-        self._check_generated(solver_generator(None))
-        n_features = rows.shape[1]
-        n_slices = n_features * -(-_SCORING_SLICES // n_features)
-        directions = orthogonal_directions(n_slices, n_features, np.random.default_rng(0))
-        return -sliced_wasserstein_distance(rows, self.particles_, directions)
-
     def _release(self, streams: Streams, X: Any, y: Any) -> None:
         """Publish: the only step that sees private rows."""
         for name in _FITTED:
@@ -356,8 +271,3 @@ n_features), default="axes+orthogonal"
             setattr(self, name, value)
         self._fitted_mechanism = self.mechanism
         self._frame_out = isinstance(X, pd.DataFrame)
-
-    def _like_input(self, rows: np.ndarray) -> Any:
-        if not self._frame_out:
-            return rows
-        return pd.DataFrame(rows, columns=getattr(self, "feature_names_in_", None))

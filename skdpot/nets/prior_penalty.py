@@ -20,7 +20,7 @@ from scipy.special import betaincinv, ndtri
 
 from skdpot.slicing.directions import orthogonal_directions
 
-__all__ = ["PriorPenalty", "prior_samples"]
+__all__ = ["Prior", "PriorPenalty", "prior_samples"]
 
 Prior = Literal["sphere", "normal"]
 
