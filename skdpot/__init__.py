@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
+    from skdpot.estimators.fair_classifier import FairPrivateClassifier
+    from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
     from skdpot.preprocessing.private_scaler import PrivateScaler
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DPSlicedFlowSampler",
     "DPSlicedGenerator",
+    "FairPrivateClassifier",
+    "FairPrivateRegressor",
     "PrivacyBudget",
     "PrivateSWAutoencoder",
     "PrivateScaler",
@@ -29,6 +33,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
+    "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
+    "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.preprocessing.private_scaler",

@@ -3,6 +3,7 @@
 __all__ = [
     "BudgetExceededError",
     "CalibrationError",
+    "FairnessWarning",
     "LedgerError",
     "OpenSketchError",
     "PrivacyWarning",
@@ -37,3 +38,7 @@ class OpenSketchError(SkdpotError, RuntimeError):
 
 class PrivacyWarning(UserWarning):
     """The guarantee holds, but something about it deserves the caller's attention."""
+
+
+class FairnessWarning(UserWarning):
+    """A fit does less for fairness than its parameters say."""

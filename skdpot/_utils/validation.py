@@ -6,6 +6,8 @@ value: scikit-learn's own texts are kept where they speak of shapes and types on
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 __all__ = [
     "HasMethods",
     "Interval",
+    "LabelWords",
     "Options",
     "StrOptions",
     "all_or_nothing",
@@ -24,6 +27,7 @@ __all__ = [
     "encode_labels",
     "fit_context",
     "validate_rows",
+    "validate_targets",
 ]
 
 # Newer releases of scikit-learn read the docstring to show an estimator in a notebook, and
@@ -121,8 +125,33 @@ def validate_rows(
     raise refusal
 
 
+@dataclass(frozen=True)
+class LabelWords:
+    """How messages speak of a column of labels.
+
+    Parameters
+    ----------
+    argument : str, default="y"
+        Name of the argument.
+    meaning : str, default="class label"
+        What one label is.
+    needed_by : str, default="conditional=True"
+        What cannot do without the labels.
+    advice : str
+        What to do with values that cannot be labels.
+    warns_of_column : bool, default=True
+        Whether a table of one column is worth a warning, as it is for y in scikit-learn.
+    """
+
+    argument: str = "y"
+    meaning: str = "class label"
+    needed_by: str = "conditional=True"
+    advice: str = "to model a continuous target, make it a column of X"
+    warns_of_column: bool = True
+
+
 def encode_labels(
-    y: Any, n_samples: int, classes: Any | None = None
+    y: Any, n_samples: int, classes: Any | None = None, *, words: LabelWords | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Encode class labels as positions in the sorted set of classes.
 
@@ -134,6 +163,8 @@ def encode_labels(
         Number of rows that y must have.
     classes : array-like, optional
         The public set of classes; by default the labels that occur in y.
+    words : LabelWords, optional
+        How messages speak of y.
 
     Returns
     -------
@@ -148,15 +179,18 @@ def encode_labels(
         If y is missing, continuous, of another length, or holds a missing value or a label
         outside `classes`. No label is quoted.
     """
+    words = words or LabelWords()
+    name = words.argument
     if y is None:
         raise ValueError(
-            "conditional=True requires y to be passed, but the target y is None: "
-            "pass the class label of each row."
+            f"{words.needed_by} requires {name} to be passed, but "
+            f"{'the target y' if name == 'y' else name} is None: pass the {words.meaning} of "
+            "each row."
         )
-    labels = _label_column(y)
+    labels = _label_column(y, words)
     if len(labels) != n_samples:
         raise ValueError(
-            f"y has {len(labels)} labels for {n_samples} rows of X; pass one label a row."
+            f"{name} has {len(labels)} labels for {n_samples} rows of X; pass one label a row."
         )
     known, codes = np.unique(labels, return_inverse=True)
     if classes is not None:
@@ -167,10 +201,54 @@ def encode_labels(
         codes = np.minimum(codes, len(public) - 1)
         if not np.array_equal(public[codes], labels):
             raise ValueError(
-                f"y holds a label that is not among the {len(public)} declared classes."
+                f"{name} holds a label that is not among the {len(public)} declared classes."
             )
         known = public
     return codes, known
+
+
+def validate_targets(y: Any, n_samples: int) -> np.ndarray:
+    """Validate y as finite real targets.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Targets.
+    n_samples : int
+        Number of rows that y must have.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_targets), float64
+        Targets.
+
+    Raises
+    ------
+    ValueError
+        With a message that quotes no value of y.
+    """
+    if y is None:
+        raise ValueError(
+            "A regressor requires y to be passed, but the target y is None: pass the target of "
+            "each row."
+        )
+    try:
+        with np.errstate(all="ignore"):
+            targets: np.ndarray | None = np.asarray(y, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        targets = None
+    if targets is None or targets.ndim not in (1, 2) or 0 in targets.shape:
+        raise ValueError(
+            "y must hold numbers, in an array of shape (n_samples,) or (n_samples, n_targets)."
+        )
+    if len(targets) != n_samples:
+        raise ValueError(
+            f"y has {len(targets)} targets for {n_samples} rows of X; inconsistent numbers of "
+            "samples. Pass one target a row."
+        )
+    if not np.isfinite(targets).all():
+        raise ValueError("Input y contains NaN or infinity; every target must be finite.")
+    return targets
 
 
 def _refusal(error: Exception) -> Exception:
@@ -185,26 +263,44 @@ def _refusal(error: Exception) -> Exception:
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
-def _label_column(y: Any) -> np.ndarray:
+def _label_column(y: Any, words: LabelWords) -> np.ndarray:
     """Return y as one column of discrete labels, or say what kind of values it holds.
 
     `sklearn.utils.multiclass.type_of_target` is not used: it quotes values, and some
     releases warn when many different labels occur, which would publish a private fact.
     """
+    refusal: ValueError | None = None
     try:
-        labels: np.ndarray | None = column_or_1d(y, warn=True)
+        labels = _one_kind(column_or_1d(_as_given(y), warn=words.warns_of_column))
+        found = _label_fault(labels)
     except (ValueError, TypeError) as error:
+        found = "unknown"
         if "should be a 1d array" in str(error):  # speaks of the shape
-            raise
-        labels = None
-    found = "unknown" if labels is None else _label_fault(labels)
-    if labels is not None and not found:
+            refusal = ValueError(str(error).replace("y should", f"{words.argument} should", 1))
+    if refusal is not None:
+        raise refusal
+    if not found:
         return labels
     raise ValueError(
-        f"Unknown label type: {found}. conditional=True needs class labels (integers, "
-        "strings or booleans, and none missing) in y; to model a continuous target, make it a "
-        "column of X."
+        f"Unknown label type: {found}. {words.needed_by} needs {words.meaning}s (integers, "
+        f"strings or booleans, and none missing) in {words.argument}; {words.advice}."
     )
+
+
+def _as_given(y: Any) -> Any:
+    """Keep a list of text and something else, which numpy would make text of, NaN included."""
+    is_text = [isinstance(label, str) for label in y] if isinstance(y, list | tuple) else []
+    return np.array(y, dtype=object) if any(is_text) and not all(is_text) else y
+
+
+def _one_kind(labels: np.ndarray) -> np.ndarray:
+    """Give integers and booleans that are stored as Python objects a dtype that sorts."""
+    if labels.dtype.kind != "O":
+        return labels
+    for kinds, excluded in (((bool, np.bool_), ()), ((Integral,), (bool,))):
+        if all(isinstance(label, kinds) and not isinstance(label, excluded) for label in labels):
+            return np.array(labels.tolist())
+    return labels
 
 
 def _label_fault(labels: np.ndarray) -> str:

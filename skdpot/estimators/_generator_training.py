@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from skdpot._utils.torch_rng import torch_randomness
-from skdpot.nets.generator_network import build_generator, draw_latents, make_mlp
+from skdpot.nets.generator_network import draw_latents, make_mlp
+from skdpot.nets.given_network import checked_network
 from skdpot.nets.training import GradientStep, train_network
 
 if TYPE_CHECKING:
@@ -64,7 +65,13 @@ def new_network(
     with torch_randomness(rng):
         if generator.module is None:
             return make_mlp(n_latents, n_classes, n_features, width)
-        return build_generator(generator.module, n_latents + n_classes, n_features)
+        return checked_network(
+            generator.module,
+            n_latents + n_classes,
+            n_features,
+            inputs="latent_dim numbers, and one indicator a class if there are classes",
+            outputs="one column a feature of X",
+        )
 
 
 def train_generator(

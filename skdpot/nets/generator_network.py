@@ -1,18 +1,14 @@
 """The network that turns random numbers into rows."""
 
 import math
-from collections.abc import Callable
-from copy import deepcopy
-from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import ndtri
 from torch import nn
 
-__all__ = ["LatentEncoding", "build_generator", "draw_latents", "make_mlp"]
+__all__ = ["LatentEncoding", "draw_latents", "make_mlp"]
 
-_N_PROBES = 2
 _N_COMPONENTS = 64
 _N_HIDDEN = 2
 _TINY = 1e-12
@@ -78,56 +74,6 @@ def make_mlp(latent_dim: int, n_classes: int, n_features: int, width: int) -> nn
         layers += [nn.Linear(n_inputs, width), nn.SiLU()]
         n_inputs = width
     return nn.Sequential(*layers, nn.Linear(width, n_features))
-
-
-def build_generator(
-    module: nn.Module | Callable[[], Any], n_inputs: int, n_features: int
-) -> nn.Module:
-    """Copy or make a caller's network, and check what it returns.
-
-    Parameters
-    ----------
-    module : torch.nn.Module or callable
-        A network, which is copied and starts from the weights that it has, or a function
-        without arguments that makes one.
-    n_inputs, n_features : int
-        Columns of its input and of its output.
-
-    Returns
-    -------
-    torch.nn.Module
-        The network.
-
-    Raises
-    ------
-    TypeError
-        If the function returns something else.
-    ValueError
-        If its output has another shape, or it has nothing to train.
-    """
-    # A function may return the same network each time: training must not change that one.
-    network = deepcopy(module if isinstance(module, nn.Module) else module())
-    if not isinstance(network, nn.Module):
-        raise TypeError(
-            "module must be a torch.nn.Module or a function without arguments that returns one, "
-            f"got one that returns {type(network).__name__}."
-        )
-    if not any(parameter.requires_grad for parameter in network.parameters()):
-        raise ValueError("module has no parameters to train.")
-    with torch.no_grad():
-        try:
-            rows = deepcopy(network).eval()(torch.zeros(_N_PROBES, n_inputs))
-        except RuntimeError as error:
-            raise ValueError(
-                f"module does not accept a tensor of shape ({_N_PROBES}, {n_inputs}): latent_dim "
-                f"numbers, and one indicator a class if there are classes. It says: {error}"
-            ) from error
-    if rows.shape != (_N_PROBES, n_features):
-        raise ValueError(
-            f"module maps {_N_PROBES} inputs to a tensor of shape {tuple(rows.shape)}; it must be "
-            f"({_N_PROBES}, {n_features}), one column a feature of X."
-        )
-    return network
 
 
 def draw_latents(

@@ -1,11 +1,11 @@
 """How private gradients are sampled and noised, settled before any record is read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
@@ -17,6 +17,7 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
 )
+from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.subsampling import fixed_size_batches, poisson_batches
 
 __all__ = ["TrainingPlan", "plan_training"]
@@ -28,10 +29,12 @@ class TrainingPlan:
 
     Parameters
     ----------
-    n_samples : int
-        Number of records n.
-    batch_size : int
-        Records in a batch, or their expected number under Poisson sampling.
+    group_sizes : tuple of int
+        Number of records of each cell. Cells are groups of records that each have batches of
+        their own, for example the members of a group with one class; they are public, and a
+        neighbouring data set has the same. Without such groups all records are one cell.
+    batch_sizes : tuple of int
+        Records of each cell in a batch, or their expected number under Poisson sampling.
     n_steps : int
         Number of steps.
     sampling : {"poisson", "without_replacement"}
@@ -40,42 +43,123 @@ class TrainingPlan:
         L2 sensitivity of a batch's summed gradient under replace-one.
     sigma : float
         Standard deviation of the noise on that sum; 0 without privacy.
-    bounds : DataBounds or BoundsPlan
-        Public bounds, or how bounds are estimated first.
+    bounds : DataBounds, BoundsPlan or None
+        Public bounds, or how bounds are estimated first; None if training needs none.
     event : Event
         Everything together: what is charged.
     """
 
-    n_samples: int
-    batch_size: int
+    group_sizes: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
     n_steps: int
     sampling: str
     sensitivity: float
     sigma: float
-    bounds: DataBounds | BoundsPlan
+    bounds: DataBounds | BoundsPlan | None
     event: Event
 
     @property
-    def sampling_rate(self) -> float:
-        """Probability that a record is in a batch."""
-        return self.batch_size / self.n_samples
+    def n_samples(self) -> int:
+        """Number of records of all cells."""
+        return sum(self.group_sizes)
 
-    def batches(self, stream: SecretStream) -> Iterator[np.ndarray]:
-        """Yield the secret indices of each step's batch."""
+    @property
+    def batch_size(self) -> int:
+        """(Expected) number of records in a whole batch."""
+        return sum(self.batch_sizes)
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability that a record is in a batch; the largest of the cells."""
+        return max(b / n for b, n in zip(self.batch_sizes, self.group_sizes, strict=True))
+
+    def batches(
+        self, stream: SecretStream, members: Sequence[np.ndarray] | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield the secret indices of each step's batch.
+
+        Parameters
+        ----------
+        stream : SecretStream
+            Draws them.
+        members : sequence of ndarray of shape (group_sizes[c],), optional
+            Indices of the records of each cell, in an order that does not depend on their
+            values. By default the records come cell by cell.
+
+        Returns
+        -------
+        iterator of ndarray of shape (batch_size,)
+            A fresh, independent, uniform subset of each cell at every step. The batch holds cell
+            after cell, in the order of `members`, and within a cell the order is uniformly random.
+
+        Raises
+        ------
+        ValueError
+            If `members` are not disjoint sets of the sizes that the event was made for.
+        """
+        members = self._checked(members)
         if self.sampling == "poisson":
-            return poisson_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)
-        return fixed_size_batches(self.n_samples, self.batch_size, self.n_steps, stream)
+            draws = [poisson_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)]
+        else:
+            cells = zip(self.group_sizes, self.batch_sizes, strict=True)
+            draws = [fixed_size_batches(n, size, self.n_steps, stream) for n, size in cells]
+        return (
+            np.concatenate([of_cell[drawn] for of_cell, drawn in zip(members, step, strict=True)])
+            for step in zip(*draws, strict=True)
+        )
+
+    def settle_bounds(self, rows: np.ndarray, streams: Streams) -> DataBounds:
+        """Return the public bounds, or release private ones.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, n_features)
+            Private rows.
+        streams : Streams
+            Draws the noise of private bounds.
+
+        Returns
+        -------
+        DataBounds
+            Bounds that are no secret.
+
+        Raises
+        ------
+        ValueError
+            If the plan has no bounds.
+
+        Privacy
+        -------
+        What is released is part of `event`, which has to be charged before.
+        """
+        if self.bounds is None:
+            raise ValueError("This training was planned without bounds.")
+        if isinstance(self.bounds, DataBounds):
+            return self.bounds
+        return release_private_bounds(rows, self.bounds, streams)[0]
+
+    def _checked(self, members: Sequence[np.ndarray] | None) -> Sequence[np.ndarray]:
+        """Return the records of each cell; a record in two cells would be drawn more often."""
+        if members is None:
+            return np.split(np.arange(self.n_samples), np.cumsum(self.group_sizes)[:-1])
+        found = tuple(len(of_cell) for of_cell in members)
+        if found != self.group_sizes or len(np.unique(np.concatenate(members))) < sum(found):
+            raise ValueError(
+                f"`members` must be disjoint sets of {self.group_sizes} indices, got {found}."
+            )
+        return members
 
 
 def plan_training(
     target: PrivacyTarget,
     *,
-    n_samples: int,
-    batch_size: int,
+    n_samples: int | Sequence[int],
+    batch_size: int | Sequence[int],
     n_steps: int,
     sampling: str,
     sensitivity: float,
-    bounds: DataBounds | BoundsPlan,
+    bounds: DataBounds | BoundsPlan | None = None,
+    others: Sequence[Event] = (),
     sigma: float | None = None,
 ) -> TrainingPlan:
     """Find the least noise that meets a target, or take the noise that is given.
@@ -84,15 +168,20 @@ def plan_training(
     ----------
     target : PrivacyTarget
         Epsilon and delta of everything together, private bounds included.
-    n_samples, batch_size, n_steps : int
-        As in `TrainingPlan`; a batch size above `n_samples` means all records.
+    n_samples, batch_size : int or sequence of int
+        Number of records, and how many of them a batch takes; one number a cell where cells have
+        batches of their own. A batch size above `n_samples` means all records.
+    n_steps : int
+        Number of steps.
     sampling : {"poisson", "without_replacement"}
-        With Poisson sampling the statistic must be a sum of one vector a record, of norm at
-        most half of `sensitivity`.
+        With Poisson sampling, which knows no cells, the statistic must be a sum of one vector a
+        record, of norm at most half of `sensitivity`.
     sensitivity : float
-        L2 sensitivity of a batch's summed gradient under replace-one.
-    bounds : DataBounds or BoundsPlan
-        Public bounds, or the plan of the events that estimate them.
+        L2 sensitivity of a batch's summed gradient under replace-one, within a cell.
+    bounds : DataBounds or BoundsPlan, optional
+        Public bounds, or the plan of the events that estimate them; None if there are none.
+    others : sequence of Event, default=()
+        What else the fit releases, with noise that is already settled.
     sigma : float, optional
         Noise of the sum, in place of what the target asks for.
 
@@ -106,42 +195,49 @@ def plan_training(
     CalibrationError
         If no noise meets the target.
     ValueError
-        If `sigma` is given with private bounds.
+        If `sigma` is given with private bounds, or cells are sampled by Poisson.
     """
-    if sigma is not None and not isinstance(bounds, DataBounds):
+    if sigma is not None and isinstance(bounds, BoundsPlan):
         raise ValueError(
             "sigma= fixes the noise of training, but private bounds need noise of their own, "
             "which follows from epsilon. Give public bounds=(low, high) or norm_bound=, or leave "
             "sigma=None."
         )
-    size = min(batch_size, n_samples)
+    cells = tuple(np.atleast_1d(n_samples).tolist())
+    wanted = np.atleast_1d(batch_size).tolist()
+    sizes = tuple(min(size, n) for size, n in zip(wanted, cells, strict=True))
+    if sampling == "poisson" and len(cells) > 1:
+        raise ValueError(
+            'Batches of a fixed number of records of each cell need sampling="without_replacement".'
+        )
 
     def training(noise: float) -> Event:
         if sampling == "poisson":
             return PoissonGaussianEvent(
                 sigma=noise,
                 sensitivity=sensitivity,
-                sampling_rate=size / n_samples,
+                sampling_rate=sizes[0] / cells[0],
                 n_steps=n_steps,
                 clipped_sum=True,
             )
         return FixedSizeGaussianEvent(
             sigma=noise,
             sensitivity=sensitivity,
-            batch_sizes=(size,),
-            group_sizes=(n_samples,),
+            batch_sizes=sizes,
+            group_sizes=cells,
             n_steps=n_steps,
         )
 
     def whole(noise: float) -> Event:
-        if isinstance(bounds, DataBounds):
+        before = (bounds.event,) if isinstance(bounds, BoundsPlan) else ()
+        if not before and not others:
             return training(noise)
-        return ComposedEvent(events=(bounds.event, training(noise)))
+        return ComposedEvent(events=(*before, *others, training(noise)))
 
     event, noise = _noise(target, whole, sigma)
     return TrainingPlan(
-        n_samples=n_samples,
-        batch_size=size,
+        group_sizes=cells,
+        batch_sizes=sizes,
         n_steps=n_steps,
         sampling=sampling,
         sensitivity=sensitivity,

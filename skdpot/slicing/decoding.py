@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 from skdpot.slicing.posterior import posterior_mean
 from skdpot.slicing.strategy import SquareRootStrategy
 
-__all__ = ["class_totals", "decode"]
+__all__ = ["class_totals", "decode", "decode_cumulative"]
 
 
 def decode(
@@ -56,21 +56,40 @@ def decode(
     """
     cumulative = statistic @ strategy.decoder.T
     totals = class_totals(cumulative[:, :, -1].mean(axis=1), n_samples)
-    last = strategy.covariance[:, -1]
-    excess = cumulative[:, :, -1:] - totals[:, None, None]
-    inner = (cumulative - excess * last / last[-1])[:, :, :-1] / totals[:, None, None]
-    covariance = (strategy.covariance - np.outer(last, last) / last[-1])[:-1, :-1]
+    inner = _bridged(cumulative, strategy, totals[:, None, None])
     if sigma > 0:
+        last = strategy.covariance[:, -1]
+        covariance = (strategy.covariance - np.outer(last, last) / last[-1])[:-1, :-1]
         weights = totals / totals.sum()
         noise = sigma / totals
         inner = posterior_mean(inner, covariance, noise, weights, directions, half_widths)
-    cdf = np.zeros((*statistic.shape[:2], strategy.n_bins + 1))
-    cdf[:, :, -1] = 1.0
-    for row, values in zip(
-        cdf.reshape(-1, strategy.n_bins + 1), inner.reshape(-1, inner.shape[-1]), strict=True
-    ):
-        row[1:-1] = np.clip(isotonic_regression(values).x, 0.0, 1.0)
-    return cdf, totals
+    return _increasing(inner), totals
+
+
+def decode_cumulative(
+    statistic: np.ndarray, strategy: SquareRootStrategy, n_samples: int
+) -> np.ndarray:
+    """Decode a table of known total without any prior on its functions.
+
+    For functions of which little is known beforehand, and few of them: outputs of a network that
+    is being trained, for example.
+
+    Parameters
+    ----------
+    statistic : ndarray of shape (n_slices, n_bins)
+        The released, noisy statistic.
+    strategy : SquareRootStrategy
+        The strategy it was measured with.
+    n_samples : int
+        Public number of rows that were counted.
+
+    Returns
+    -------
+    ndarray of shape (n_slices, n_bins + 1)
+        Distribution functions at the bin edges, non-decreasing from 0 to 1.
+    """
+    total = np.full((1, 1), float(n_samples))
+    return _increasing(_bridged(statistic @ strategy.decoder.T, strategy, total))
 
 
 def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
@@ -95,3 +114,24 @@ def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
     shift = shifts[np.flatnonzero(ordered >= shifts)[-1]]
     totals: np.ndarray = floor + np.maximum(noisy - floor - shift, 0)
     return totals
+
+
+def _bridged(
+    cumulative: np.ndarray, strategy: SquareRootStrategy, totals: np.ndarray
+) -> np.ndarray:
+    """Return distribution functions at the inner edges, given that they end at 1."""
+    last = strategy.covariance[:, -1]
+    excess = cumulative[..., -1:] - totals
+    inner: np.ndarray = (cumulative - excess * last / last[-1])[..., :-1] / totals
+    return inner
+
+
+def _increasing(inner: np.ndarray) -> np.ndarray:
+    """Return the nearest non-decreasing functions, from 0 to 1."""
+    cdf = np.zeros((*inner.shape[:-1], inner.shape[-1] + 2))
+    cdf[..., -1] = 1.0
+    for row, values in zip(
+        cdf.reshape(-1, cdf.shape[-1]), inner.reshape(-1, inner.shape[-1]), strict=True
+    ):
+        row[1:-1] = np.clip(isotonic_regression(values).x, 0.0, 1.0)
+    return cdf

@@ -41,8 +41,11 @@ class CDFTable:
 
     def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """Return the quantile functions at `levels` (n_levels,) as (n_slices, n_levels)."""
-        rows = zip(self.edges, self.cdf, strict=True)
-        return np.stack([_inverse(values, edges, levels) for edges, values in rows])
+        return np.stack([self.quantiles_along(k, levels) for k in range(len(self.cdf))])
+
+    def quantiles_along(self, slice_number: int, levels: np.ndarray) -> np.ndarray:
+        """Return the quantiles along one direction, at levels of any number."""
+        return _inverse(self.cdf[slice_number], self.edges[slice_number], levels)
 
     def squared_distances(self, other: "CDFTable") -> np.ndarray:
         """Return W₂² to `other`, which has the same directions, by slice; exact."""

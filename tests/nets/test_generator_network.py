@@ -9,7 +9,6 @@ from skdpot._utils.torch_rng import torch_randomness
 from skdpot.nets.clipping import clipped_jacobian_sum
 from skdpot.nets.generator_network import (
     LatentEncoding,
-    build_generator,
     draw_latents,
     make_mlp,
 )
@@ -58,41 +57,6 @@ def test_the_default_network_is_a_chain_whose_gradients_are_quick():
     network(torch.from_numpy(inputs)).backward(pull)
     for parameter, value in total.items():
         torch.testing.assert_close(value.float(), parameter.grad, rtol=1e-3, atol=1e-4)
-
-
-def test_a_given_module_is_copied():
-    module = nn.Linear(3, 2)
-    network = build_generator(module, 3, 2)
-    with torch.no_grad():
-        network.weight += 1
-    assert not torch.equal(network.weight, module.weight)
-    assert isinstance(build_generator(lambda: nn.Linear(3, 2), 3, 2), nn.Linear)
-
-
-def test_a_function_that_returns_one_network_again_and_again_does_not_share_it():
-    kept = nn.Linear(3, 2)
-    assert build_generator(lambda: kept, n_inputs=3, n_features=2) is not kept
-
-
-def test_checking_leaves_running_statistics_alone():
-    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
-    network = build_generator(module, 3, 2)
-    torch.testing.assert_close(network[1].running_var, torch.ones(2))
-    assert network.training
-
-
-@pytest.mark.parametrize(
-    ("module", "error", "text"),
-    [
-        (nn.Linear(3, 4), ValueError, r"must be \(2, 2\)"),
-        (nn.Linear(4, 2), ValueError, "does not accept a tensor"),
-        (nn.Flatten(), ValueError, "no parameters"),
-        (lambda: 3, TypeError, "returns int"),
-    ],
-)
-def test_modules_that_do_not_fit_are_refused(module, error, text):
-    with pytest.raises(error, match=text):
-        build_generator(module, 3, 2)
 
 
 def test_latents_carry_classes_behind():

@@ -1,0 +1,230 @@
+"""What a fair predictor is trained for, and the plan of its fit, settled before any charge."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skdpot._utils.notices import warn_of_fairness
+from skdpot.estimators._groups import Groups, batch_sizes, read_groups
+from skdpot.nets.fair_training import Cells, FairLoss
+from skdpot.nets.output_tables import TableNoise, plan_tables
+from skdpot.nets.parity_penalty import ParityPenalty
+from skdpot.nets.training_plan import TrainingPlan, plan_training
+from skdpot.privacy.bounds_plan import BoundsPlan
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import Event
+
+if TYPE_CHECKING:
+    from skdpot.estimators._fair_predictor import FairPredictor
+
+__all__ = ["FairPlan", "one_cell", "plan_fair_fit", "read_cells"]
+
+_DEFAULT_STEPS = 200
+_TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
+_TUNING_SHARE = 0.05  # of the squared mu, for the threshold
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairPlan:
+    """The public parameters of a fit.
+
+    Parameters
+    ----------
+    training : TrainingPlan
+        Batches and noise; its event is the whole fit.
+    directions : tuple of ndarray
+        With ranks: the directions of each step.
+    penalty : ParityPenalty or None
+        With ranks: what compares the cells of a batch.
+    tables : TableNoise or None
+        With a sketch: noise of the released distributions.
+    release_at : tuple of int
+        With a sketch: the steps before which they are released.
+    tuning : TableNoise or None
+        Noise of the histograms that the threshold is read off.
+    """
+
+    training: TrainingPlan
+    directions: tuple[np.ndarray, ...] = ()
+    penalty: ParityPenalty | None = None
+    tables: TableNoise | None = None
+    release_at: tuple[int, ...] = ()
+    tuning: TableNoise | None = None
+
+
+def one_cell(n_samples: int) -> Cells:
+    """Return all records as one cell that is compared with none."""
+    return Cells(np.zeros(n_samples, dtype=np.intp), (n_samples,), ())
+
+
+def read_cells(
+    predictor: "FairPredictor",
+    sensitive_features: Any,
+    n_samples: int,
+    classes: tuple[np.ndarray, np.ndarray] | None,
+) -> tuple[Cells, np.ndarray | None]:
+    """Divide the records into what is to have alike outputs.
+
+    Parameters
+    ----------
+    predictor : FairPredictor
+        Its parameters.
+    sensitive_features : array-like or None
+        Group of each record.
+    n_samples : int
+        Number of records.
+    classes : (codes, labels) or None
+        Class of each record, for a classifier.
+
+    Returns
+    -------
+    cells : Cells
+        One cell without groups.
+    labels : ndarray or None
+        The groups.
+    """
+    if sensitive_features is None:
+        if predictor.alpha > 0:
+            warn_of_fairness(
+                f"{type(predictor).__name__}: without sensitive_features all records are one "
+                f"group, so that alpha={predictor.alpha!r} has no effect and the model is trained "
+                "for its loss alone. Pass fit(X, y, sensitive_features=...), or alpha=0. In a "
+                "Pipeline or a search enable metadata routing and call "
+                "set_fit_request(sensitive_features=True)."
+            )
+        return one_cell(n_samples), None
+    groups = read_groups(sensitive_features, n_samples)
+    if predictor.alpha == 0:
+        return one_cell(n_samples), groups.labels
+    if predictor.fairness == "statistical_parity":
+        stratum = tuple(range(len(groups.labels)))
+        return Cells(groups.codes, groups.sizes, (stratum,)), groups.labels
+    if classes is None:
+        raise ValueError(
+            'fairness="equalized_odds" compares groups within each class, and a regressor has no '
+            'classes. Use fairness="statistical_parity", or a classifier.'
+        )
+    return _cells_by_class(groups, *classes), groups.labels
+
+
+def _cells_by_class(groups: Groups, codes: np.ndarray, labels: np.ndarray) -> Cells:
+    n_groups, n_classes = len(groups.labels), len(labels)
+    cells = (codes * n_groups + groups.codes).astype(np.intp)
+    sizes = tuple(np.bincount(cells, minlength=n_groups * n_classes).tolist())
+    for cell, size in enumerate(sizes):
+        if size == 0:
+            raise ValueError(
+                f'fairness="equalized_odds" needs records of every class in every group, but class '
+                f"{labels[cell // n_groups]!s} has none in group {groups.labels[cell % n_groups]!s}"
+                '. Merge groups, or use fairness="statistical_parity".'
+            )
+    strata = np.arange(n_groups * n_classes).reshape(n_classes, n_groups).tolist()
+    return Cells(cells, sizes, tuple(tuple(stratum) for stratum in strata))
+
+
+def plan_fair_fit(
+    predictor: "FairPredictor",
+    loss: FairLoss,
+    cells: Cells,
+    public: np.random.Generator,
+    *,
+    bounds: DataBounds | BoundsPlan | None = None,
+    tunes: bool = False,
+) -> FairPlan:
+    """Fix batches, releases and noise from public facts.
+
+    Parameters
+    ----------
+    predictor : FairPredictor
+        Its parameters.
+    loss : FairLoss
+        What is minimised.
+    cells : Cells
+        Public division of the records.
+    public : numpy.random.Generator
+        Draws the directions of each step, whose widths enter the sensitivity.
+    bounds : DataBounds, BoundsPlan or None
+        Of the targets of a regressor.
+    tunes : bool
+        Whether a threshold is released in the end.
+    """
+    target = predictor._target()
+    n_steps = predictor.n_steps or _DEFAULT_STEPS
+    others: list[Event] = []
+    tuning = None
+    if tunes:
+        tuning, event = _tables(target, _TUNING_SHARE, 1, 1, sum(cells.sizes) // 2, classes=True)
+        others.append(event)
+    if cells.strata and predictor.gradient == "ranks":
+        return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
+    tables, release_at = None, ()
+    if cells.strata:
+        release_at = _release_steps(n_steps, predictor.n_releases)
+        n_slices = len(loss.compared.directions(predictor.n_slices, np.random.default_rng(0)))
+        tables, event = _tables(
+            target, _TABLE_SHARE, len(release_at), n_slices, min(cells.sizes), classes=False
+        )
+        others.append(event)
+    n_samples = sum(cells.sizes)
+    training = plan_training(
+        target,
+        n_samples=n_samples,
+        batch_size=max(1, math.floor(predictor.batch_fraction * n_samples)),
+        n_steps=n_steps,
+        sampling="poisson",
+        sensitivity=2.0 * loss.clip,
+        bounds=bounds,
+        others=() if math.isinf(target.epsilon) else tuple(others),
+    )
+    return FairPlan(training=training, tables=tables, release_at=release_at, tuning=tuning)
+
+
+def _plan_ranks(
+    predictor: "FairPredictor",
+    loss: FairLoss,
+    cells: Cells,
+    public: np.random.Generator,
+    target: PrivacyTarget,
+    n_steps: int,
+    bounds: DataBounds | BoundsPlan | None,
+    others: list[Event],
+    tuning: TableNoise | None,
+) -> FairPlan:
+    names = [f"cell {cell}" for cell in range(len(cells.sizes))]
+    sizes = batch_sizes(cells.sizes, predictor.batch_fraction, names)
+    penalty = ParityPenalty(cells.strata, sizes)
+    directions = tuple(loss.compared.directions(predictor.n_slices, public) for _ in range(n_steps))
+    width = max(float(loss.compared.widths(of_step).mean()) for of_step in directions)
+    training = plan_training(
+        target,
+        n_samples=cells.sizes,
+        batch_size=sizes,
+        n_steps=n_steps,
+        sampling="without_replacement",
+        sensitivity=loss.ranked_sensitivity(sum(sizes), penalty, width),
+        bounds=bounds,
+        others=() if math.isinf(target.epsilon) else tuple(others),
+    )
+    return FairPlan(training=training, directions=directions, penalty=penalty, tuning=tuning)
+
+
+def _tables(
+    target: PrivacyTarget,
+    share: float,
+    n_releases: int,
+    n_slices: int,
+    n_records: int,
+    *,
+    classes: bool,
+) -> tuple[TableNoise, Event]:
+    mu = math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
+    return plan_tables(mu, n_releases, n_slices, max(1, n_records), conditional=classes)
+
+
+def _release_steps(n_steps: int, n_releases: int) -> tuple[int, ...]:
+    """Spread the releases over the steps, none before the first: then all outputs are equal."""
+    wanted = min(n_releases, n_steps)
+    return tuple(sorted({(k + 1) * n_steps // (wanted + 1) for k in range(wanted)}))

@@ -1,0 +1,241 @@
+r"""Private distributions of a network's outputs, and the pull between groups that they give.
+
+With the distribution functions :math:`F_c` of the outputs of each cell released, the gradient of
+the squared distance between two cells is a *sum over records*: record i of cell a is pulled
+along direction θ by :math:`2 (u_i - F_b^{-1}(F_a(u_i)))`, which depends on the record and on
+what is public. Ranks couple the records of a batch and make its members public facts of each
+other's terms; tables do not. So records can be sampled by Poisson coins, and loss and penalty be
+clipped together.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot._utils.rng import SecretStream
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.noise import calibrate_lattice, lattice_noise
+from skdpot.slicing.decoding import decode_cumulative
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.rules import recommended_bins
+from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
+from skdpot.slicing.table import CDFTable
+
+__all__ = ["OutputTables", "TableNoise", "noisy_counts", "plan_tables", "release_tables"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableNoise:
+    """What is measured of the outputs of each cell, and with how much noise.
+
+    Parameters
+    ----------
+    strategy : SquareRootStrategy
+        What is measured of each histogram.
+    sigma : float
+        Standard deviation of the noise on each entry; 0 without privacy.
+    lattice : float
+        Spacing of the noise, a fraction of the strategy's.
+    mu : float
+        Gaussian privacy parameter of all releases together, for the exactness of the noise.
+    """
+
+    strategy: SquareRootStrategy
+    sigma: float
+    lattice: float
+    mu: float
+
+
+def plan_tables(
+    mu: float, n_releases: int, n_slices: int, n_records: int, *, conditional: bool = False
+) -> tuple[TableNoise, Event]:
+    """Choose the bins of some releases and the noise of each.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian privacy parameter of all releases together; infinite without privacy.
+    n_releases : int
+        How many there will be.
+    n_slices : int
+        Directions of each.
+    n_records : int
+        Public number of records of the smallest part.
+    conditional : bool, default=False
+        Whether a replaced record may be in another part.
+
+    Returns
+    -------
+    noise : TableNoise
+        Of each release.
+    event : Event
+        All releases.
+    """
+    of_each = mu / math.sqrt(n_releases)
+    strategy = square_root_strategy(recommended_bins(n_records, 1, of_each))
+    if math.isinf(mu):
+        none = TableNoise(strategy=strategy, sigma=0.0, lattice=strategy.lattice, mu=mu)
+        return none, NonPrivateEvent()
+    noise = calibrate_lattice(
+        of_each,
+        strategy.sensitivity(n_slices, conditional=conditional),
+        data_lattice=strategy.lattice,
+    )
+    event = GaussianEvent(
+        sigma=noise.sigma,
+        sensitivity=noise.sensitivity,
+        lattice=noise.lattice,
+        n_steps=n_releases,
+    )
+    planned = TableNoise(strategy=strategy, sigma=noise.sigma, lattice=noise.lattice, mu=mu)
+    return planned, event
+
+
+@dataclass(frozen=True, eq=False)
+class OutputTables:
+    """Released distribution functions of the outputs of each cell.
+
+    Parameters
+    ----------
+    tables : tuple of CDFTable
+        One a cell, all along the same directions.
+    """
+
+    tables: tuple[CDFTable, ...]
+
+    def pull(self, values: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
+        r"""Return the gradients of the summed squared distances to other cells.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_records, k)
+            Outputs of records of one cell.
+        cell : int
+            Their cell.
+        others : sequence of int
+            The cells that it is compared with.
+
+        Returns
+        -------
+        ndarray of shape (n_records, k)
+            :math:`\frac{2}{S} \sum_b \sum_\theta (u_\theta - F_{b,\theta}^{-1}(F_{\theta}(
+            u_\theta)))\, \theta`: the gradient of the distance, times the number of records of
+            the cell.
+        """
+        own = self.tables[cell]
+        directions = own.directions
+        projections = directions @ values.T
+        gaps = np.empty_like(projections)
+        for k, (u, edges, levels) in enumerate(zip(projections, own.edges, own.cdf, strict=True)):
+            reached = np.interp(u, edges, levels)
+            gaps[k] = len(others) * u
+            for other in others:
+                gaps[k] -= self.tables[other].quantiles_along(k, reached)
+        pulled: np.ndarray = (2.0 / len(directions)) * (gaps.T @ directions)
+        return pulled
+
+
+def release_tables(
+    values: np.ndarray,
+    cells: np.ndarray,
+    cell_sizes: Sequence[int],
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+    noise: TableNoise,
+    stream: SecretStream,
+) -> OutputTables:
+    """Release noisy distribution functions of the outputs of every cell, once.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, k)
+        Outputs of all records under a network that is public.
+    cells : ndarray of shape (n_samples,), intp
+        Cell of each record; public.
+    cell_sizes : sequence of int
+        Number of records of each cell; public.
+    directions : ndarray of shape (n_slices, k)
+        Public unit rows.
+    half_widths : ndarray of shape (n_slices,)
+        Binned range along each direction.
+    noise : TableNoise
+        Strategy and noise.
+    stream : SecretStream
+        Where the noise comes from.
+
+    Returns
+    -------
+    OutputTables
+        Post-processing of the released tables.
+
+    Privacy
+    -------
+    One release of a `GaussianEvent` that the caller has charged, under replace-one within a
+    cell: the record then moves one count a direction in the table of its cell, by
+    ``strategy.sensitivity(n_slices, conditional=False)`` in all. The noise lies on a lattice
+    and is drawn before the counts are taken.
+    """
+    statistic = noisy_counts(values, cells, len(cell_sizes), directions, half_widths, noise, stream)
+    return OutputTables(
+        tuple(
+            CDFTable(directions, half_widths, decode_cumulative(of_cell, noise.strategy, n_records))
+            for of_cell, n_records in zip(statistic, cell_sizes, strict=True)
+        )
+    )
+
+
+def noisy_counts(
+    values: np.ndarray,
+    codes: np.ndarray,
+    n_codes: int,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+    noise: TableNoise,
+    stream: SecretStream,
+) -> np.ndarray:
+    """Measure the histograms of each part of the records along each direction, with noise.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, k)
+        Private values.
+    codes : ndarray of shape (n_samples,), intp
+        Part of each record.
+    n_codes : int
+        Number of parts.
+    directions : ndarray of shape (n_slices, k)
+        Public unit rows.
+    half_widths : ndarray of shape (n_slices,)
+        Binned range along each direction.
+    noise : TableNoise
+        Strategy and noise.
+    stream : SecretStream
+        Where the noise comes from.
+
+    Returns
+    -------
+    ndarray of shape (n_codes, n_slices, n_bins)
+        The noisy statistic.
+
+    Privacy
+    -------
+    One release. Under replace-one it has ``strategy.sensitivity(n_slices, conditional=...)``:
+    conditional if the replaced record may be in another part.
+    """
+    strategy = noise.strategy
+    factor = round(strategy.lattice / noise.lattice)
+    shape = (n_codes, len(directions), strategy.n_bins)
+    table = (
+        lattice_noise(noise.sigma, shape, stream, lattice=noise.lattice, mu=noise.mu)
+        if noise.sigma > 0
+        else np.zeros(shape, dtype=np.int64)
+    )
+    counts = count_projections(
+        values, directions, half_widths, strategy.n_bins, codes=codes, n_classes=n_codes
+    )
+    measured = counts.reshape(shape) @ strategy.integer_matrix.T.astype(np.float64)
+    table += measured.astype(np.int64) * factor
+    statistic: np.ndarray = table * noise.lattice
+    return statistic
