@@ -355,7 +355,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         ndarray of shape (n_samples,)
             Classes.
         """
-        predicted: np.ndarray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        predicted: np.ndarray = self.classes_[best]
         return predicted
 
     def __sklearn_tags__(self) -> Tags:

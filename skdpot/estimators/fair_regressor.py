@@ -289,7 +289,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         ndarray of shape (n_samples,) or (n_samples, n_targets)
             As y was in `fit`.
         """
-        predicted = from_network_units(self.target_bounds_, self._outputs(X))
+        outputs = self._outputs(X)
+        predicted = from_network_units(self.target_bounds_, outputs)
         return predicted.ravel() if self._flat else predicted
 
     def __sklearn_tags__(self) -> Tags:

@@ -1,13 +1,33 @@
-"""How far two samples are apart, and how useful one is in the place of the other."""
+"""How far two samples are apart, how useful one is in the place of the other, and how fair."""
 
+from skdpot.metrics.fairness import (
+    demographic_parity_difference,
+    disparate_impact,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    equalized_odds_ratios,
+    selection_rates,
+    wasserstein_parity,
+)
+from skdpot.metrics.fairness_display import FairnessDisplay
 from skdpot.metrics.frechet import GaussianStatistics, frechet_distance
+from skdpot.metrics.frontier_display import FairnessFrontierDisplay
 from skdpot.metrics.utility import train_synthetic_test_real
 from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
 
 __all__ = [
+    "FairnessDisplay",
+    "FairnessFrontierDisplay",
     "GaussianStatistics",
+    "demographic_parity_difference",
+    "disparate_impact",
+    "equalized_odds_difference",
+    "equalized_odds_ratio",
+    "equalized_odds_ratios",
     "frechet_distance",
+    "selection_rates",
     "sliced_wasserstein_distance",
     "train_synthetic_test_real",
     "wasserstein_distance",
+    "wasserstein_parity",
 ]

@@ -8,6 +8,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdpot import (
     DPSlicedFlowSampler,
     DPSlicedGenerator,
+    FairPrivateClassifier,
+    FairPrivateRegressor,
     PrivacyBudget,
     PrivateSWAutoencoder,
     SlicedSketch,
@@ -17,11 +19,16 @@ from skdpot import (
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}:skdpot.exceptions.PrivacyWarning")
     for text in (".*makes the privacy noise reproducible", "Private bounds. .*stand out")
+] + [
+    # and no groups
+    pytest.mark.filterwarnings("ignore:.*one group:skdpot.exceptions.FairnessWarning")
 ]
 
 ESTIMATORS = [
     DPSlicedFlowSampler(),
     DPSlicedGenerator(),
+    FairPrivateClassifier(),
+    FairPrivateRegressor(),
     PrivateSWAutoencoder(),
     SlicedSketch(),
 ]
@@ -35,7 +42,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_a_notebook_can_show_it(estimator):
     """Newer releases read the docstring for that, and warn of sections they do not know."""
-    shown = clone(estimator).fit(np.random.default_rng(0).normal(size=(30, 2)))
+    shown = clone(estimator).fit(np.random.default_rng(0).normal(size=(30, 2)), [0, 1] * 15)
     assert type(estimator).__name__ in shown._repr_html_()
     assert type(estimator).__name__ in shown._repr_mimebundle_()["text/html"]
 
@@ -59,7 +66,8 @@ def test_parameters_that_mean_the_same_have_the_same_defaults():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_fit_does_not_change_parameters(estimator):
-    estimator = clone(estimator).set_params(budget=PrivacyBudget(1.0), bounds=(-3, 3))
+    bounds = {"bounds": (-3, 3)} if "bounds" in estimator.get_params() else {}
+    estimator = clone(estimator).set_params(budget=PrivacyBudget(1.0), **bounds)
     before = dict(estimator.get_params())
-    estimator.fit(np.random.default_rng(0).normal(size=(30, 2)))
+    estimator.fit(np.random.default_rng(0).normal(size=(30, 2)), [0, 1] * 15)
     assert estimator.get_params() == before

@@ -1,0 +1,387 @@
+"""Picture of how a classifier scores the groups."""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from skdpot.metrics._groups import as_labels, check_same_length, find_positive, group_codes
+from skdpot.metrics._plotting import COLORS, add_legend_above, add_title
+from skdpot.metrics.fairness import disparate_impact, equalized_odds_ratios
+
+__all__ = ["FairnessDisplay"]
+
+
+class FairnessDisplay:
+    """Histograms of a binary classifier's scores, one a group.
+
+    Make one with `from_estimator` or `from_predictions`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of the favourable class.
+    groups : ndarray of shape (n,)
+        Group of each row; seven groups at most, for more colours cannot be told apart.
+    classes : ndarray of shape (n,), optional
+        True class of each row; when given, each group has a histogram a class.
+    threshold : float, default=0.5
+        Score above which the decision is favourable.
+    metrics : dict of str to float, optional
+        Figures for the title.
+    name : str, optional
+        Name of the classifier, for the title.
+    group_name : str, optional
+        What the groups are, for the legend.
+    score_name : str, default="score"
+        Label of the horizontal axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the histograms: filled, and when classes are told apart hollow and dashed
+        for the first one.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    histograms_ : dict
+        The artists of each group's histogram or, with classes, of each (group, class).
+    line_ : matplotlib Line2D
+        The threshold.
+
+    Raises
+    ------
+    ValueError
+        When drawn, if there is one group alone or more than seven.
+
+    See Also
+    --------
+    FairnessFrontierDisplay : Many models in one picture.
+
+    Privacy
+    -------
+    All rows are treated as public: the histograms have no noise. Show public rows.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skdpot.datasets import make_biased_classification
+    >>> from skdpot.metrics import FairnessDisplay
+    >>> X, y, group = make_biased_classification(2000, random_state=0)
+    >>> model = LogisticRegression().fit(X[:1000], y[:1000])
+    >>> display = FairnessDisplay.from_estimator(
+    ...     model, X[1000:], y[1000:], sensitive_features=group[1000:]
+    ... )
+    >>> sorted(display.metrics)
+    ['accuracy', 'disparate impact']
+    """
+
+    def __init__(
+        self,
+        *,
+        scores: np.ndarray,
+        groups: np.ndarray,
+        classes: np.ndarray | None = None,
+        threshold: float = 0.5,
+        metrics: dict[str, float] | None = None,
+        name: str | None = None,
+        group_name: str | None = None,
+        score_name: str = "score",
+    ) -> None:
+        self.scores = scores
+        self.groups = groups
+        self.classes = classes
+        self.threshold = threshold
+        self.metrics = metrics
+        self.name = name
+        self.group_name = group_name
+        self.score_name = score_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any,
+        fairness: str = "statistical_parity",
+        response_method: str = "auto",
+        pos_label: Any = None,
+        reference: Any = None,
+        threshold: float | None = None,
+        ax: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw a fitted classifier's scores of rows.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted binary classifier, or pipeline that ends in one.
+        X : array-like of shape (n, d)
+            Rows to score; public ones.
+        y : array-like of shape (n,)
+            Their true classes.
+        sensitive_features : array-like of shape (n,)
+            Their groups. The name of a pandas or polars column is shown in the legend.
+        fairness : {"statistical_parity", "equalized_odds"}, default="statistical_parity"
+            One histogram a group, with the disparate impact in the title, or one a group and
+            true class, with the equalized odds ratios.
+        response_method : {"auto", "predict_proba", "decision_function"}, default="auto"
+            Where the scores come from; "auto" prefers probabilities.
+        pos_label : label, optional
+            The favourable class; ``estimator.classes_[1]`` by default.
+        reference : label, optional
+            The group in the denominator of the ratios; see `disparate_impact`.
+        threshold : float, optional
+            Score above which the decision is favourable: 0.5 for probabilities and 0 for a
+            decision function by default.
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        name : str, optional
+            Name for the title; that of the class by default.
+        **kwargs : dict
+            For `plot`.
+
+        Returns
+        -------
+        FairnessDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the estimator is no binary classifier or lacks the method, or the columns are
+            not usable.
+
+        Privacy
+        -------
+        All rows are treated as public.
+        """
+        classes = _binary_classes(estimator)
+        positive = classes[1] if pos_label is None else pos_label
+        if positive not in classes:
+            raise ValueError(f"pos_label={pos_label!r} is not among the classes {classes}.")
+        method = _response_method(estimator, response_method)
+        response = getattr(estimator, method)(X)
+        if method == "predict_proba":
+            scores, cut = response[:, classes.index(positive)], 0.5
+            score_name = f"predicted probability of class {positive}"
+        else:
+            scores, cut = response if positive == classes[1] else -response, 0.0
+            score_name = f"decision function for class {positive}"
+        return cls.from_predictions(
+            y,
+            scores,
+            sensitive_features=sensitive_features,
+            fairness=fairness,
+            pos_label=positive,
+            reference=reference,
+            threshold=cut if threshold is None else threshold,
+            ax=ax,
+            name=type(estimator).__name__ if name is None else name,
+            score_name=score_name,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_score: ArrayLike,
+        *,
+        sensitive_features: Any,
+        fairness: str = "statistical_parity",
+        pos_label: Any = None,
+        reference: Any = None,
+        threshold: float = 0.5,
+        ax: Any = None,
+        name: str | None = None,
+        score_name: str = "score",
+        **kwargs: Any,
+    ) -> Self:
+        """Draw scores.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            True classes, of two kinds.
+        y_score : array-like of shape (n,)
+            Scores of the favourable class: probabilities, or any numbers with a `threshold`.
+        sensitive_features : array-like of shape (n,)
+            Groups. The name of a pandas or polars column is shown in the legend.
+        fairness : {"statistical_parity", "equalized_odds"}, default="statistical_parity"
+            One histogram a group, with the disparate impact in the title, or one a group and
+            true class, with the equalized odds ratios.
+        pos_label : label, optional
+            The favourable class; 1 when the labels are 0 and 1 or −1 and 1.
+        reference : label, optional
+            The group in the denominator of the ratios; see `disparate_impact`.
+        threshold : float, default=0.5
+            Score above which the decision is favourable.
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        name : str, optional
+            Name for the title.
+        score_name : str, default="score"
+            Label of the horizontal axis.
+        **kwargs : dict
+            For `plot`.
+
+        Returns
+        -------
+        FairnessDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the columns are not usable.
+
+        Privacy
+        -------
+        All rows are treated as public.
+        """
+        if fairness not in ("statistical_parity", "equalized_odds"):
+            raise ValueError(
+                f"fairness={fairness!r} must be 'statistical_parity' or 'equalized_odds'."
+            )
+        classes = as_labels(y_true, "y_true")
+        groups = as_labels(sensitive_features, "sensitive_features")
+        scores = _finite_scores(y_score)
+        check_same_length(y_true=classes, y_score=scores, sensitive_features=groups)
+        if len(np.unique(classes)) > 2:
+            raise ValueError("y_true holds three or more classes; draw a binary classifier.")
+        positive = find_positive(pos_label, y_true=classes)
+        selected, truth = scores > threshold, classes == positive
+        metrics = {"accuracy": float(np.mean(selected == truth))}
+        by_group = {"sensitive_features": groups, "reference": reference}
+        if fairness == "statistical_parity":
+            metrics["disparate impact"] = disparate_impact(selected, **by_group)
+        else:
+            ratios = equalized_odds_ratios(truth, selected, **by_group)
+            labels = {y == positive: y for y in np.unique(classes).tolist()}
+            metrics |= {f"EO ratio ({labels[y]})": float(r) for y, r in ratios.items()}
+        group_name = getattr(sensitive_features, "name", None)
+        return cls(
+            scores=scores,
+            groups=groups,
+            classes=classes if fairness == "equalized_odds" else None,
+            threshold=threshold,
+            metrics=metrics,
+            name=name,
+            group_name=None if group_name is None else str(group_name),
+            score_name=score_name,
+        ).plot(ax=ax, **kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        bins: int | ArrayLike = 40,
+        legend: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the histograms, the threshold, the title and the legend.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        name : str, optional
+            Name for the title; the stored one by default.
+        bins : int or array-like, default=40
+            Number of bins, shared by all histograms, or their edges. Each histogram has area
+            one.
+        legend : bool, default=True
+            Whether to draw the legend, for which room is made above the histograms.
+        **kwargs : dict
+            For ``Axes.hist``.
+
+        Returns
+        -------
+        FairnessDisplay
+            The display.
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots()
+        edges = _bin_edges(self.scores, bins)
+        self.histograms_ = {}
+        for key, rows, style in self._cells():
+            style = {"histtype": "stepfilled", "density": True, "linewidth": 1.5} | style | kwargs
+            *_, self.histograms_[key] = ax.hist(self.scores[rows], edges, **style)
+        self.line_ = ax.axvline(self.threshold, color="black", linestyle=":", label="threshold")
+        ax.set(xlabel=self.score_name, ylabel="density")
+        ax.margins(x=0)
+        add_title(ax, self.name if name is None else name, self.metrics or {})
+        self.ax_, self.figure_ = ax, ax.figure
+        if legend:
+            add_legend_above(ax, self.group_name)
+        return self
+
+    def _cells(self) -> Iterator[tuple[Any, np.ndarray, dict[str, Any]]]:
+        """Yield the key, the rows and the style of each histogram that has rows."""
+        names, codes = group_codes(self.groups)
+        if len(names) > len(COLORS):
+            raise ValueError(
+                f"{len(names)} groups occur and {len(COLORS)} colours can be told apart; join "
+                "small groups first."
+            )
+        for code, (group, color) in enumerate(zip(names.tolist(), COLORS, strict=False)):
+            filled = {"facecolor": (color, 0.35), "edgecolor": color}
+            rows = codes == code
+            if self.classes is None:
+                yield group, rows, filled | {"label": str(group)}
+                continue
+            for position, y in enumerate(np.unique(self.classes).tolist()):
+                hollow = {"fill": False, "edgecolor": color, "linestyle": "--"}
+                cell = rows & (self.classes == y)
+                if cell.any():
+                    style = filled if position else hollow
+                    yield (group, y), cell, style | {"label": f"{group}, class {y}"}
+
+
+def _binary_classes(estimator: Any) -> list[Any]:
+    """Return the two classes of a fitted classifier."""
+    check_is_fitted(estimator)
+    kind = type(estimator).__name__
+    if not is_classifier(estimator):
+        raise ValueError(f"{kind} is not a classifier; pass its scores to from_predictions.")
+    classes: list[Any] = np.asarray(estimator.classes_).tolist()
+    if len(classes) != 2:
+        raise ValueError(f"{kind} knows {len(classes)} classes; the display needs two.")
+    return classes
+
+
+def _response_method(estimator: Any, response_method: str) -> str:
+    """Return the method that gives the scores."""
+    known = ("predict_proba", "decision_function")
+    if response_method not in ("auto", *known):
+        raise ValueError(f"response_method={response_method!r} must be 'auto' or one of {known}.")
+    wanted = known if response_method == "auto" else (response_method,)
+    for method in wanted:
+        if hasattr(estimator, method):
+            return method
+    raise ValueError(f"{type(estimator).__name__} has no {' and no '.join(wanted)}.")
+
+
+def _finite_scores(y_score: ArrayLike) -> np.ndarray:
+    """Return one column of finite numbers."""
+    scores: np.ndarray = check_array(
+        column_or_1d(y_score), ensure_2d=False, dtype=np.float64, input_name="y_score"
+    )
+    return scores
+
+
+def _bin_edges(scores: np.ndarray, bins: int | ArrayLike) -> np.ndarray:
+    """Return the edges that all histograms share: of [0, 1] for probabilities."""
+    within = scores.min() >= 0 and scores.max() <= 1
+    return np.histogram_bin_edges(scores, bins, range=(0, 1) if within else None)

@@ -1,0 +1,362 @@
+"""Fairness metrics against Fairlearn, definitions written out, and hand-made cases."""
+
+import warnings
+from itertools import combinations
+
+import fairlearn.metrics as fl
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import wasserstein_distance as scipy_w1
+from sklearn import config_context
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import cross_val_score
+
+from skdpot.metrics import (
+    demographic_parity_difference,
+    disparate_impact,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    equalized_odds_ratios,
+    selection_rates,
+    sliced_wasserstein_distance,
+    wasserstein_parity,
+)
+
+quick = settings(max_examples=40, deadline=None)
+GROUP_NAMES = st.sampled_from([(0, 1, 2, 3), ("a", "b", "c", "d"), (5, -1, 7, 2), (True, False)])
+
+
+@st.composite
+def decisions(draw, max_groups=4):
+    """True classes, decisions and groups; every group occurs, and not every class in each."""
+    names = draw(GROUP_NAMES)
+    k = draw(st.integers(2, min(max_groups, len(names))))
+    rows = draw(
+        st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, k - 1)), min_size=8)
+    )
+    y_true, y_pred, group = np.array([*rows, *((0, 0, a) for a in range(k))]).T
+    order = draw(st.permutations(range(len(group))))
+    kind = np.array(draw(st.sampled_from([(0, 1), (-1, 1)])))
+    return kind[y_true][order], kind[y_pred][order], np.array(names)[group][order]
+
+
+@given(rows=decisions())
+@quick
+def test_parity_equals_fairlearn(rows):
+    y_true, y_pred, group = rows
+    difference = fl.demographic_parity_difference(y_true, y_pred, sensitive_features=group)
+    assert demographic_parity_difference(y_pred, sensitive_features=group) == pytest.approx(
+        difference
+    )
+    assume((y_pred == 1).any())
+    ratio = fl.demographic_parity_ratio(y_true, y_pred, sensitive_features=group)
+    assert disparate_impact(y_pred, sensitive_features=group) == pytest.approx(ratio)
+
+
+@given(rows=decisions())
+@quick
+def test_equalized_odds_equal_fairlearn(rows):
+    y_true, y_pred, group = rows
+    cells = pd.crosstab(group, y_true).reindex(columns=[y_true.min(), 1], fill_value=0)
+    assume((cells > 0).to_numpy().all())
+    arguments = (y_true, y_pred)
+    rates = {"tpr": fl.true_positive_rate, "fpr": fl.false_positive_rate}
+    frame = fl.MetricFrame(
+        metrics=rates, y_true=y_true, y_pred=y_pred, sensitive_features=group
+    ).ratio()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        ratios = equalized_odds_ratios(*arguments, sensitive_features=group)
+        ratio = equalized_odds_ratio(*arguments, sensitive_features=group)
+    assert ratios[1] == pytest.approx(frame["tpr"], nan_ok=True)
+    assert ratios[y_true.min()] == pytest.approx(frame["fpr"], nan_ok=True)
+    assert ratio == pytest.approx(frame.min(), nan_ok=True)
+    reference = fl.equalized_odds_ratio(*arguments, sensitive_features=group)
+    if not np.isnan(reference):  # Fairlearn lets NaN win for one class and lose for the other
+        assert ratio == pytest.approx(reference)
+    assert equalized_odds_difference(*arguments, sensitive_features=group) == pytest.approx(
+        fl.equalized_odds_difference(*arguments, sensitive_features=group)
+    )
+
+
+@given(rows=decisions(max_groups=2))
+@quick
+def test_directed_ratios_are_the_equations(rows):
+    """Equations (17), (19) and (20) word for word: P(G=1 | A=0 [, Y=y]) / P(G=1 | A=1 [, Y=y])."""
+    y_true, y_pred, group = rows
+    first, second = np.unique(group)
+    assume(pd.crosstab(group, y_true).to_numpy().all())
+
+    def ratio(condition):
+        p = [np.mean(y_pred[(group == a) & condition] == 1) for a in (first, second)]
+        return np.nan if p == [0, 0] else np.inf if p[1] == 0 else p[0] / p[1]
+
+    options = {"sensitive_features": group, "reference": second}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        impact = disparate_impact(y_pred, **options)
+        odds = equalized_odds_ratios(y_true, y_pred, **options)
+        back = disparate_impact(y_pred, sensitive_features=group, reference=first)
+        smallest = disparate_impact(y_pred, sensitive_features=group)
+    assert impact == pytest.approx(ratio(True), nan_ok=True)
+    assert odds.index.tolist() == np.unique(y_true).tolist()
+    for y in odds.index:
+        assert odds[y] == pytest.approx(ratio(y_true == y), nan_ok=True)
+    assert smallest == pytest.approx(min(impact, back), nan_ok=True)
+
+
+HAND = {
+    "y_true": ["yes", "yes", "no", "no", "yes", "yes", "no", "no"],
+    "y_pred": ["yes", "no", "no", "yes", "yes", "yes", "no", "yes"],
+    "sex": ["f", "f", "f", "f", "m", "m", "m", "m"],
+}
+CONTAINERS = {
+    "list": lambda column: column,
+    "objects": lambda column: np.array(column, dtype=object),
+    "column": lambda column: np.array(column)[:, np.newaxis],
+    "pandas": lambda column: pd.Series(column, index=range(7, -1, -1)),
+    "category": lambda column: pd.Series(column, dtype="category"),
+    "frame": lambda column: pd.DataFrame({"column": column}),
+    "polars": pl.Series,
+    "polars category": lambda column: pl.Series(column, dtype=pl.Categorical),
+    "polars frame": lambda column: pl.DataFrame({"column": column}),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS.keys())
+def test_by_hand_in_any_container(container):
+    y_true, y_pred, sex = map(container, HAND.values())
+    options = {"sensitive_features": sex, "pos_label": "yes"}
+    assert selection_rates(y_pred, **options).to_dict() == {"f": 0.5, "m": 0.75}
+    rates = selection_rates(y_pred, y_true=y_true, **options)
+    assert rates.to_dict("index") == {"f": {"no": 0.5, "yes": 0.5}, "m": {"no": 0.5, "yes": 1.0}}
+    assert disparate_impact(y_pred, **options) == pytest.approx(2 / 3)
+    assert disparate_impact(y_pred, reference="f", **options) == pytest.approx(1.5)
+    assert demographic_parity_difference(y_pred, **options) == 0.25
+    assert equalized_odds_ratios(y_true, y_pred, **options).to_dict() == {"no": 1.0, "yes": 0.5}
+    assert equalized_odds_ratio(y_true, y_pred, **options) == 0.5
+    assert equalized_odds_difference(y_true, y_pred, **options) == 0.5
+    # The other decision is another question: a quarter of the men and half of the women.
+    other = disparate_impact(y_pred, sensitive_features=sex, pos_label="no")
+    assert other == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, float, "Int64"])
+def test_numbers_of_any_kind(kind):
+    y_pred = pd.Series([1, 0, 1, 1]).astype(kind)
+    assert disparate_impact(y_pred, sensitive_features=[0, 0, 1, 1]) == 0.5
+    assert disparate_impact(y_pred, sensitive_features=[0, 0, 1, 1], pos_label=1) == 0.5
+
+
+def test_several_classes_need_the_favourable_one():
+    y_pred, group = [0, 1, 2, 2, 1, 2], [0, 0, 0, 1, 1, 1]
+    with pytest.raises(ValueError, match="Without pos_label, y_pred must hold 0 and 1"):
+        disparate_impact(y_pred, sensitive_features=group)
+    assert disparate_impact(y_pred, sensitive_features=group, pos_label=2) == pytest.approx(0.5)
+    odds = equalized_odds_ratios(
+        [0, 0, 1, 0, 1, 1], y_pred, sensitive_features=group, pos_label=2, reference=1
+    )
+    assert odds.to_dict() == {0: 0.0, 1: 2.0}
+
+
+def test_nobody_is_selected():
+    options = {"sensitive_features": [0, 0, 1, 1]}
+    with pytest.warns(UndefinedMetricWarning, match="the disparate impact is 0/0"):
+        assert np.isnan(disparate_impact([0, 0, 0, 0], **options))
+    with pytest.warns(UndefinedMetricWarning, match="not defined, in classes \\[0, 1\\]"):
+        assert equalized_odds_ratios([0, 1, 0, 1], [0, 0, 0, 0], **options).isna().all()
+    with pytest.warns(UndefinedMetricWarning, match="the odds ratio is 0/0"):
+        assert np.isnan(equalized_odds_ratio([0, 1, 0, 1], [0, 0, 0, 0], **options))
+    assert demographic_parity_difference([0, 0, 0, 0], **options) == 0.0
+    assert demographic_parity_difference(["no"] * 4, pos_label="yes", **options) == 0.0
+    assert equalized_odds_difference([0, 1, 0, 1], [0, 0, 0, 0], **options) == 0.0
+    # One class in which nobody is selected says nothing against the other.
+    assert equalized_odds_ratio([0, 1, 0, 1], [0, 1, 0, 1], **options) == 1.0
+
+
+def test_one_group_is_never_selected():
+    y_pred, group = [0, 0, 1, 0], ["a", "a", "b", "b"]
+    assert disparate_impact(y_pred, sensitive_features=group) == 0.0
+    assert disparate_impact(y_pred, sensitive_features=group, reference="b") == 0.0
+    assert disparate_impact(y_pred, sensitive_features=group, reference="a") == np.inf
+
+
+def test_a_group_without_rows_in_a_class():
+    """Its rate does not exist; Fairlearn counts it as 0, which is an opinion."""
+    rows = [0, 1, 0, 0], [0, 1, 0, 1]
+    options = {"sensitive_features": ["a", "a", "b", "b"]}
+    message = "nan for group 'b' in class 1"
+    with pytest.warns(UndefinedMetricWarning, match=message):
+        rates = selection_rates(rows[1], y_true=rows[0], **options)
+    assert np.isnan(rates.loc["b", 1])
+    assert rates.loc["b", 0] == 0.5
+    for metric in (equalized_odds_ratio, equalized_odds_difference):
+        with pytest.warns(UndefinedMetricWarning, match=message):
+            assert np.isnan(metric(*rows, **options))
+    with pytest.warns(UndefinedMetricWarning) as caught:
+        assert np.isnan(equalized_odds_ratios(*rows, **options)[1])
+    assert [str(w.message) for w in caught] == [
+        "Without rows a rate is not defined: nan for group 'b' in class 1.",
+        "The ratio is nan, for it is not defined, in classes [1].",
+    ]
+    with pytest.warns(UndefinedMetricWarning, match="no row of some class"):
+        assert np.isnan(wasserstein_parity([0.1, 0.2, 0.3, 0.4], y_true=rows[0], **options))
+
+
+def test_groups_are_those_that_occur():
+    group = pd.Series(["a", "a", "b", "b"], dtype=pd.CategoricalDtype(["a", "b", "absent"]))
+    assert selection_rates([1, 0, 1, 1], sensitive_features=group).index.tolist() == ["a", "b"]
+
+
+METRICS = [
+    lambda y, **options: selection_rates(y, **options),
+    lambda y, **options: disparate_impact(y, **options),
+    lambda y, **options: demographic_parity_difference(y, **options),
+    lambda y, **options: equalized_odds_ratios(y, y, **options),
+    lambda y, **options: equalized_odds_ratio(y, y, **options),
+    lambda y, **options: equalized_odds_difference(y, y, **options),
+    lambda y, **options: wasserstein_parity(y, **options),
+]
+BAD_GROUPS = [
+    (["a", "a", "a", "a"], "one group alone"),
+    (["a", "b", "a"], "found lengths .* sensitive_features 3"),
+    (["a", None, "a", "b"], "sensitive_features has missing values"),
+    ([0, np.nan, 0, 1], "sensitive_features has missing values"),
+    (pl.Series(["a", None, "a", "b"]), "sensitive_features has missing values"),
+    (pd.array(["a", pd.NA, "a", "b"]), "sensitive_features has missing values"),
+    ([0.5, 1.5, 0.5, 1.5], "sensitive_features holds continuous numbers"),
+    (["a", 1, "a", 1], "sensitive_features holds values of mixed"),
+    (np.array(["a", 1, "a", 1], dtype=object), "sensitive_features holds values of mixed"),
+    (np.zeros((4, 2)), r"sensitive_features has shape \(4, 2\).*join the columns"),
+    (None, r"sensitive_features has shape \(\)"),
+    ([], "sensitive_features is empty"),
+]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("group", "message"), BAD_GROUPS)
+def test_groups_that_are_refused(metric, group, message):
+    with pytest.raises(ValueError, match=message):
+        metric([0, 1, 1, 0], sensitive_features=group)
+
+
+@pytest.mark.parametrize("metric", METRICS[:-1])
+@pytest.mark.parametrize(
+    ("y", "pos_label", "message"),
+    [
+        ([0.2, 0.7, 0.1, 0.9], None, "y_(pred|true) holds continuous numbers"),
+        ([0, np.nan, 1, 1], None, "y_(pred|true) has missing values"),
+        (["yes", "no", "yes", "no"], None, "Without pos_label, (y_true and )?y_pred"),
+        (["yes", "no", "yes", "no"], "Yes", "pos_label='Yes' is not among the labels of"),
+        (["no", "no", "no", "no"], 1, "pos_label=1 is not among"),
+        ([0, 1, 1, 0], 2, "pos_label=2 is not among"),
+        ([-1, 0, 1, 0], None, "Without pos_label"),
+    ],
+)
+def test_decisions_that_are_refused(metric, y, pos_label, message):
+    with pytest.raises(ValueError, match=message):
+        metric(y, sensitive_features=["a", "a", "b", "b"], pos_label=pos_label)
+
+
+def test_other_refusals():
+    group = ["a", "a", "b", "b"]
+    with pytest.raises(ValueError, match="labels of different kinds"):
+        equalized_odds_ratio(["0", "1", "0", "1"], [0, 1, 0, 1], sensitive_features=group)
+    with pytest.raises(ValueError, match="reference='c' is not among the groups \\['a', 'b'\\]"):
+        disparate_impact([0, 1, 0, 1], sensitive_features=group, reference="c")
+    with pytest.raises(ValueError, match="reference= is for two groups and 3 occur"):
+        equalized_odds_ratios(
+            [1, 1, 1], [0, 1, 1], sensitive_features=["a", "b", "c"], reference="a"
+        )
+    with pytest.raises(ValueError, match="y_true holds continuous"):
+        wasserstein_parity(range(4), sensitive_features=group, y_true=[0.1, 0.2, 0.3, 0.4])
+    with pytest.raises(ValueError, match="Input scores contains NaN"):
+        wasserstein_parity([0, 1, 0, np.nan], sensitive_features=group)
+    with pytest.raises(ValueError, match="n_slices=0 must be at least 1"):
+        wasserstein_parity(np.eye(4), sensitive_features=group, n_slices=0)
+    with pytest.raises(TypeError, match="positional argument"):
+        disparate_impact([0, 1, 0, 1], group)
+
+
+def test_metrics_serve_as_scorers():
+    rng = np.random.default_rng(5)
+    X, group = rng.normal(size=(60, 2)), rng.choice(["a", "b"], 60)
+    y = (X[:, 0] + (group == "a") + rng.normal(size=60) > 0.5).astype(int)
+    folds = [(np.arange(30, 60), np.arange(30))]
+    with config_context(enable_metadata_routing=True):
+        scorer = make_scorer(equalized_odds_ratio).set_score_request(sensitive_features=True)
+        scores = cross_val_score(
+            LogisticRegression(),
+            X,
+            y,
+            cv=folds,
+            scoring=scorer,
+            params={"sensitive_features": group},
+        )
+    y_pred = LogisticRegression().fit(X[30:], y[30:]).predict(X[:30])
+    assert scores == [equalized_odds_ratio(y[:30], y_pred, sensitive_features=group[:30])]
+    assert 0 < scores[0] < 1
+
+
+@given(
+    scores=st.lists(st.integers(0, 4).map(lambda k: k / 4), min_size=6, max_size=12),
+    n_groups=st.integers(2, 4),
+    seed=st.integers(0, 99),
+)
+@quick
+def test_wasserstein_parity_is_the_mean_over_pairs(scores, n_groups, seed):
+    """Against quantile functions on a common grid: sizes 1-11 divide 27720 (or 1-12)."""
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.arange(len(scores)) % n_groups)
+    values = np.array(scores)
+    quantiles = [
+        np.repeat(np.sort(values[group == a]), 27720 // np.sum(group == a)) for a in range(n_groups)
+    ]
+    expected = np.mean([np.sqrt(np.mean((u - v) ** 2)) for u, v in combinations(quantiles, 2)])
+    assert wasserstein_parity(values, sensitive_features=group) == pytest.approx(expected)
+    assert wasserstein_parity(values[:, None], sensitive_features=group) == pytest.approx(expected)
+
+
+def test_wasserstein_parity_with_classes_is_the_mean_over_classes():
+    rng = np.random.default_rng(0)
+    scores, group, y = rng.random(300), rng.choice(["a", "b", "c"], 300), rng.integers(0, 3, 300)
+    per_class = [
+        wasserstein_parity(scores[y == k], sensitive_features=group[y == k]) for k in range(3)
+    ]
+    found = wasserstein_parity(scores, sensitive_features=group, y_true=y)
+    assert found == pytest.approx(np.mean(per_class))
+    assert found != pytest.approx(wasserstein_parity(scores, sensitive_features=group))
+
+
+def test_wasserstein_parity_is_not_squared():
+    """A shift by s has W_2 = s, on the line and, over √d, along slices of the space."""
+    rng = np.random.default_rng(1)
+    scores, group = np.tile(rng.normal(size=(50, 4)), (2, 1)), np.repeat([0, 1], 50)
+    shifted = scores + 0.25 * group[:, np.newaxis]
+    assert wasserstein_parity(shifted[:, 0], sensitive_features=group) == pytest.approx(0.25)
+    assert wasserstein_parity(shifted, sensitive_features=group) == pytest.approx(0.25)
+    assert wasserstein_parity(scores, sensitive_features=group) == pytest.approx(0.0)
+    # W_1 is at most W_2, and here less.
+    spread = scores[:, 0] * (1 + group)
+    w1 = scipy_w1(spread[:50], spread[50:])
+    assert wasserstein_parity(spread, sensitive_features=group) > 1.05 * w1
+
+
+def test_wasserstein_parity_of_matrices_is_sliced():
+    rng = np.random.default_rng(2)
+    codes, group = rng.normal(size=(90, 3)), np.array(list("abc") * 30)
+    options = {"n_slices": 30, "random_state": 5}
+    pairs = [
+        sliced_wasserstein_distance(codes[group == a], codes[group == b], **options)
+        for a, b in combinations("abc", 2)
+    ]
+    found = wasserstein_parity(codes, sensitive_features=group, **options)
+    assert found == pytest.approx(np.mean(pairs))
+    other = wasserstein_parity(codes, sensitive_features=group, n_slices=30, random_state=6)
+    assert found != other
