@@ -10,20 +10,18 @@ from torch import nn
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams
 from skdpot._utils.torch_rng import torch_randomness
+from skdpot.estimators._autoencoder_plan import BatchCells, learning_rate, number_of_steps
+from skdpot.estimators._charge import charge_training
 from skdpot.exceptions import BudgetExceededError
 from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
 from skdpot.nets.evaluation import to_network_units
-from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.training import train_network
-from skdpot.nets.training_plan import TrainingPlan, plan_training
-from skdpot.privacy.calibration import privacy_target
+from skdpot.nets.training_plan import TrainingPlan
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.declarations import assumptions
-from skdpot.slicing.plan import bounds_or_plan
 from skdpot.slicing.rules import public_bounds
 
 if TYPE_CHECKING:
@@ -33,98 +31,12 @@ __all__ = [
     "build_autoencoder",
     "charge_private",
     "charge_public",
-    "choose_loss",
-    "plan_fit",
     "read_bounds",
     "train_private",
     "train_public",
 ]
 
-_EPOCHS = 40
-_FEWEST_STEPS = 60
-_FEWEST_PUBLIC_STEPS = 1500
-_PUBLIC_RATE = 2e-3
-_LARGEST_RATE = 0.03
-_STEPS_AT_FULL_RATE = 400
-_RATE = 0.32  # over the fourth root of the number of parameters
 _N_PROBES = 2
-
-
-def choose_loss(estimator: "PrivateSWAutoencoder", n_samples: int) -> AutoencoderLoss:
-    """Return what is minimised, or say which parameters exclude each other."""
-    if estimator.normalize_codes and estimator.latent_dim < 2:
-        raise ValueError(
-            "latent_dim=1 with normalize_codes=True leaves codes no value but -1 and 1. Use "
-            "latent_dim of at least 2, or normalize_codes=False."
-        )
-    if estimator.penalty is None:
-        return AutoencoderLoss(clip=estimator.clip)
-    if estimator.private and estimator.sampling == "poisson":
-        raise ValueError(
-            'penalty="prior" compares the ranks of the codes of a batch, so that one record moves '
-            'the terms of others; Poisson batches are accounted for sums only. Use sampling="auto" '
-            'or "without_replacement".'
-        )
-    penalty = PriorPenalty(
-        prior="sphere" if estimator.normalize_codes else "normal",
-        latent_dim=estimator.latent_dim,
-        batch_size=min(estimator.batch_size, n_samples),
-        n_slices=estimator.n_slices,
-    )
-    return AutoencoderLoss(
-        clip=estimator.clip,
-        penalty=penalty,
-        alpha=estimator.alpha,
-        clip_jacobian=estimator.clip_jacobian,
-    )
-
-
-def number_of_steps(estimator: "PrivateSWAutoencoder", n_samples: int) -> int:
-    """Return the number of training steps, by default a public rule in n."""
-    if estimator.n_steps is not None:
-        return estimator.n_steps
-    # Steps without noise cost no privacy, so that few rows are simply passed over more often.
-    fewest = _FEWEST_STEPS if estimator.private else _FEWEST_PUBLIC_STEPS
-    return max(fewest, _EPOCHS * n_samples // estimator.batch_size)
-
-
-def learning_rate(estimator: "PrivateSWAutoencoder", network: nn.Module, n_steps: int) -> float:
-    """Return Adam's learning rate, by default a public rule in parameters and steps.
-
-    Every parameter of a noisy step moves by about the learning rate, so that what noise adds to
-    an output grows with the number of parameters, and over many steps the noise of each has
-    to count for less. The constants were measured on digits
-    (900 and 1,800 rows, 13,000 parameters) and MNIST (10,000 rows, a million parameters).
-    """
-    if estimator.learning_rate != "auto":
-        return float(estimator.learning_rate)
-    if not estimator.private:
-        return _PUBLIC_RATE
-    n_parameters = sum(parameter.numel() for parameter in network.parameters())
-    rate = min(_LARGEST_RATE, _RATE * max(1, n_parameters) ** -0.25)
-    return float(rate * min(1.0, (_STEPS_AT_FULL_RATE / n_steps) ** 0.5))
-
-
-def plan_fit(
-    estimator: "PrivateSWAutoencoder", loss: AutoencoderLoss, shape: tuple[int, int]
-) -> TrainingPlan:
-    """Fix batches and noise from public facts."""
-    n_samples, n_features = shape
-    target = privacy_target(estimator.epsilon, estimator.delta, estimator.budget)
-    bounds = public_bounds(estimator.bounds, estimator.norm_bound, n_features)
-    sampling = estimator.sampling
-    if sampling == "auto":
-        sampling = "poisson" if loss.penalty is None else "without_replacement"
-    return plan_training(
-        target,
-        n_samples=n_samples,
-        batch_size=estimator.batch_size,
-        n_steps=number_of_steps(estimator, n_samples),
-        sampling=sampling,
-        sensitivity=loss.sensitivity,
-        bounds=bounds_or_plan(bounds or n_samples, n_features, target.mu_cap),
-        sigma=estimator.sigma,
-    )
 
 
 def build_autoencoder(
@@ -183,24 +95,24 @@ def charge_private(
     estimator: "PrivateSWAutoencoder", plan: TrainingPlan, streams: Streams
 ) -> PrivacySpent:
     """Charge the whole fit, before any noise is drawn or row looked at."""
-    public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
-    return charge(
+    facts = [
+        "the architecture and its initial weights",
+        "nobody sees the bits of the noisy sums but through the network",
+    ]
+    batches = f"{plan.sampling.replace('_', ' ')} batches of {plan.batch_size}"
+    if estimator.penalty == "parity":
+        facts.append("the groups, their sizes and which group each row belongs to")
+        batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
+    return charge_training(
         estimator.budget,
-        plan.event,
-        epsilon=estimator.epsilon if estimator.sigma is None else None,
+        plan,
+        streams,
+        epsilon=estimator.epsilon,
         delta=estimator.delta,
+        sigma_given=estimator.sigma is not None,
         label=type(estimator).__name__,
-        assumptions=(
-            *assumptions(None, public, streams),
-            "the architecture and its initial weights",
-            "nobody sees the bits of the noisy sums but through the network",
-        ),
-        sigma=plan.sigma,
-        sensitivity=plan.sensitivity,
-        mechanism=(
-            f"{plan.n_steps} noisy sums of clipped gradients over "
-            f"{plan.sampling.replace('_', ' ')} batches of {plan.batch_size}"
-        ),
+        assumptions=facts,
+        mechanism=f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
     )
 
 
@@ -244,6 +156,7 @@ def train_private(
     autoencoder: nn.Sequential,
     loss: AutoencoderLoss,
     plan: TrainingPlan,
+    cells: BatchCells,
     rows: np.ndarray,
     streams: Streams,
 ) -> BaseException | None:
@@ -253,7 +166,7 @@ def train_private(
     has been paid for is stored: the parameters are a function of noisy sums at any time.
     """
     tensor = _tensor(estimator, rows)
-    noisy = private_steps(loss, tensor, plan, streams.secret, streams.public)
+    noisy = private_steps(loss, tensor, plan, streams.secret, streams.public, cells.members)
     clean, started, stopped = deepcopy(autoencoder), 0, None
 
     def step(network: nn.Module, number: int) -> None:
@@ -278,11 +191,13 @@ def train_public(
     estimator: "PrivateSWAutoencoder",
     autoencoder: nn.Sequential,
     loss: AutoencoderLoss,
+    cells: BatchCells,
     rows: np.ndarray,
     rng: np.random.Generator,
 ) -> None:
     """Train on public rows."""
-    step = public_steps(loss, _tensor(estimator, rows), estimator.batch_size, rng)
+    tensor = _tensor(estimator, rows)
+    step = public_steps(loss, tensor, cells.batch_sizes, rng, cells.members)
     _train(estimator, autoencoder, step, number_of_steps(estimator, len(rows)), rng)
 
 

@@ -105,7 +105,7 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rows = self._decode(prior_samples(prior, int(n_samples), self._n_features_out, rng))
         return like_input(self, rows)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Negative mean squared reconstruction error.
 
         Parameters
@@ -114,6 +114,8 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             **Public** rows: the score is computed from them without noise.
         y : object, optional
             Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows.
 
         Returns
         -------
@@ -122,7 +124,8 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self)
         rows = validate_rows(self, X, reset=False)
-        return -float(np.mean((self._decode(self.transform(X)) - rows) ** 2))
+        errors = ((self._decode(self.transform(X)) - rows) ** 2).mean(axis=1)
+        return -float(np.average(errors, weights=sample_weight))
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
         if self.normalize_codes:

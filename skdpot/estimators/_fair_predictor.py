@@ -20,8 +20,10 @@ from skdpot._utils.validation import (
     validate_rows,
 )
 from skdpot.estimators._fair_task import FairPlan
+from skdpot.nets.cells import Cells
 from skdpot.nets.evaluation import evaluate
-from skdpot.nets.fair_training import Cells, FairLoss, Records, ranked_steps, tabled_steps
+from skdpot.nets.fair_loss import FairLoss, Records
+from skdpot.nets.fair_training import ranked_steps, tabled_steps
 from skdpot.nets.predictors import build_predictor
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.training import train_network
@@ -70,7 +72,7 @@ class FairPredictor(BaseEstimator):
     network_: nn.Module
 
     _parameter_constraints: dict[str, list[Any]] = {
-        "alpha": [Interval(Real, 0, 1, closed="both")],
+        "alpha": [Interval(Real, 0, 1, closed="left")],
         "fairness": [StrOptions({"statistical_parity", "equalized_odds"})],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],

@@ -8,10 +8,12 @@ import numpy as np
 
 from skdpot._utils.notices import warn_of_fairness
 from skdpot.estimators._groups import Groups, batch_sizes, read_groups
-from skdpot.nets.fair_training import Cells, FairLoss
+from skdpot.nets.cells import Cells
+from skdpot.nets.fair_loss import FairLoss
 from skdpot.nets.output_tables import TableNoise, plan_tables
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.training_plan import TrainingPlan, plan_training
+from skdpot.nets.tuned_threshold import N_TUNING_RELEASES
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
@@ -156,7 +158,9 @@ def plan_fair_fit(
     others: list[Event] = []
     tuning = None
     if tunes:
-        tuning, event = _tables(target, _TUNING_SHARE, 1, 1, sum(cells.sizes) // 2, classes=True)
+        tuning, event = _tables(
+            target, _TUNING_SHARE, N_TUNING_RELEASES, 1, sum(cells.sizes) // 2, classes=True
+        )
         others.append(event)
     if cells.strata and predictor.gradient == "ranks":
         return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
@@ -175,7 +179,7 @@ def plan_fair_fit(
         batch_size=max(1, math.floor(predictor.batch_fraction * n_samples)),
         n_steps=n_steps,
         sampling="poisson",
-        sensitivity=2.0 * loss.clip,
+        sensitivity=2.0 * loss.joint_clip(cells),
         bounds=bounds,
         others=() if math.isinf(target.epsilon) else tuple(others),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams
 from skdpot._utils.validation import encode_labels, validate_rows
+from skdpot.estimators._charge import charge_training
 from skdpot.estimators._generator_training import (
     default_width,
     grouped_latents,
@@ -26,11 +27,8 @@ from skdpot.nets.sliced_losses import generator_steps, release_batches, table_ba
 from skdpot.nets.training_plan import TrainingPlan, plan_training
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
 from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.declarations import assumptions
+from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.plan import bounds_or_plan
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
@@ -197,9 +195,7 @@ class NoisyGradients:
         directions, plan = self._plan(generator, streams, n, d)
         spent = self._charge(generator, plan, streams)
         warn_of_composition(X, spent, generator.budget, type(generator).__name__)
-        bounds = plan.bounds
-        if not isinstance(bounds, DataBounds):
-            bounds, _ = release_private_bounds(rows, bounds, streams)
+        bounds = plan.settle_bounds(rows, streams)
         step = noisy_gradient_steps(
             to_network_units(bounds, rows.astype(np.float64, copy=False)),
             math.sqrt(d),
@@ -259,20 +255,18 @@ class NoisyGradients:
     def _charge(
         self, generator: "DPSlicedGenerator", plan: TrainingPlan, streams: Streams
     ) -> PrivacySpent:
-        public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
-        return charge(
+        return charge_training(
             generator.budget,
-            plan.event,
-            epsilon=generator.epsilon if generator.sigma is None else None,
+            plan,
+            streams,
+            epsilon=generator.epsilon,
             delta=generator.delta,
+            sigma_given=generator.sigma is not None,
             label=type(generator).__name__,
             assumptions=(
-                *assumptions(None, public, streams),
                 "the network and its initial weights",
                 "floating-point noise counts as Gaussian (not hardened)",
             ),
-            sigma=plan.sigma,
-            sensitivity=plan.sensitivity,
             mechanism=(
                 f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret "
                 f"batches of {plan.batch_size} rows"

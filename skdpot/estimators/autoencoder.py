@@ -19,16 +19,14 @@ from skdpot.estimators._autoencoder import (
     build_autoencoder,
     charge_private,
     charge_public,
-    choose_loss,
-    plan_fit,
     read_bounds,
     train_private,
     train_public,
 )
+from skdpot.estimators._autoencoder_plan import BatchCells, choose_cells, choose_loss, plan_fit
 from skdpot.estimators._codes import CodeReadings
-from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.private_bounds import release_private_bounds
+from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import made_by, warn_of_composition
 
 __all__ = ["PrivateSWAutoencoder"]
@@ -64,9 +62,12 @@ class PrivateSWAutoencoder(CodeReadings):
     private : bool, default=True
         False trains on **public** rows: nothing is clipped or noised, and ``privacy_spent_``
         says that epsilon is infinite.
-    penalty : {None, "prior"}, default=None
-        "prior" adds the squared sliced Wasserstein distance between the codes of a batch and
-        the prior that `sample` draws from.
+    penalty : {None, "prior", "parity"}, default=None
+        Adds a squared sliced Wasserstein distance to the reconstruction error: with "prior"
+        that between the codes of a batch and the prior that `sample` draws from, with "parity"
+        the mean over pairs of groups of that between their codes, so that little can be told
+        from a code about the group of its row. "parity" needs the groups as
+        ``fit(X, sensitive_features=groups)``.
     alpha : float, default=0.1
         Weight of the penalty in [0, 1); the reconstruction error has the rest.
     architecture : {"mlp", "conv", "dcgan"} or (encoder, decoder), default="mlp"
@@ -85,12 +86,16 @@ class PrivateSWAutoencoder(CodeReadings):
         error, in mapped units). The default shortens nearly all gradients to that norm, whatever
         the data are.
     clip_jacobian : float, default=1.0
-        With the penalty: largest spectral norm L of the Jacobian of a record's code.
+        With a penalty: largest spectral norm L of the Jacobian of a record's code.
+    clip_output : float, default=2.0
+        With ``penalty="parity"``: largest norm M of a code when groups are compared; longer ones
+        count as shortened to it. Not used for normalised codes, whose norm is 1.
     n_steps : int, optional
         Training steps; by default a public rule: 40 epochs, at least 60 steps, or at least
         1,500 with ``private=False``, where they cost no privacy.
     batch_size : int, default=250
-        (Expected) number of records a step; all records when there are fewer.
+        (Expected) number of records a step; all records when there are fewer. With
+        ``penalty="parity"`` a batch takes the same share of each group, rounded down.
     learning_rate : "auto" or float, default="auto"
         Of Adam, at the start; it falls to zero along a half cosine. "auto" is 0.002 for public
         rows; for private ones 0.32 over the fourth root of the number of parameters, at most
@@ -145,10 +150,12 @@ class PrivateSWAutoencoder(CodeReadings):
     A private fit releases the network of every step: sums of clipped gradients over secret
     batches with Gaussian noise, one event under replace-one, after the events of the bounds
     when these are private. Without a penalty the sensitivity of a sum is 2C; with one it is
-    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.prior_penalty.PriorPenalty`. The
-    noise is continuous and not hardened against attacks on floating-point numbers. No loss is
-    recorded or shown. Public: the number of rows and of features and their names, the dtype,
-    the architecture and its first weights, and that all values are finite.
+    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.prior_penalty.PriorPenalty` or
+    `skdpot.nets.code_parity.CodeParity`. The noise is continuous and not hardened against attacks
+    on floating-point numbers. No loss is recorded or shown. Public: the number of rows and of
+    features and their names, the dtype, the architecture and its first weights, and that all
+    values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
+    which** are public too: protected is what X says of a person, given the person's group.
 
     What `transform`, `inverse_transform` and `score` are given is treated as public: **codes of
     private rows are not private**. A private estimator that is fitted on them has to pay for
@@ -161,6 +168,8 @@ class PrivateSWAutoencoder(CodeReadings):
     M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
     I. Sebag et al., "Differentially private gradient flow based on the sliced Wasserstein
     distance", 2023, appendix C.2 (architectures).
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025, appendix B.3 (codes of groups).
 
     Examples
     --------
@@ -179,13 +188,14 @@ class PrivateSWAutoencoder(CodeReadings):
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "private": ["boolean"],
-        "penalty": [StrOptions({"prior"}), None],
+        "penalty": [StrOptions({"parity", "prior"}), None],
         "alpha": [Interval(Real, 0, 1, closed="left")],
         "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list],
         "image_shape": [tuple, list, None],
         "normalize_codes": ["boolean"],
         "clip": [Interval(Real, 0, None, closed="neither")],
         "clip_jacobian": [Interval(Real, 0, None, closed="neither")],
+        "clip_output": [Interval(Real, 0, None, closed="neither")],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -214,6 +224,7 @@ class PrivateSWAutoencoder(CodeReadings):
         normalize_codes: bool = True,
         clip: float = 1.0,
         clip_jacobian: float = 1.0,
+        clip_output: float = 2.0,
         n_steps: int | None = None,
         batch_size: int = 250,
         learning_rate: float | str = "auto",
@@ -238,6 +249,7 @@ class PrivateSWAutoencoder(CodeReadings):
         self.normalize_codes = normalize_codes
         self.clip = clip
         self.clip_jacobian = clip_jacobian
+        self.clip_output = clip_output
         self.n_steps = n_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -252,7 +264,7 @@ class PrivateSWAutoencoder(CodeReadings):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:
         """Train encoder and decoder.
 
         Parameters
@@ -261,6 +273,10 @@ class PrivateSWAutoencoder(CodeReadings):
             Private rows with ``private=True``, public ones otherwise; at least two.
         y : None
             Ignored.
+        sensitive_features : array-like of shape (n_samples,), optional
+            Group of each row: strings, integers, booleans or categories, at least two and none
+            missing. Treated as public. Needed with ``penalty="parity"`` and ignored otherwise, so
+            that a search can try both.
 
         Returns
         -------
@@ -285,39 +301,36 @@ class PrivateSWAutoencoder(CodeReadings):
         with all_or_nothing(self):
             rows = validate_rows(self, X, reset=True, min_samples=2)
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
+            cells = choose_cells(self, len(rows), sensitive_features)
             if self.private:
-                stopped = self._fit_private(X, rows)
+                stopped = self._fit_private(X, rows, cells)
             else:
-                self._fit_public(rows)
+                self._fit_public(rows, cells)
         if stopped is not None:
             raise stopped
         return self
 
-    def _fit_private(self, X: Any, rows: np.ndarray) -> BaseException | None:
+    def _fit_private(self, X: Any, rows: np.ndarray, cells: BatchCells) -> BaseException | None:
         """Plan, build, charge, and only then touch the rows; return what stopped training."""
         streams = spawn_streams(self.random_state, type(self).__name__)
-        loss = choose_loss(self, len(rows))
-        plan = plan_fit(self, loss, rows.shape)
-        box = not isinstance(plan.bounds, BoundsPlan) and plan.bounds.box
+        loss = choose_loss(self, cells)
+        plan = plan_fit(self, loss, cells, rows.shape[1])
+        box = isinstance(plan.bounds, DataBounds) and plan.bounds.box
         autoencoder = build_autoencoder(self, rows.shape[1], streams.solver, box=box)
         self.privacy_spent_ = charge_private(self, plan, streams)
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        self.bounds_ = (
-            release_private_bounds(rows, plan.bounds, streams)[0]
-            if isinstance(plan.bounds, BoundsPlan)
-            else plan.bounds
-        )
-        return train_private(self, autoencoder, loss, plan, rows, streams)
+        self.bounds_ = plan.settle_bounds(rows, streams)
+        return train_private(self, autoencoder, loss, plan, cells, rows, streams)
 
-    def _fit_public(self, rows: np.ndarray) -> None:
+    def _fit_public(self, rows: np.ndarray, cells: BatchCells) -> None:
         rng = solver_generator(self.random_state)
-        loss = choose_loss(self, len(rows))
+        loss = choose_loss(self, cells)
         self.privacy_spent_ = charge_public(self)
         self.bounds_ = read_bounds(self, rows)
         autoencoder = build_autoencoder(self, rows.shape[1], rng, box=self.bounds_.box)
-        train_public(self, autoencoder, loss, rows, rng)
+        train_public(self, autoencoder, loss, cells, rows, rng)
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
         """Fit, then encode the same rows.
 
         Parameters
@@ -326,8 +339,8 @@ class PrivateSWAutoencoder(CodeReadings):
             Rows to train on.
         y : None
             Ignored.
-        **fit_params : dict
-            None are known.
+        sensitive_features : array-like of shape (n_samples,), optional
+            As in `fit`.
 
         Returns
         -------
@@ -336,7 +349,7 @@ class PrivateSWAutoencoder(CodeReadings):
             without sharing `budget` warns of what both fits cost together, which is no
             protection at all after ``private=False``.
         """
-        codes = self.fit(X, y, **fit_params).transform(X)
+        codes = self.fit(X, y, sensitive_features=sensitive_features).transform(X)
         return made_by(X, codes, self.privacy_spent_, self.budget)
 
     def __sklearn_tags__(self) -> Tags:

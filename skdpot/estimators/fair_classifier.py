@@ -13,8 +13,9 @@ from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import LabelWords, all_or_nothing, encode_labels, fit_context
 from skdpot.estimators._fair_predictor import FairPredictor
 from skdpot.estimators._fair_task import FairPlan, plan_fair_fit, read_cells
+from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
-from skdpot.nets.fair_training import Cells, FairLoss, Records, network_outputs
+from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
 from skdpot.nets.tuned_threshold import tuned_threshold
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.provenance import warn_of_composition
@@ -80,8 +81,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         With a sketch: how often distributions are released. They cost 10 % of the squared mu
         together, however many they are.
     tune_threshold : bool, default=False
-        For two classes: move the intercept in the end, so that 0.5 is where most training
-        records are predicted correctly; costs 5 % of the squared mu. A strong penalty
+        For two classes: move the intercept in the end, so that as many training records are
+        predicted in the second class as there are; costs 5 % of the squared mu. A strong penalty
         squeezes probabilities, so that few reach 0.5 otherwise.
     classes : array-like, optional
         The public set of classes. By default those that occur in y, which are then taken as

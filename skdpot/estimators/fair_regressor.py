@@ -12,9 +12,10 @@ from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
 from skdpot.estimators._fair_predictor import FairPredictor
 from skdpot.estimators._fair_task import plan_fair_fit, read_cells
+from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.evaluation import from_network_units, to_network_units
-from skdpot.nets.fair_training import Cells, FairLoss
+from skdpot.nets.fair_loss import FairLoss
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.private_bounds import release_private_bounds

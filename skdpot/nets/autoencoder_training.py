@@ -1,22 +1,44 @@
 """Steps that train an autoencoder, with and without privacy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.clipping import CHUNK_SIZE, clipped_gradient_sum, clipped_jacobian_sum
+from skdpot.nets.clipping import clipped_gradient_sum
+from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
 from skdpot.nets.per_sample import record_outputs
-from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.privacy.noise import gaussian_noise
 
-__all__ = ["AutoencoderLoss", "private_steps", "public_steps"]
+__all__ = ["AutoencoderLoss", "CodePenalty", "private_steps", "public_steps"]
+
+
+_CODES_AT_ONCE = 256
+
+
+class CodePenalty(Protocol):
+    """What a loss asks of a penalty of the codes of a batch.
+
+    `skdpot.nets.prior_penalty.PriorPenalty` and `skdpot.nets.code_parity.CodeParity`.
+    """
+
+    def directions(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw the directions of one step from a public stream."""
+
+    def sensitivity(self, clip_jacobian: float) -> float:
+        """Bound how far one record moves the gradient, times the batch size."""
+
+    def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
+        """Return the gradient by each code, times the batch size."""
+
+    def value(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
+        """Return the penalty, with derivatives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +54,22 @@ class AutoencoderLoss:
     ----------
     clip : float
         Largest norm C of a record's gradient of the reconstruction error.
-    penalty : PriorPenalty, optional
+    penalty : CodePenalty, optional
         Penalty of the codes.
     alpha : float, default=0
         Weight of the penalty.
     clip_jacobian : float, default=1
         Largest spectral norm L of the Jacobian of a record's code.
-    chunk_size : int, default=64
-        Records whose gradients are in memory at the same time.
+    chunk_size : int, optional
+        Records whose gradients are in memory at the same time. By default it follows from the
+        sizes of the network and of a record.
     """
 
     clip: float
-    penalty: PriorPenalty | None = None
+    penalty: CodePenalty | None = None
     alpha: float = 0.0
     clip_jacobian: float = 1.0
-    chunk_size: int = CHUNK_SIZE
+    chunk_size: int | None = None
 
     @property
     def sensitivity(self) -> float:
@@ -76,22 +99,29 @@ class AutoencoderLoss:
         )
         if self.penalty is None or directions is None:
             return total
-        encoder = autoencoder[:-1]
-        with torch.no_grad():
-            chunks = rows.split(self.chunk_size)
-            codes = torch.cat([record_outputs(encoder, chunk) for chunk in chunks])
-        pull = clipped_jacobian_sum(
-            encoder,
-            rows,
-            self.penalty.vectors(codes, directions).to(rows.dtype),
-            self.clip_jacobian,
-            chunk_size=self.chunk_size,
-        )
+        pull = self._clipped_pull(autoencoder[:-1], rows, self.penalty, directions)
         for parameter in total:
             total[parameter] *= 1.0 - self.alpha
             if parameter in pull:
                 total[parameter] += self.alpha * pull[parameter]
         return total
+
+    def _clipped_pull(
+        self,
+        encoder: nn.Module,
+        rows: torch.Tensor,
+        penalty: CodePenalty,
+        directions: np.ndarray,
+    ) -> dict[nn.Parameter, torch.Tensor]:
+        """Return the gradient of the penalty, times the batch size, by clipped Jacobians."""
+        chunks = rows.split(self.chunk_size or _CODES_AT_ONCE)
+        codes = torch.cat([record_outputs(encoder, chunk) for chunk in chunks])
+        pulls = penalty.vectors(codes, directions)
+
+        def clipped(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+            return shares_of_jacobians(gram, self.clip_jacobian)[:, None] * pulls[records]
+
+        return pulled_back_sum(encoder, rows, clipped, chunk_size=self.chunk_size)
 
 
 def reconstruction_gradient(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -105,6 +135,7 @@ def private_steps(
     plan: TrainingPlan,
     secret: SecretStream,
     public: np.random.Generator,
+    members: Sequence[np.ndarray] | None = None,
 ) -> GradientStep:
     """Make the steps of training with noisy sums of clipped gradients.
 
@@ -120,6 +151,8 @@ def private_steps(
         Draws batches and noise.
     public : numpy.random.Generator
         Draws the directions of the penalty.
+    members : sequence of ndarray, optional
+        Indices of the records of each cell of the plan.
 
     Returns
     -------
@@ -132,7 +165,7 @@ def private_steps(
     added in the precision of the network, and not hardened against attacks on floating-point
     numbers. Batches are secret; nothing of them is kept.
     """
-    batches = plan.batches(secret)
+    batches = plan.batches(secret, members)
 
     def step(autoencoder: Any, number: int) -> None:
         batch = torch.from_numpy(next(batches)).to(rows.device)
@@ -148,7 +181,11 @@ def private_steps(
 
 
 def public_steps(
-    loss: AutoencoderLoss, rows: torch.Tensor, batch_size: int, rng: np.random.Generator
+    loss: AutoencoderLoss,
+    rows: torch.Tensor,
+    batch_size: int | Sequence[int],
+    rng: np.random.Generator,
+    members: Sequence[np.ndarray] | None = None,
 ) -> GradientStep:
     """Make the steps of ordinary training on rows that are public.
 
@@ -158,17 +195,23 @@ def public_steps(
         What is minimised; nothing is clipped.
     rows : tensor of shape (n_samples, n_features)
         Public mapped rows, on the device of training.
-    batch_size : int
-        Rows a step, at most all of them.
+    batch_size : int or sequence of int
+        Rows a step, of each cell where there are several; at most all of them.
     rng : numpy.random.Generator
         Solver's stream: batches and directions.
+    members : sequence of ndarray, optional
+        Indices of the rows of each cell; a batch holds cell after cell. By default all rows are
+        one cell.
 
     Returns
     -------
     callable
         For `skdpot.nets.training.train_network`.
     """
-    batches = _epochs(len(rows), min(batch_size, len(rows)), rng)
+    cells = [np.arange(len(rows))] if members is None else members
+    sizes = np.atleast_1d(batch_size).tolist()
+    epochs = [_epochs(cell, size, rng) for cell, size in zip(cells, sizes, strict=True)]
+    batches = (np.concatenate(parts) for parts in zip(*epochs, strict=True))
 
     def step(autoencoder: Any, number: int) -> None:
         batch = rows[torch.from_numpy(next(batches)).to(rows.device)]
@@ -182,8 +225,9 @@ def public_steps(
     return step
 
 
-def _epochs(n: int, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def _epochs(cell: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield batches of shuffled epochs, for ever."""
+    size = min(size, len(cell))
     while True:
-        order = rng.permutation(n)
-        yield from (order[k : k + size] for k in range(0, n - size + 1, size))
+        order = rng.permutation(cell)
+        yield from (order[k : k + size] for k in range(0, len(cell) - size + 1, size))

@@ -6,23 +6,25 @@ that those of single precision would add what no clipping bounds. What a caller 
 first of all, is added to that sum before it is rounded to the precision of the parameters.
 """
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
-from skdpot.nets.per_sample import RecordGradients, record_gradients
+from skdpot.nets.gradient_parts import RecordGradients, full_precision, zero_sums
+from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
+from skdpot.nets.per_sample import record_gradients
 
 __all__ = ["CHUNK_SIZE", "clipped_gradient_sum", "clipped_jacobian_sum"]
 
 CHUNK_SIZE = 64
 
-# Norms and the sum of a chunk are computed in single precision, u = 2**-24. The sum of k vectors
-# of norm C errs by at most k u * k C; for both of two neighbours and k = 64 that is 5e-4 C.
-# Clipping to C (1 - 1e-3) leaves room for it and for the rounding of norms.
+# Norms are computed in single precision, sums in double. Clipping to C (1 - 1e-3) leaves room for
+# the rounding of norms.
 _INSIDE = 1.0 - 1e-3
+
+_LARGEST_CHUNK = 2048  # beyond, arrays leave the cache and nothing is gained
+_NUMBERS = 2**22  # to be in memory at the same time
 
 
 def clipped_gradient_sum(
@@ -31,7 +33,7 @@ def clipped_gradient_sum(
     output_gradient: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     clip: float,
     *,
-    chunk_size: int = CHUNK_SIZE,
+    chunk_size: int | None = None,
 ) -> dict[nn.Parameter, torch.Tensor]:
     r"""Sum the gradients of all records, each shortened to a norm of at most `clip`.
 
@@ -46,8 +48,9 @@ def clipped_gradient_sum(
         its own output.
     clip : float
         Largest norm C, over all parameters at once.
-    chunk_size : int, default=64
-        Records whose activations and gradients are in memory at the same time.
+    chunk_size : int, optional
+        Records whose activations and gradients are in memory at the same time. By default it
+        follows from the sizes of the network and of a record.
 
     Returns
     -------
@@ -60,15 +63,18 @@ def clipped_gradient_sum(
     -------
     Not private by itself. Replacing one record moves the sum by at most 2C in the L2 norm.
     """
-    total = _zeros(network)
-    for start in range(0, len(rows), chunk_size):
-        chunk = rows[start : start + chunk_size]
-        with _full_precision(rows.device):
+    total = zero_sums(network)
+    start, size = 0, chunk_size or CHUNK_SIZE
+    while start < len(rows):
+        chunk = rows[start : start + size]
+        with full_precision(rows.device):
             (gradients,) = record_gradients(
                 network, chunk, lambda outputs, rows: [output_gradient(outputs, rows)], chunk
             )
-            squared = _gram([gradients])[:, 0, 0]
-            _add(total, gradients, _shares(squared.sqrt(), clip))
+            squared = torch.stack([part.inner(part) for part in gradients]).sum(0)
+            held = _add(total, gradients, _shares(squared.sqrt(), clip))
+        start += size
+        size = chunk_size or max(1, min(_LARGEST_CHUNK, _NUMBERS // max(1, held)))
     return total
 
 
@@ -78,7 +84,7 @@ def clipped_jacobian_sum(
     vectors: torch.Tensor,
     clip: float,
     *,
-    chunk_size: int = CHUNK_SIZE,
+    chunk_size: int | None = None,
 ) -> dict[nn.Parameter, torch.Tensor]:
     r"""Sum the products of given vectors with clipped Jacobians.
 
@@ -93,8 +99,8 @@ def clipped_jacobian_sum(
     clip : float
         Largest spectral norm L of the Jacobian of a record's output with respect to all
         parameters at once.
-    chunk_size : int, default=64
-        Records in memory at the same time.
+    chunk_size : int, optional
+        Records in memory at the same time; by default it follows from the sizes of arrays.
 
     Returns
     -------
@@ -111,54 +117,11 @@ def clipped_jacobian_sum(
     The spectral norm comes from the k x k matrix of inner products of the rows of J_i. Shortening
     to a Frobenius norm of L would be as safe, and shorten more.
     """
-    total = _zeros(network)
-    for start in range(0, len(rows), chunk_size):
-        chunk, given = (x[start : start + chunk_size] for x in (rows, vectors))
-        with _full_precision(rows.device):
-            *jacobian, product = record_gradients(network, chunk, _units_and_targets, given)
-            _add(total, product, _shares(_spectral_norms(_gram(jacobian)), clip))
-    return total
 
+    def shortened(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        return shares_of_jacobians(gram, clip)[:, None] * vectors[records]
 
-def _units_and_targets(outputs: torch.Tensor, targets: torch.Tensor) -> list[torch.Tensor]:
-    """Return the rows of the identity, which pull back to those of the Jacobian, and targets."""
-    units = torch.eye(outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
-    return [*(unit.expand_as(outputs) for unit in units), targets]
-
-
-def _zeros(network: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
-    trained = (parameter for parameter in network.parameters() if parameter.requires_grad)
-    return {p: torch.zeros_like(p, dtype=torch.float64, requires_grad=False) for p in trained}
-
-
-@contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
-    """Keep products from being rounded to half precision or TF32, whatever is set outside."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _gram(vectors: list[list[RecordGradients]]) -> torch.Tensor:
-    """Return the inner products of each record's gradients, of shape (n_records, k, k)."""
-    k = len(vectors)
-    rows = [[torch.tensor(0.0)] * k for _ in range(k)]
-    for i in range(k):
-        for j in range(i + 1):
-            parts = [a.inner(b) for a, b in zip(vectors[i], vectors[j], strict=True)]
-            rows[i][j] = rows[j][i] = torch.stack(parts).sum(0)
-    return torch.stack([torch.stack(row, dim=1) for row in rows], dim=1)
-
-
-def _spectral_norms(gram: torch.Tensor) -> torch.Tensor:
-    """Return the largest singular value of each Jacobian; infinite where it is not finite."""
-    broken = ~gram.isfinite().flatten(1).all(1)
-    largest = torch.linalg.eigvalsh(torch.where(broken[:, None, None], 0.0, gram))[:, -1]
-    return torch.where(broken, math.inf, largest.clamp(min=0.0).sqrt())
+    return pulled_back_sum(network, rows, shortened, chunk_size=chunk_size)
 
 
 def _shares(norms: torch.Tensor, clip: float) -> torch.Tensor:
@@ -171,12 +134,17 @@ def _add(
     total: dict[nn.Parameter, torch.Tensor],
     gradients: list[RecordGradients],
     shares: torch.Tensor,
-) -> None:
-    """Add the weighted sum of a chunk to the total."""
+) -> int:
+    """Add the weighted sum of a chunk, and return how many numbers a record took in memory."""
     # Zero times infinity is not zero. Looking at the shares takes time, not privacy: the
     # result is the same function of each record either way.
     clean = bool((shares > 0.0).all())
+    held = 0
     for part in gradients:
         usable = part if clean else part.finite()
-        for parameter, value in zip(part.parameters, usable.weighted_sum(shares), strict=True):
+        exact = type(usable).jacobian([usable])  # sums in double precision
+        sums = exact.pulled_back(shares.double()[:, None])
+        held += exact.numbers_per_record
+        for parameter, value in zip(part.parameters, sums, strict=True):
             total[parameter] += value
+    return held

@@ -14,6 +14,8 @@ from skdpot.slicing.directions import orthogonal_directions
 
 __all__ = ["ClippedOutputs", "ComparedOutputs", "Probabilities"]
 
+_CANCELLED = 1e-10
+
 
 class ComparedOutputs(ABC):
     """A map from a network's outputs to values in a bounded set.
@@ -55,9 +57,20 @@ class ComparedOutputs(ABC):
         return vectors if derivatives is None else torch.einsum("nkq,nk->nq", derivatives, vectors)
 
     def gram(self, gram: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
-        """Map the Gram matrices of the outputs' Jacobians, (n_records, q, q), to the values'."""
+        r"""Map the Gram matrices of the outputs' Jacobians, (n_records, q, q), to the values'.
+
+        Where all outputs move together, probabilities hardly do: what is left of
+        :math:`D G D^\top` is then a difference of large numbers, and :math:`D^\top w` errs by as
+        much. So the diagonal has :math:`10^{-10} \|D\|^2 \operatorname{tr} G` on top, which is
+        more than either error, and nothing beside the rest where nothing cancels.
+        """
         derivatives = self.derivatives(outputs)
-        return gram if derivatives is None else derivatives @ gram @ derivatives.transpose(1, 2)
+        if derivatives is None:
+            return gram
+        traces = gram.diagonal(dim1=1, dim2=2).sum(1)
+        room = _CANCELLED * derivatives.square().sum((1, 2)) * traces
+        mapped = derivatives @ gram @ derivatives.transpose(1, 2)
+        return mapped + torch.diag_embed(room[:, None].expand(-1, gram.shape[1]))
 
 
 @dataclass(frozen=True)

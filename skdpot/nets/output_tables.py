@@ -25,6 +25,11 @@ from skdpot.slicing.table import CDFTable
 
 __all__ = ["OutputTables", "TableNoise", "noisy_counts", "plan_tables", "release_tables"]
 
+_NEARLY_ALL = np.array([0.01, 0.99])
+_MARGIN = 2.0
+_FINEST = 8.0
+_NARROWEST = 1e-6  # of the limits: single precision, in which outputs are counted, sees no more
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableNoise:
@@ -100,10 +105,43 @@ class OutputTables:
     Parameters
     ----------
     tables : tuple of CDFTable
-        One a cell, all along the same directions.
+        One a cell, all along the same directions, of projections less their centre.
+    centres : ndarray of shape (n_slices,)
+        Middle of the binned range along each direction.
     """
 
     tables: tuple[CDFTable, ...]
+    centres: np.ndarray
+
+    @property
+    def directions(self) -> np.ndarray:
+        """Unit rows, shape (n_slices, k)."""
+        return self.tables[0].directions
+
+    def range_of_interest(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return centre and half width of the range in which nearly all outputs are.
+
+        The next release measures that range only, and so resolves outputs that a penalty has
+        squeezed. Outputs beyond count in the outermost bins, so that nothing breaks if the range
+        is too narrow; a margin lets outputs spread again.
+
+        Parameters
+        ----------
+        limits : ndarray of shape (n_slices,)
+            How far from 0 projections can be.
+
+        Returns
+        -------
+        centres, half_widths : ndarray of shape (n_slices,)
+            Within the limits.
+        """
+        ends = np.stack([table.quantiles(_NEARLY_ALL) for table in self.tables])
+        low, high = ends[:, :, 0].min(axis=0), ends[:, :, 1].max(axis=0)
+        bins = 2.0 * self.tables[0].half_widths / (self.tables[0].cdf.shape[1] - 1)
+        half = _MARGIN * (high - low) / 2.0 + bins
+        centres = self.centres + (low + high) / 2.0
+        half = np.clip(half, _NARROWEST * limits, limits)
+        return np.clip(centres, half - limits, limits - half), half
 
     def pull(self, values: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
         r"""Return the gradients of the summed squared distances to other cells.
@@ -126,7 +164,8 @@ class OutputTables:
         """
         own = self.tables[cell]
         directions = own.directions
-        projections = directions @ values.T
+        # All cells are measured from one centre, which differences do not depend on.
+        projections = directions @ values.T - self.centres[:, None]
         gaps = np.empty_like(projections)
         for k, (u, edges, levels) in enumerate(zip(projections, own.edges, own.cdf, strict=True)):
             reached = np.interp(u, edges, levels)
@@ -142,9 +181,11 @@ def release_tables(
     cells: np.ndarray,
     cell_sizes: Sequence[int],
     directions: np.ndarray,
-    half_widths: np.ndarray,
+    limits: np.ndarray,
     noise: TableNoise,
     stream: SecretStream,
+    *,
+    previous: OutputTables | None = None,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
 
@@ -158,12 +199,14 @@ def release_tables(
         Number of records of each cell; public.
     directions : ndarray of shape (n_slices, k)
         Public unit rows.
-    half_widths : ndarray of shape (n_slices,)
-        Binned range along each direction.
+    limits : ndarray of shape (n_slices,)
+        How far from 0 projections can be.
     noise : TableNoise
         Strategy and noise.
     stream : SecretStream
         Where the noise comes from.
+    previous : OutputTables, optional
+        An earlier release along the same directions, which says where to look.
 
     Returns
     -------
@@ -174,15 +217,22 @@ def release_tables(
     -------
     One release of a `GaussianEvent` that the caller has charged, under replace-one within a
     cell: the record then moves one count a direction in the table of its cell, by
-    ``strategy.sensitivity(n_slices, conditional=False)`` in all. The noise lies on a lattice
-    and is drawn before the counts are taken.
+    ``strategy.sensitivity(n_slices, conditional=False)`` in all, whatever range is binned. The
+    noise lies on a lattice and is drawn before the counts are taken.
     """
-    statistic = noisy_counts(values, cells, len(cell_sizes), directions, half_widths, noise, stream)
+    if previous is None:
+        centres, half_widths = np.zeros(len(limits)), limits
+    else:
+        centres, half_widths = previous.range_of_interest(limits)
+    statistic = noisy_counts(
+        values, cells, len(cell_sizes), directions, half_widths, noise, stream, centres=centres
+    )
     return OutputTables(
         tuple(
             CDFTable(directions, half_widths, decode_cumulative(of_cell, noise.strategy, n_records))
             for of_cell, n_records in zip(statistic, cell_sizes, strict=True)
-        )
+        ),
+        centres,
     )
 
 
@@ -194,6 +244,8 @@ def noisy_counts(
     half_widths: np.ndarray,
     noise: TableNoise,
     stream: SecretStream,
+    *,
+    centres: np.ndarray | None = None,
 ) -> np.ndarray:
     """Measure the histograms of each part of the records along each direction, with noise.
 
@@ -213,6 +265,8 @@ def noisy_counts(
         Strategy and noise.
     stream : SecretStream
         Where the noise comes from.
+    centres : ndarray of shape (n_slices,), optional
+        Middle of the binned range along each direction; 0 by default.
 
     Returns
     -------
@@ -232,6 +286,9 @@ def noisy_counts(
         if noise.sigma > 0
         else np.zeros(shape, dtype=np.int64)
     )
+    if centres is not None:  # a constant column moves the projections
+        values = np.column_stack([values, np.ones(len(values))])
+        directions = np.column_stack([directions, -centres])
     counts = count_projections(
         values, directions, half_widths, strategy.n_bins, codes=codes, n_classes=n_codes
     )

@@ -15,11 +15,10 @@ Z. Bu, Y.-X. Wang, S. Zha, G. Karypis, "Differentially private optimization on l
 small cost", ICML 2023.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import torch
 from torch import nn
@@ -30,79 +29,38 @@ from torch.nn.modules import module as torch_module
 
 from skdpot.nets.architectures import ToSphere
 from skdpot.nets.generator_network import LatentEncoding
+from skdpot.nets.gradient_parts import (
+    ChunkJacobians,
+    FormedGradients,
+    OuterProducts,
+    Parameters,
+    RecordGradients,
+)
 
-__all__ = ["RecordGradients", "chain_of_layers", "record_gradients", "record_outputs"]
+__all__ = [
+    "ChunkJacobians",
+    "RecordGradients",
+    "chain_of_layers",
+    "record_gradients",
+    "record_jacobians",
+    "record_outputs",
+]
 
 _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
-Parameters: TypeAlias = tuple[nn.Parameter, ...]
+# A guess for networks whose inner works we do not see; it only sets the size of chunks.
+_ACTIVATIONS_PER_INPUT = 32
+
 Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
 
 
-class RecordGradients(ABC):
-    """Gradients, for some parameters, of each record of a chunk.
-
-    Attributes
-    ----------
-    parameters : tuple of torch.nn.Parameter
-        What the gradients are with respect to.
-    """
-
-    parameters: Parameters
-
-    @abstractmethod
-    def inner(self, other: Any) -> torch.Tensor:
-        """Return the inner product of both gradients of each record, shape (n_records,)."""
-
-    @abstractmethod
-    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
-        """Return the sum over records, each times its weight, a tensor a parameter."""
-
-    @abstractmethod
-    def finite(self) -> "RecordGradients":
-        """Return the same with what is not a finite number replaced."""
-
-
 @dataclass(frozen=True)
-class _OuterProducts(RecordGradients):
-    """Gradients of a linear layer: g_i a_i' for the weights, g_i for the offset."""
+class _Pulled:
+    """Outputs, the gradients of each vector, and the size of what led to them."""
 
-    parameters: Parameters
-    inputs: torch.Tensor
-    output_gradients: torch.Tensor
-
-    def inner(self, other: "_OuterProducts") -> torch.Tensor:
-        scale = (self.inputs * self.inputs).sum(1)
-        if len(self.parameters) == 2:
-            scale = scale + 1.0
-        return scale * (self.output_gradients * other.output_gradients).sum(1)
-
-    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
-        weighted = self.output_gradients * weights[:, None]
-        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
-
-    def finite(self) -> "_OuterProducts":
-        inputs, gradients = self.inputs.nan_to_num(), self.output_gradients.nan_to_num()
-        return _OuterProducts(self.parameters, inputs, gradients)
-
-
-@dataclass(frozen=True)
-class _Formed(RecordGradients):
-    """Gradients that are there, as tensors of shape (n_records, *shape of the parameter)."""
-
-    parameters: Parameters
-    gradients: tuple[torch.Tensor, ...]
-
-    def inner(self, other: "_Formed") -> torch.Tensor:
-        pairs = zip(self.gradients, other.gradients, strict=True)
-        products = [(a.flatten(1) * b.flatten(1)).sum(1) for a, b in pairs]
-        return torch.stack(products).sum(0)
-
-    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
-        return [torch.tensordot(weights, gradient, dims=1) for gradient in self.gradients]
-
-    def finite(self) -> "_Formed":
-        return _Formed(self.parameters, tuple(g.nan_to_num() for g in self.gradients))
+    outputs: torch.Tensor
+    gradients: list[list[RecordGradients]]
+    activations_per_record: int
 
 
 def record_gradients(
@@ -129,6 +87,51 @@ def record_gradients(
         One list a vector. Each holds the parts of the gradients, for disjoint parameters that
         together are all trainable ones. Memory grows with the number of records.
     """
+    return _pull(network, rows, cotangents, targets).gradients
+
+
+def record_jacobians(network: nn.Module, rows: torch.Tensor) -> ChunkJacobians:
+    """Compute the outputs of records and their Jacobians, each record by itself.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Maps rows to vectors of length k, each row by itself.
+    rows : tensor of shape (n_records, ...)
+        A chunk of records, at least one.
+
+    Returns
+    -------
+    ChunkJacobians
+        Memory grows with the number of records and with k.
+
+    Raises
+    ------
+    ValueError
+        If the outputs are not vectors.
+    """
+    pulled = _pull(network, rows, _units, rows)
+    parts = [
+        type(of_layer[0]).jacobian(of_layer) for of_layer in zip(*pulled.gradients, strict=True)
+    ]
+    held = sum(part.numbers_per_record for part in parts)
+    return ChunkJacobians(pulled.outputs, parts, held + pulled.activations_per_record)
+
+
+def _units(outputs: torch.Tensor, _: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the rows of the identity, which pull back to those of the Jacobian."""
+    if outputs.ndim != 2:
+        raise ValueError(
+            "The network must map each record to a vector, that is (n, ...) to (n, k); it returns "
+            f"an array of {outputs.ndim} axes. Add torch.nn.Flatten() or torch.nn.Unflatten()."
+        )
+    units = torch.eye(outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
+    return [unit.expand_as(outputs) for unit in units]
+
+
+def _pull(
+    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
+) -> _Pulled:
     layers = chain_of_layers(network)
     pulled = None if layers is None else _by_layers(layers, rows, cotangents, targets)
     return _by_torch_func(network, rows, cotangents, targets) if pulled is None else pulled
@@ -257,12 +260,13 @@ def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
 
 def _by_layers(
     layers: list[nn.Module], rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
-) -> list[list[RecordGradients]] | None:
+) -> _Pulled | None:
     with torch.enable_grad():
         run = _run_layers(layers, rows)
     if run is None:
         return None
-    vectors = cotangents(run.output.detach(), targets)
+    outputs = run.output.detach()
+    vectors = cotangents(outputs, targets)
     pulled = []
     for k, vector in enumerate(vectors):
         # Only gradients of activations are computed, since only those are asked for.
@@ -275,35 +279,39 @@ def _by_layers(
         )
         taped = zip(run.layers, run.inputs, gradients, strict=True)
         pulled.append([_RULES[type(layer)](layer, a, g) for layer, a, g in taped])
-    return pulled
+    held = sum(value[:1].numel() for value in (*run.inputs, *run.outputs))
+    return _Pulled(outputs, pulled, held)
 
 
 def _by_torch_func(
     network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
-) -> list[list[RecordGradients]]:
+) -> _Pulled:
     trainable = {n: p for n, p in network.named_parameters() if p.requires_grad}
     # functional_call does not give a layer that occurs twice its own parameters back.
     network = deepcopy(network)
 
     def of_one_record(
         values: dict[str, torch.Tensor], row: torch.Tensor, target: torch.Tensor
-    ) -> list[dict[str, torch.Tensor]]:
+    ) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
         pulled = vjp(lambda v: functional_call(network, v, (row[None],)), values)
         output, pull_back = pulled[0], pulled[1]
-        return [pull_back(vector)[0] for vector in cotangents(output, target[None])]
+        return output[0], [pull_back(vector)[0] for vector in cotangents(output, target[None])]
 
     values = {name: parameter.detach() for name, parameter in trainable.items()}
     # Dropout, if any, is drawn anew for each record.
-    pulled = vmap(of_one_record, in_dims=(None, 0, 0), randomness="different")(
+    outputs, pulled = vmap(of_one_record, in_dims=(None, 0, 0), randomness="different")(
         values, rows, targets
     )
     parameters = tuple(trainable.values())
-    return [[_Formed(parameters, tuple(of_vector.values()))] for of_vector in pulled]
+    gradients: list[list[RecordGradients]] = [
+        [FormedGradients(parameters, tuple(g.values()))] for g in pulled
+    ]
+    return _Pulled(outputs.detach(), gradients, _ACTIVATIONS_PER_INPUT * rows[:1].numel())
 
 
 def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
     if a.ndim == 2:
-        return _OuterProducts(_parameters(layer), a, g)
+        return OuterProducts(_parameters(layer), a, g)
     a, g = a.flatten(1, -2), g.flatten(1, -2)
     return _formed(layer, g.transpose(1, 2) @ a, g.sum(1))
 
@@ -355,9 +363,9 @@ def _layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor) -> Record
     return _formed(layer, products, offsets)
 
 
-def _formed(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> _Formed:
+def _formed(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> FormedGradients:
     parameters = _parameters(layer)
-    return _Formed(parameters, (weight, bias)[: len(parameters)])
+    return FormedGradients(parameters, (weight, bias)[: len(parameters)])
 
 
 def _parameters(layer: nn.Module) -> Parameters:

@@ -7,16 +7,17 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.clipping import clipped_jacobian_sum
-from skdpot.nets.per_sample import record_outputs
+from skdpot.nets.output_sets import Ball
+from skdpot.nets.private_wasserstein import Side, clipped_wasserstein_gradient
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.nets.wasserstein_gradient import wasserstein_vectors
 from skdpot.privacy.noise import gaussian_noise
 
 __all__ = ["noisy_gradient_steps"]
 
-_REACH = 4.0  # in radii of the rows; where no output has to be
+# In radii of the rows: no output has to be further away. Outputs may be anywhere, but rounding
+# errors of far ones would not be small beside the noise.
+_REACH = 4.0
 
 
 def noisy_gradient_steps(
@@ -59,31 +60,26 @@ def noisy_gradient_steps(
     drawn in double precision and added in that of the network, not hardened against attacks on
     floating-point numbers. Batches are secret; nothing of them is kept.
     """
-    batches = plan.batches(secret)
+    batches, near = plan.batches(secret), Ball(_REACH * radius)
+    data = Side(batch_size=plan.batch_size, private=True)
 
     def step(network: nn.Module, number: int) -> None:
-        device = next(network.parameters()).device
-        inputs = torch.from_numpy(draw_inputs()).to(device)
-        outputs = record_outputs(network, inputs).cpu().numpy().astype(np.float64)
-        vectors = plan.batch_size * wasserstein_vectors(
-            _shortened(outputs, _REACH * radius),
-            rows[next(batches)],
-            next(directions).astype(np.float64),
+        inputs = torch.from_numpy(draw_inputs()).to(next(network.parameters()).device)
+        made = Side(
+            batch_size=len(inputs), private=False, network=network, clip_jacobian=clip_jacobian
         )
-        weights = torch.from_numpy(vectors).to(inputs)
-        total = clipped_jacobian_sum(network, inputs, weights, clip_jacobian)
+        total = clipped_wasserstein_gradient(
+            made,
+            data,
+            inputs,
+            torch.from_numpy(rows[next(batches)]),
+            next(directions),
+            clip_output=near,
+        )
         for parameter, value in total.items():
             if plan.sigma > 0:
-                noise = gaussian_noise(plan.sigma, tuple(value.shape), secret)
+                noise = gaussian_noise(plan.sigma / plan.batch_size, tuple(value.shape), secret)
                 value += torch.from_numpy(noise).to(value)
-            parameter.grad = (value / plan.batch_size).to(parameter.dtype)
+            parameter.grad = value.to(parameter.dtype)
 
     return step
-
-
-def _shortened(outputs: np.ndarray, reach: float) -> np.ndarray:
-    """Keep outputs, which are public, where their rounding errors are small beside the noise."""
-    finite = np.nan_to_num(outputs, nan=0.0, posinf=1e150, neginf=-1e150)
-    norms = np.linalg.norm(finite, axis=1, keepdims=True)
-    shortened: np.ndarray = finite * (reach / np.maximum(norms, reach))
-    return shortened

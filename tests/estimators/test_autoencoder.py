@@ -32,6 +32,8 @@ def test_shapes_and_ranges(private, penalty):
         assert rows.shape == (300, 6)
         assert np.abs(rows).max() <= 1
     assert fitted.score(X) == pytest.approx(-np.mean((fitted.inverse_transform(codes) - X) ** 2))
+    weights = np.arange(len(X)) < 10
+    assert fitted.score(X, sample_weight=weights) == pytest.approx(fitted.score(X[:10]))
     assert fitted.n_steps_ == 5
 
 
@@ -187,7 +189,7 @@ def test_a_gpu_gives_the_same(architecture, options):
         ),
         ({"norm_bound": 1.0}, "give only one"),
         ({"alpha": 1.0}, "'alpha' parameter"),
-        ({"penalty": "parity"}, "'penalty' parameter"),
+        ({"penalty": "uniform"}, "'penalty' parameter"),
     ],
 )
 def test_refused_before_anything_is_charged(changes, message):

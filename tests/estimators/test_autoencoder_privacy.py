@@ -21,6 +21,7 @@ from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 
 RNG = np.random.default_rng(8841)
 X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
+GROUPS = np.arange(300) % 3
 
 
 def autoencoder(**changes):
@@ -187,10 +188,11 @@ def spy_on_training(monkeypatch):
     return hidden
 
 
-@pytest.mark.parametrize("penalty", [None, "prior"])
+@pytest.mark.parametrize("penalty", [None, "prior", "parity"])
 def test_no_loss_and_no_sum_without_noise_reaches_a_pickle(penalty, monkeypatch):
     hidden = spy_on_training(monkeypatch)
-    fitted = autoencoder(penalty=penalty, batch_size=60, n_steps=4).fit(X)
+    fitted = autoencoder(penalty=penalty, batch_size=60, n_steps=4)
+    fitted.fit(X, sensitive_features=GROUPS)
     values = [np.asarray(value.detach()) for value in hidden]
     values = [value for value in values if np.abs(value).min() > 0]
     assert len(values) > 40
@@ -203,9 +205,9 @@ def test_no_loss_and_no_sum_without_noise_reaches_a_pickle(penalty, monkeypatch)
             assert not any(text in c or packed in c for c in contents)
 
 
-@pytest.mark.parametrize("penalty", [None, "prior"])
+@pytest.mark.parametrize("penalty", [None, "prior", "parity"])
 def test_no_row_and_nothing_of_the_size_of_the_data_is_kept(penalty):
-    fitted = autoencoder(penalty=penalty, batch_size=60).fit(X)
+    fitted = autoencoder(penalty=penalty, batch_size=60).fit(X, sensitive_features=GROUPS)
     for content in stored(fitted):
         for row in X[:50]:
             for kind in (np.float64, np.float32):

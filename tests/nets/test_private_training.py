@@ -1,6 +1,7 @@
 """Noisy sums of clipped gradients: sensitivity, noise, batches, account."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -219,6 +220,64 @@ def test_small_data_sets_are_one_batch():
     assert made.batch_size == 15
     assert made.sampling_rate == 1.0
     assert sorted(next(made.batches(SecretStream(0)))) == list(range(15))
+
+
+def cells_plan(n_steps=40, sizes=(100, 60), taken=(20, 12), **changes):
+    options = {"bounds": BOX, "sampling": "without_replacement", "sensitivity": 1.4}
+    return plan_training(
+        TARGET, n_samples=sizes, batch_size=taken, n_steps=n_steps, **(options | changes)
+    )
+
+
+def test_batches_of_cells_are_fresh_uniform_subsets_of_each():
+    """Two fresh batches of 20 of 100 are disjoint once in 150 times, those of an epoch always."""
+    made, order = cells_plan(400), np.random.default_rng(0).permutation(160)
+    members = np.split(order, [100])
+    batches = [np.split(batch, [20]) for batch in made.batches(SecretStream(2), members)]
+    assert len(batches) == 400
+    for cell, size, taken in zip((0, 1), (100, 60), (20, 12), strict=True):
+        drawn = [batch[cell] for batch in batches]
+        assert {len(np.unique(batch)) for batch in drawn} == {taken}
+        counts = np.bincount(np.concatenate(drawn), minlength=160)[members[cell]]
+        assert counts.sum() == 400 * taken
+        # Each record by a binomial number: five standard deviations and a little.
+        assert np.abs(counts - 80).max() < 5.5 * math.sqrt(400 * 0.2 * 0.8)
+        assert len({tuple(batch) for batch in drawn}) == 400
+        shared = [len(np.intersect1d(a, b)) for a, b in pairwise(drawn)]
+        assert np.mean(shared) == pytest.approx(taken**2 / size, abs=0.5)
+        # In uniformly random order: the first place goes to every third of the cell.
+        place = {record: k for k, record in enumerate(members[cell])}
+        first = [place[batch[0]] * 3 // size for batch in drawn]
+        assert np.bincount(first, minlength=3).min() > 80
+
+
+def test_cells_of_equal_size_have_batches_of_their_own():
+    made = cells_plan(sizes=(100, 100), taken=(20, 20))
+    for batch in made.batches(SecretStream(2)):
+        assert set(batch[:20]) != set(batch[20:] - 100)
+
+
+def test_the_event_of_cells():
+    made = cells_plan(sigma=1.5, taken=(20, 20))
+    assert made.event == FixedSizeGaussianEvent(
+        sigma=1.5, sensitivity=1.4, batch_sizes=(20, 20), group_sizes=(100, 60), n_steps=40
+    )
+    assert made.sampling_rate == made.event.sampling_rate == 1 / 3
+    assert (made.n_samples, made.batch_size) == (160, 40)
+    assert TARGET.admits(cells_plan().event)
+    assert cells_plan(taken=(20, 500)).batch_sizes == (20, 60)
+
+
+def test_cells_are_not_sampled_by_poisson():
+    with pytest.raises(ValueError, match="without_replacement"):
+        cells_plan(sampling="poisson")
+
+
+@pytest.mark.parametrize("members", [[101, 59], [100], [100, 59], "shared"])
+def test_records_that_the_event_does_not_describe_are_refused(members):
+    given = [np.arange(100), np.arange(60)] if members == "shared" else map(np.arange, members)
+    with pytest.raises(ValueError, match=r"disjoint sets of \(100, 60\)"):
+        cells_plan().batches(SecretStream(0), list(given))
 
 
 def test_no_privacy_no_noise():

@@ -1,0 +1,139 @@
+"""
+Fair and private regression with two targets
+============================================
+
+A regressor shall predict a point in the unit square, and its predictions shall be spread alike in
+two groups of people: no single threshold is compared, but two distributions in the plane. The
+paper "Learning with differentially private (sliced) Wasserstein gradients" compares them by the
+sliced Wasserstein distance; this is its figure 9, drawn again.
+"""
+
+# %%
+# Data, and what about them is public
+# -----------------------------------
+# The target is uniform on the unit square. 70 % of group 0 lie below the diagonal that joins
+# (0, 1) to (1, 0), and 70 % of group 1 above it. Eight features repeat the target with noise, and
+# eight repeat the group.
+#
+# Privacy protects the features and the target of each person, and not the group: which groups
+# there are, how large they are and who belongs to which is taken as *public*. The targets are
+# known to lie in [0, 1], so ``target_bounds=(0, 1)`` costs nothing; by default a part of the
+# budget would go into finding their range. The features lie in about [-1, 2] by construction; real
+# ones are scaled first, by ranges that are known without looking at the data.
+#
+# There are 24,000 people and 10 directions a comparison, where the paper has 30,000 and 50, so that
+# the twelve networks train in about a minute. As in the paper δ = 0.1/n. The errors are measured
+# on a second sample, which is ours to look at: figures of private test rows are not private.
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from scipy.stats import gaussian_kde
+
+from skdpot import FairPrivateRegressor
+from skdpot.datasets import make_biased_regression
+from skdpot.metrics import wasserstein_parity
+
+N_ROWS = 24_000
+ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 1.0, 0.5)
+GROUPS = {"A = 0": ("#0072B2", "-"), "A = 1": ("#D55E00", "--")}
+
+X, Y, group = make_biased_regression(N_ROWS, random_state=0)
+X_test, Y_test, group_test = make_biased_regression(N_ROWS, random_state=1)
+group, group_test = np.array(list(GROUPS))[group], np.array(list(GROUPS))[group_test]
+
+# %%
+# Train
+# -----
+# A network with one hidden layer of 64 units is the default.
+
+regressors = {}
+for epsilon in EPSILONS:
+    for alpha in ALPHAS:
+        regressor = FairPrivateRegressor(
+            alpha, epsilon=epsilon, delta=0.1 / N_ROWS, target_bounds=(0, 1), n_slices=10
+        )
+        regressors[epsilon, alpha] = regressor.fit(X, Y, sensitive_features=group)
+print(regressors[1.0, 0.75].privacy_spent_)
+
+# %%
+# The statement is that of one regressor. Each ε is what *its* fit costs; someone who publishes
+# several regressors of the same people adds up, and lets the fits share a ``PrivacyBudget``.
+#
+# Measure
+# -------
+# The error is the root of the mean squared distance between prediction and target. OD is the share
+# of a group's predictions above the diagonal, the paper's measure; W is the sliced Wasserstein
+# distance between the groups' predictions.
+
+
+def measure(predicted):
+    """Return error and parity of predictions for the test set."""
+    above = predicted.sum(axis=1) > 1
+    return {
+        "error": np.sqrt(np.mean(np.sum((predicted - Y_test) ** 2, axis=1))),
+        **{f"OD, {name}": above[group_test == name].mean() for name in GROUPS},
+        "W": wasserstein_parity(predicted, sensitive_features=group_test),
+    }
+
+
+predictions = {key: regressor.predict(X_test) for key, regressor in regressors.items()}
+table = pd.DataFrame({key: measure(predicted) for key, predicted in predictions.items()}).T
+table.index.names = ["ε", "α"]
+print(table.round(3).to_string())
+
+# %%
+# Look at the predictions
+# -----------------------
+# Points are test predictions, and a line encloses the densest half of a group's. Above each panel
+# are the error and the shares of both groups above the diagonal.
+#
+# At α = 0 the network has learned the groups' triangles: a third of group 0 and two thirds of group
+# 1 are above the diagonal, at every ε. As α grows the lines close up, and at α = 0.75 both shares
+# are near one half; W has fallen from 0.13 to less than 0.03. That costs about 0.02 of error without
+# privacy and at ε = 1, on top of the 0.01 that ε = 1 costs by itself. At ε = 0.5 the error is
+# larger, by 0.02 to 0.04: the noise falls on all of the network's 1,218 weights, and 24,000 people
+# are fewer than the paper's. The lines become ragged before the groups come apart again.
+
+AXIS = np.linspace(0, 1, 41)
+GRID = np.stack(np.meshgrid(AXIS, AXIS))
+
+
+def outline(axis, points, color, style):
+    """Draw the level set of a density that holds half of the points."""
+    density = gaussian_kde(points.T)
+    levels = [np.median(density(points.T))]
+    heights = density(GRID.reshape(2, -1)).reshape(GRID.shape[1:])
+    axis.contour(AXIS, AXIS, heights, levels=levels, colors=color, linestyles=style, linewidths=2)
+
+
+def draw(axis, predicted, figures):
+    """Draw the predictions of both groups."""
+    axis.plot([0, 1], [1, 0], color="black", lw=0.8, ls=":")
+    shown = slice(0, 1200)
+    colors = [GROUPS[name][0] for name in group_test[shown]]
+    axis.scatter(*predicted[shown].T, s=7, c=colors, alpha=0.4, lw=0, rasterized=True)
+    for name, (color, style) in GROUPS.items():
+        outline(axis, predicted[group_test == name][:3000], color, style)
+    above = " | ".join(f"{figures[f'OD, {name}']:.2f}" for name in GROUPS)
+    axis.set_title(f"error {figures['error']:.2f}, above {above}", fontsize="medium")
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+
+
+figure, axes = plt.subplots(3, 4, figsize=(10, 8.3), sharex=True, sharey=True, layout="constrained")
+for key, axis in zip(regressors, axes.flat, strict=True):
+    draw(axis, predictions[key], table.loc[key])
+for axis, alpha in zip(axes[0], ALPHAS, strict=True):
+    header = rf"$\boldsymbol{{\alpha = {alpha:g}}}$"
+    axis.set_title(f"{header}\n{axis.get_title()}", fontsize="medium")
+for axis, epsilon in zip(axes[:, 0], EPSILONS, strict=True):
+    value = r"\infty" if np.isinf(epsilon) else f"{epsilon:g}"
+    axis.set_ylabel(rf"$\boldsymbol{{\varepsilon = {value}}}$")
+figure.supxlabel("first predicted target")
+figure.supylabel("second predicted target")
+handles = [plt.Line2D([], [], color=color, ls=style) for color, style in GROUPS.values()]
+handles.append(plt.Line2D([], [], color="black", lw=0.8, ls=":"))
+labels = [*GROUPS, "diagonal"]
+figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+figure.savefig("fair_regression.png", dpi=120)
+plt.show()

@@ -1,0 +1,338 @@
+"""PrivateSWAutoencoder(penalty="parity"): groups, what they cost, and what they get for it."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateSWAutoencoder
+from skdpot._utils.rng import SecretStream
+from skdpot.datasets import make_biased_classification
+from skdpot.estimators import _autoencoder
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.nets import autoencoder_training
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import FixedSizeGaussianEvent
+from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+
+RNG = np.random.default_rng(8841)
+X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
+GROUPS = np.where(np.arange(300) % 5 < 3, "b", "a")  # 180 and 120
+X[GROUPS == "b"] += 0.5
+
+
+def autoencoder(**changes):
+    options = {"latent_dim": 2, "bounds": (-2, 2), "n_steps": 5, "batch_size": 60}
+    return PrivateSWAutoencoder(penalty="parity", **(options | changes))
+
+
+def fitted(groups=GROUPS, **changes):
+    return autoencoder(**changes).fit(X, sensitive_features=groups)
+
+
+# What a fit costs
+
+
+def test_the_event_and_the_sensitivity_are_those_of_the_batches_of_groups():
+    """(1 - alpha) 2C + alpha n' 4 r L / min n'_j with r = 2 on the sphere, all of the batch."""
+    spent = fitted(alpha=0.3, clip=1.5, clip_jacobian=0.7).privacy_spent_
+    assert (spent.event.batch_sizes, spent.event.group_sizes) == ((24, 36), (120, 180))
+    assert spent.event.n_steps == 5
+    expected = 0.7 * 2 * 1.5 + 0.3 * 60 * 4 * 2 * 0.7 / 24
+    assert spent.sensitivity == spent.event.sensitivity == pytest.approx(expected, rel=1e-9)
+    free = fitted(normalize_codes=False, clip_output=3.0, alpha=0.3).privacy_spent_
+    assert free.sensitivity == pytest.approx(0.7 * 2 + 0.3 * 60 * 4 * 6 / 24, rel=1e-9)
+
+
+def test_three_groups_of_one_size_cost_two_thirds_of_the_penalty_of_each():
+    groups = np.arange(300) % 3
+    spent = fitted(groups, alpha=0.5).privacy_spent_
+    assert spent.event.batch_sizes == (20, 20, 20)
+    assert spent.sensitivity == pytest.approx(0.5 * 2 + 0.5 * 60 * (2 / 3) * 4 * 2 / 20, rel=1e-9)
+
+
+@pytest.mark.parametrize(("z", "epsilon"), [(5.0, 4.391), (10.0, 1.944)])
+def test_the_stated_epsilon_is_that_of_fixed_size_batches(z, epsilon, monkeypatch):
+    """Known values of the account for p = 1/5, T = 500, delta = 1/300000."""
+    monkeypatch.setattr(_autoencoder, "train_network", lambda network, *args, **kwargs: network)
+    sensitivity = fitted().privacy_spent_.sensitivity
+    spent = fitted(n_steps=500, delta=1 / 300_000, sigma=z * sensitivity).privacy_spent_
+    assert spent.epsilon == pytest.approx(epsilon, abs=6e-4)
+    assert spent.event == FixedSizeGaussianEvent(
+        sigma=z * sensitivity,
+        sensitivity=sensitivity,
+        batch_sizes=(24, 36),
+        group_sizes=(120, 180),
+        n_steps=500,
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_noise_is_calibrated(epsilon):
+    spent = fitted(epsilon=epsilon, delta=1e-6).privacy_spent_
+    found = compose(spent.event).epsilon(1e-6)
+    assert 0.98 * epsilon <= found <= epsilon == spent.epsilon
+    assert spent.sigma == spent.event.sigma
+
+
+def test_the_largest_share_of_a_group_is_charged():
+    """10 % of 15 rows are one: a rate of 1/15 beside 28/285."""
+    groups = np.repeat(["small", "large"], [15, 285])
+    event = fitted(groups, batch_size=30).privacy_spent_.event
+    assert (event.batch_sizes, event.group_sizes) == ((28, 1), (285, 15))
+    assert event.sampling_rate == 28 / 285
+
+
+def test_the_statement_says_that_groups_are_public():
+    spent = fitted().privacy_spent_
+    assert "which group each row belongs to" in " ".join(spent.assumptions)
+    assert "without replacement batches of 60 (24 + 36 by group)" in spent.mechanism
+    other = PrivateSWAutoencoder(n_steps=5, bounds=(-2, 2)).fit(X, sensitive_features=GROUPS)
+    assert "group" not in str(other.privacy_spent_)
+
+
+def test_the_charge_is_there_before_noise_and_data(monkeypatch):
+    budget, seen = PrivacyBudget(5.0), []
+
+    def watched(method):
+        def spy(self, *args):
+            seen.append(len(budget.history()))
+            return method(self, *args)
+
+        return spy
+
+    monkeypatch.setattr(SecretStream, "random_bytes", watched(SecretStream.random_bytes))
+    monkeypatch.setattr(DataBounds, "to_ball", watched(DataBounds.to_ball))
+    fitted(budget=budget)
+    assert set(seen) == {1}
+
+
+def test_a_sum_is_released_with_the_noise_that_was_charged(monkeypatch):
+    """What a step releases less the clipped sum is noise of the scale of the event."""
+    sums, released, drawn = [], [], []
+    clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
+    noise = autoencoder_training.gaussian_noise
+
+    def sum_spy(self, network, rows, directions):
+        assert len(rows) == 60
+        if sums:
+            released.append([p.grad.clone() for p in sums[-1]])
+        total = clipped_sum(self, network, rows, directions)
+        sums.append({p: value.clone() for p, value in total.items()})
+        return total
+
+    def noise_spy(sigma, shape, stream):
+        drawn.append(sigma)
+        return noise(sigma, shape, stream)
+
+    monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", sum_spy)
+    monkeypatch.setattr(autoencoder_training, "gaussian_noise", noise_spy)
+    # Gradients stay until the next step looks at them.
+    monkeypatch.setattr("torch.optim.Adam.zero_grad", lambda *args, **kwargs: None)
+    spent = fitted(n_steps=3).privacy_spent_
+    assert set(drawn) == {spent.sigma}
+    assert len(released) == 2
+    for total, gradients in zip(sums, released, strict=False):
+        pairs = zip(total.values(), gradients, strict=True)
+        residual = np.concatenate([(60 * g - value).flatten().numpy() for value, g in pairs])
+        assert len(residual) > 1000
+        # Six standard deviations of the estimated scale.
+        assert residual.std() / spent.sigma == pytest.approx(1, abs=6 / np.sqrt(2 * len(residual)))
+
+
+# Groups
+
+
+GOOD = {
+    "list": GROUPS.tolist(),
+    "integers": (GROUPS == "b").astype(int),
+    "booleans": GROUPS == "b",
+    "series": pd.Series(GROUPS, index=np.arange(300) + 7),
+    "categories": pd.Series(pd.Categorical(GROUPS)),
+    "frame": pd.DataFrame({"sex": GROUPS}),
+    "polars": pl.Series(GROUPS),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_groups_may_be_given_in_many_ways(name):
+    event = fitted(GOOD[name]).privacy_spent_.event
+    assert (event.batch_sizes, event.group_sizes) == ((24, 36), (120, 180))
+
+
+def test_rows_may_be_frames_too():
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    codes = autoencoder().fit_transform(frame, sensitive_features=frame["a"] > 0)
+    assert codes.shape == (300, 2)
+    assert autoencoder().fit(pl.DataFrame(X), sensitive_features=GROUPS).n_features_in_ == 6
+
+
+SECRET = "SECRET-8841"
+BAD = {
+    "none": (None, 'penalty="parity" requires sensitive_features'),
+    "missing": ([None, SECRET] * 150, "sensitive_features.*missing"),
+    "too short": (GROUPS[:299], "299 labels for 300 rows"),
+    "continuous": (X[:, 0], "continuous"),
+    "one group": (["a"] * 300, "at least two groups"),
+    "two columns": (np.stack([GROUPS, GROUPS], axis=1), r"shape \(300, 2\)"),
+    "too small a group": (np.arange(300) == 0, "True has 1 row, .* larger batch_size"),
+}
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("name", BAD)
+def test_unusable_groups_are_refused_before_anything_is_charged(name, private):
+    given, text = BAD[name]
+    budget = PrivacyBudget(5.0)
+    estimator = autoencoder(budget=budget, private=private)
+    with pytest.raises(ValueError, match=text) as refusal:
+        estimator.fit(X, sensitive_features=given)
+    assert SECRET not in str(refusal.value)
+    assert len(budget.history()) == 0
+    assert set(vars(estimator)) == set(estimator.get_params())  # nothing fitted
+
+
+def test_poisson_batches_are_refused():
+    with pytest.raises(ValueError, match='penalty="parity" compares the ranks'):
+        fitted(sampling="poisson")
+
+
+def test_a_refused_fit_changes_nothing():
+    estimator = fitted(budget=PrivacyBudget(1.0))
+    before = dict(vars(estimator))
+    with pytest.raises(BudgetExceededError, match="left"):
+        estimator.fit(X[:, :4], sensitive_features=GROUPS)
+    assert vars(estimator) == before
+
+
+@pytest.mark.parametrize("penalty", [None, "prior"])
+def test_groups_are_ignored_without_the_penalty(penalty):
+    with pytest.warns(PrivacyWarning, match="reproducible"):
+        fits = [
+            autoencoder(random_state=0)
+            .set_params(penalty=penalty)
+            .fit(X, sensitive_features=given)
+            .transform(X)
+            for given in (None, GROUPS, ["not checked"])
+        ]
+    np.testing.assert_array_equal(fits[0], fits[1])
+    np.testing.assert_array_equal(fits[0], fits[2])
+
+
+def test_nothing_of_the_groups_is_kept():
+    """They are public, but nobody needs them again."""
+    estimator = fitted()
+    assert set(vars(estimator)) - set(estimator.get_params()) == {
+        "n_features_in_", "bounds_", "encoder_", "decoder_", "n_steps_", "privacy_spent_",
+        "_latent_dim", "_frame_out",
+    }  # fmt: skip
+
+
+# What groups get
+
+
+ROWS, _, SEX = make_biased_classification(6000, random_state=0)
+DIRECTIONS = orthogonal_directions(50, 2, np.random.default_rng(0))
+
+
+def distance_of_codes(**changes):
+    """How far the codes of the groups are apart, in units of how far codes are."""
+    options = {
+        "batch_size": 600,
+        "n_steps": 60,
+        "learning_rate": 0.02,
+        "clip_jacobian": 0.3,
+        "random_state": 0,
+    }
+    estimator = autoencoder(**(options | changes)).fit(ROWS[:4000], sensitive_features=SEX[:4000])
+    codes, sex = estimator.transform(ROWS[4000:]), SEX[4000:]
+    distance = sliced_wasserstein_distance(codes[sex == 0], codes[sex == 1], DIRECTIONS)
+    return distance / codes.std()
+
+
+@pytest.mark.filterwarnings("ignore:.*makes the privacy noise reproducible")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"private": False, "n_steps": 200},
+        {"private": False, "n_steps": 200, "normalize_codes": False},
+        {"epsilon": np.inf},
+        {"epsilon": np.inf, "normalize_codes": False},
+        {"epsilon": 8.0},
+    ],
+    ids=str,
+)
+def test_the_penalty_brings_the_codes_of_groups_together(options):
+    apart, together = (distance_of_codes(alpha=alpha, **options) for alpha in (0.0, 0.8))
+    assert together < 0.4 * apart
+
+
+# Pipelines
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def pipeline(**changes):
+    last = autoencoder(**changes).set_fit_request(sensitive_features=True)
+    return Pipeline([("same", FunctionTransformer()), ("ae", last)])
+
+
+@pytest.mark.usefixtures("routing")
+def test_a_search_over_alpha_charges_every_fit():
+    budget = PrivacyBudget(20.0)
+    search = GridSearchCV(
+        pipeline(budget=budget, epsilon=2.0), {"ae__alpha": [0.0, 0.5]}, cv=3, error_score="raise"
+    ).fit(X, sensitive_features=GROUPS)
+    assert list(budget.history()["label"]) == ["PrivateSWAutoencoder"] * (2 * 3 + 1)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    last = search.best_estimator_[-1].privacy_spent_
+    assert last.event.group_sizes == (120, 180)
+
+
+@pytest.mark.usefixtures("routing")
+def test_a_search_can_try_a_fit_without_the_penalty():
+    search = GridSearchCV(
+        pipeline(epsilon=np.inf), {"ae__penalty": [None, "parity"]}, cv=2, error_score="raise"
+    ).fit(X, sensitive_features=GROUPS)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+@pytest.mark.usefixtures("routing")
+def test_groups_reach_a_first_step_and_its_fit_transform():
+    budget = PrivacyBudget(10.0)
+    first = autoencoder(budget=budget).set_fit_request(sensitive_features=True)
+    steps = [("ae", first), ("flow", DPSlicedFlowSampler(norm_bound=1.0, budget=budget, n_steps=5))]
+    made = Pipeline(steps).fit(X, sensitive_features=GROUPS)
+    assert made[0].privacy_spent_.event.group_sizes == (120, 180)
+    assert len(budget.history()) == 2
+    codes = pipeline().fit_transform(X, sensitive_features=GROUPS)
+    assert codes.shape == (300, 2)
+
+
+@pytest.mark.usefixtures("routing")
+def test_groups_that_nobody_asked_for_are_an_error_of_scikit_learn():
+    unasked = Pipeline([("ae", autoencoder())])
+    with pytest.raises(UnsetMetadataPassedError, match="sensitive_features"):
+        unasked.fit(X, sensitive_features=GROUPS)
+
+
+def test_without_routing_the_name_of_the_step_says_whose_groups_they_are():
+    made = Pipeline([("ae", autoencoder())]).fit(X, ae__sensitive_features=GROUPS)
+    assert made[-1].privacy_spent_.event.group_sizes == (120, 180)
+
+
+@pytest.mark.usefixtures("routing")
+def test_a_clone_keeps_the_request():
+    copy = clone(autoencoder().set_fit_request(sensitive_features=True))
+    assert Pipeline([("ae", copy)]).fit(X, sensitive_features=GROUPS)

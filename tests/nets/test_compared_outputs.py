@@ -1,0 +1,169 @@
+"""What of the outputs is compared: derivatives, and the sets that values never leave."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
+from skdpot.nets.output_gradients import shares_of_jacobians
+
+RNG = np.random.default_rng(6607)
+EXTREME = (0.0, 1.0, -40.0, 800.0, 1e300, -1e300, np.inf, -np.inf, np.nan)
+SETS = [Probabilities(q) for q in (1, 3, 4, 5, 6)]
+SETS += [ClippedOutputs(k, radius) for k in (1, 2, 5) for radius in (1e-20, 0.3, 7.0)]
+
+
+def outputs_of(compared, n, scale=3.0):
+    return torch.from_numpy(RNG.normal(scale=scale, size=(n, compared.n_outputs)))
+
+
+def single_derivatives(compared, outputs):
+    """One record at a time, by autograd."""
+    return torch.stack(
+        [
+            torch.autograd.functional.jacobian(lambda o: compared.values(o[None])[0], row)
+            for row in outputs
+        ]
+    )
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3, 4, 6])
+def test_derivatives_are_those_of_autograd(n_outputs):
+    compared = Probabilities(n_outputs)
+    outputs = outputs_of(compared, 30)
+    expected = single_derivatives(compared, outputs)
+    torch.testing.assert_close(compared.derivatives(outputs), expected, rtol=1e-12, atol=1e-15)
+    vectors = torch.from_numpy(RNG.normal(size=(30, n_outputs)))
+    torch.testing.assert_close(
+        compared.pull_back(vectors, outputs), torch.einsum("nkq,nk->nq", expected, vectors)
+    )
+    jacobians = torch.from_numpy(RNG.normal(size=(30, n_outputs, 9)))
+    through = expected @ jacobians
+    torch.testing.assert_close(
+        compared.gram(jacobians @ jacobians.mT, outputs),
+        through @ through.mT,
+        rtol=1e-7,
+        atol=1e-7,
+    )
+
+
+def test_clipped_outputs_keep_the_networks_jacobian():
+    """As in the paper: what is clipped is compared, what is trained is not."""
+    compared = ClippedOutputs(2, 0.5)
+    outputs, vectors, gram = outputs_of(compared, 4), torch.ones(4, 2), torch.ones(4, 2, 2)
+    assert compared.derivatives(outputs) is None
+    assert compared.pull_back(vectors, outputs) is vectors
+    assert compared.gram(gram, outputs) is gram
+    inside = outputs / 100
+    derivatives = single_derivatives(compared, inside)
+    torch.testing.assert_close(derivatives, torch.eye(2).double().expand(4, 2, 2))
+
+
+@pytest.mark.parametrize("n_outputs", [3, 4, 5, 8])
+@pytest.mark.parametrize("logits", ["equal", "random", "steep"])
+def test_jacobians_that_cancel_behind_the_softmax_are_still_clipped(n_outputs, logits):
+    """All logits move together by 1e30, which no probability shows but for rounding.
+
+    Without room for what cancels, one record adds a thousand times its share.
+    """
+    compared = Probabilities(n_outputs)
+    scale = {"equal": 0.0, "random": 1.0, "steep": 30.0}[logits]
+    outputs = outputs_of(compared, 400, scale=scale)
+    common = torch.ones(400, n_outputs, 1).double() * torch.logspace(0, 30, 400)[:, None, None]
+    own = torch.from_numpy(RNG.normal(size=(400, n_outputs, 3)))
+    jacobians = torch.cat([common, own], dim=2)
+    shares = shares_of_jacobians(compared.gram(jacobians @ jacobians.mT, outputs), 1.0)
+    vectors = torch.from_numpy(RNG.normal(size=(400, n_outputs)))
+    chosen = compared.pull_back(vectors * shares[:, None], outputs)
+    added = torch.einsum("nq,nqp->np", chosen, jacobians).norm(dim=1)
+    assert bool((added <= vectors.norm(dim=1)).all())
+
+
+@pytest.mark.parametrize("compared", SETS, ids=repr)
+def test_directions_are_unit_rows(compared):
+    for n_slices in (1, 3, 20):
+        directions = compared.directions(n_slices, RNG)
+        alone = compared.n_outputs == 1
+        assert directions.shape == (1 if alone else n_slices, compared.n_outputs)
+        np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1.0, rtol=1e-12)
+        if isinstance(compared, Probabilities) and not alone:
+            np.testing.assert_allclose(directions.sum(axis=1), 0.0, atol=1e-12)
+
+
+def test_directions_are_drawn_anew_and_fill_the_plane():
+    compared = Probabilities(4)
+    first, second = (compared.directions(9, np.random.default_rng(k)) for k in (0, 1))
+    assert not np.any(first == second)
+    assert np.linalg.matrix_rank(first) == 3
+
+
+@pytest.mark.parametrize("compared", SETS, ids=repr)
+def test_the_number_of_directions_depends_on_nothing_secret(compared):
+    counts = {len(compared.directions(7, np.random.default_rng(k))) for k in range(5)}
+    assert len(counts) == 1
+
+
+def corners(compared, directions):
+    """Outputs that reach the ends of the set along each direction."""
+    if isinstance(compared, Probabilities):
+        if compared.n_outputs == 1:
+            return torch.tensor([[-1e6], [1e6]], dtype=torch.float64)
+        return 1e6 * torch.eye(compared.n_outputs, dtype=torch.float64)
+    return torch.from_numpy(1e6 * np.concatenate([directions, -directions]))
+
+
+@pytest.mark.parametrize("compared", SETS, ids=repr)
+def test_widths_are_attained_and_never_exceeded(compared):
+    directions = compared.directions(12, RNG)
+    widths, half_widths = compared.widths(directions), compared.half_widths(directions)
+    assert widths.shape == half_widths.shape == (len(directions),)
+    ends = directions @ compared.values(corners(compared, directions)).numpy().T
+    np.testing.assert_allclose(np.ptp(ends, axis=1), widths, rtol=1e-12)
+    np.testing.assert_allclose(np.abs(ends).max(axis=1), half_widths, rtol=1e-12)
+    anywhere = np.concatenate(
+        [directions @ compared.values(outputs_of(compared, 500, s)).numpy().T for s in (0.1, 9)],
+        axis=1,
+    )
+    assert np.all(np.ptp(anywhere, axis=1) <= widths * (1 + 1e-12))
+    assert np.all(np.abs(anywhere).max(axis=1) <= half_widths * (1 + 1e-12))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, len(SETS) - 1), st.data())
+def test_values_lie_in_the_set_whatever_the_outputs(number, data):
+    """Not a number, infinite, beyond what can be squared: a value is finite and in its set."""
+    compared = SETS[number]
+    entry = st.one_of(st.sampled_from(EXTREME), st.floats(allow_nan=True, allow_infinity=True))
+    row = data.draw(st.lists(entry, min_size=compared.n_outputs, max_size=compared.n_outputs))
+    outputs = torch.tensor([row], dtype=torch.float64)
+    if isinstance(compared, Probabilities):  # which training bounds before it asks
+        outputs = outputs.nan_to_num(nan=0.0, posinf=1e100, neginf=-1e100)
+    values = compared.values(outputs).numpy()
+    assert np.isfinite(values).all()
+    directions = compared.directions(5, RNG)
+    reached = np.abs(directions @ values.T)[:, 0]
+    assert np.all(reached <= compared.half_widths(directions) * (1 + 1e-12))
+
+
+def test_values_of_a_record_do_not_depend_on_its_companions():
+    for compared in SETS:
+        outputs = outputs_of(compared, 6)
+        others = outputs.clone()
+        others[1:] = 1e300
+        assert torch.equal(compared.values(outputs)[0], compared.values(others)[0])
+
+
+def test_clipping_keeps_what_is_inside_and_points_the_same_way():
+    compared = ClippedOutputs(2, 1.0)
+    outputs = torch.tensor([[0.3, -0.4], [3.0, -4.0], [0.0, 0.0]]).double()
+    expected = torch.tensor([[0.3, -0.4], [0.6, -0.8], [0.0, 0.0]]).double()
+    torch.testing.assert_close(compared.values(outputs), expected)
+
+
+def test_probabilities_are_centred():
+    """So that the smallest intervals around 0 hold their projections."""
+    for q in (1, 3, 6):
+        values = Probabilities(q).values(torch.zeros(1, q).double())
+        torch.testing.assert_close(values, torch.zeros(1, q).double())

@@ -1,0 +1,239 @@
+"""How far one record moves the sums of fair training, whatever it holds."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from skdpot._utils.rng import SecretStream
+from skdpot.nets.anchors import Anchors
+from skdpot.nets.fair_loss import Records, network_outputs
+from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.nets.parity_penalty import ParityPenalty
+from tests.nets.fair_tasks import (
+    N_FEATURES,
+    NETWORKS,
+    STRATA,
+    TASKS,
+    cell_sizes,
+    clipped,
+    fair_loss,
+    flat,
+    make_cells,
+)
+
+EXTREMES = (0.0, 1.0, -1.0, 60.0, 1e6, -1e15, 1e30, -1e30)
+
+
+def neighbours(task, n, position, rng, wild=True):
+    """A batch and the same with another record in one place."""
+    rows, targets = rng.normal(size=(n, N_FEATURES)), task.targets(n, rng)
+    if wild:
+        for i in (0, n // 2, position):
+            rows[i] = rng.choice(EXTREMES, N_FEATURES)
+    other, other_targets = rows.copy(), targets.clone()
+    other[position] = rng.choice(EXTREMES, N_FEATURES)
+    other_targets[position] = task.targets(1, rng)[0]
+    if not task.n_classes:
+        other_targets[position] *= 10.0 ** int(rng.integers(-2, 9))
+    batches = ((rows, targets), (other, other_targets))
+    return [Records(torch.from_numpy(r).float(), t) for r, t in batches]
+
+
+def scaled_network(name, q, exponent):
+    network = NETWORKS[name](q)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter *= 10.0**exponent
+    return network
+
+
+cases = given(
+    st.sampled_from(sorted(NETWORKS)),
+    st.sampled_from(sorted(TASKS)),
+    st.sampled_from(sorted(STRATA)),
+    st.integers(0, 2**32 - 1),
+    st.integers(-4, 4),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@cases
+def test_no_record_moves_a_ranked_sum_by_more_than_the_sensitivity(
+    name, kind, strata, seed, exponent
+):
+    """Within its cell, with its class under equalised odds or another one under parity."""
+    rng = np.random.default_rng(seed)
+    task, strata = clipped(TASKS[kind], 10.0 ** rng.uniform(-2, 1)), STRATA[strata]
+    sizes = cell_sizes(strata, rng)
+    n, q = sum(sizes), task.compared.n_outputs
+    alpha, clip, bent = rng.uniform(0, 1), *(10.0 ** rng.uniform(-3, 2, 2))
+    loss, penalty = fair_loss(task, alpha, clip, bent), ParityPenalty(strata, sizes)
+    network = scaled_network(name, q, exponent)
+    directions = task.compared.directions(4, rng)
+    batches = neighbours(task, n, int(rng.integers(n)), rng)
+    one, two = (flat(loss.ranked_sum(network, b, penalty, directions)) for b in batches)
+    width = task.compared.widths(directions).mean()
+    bound = loss.ranked_sensitivity(n, penalty, width)
+    assert float((one - two).norm()) <= bound
+    # The formula, once more: 2 (1 - alpha) C + alpha n' (2 / K Q) (4 r L / min n_c).
+    per_record = 4 * width * bent / min(sizes) * 2 / (len(strata[0]) * len(strata))
+    assert bound == pytest.approx(2 * (1 - alpha) * clip + alpha * n * per_record, rel=1e-9)
+
+
+class Aimed(nn.Module):
+    """One output: the first feature. The Jacobian is the row, along its second feature."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([1.0, 0.0]))
+
+    def forward(self, rows):
+        return (rows @ self.weight)[:, None]
+
+
+def aimed_change(own, other, position, value, alpha, clip):
+    """The change of a ranked sum, when every Jacobian points the worst way."""
+    n, m = len(own), len(other)
+    penalty, line = ParityPenalty(((0, 1),), (n, m)), np.ones((1, 1))
+    task = clipped(TASKS["one target"], 0.5)
+    after = own.copy()
+    after[position] = value
+    pulls = [
+        np.concatenate(penalty.vectors([x[:, None], other[:, None]], line))[:, 0]
+        for x in (own, after)
+    ]
+    signs = np.where(pulls[1] >= pulls[0], 1.0, -1.0)
+    sums = []
+    for x, pull, direction in ((own, pulls[0], -1.0), (after, pulls[1], 1.0)):
+        aim = signs.copy()
+        aim[position] = direction * (1.0 if pull[position] >= 0 else -1.0)
+        rows = torch.from_numpy(np.c_[np.concatenate([x, other]), 1e6 * aim]).float()
+        # A loss of which the gradient goes the same way as the pull.
+        targets = torch.zeros(n + m, 1).double()
+        targets[position] = -1e6 * direction * aim[position]
+        loss = fair_loss(task, alpha, clip, 1.0)
+        sums.append(flat(loss.ranked_sum(Aimed(), Records(rows, targets), penalty, line)))
+    bound = loss.ranked_sensitivity(n + m, penalty, 1.0)
+    return float((sums[0] - sums[1]).norm()) / bound
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 0.99])
+def test_the_sensitivity_of_ranked_sums_is_attained(alpha):
+    n, best = 60, 0.0
+    for k, above in np.ndindex(4, 4):
+        own = np.where(np.arange(n) < n * k // 3, -0.5, 0.5)
+        other = np.where(np.arange(n) < n * above // 3, -0.5, 0.5)
+        for position in (0, n - 1):
+            for value in (-0.5, 0.5):
+                best = max(best, aimed_change(own, other, position, value, alpha, 0.7))
+    assert 0.95 <= best <= 1.0
+
+
+# --- loss and penalty clipped together -----------------------------------------------------------
+
+
+def released(task, network, batch, cells, rng):
+    """Anchors of a release with noise, of these and of other records."""
+    directions = task.compared.directions(4, rng)
+    values = task.compared.values(network_outputs(network, batch.rows)).numpy()
+    noise, _ = plan_tables(1.0, 1, len(directions), min(cells.sizes))
+    tables = release_tables(
+        values,
+        cells.codes,
+        cells.sizes,
+        directions,
+        task.compared.half_widths(directions),
+        noise,
+        SecretStream(int(rng.integers(2**32))),
+    )
+    return tables, Anchors.of_release(tables, values, cells)
+
+
+@settings(max_examples=250, deadline=None)
+@cases
+def test_no_record_adds_more_than_its_share_of_an_anchored_sum(name, kind, strata, seed, exponent):
+    """Whatever it holds, and wherever the network was at the release. Cells of very unequal sizes
+    have heavy weights, which are clipped too."""
+    rng = np.random.default_rng(seed)
+    task, strata = clipped(TASKS[kind], 10.0 ** rng.uniform(-2, 1)), STRATA[strata]
+    sizes = (60, *cell_sizes(strata, rng)[1:])
+    cells, n, q = make_cells(sizes, strata), sum(sizes), task.compared.n_outputs
+    loss = fair_loss(task, rng.uniform(0, 1), 10.0 ** rng.uniform(-3, 2))
+    before, network = (scaled_network(name, q, exponent) for _ in range(2))
+    position = int(rng.integers(n))
+    batches = neighbours(task, n, position, rng)
+    tables, anchors = released(task, before, batches[0], cells, rng)
+    values = task.compared.values(network_outputs(before, batches[1].rows)).numpy()
+    both = anchors, Anchors.of_release(tables, values, cells)
+    one, two = (
+        flat(loss.anchored_sum(network, batch, of_batch, cells))
+        for batch, of_batch in zip(batches, both, strict=True)
+    )
+    share = loss.joint_clip(cells)
+    assert share == pytest.approx((1 - loss.alpha) * loss.clip)
+    assert float((one - two).norm()) <= 2 * share
+    for i in (position, 0):
+        alone = np.array([i])
+        added = loss.anchored_sum(network, batches[1].take(alone), both[1].take(alone), cells)
+        assert float(flat(added).norm()) <= share
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+@pytest.mark.parametrize("kind", sorted(TASKS))
+def test_what_a_record_adds_does_not_depend_on_its_companions(name, kind):
+    """The sum is the sum of what each adds alone, in any batch."""
+    rng, task, strata = np.random.default_rng(17), TASKS[kind], STRATA["odds of 2"]
+    sizes = (9, 4, 3, 7)
+    cells, n = make_cells(sizes, strata), sum(sizes)
+    network, loss = NETWORKS[name](task.compared.n_outputs), fair_loss(task, 0.5, 0.3)
+    batch = neighbours(task, n, 2, rng)[1]
+    tables, anchors = released(clipped(task, 5.0), network, batch, cells, rng)
+    alone = [
+        flat(loss.anchored_sum(network, batch.take(i), anchors.take(i), cells))
+        for i in np.arange(n)[:, None]
+    ]
+    for members in (np.arange(n), rng.permutation(n)[:7], np.array([], dtype=np.intp)):
+        total = loss.anchored_sum(network, batch.take(members), anchors.take(members), cells)
+        expected = sum((alone[i] for i in members), torch.zeros_like(alone[0]))
+        # Last bits of an output depend on where in a chunk its record is.
+        torch.testing.assert_close(flat(total), expected, rtol=0, atol=1e-5)
+    # Not even anchors depend on them, once the tables are released.
+    few = np.array([0, 10, 20])
+    values = anchors.values.numpy()[few]
+    subset = make_cells(sizes, strata)
+    again = Anchors.of_release(
+        tables, np.where(np.isin(np.arange(n), few)[:, None], anchors.values.numpy(), 0.1), subset
+    ).take(few)
+    torch.testing.assert_close(again.pulls, anchors.take(few).pulls)
+    np.testing.assert_array_equal(again.values.numpy(), values)
+
+
+def test_twice_the_clip_is_attained():
+    """A record whose gradient turns round."""
+    task = TASKS["one target"]
+    loss, cells = fair_loss(task, 0.3, 0.7), make_cells((4, 4), ((0, 1),))
+    rows = torch.full((8, N_FEATURES), 1e3)
+    network = NETWORKS["linear"](1)
+    sums = []
+    for target in (1e9, -1e9):
+        targets = torch.zeros(8, 1).double()
+        targets[5] = target
+        sums.append(flat(loss.anchored_sum(network, Records(rows, targets), None, cells)))
+    moved = float((sums[0] - sums[1]).norm())
+    assert 0.999 * 2 * 0.7 * 0.7 < moved <= 2 * 0.7 * 0.7
+
+
+def test_without_a_penalty_the_whole_clip_is_left_to_the_loss():
+    task = TASKS["binary"]
+    loss, alone = fair_loss(task, 0.9, 2.0), make_cells((8,), ())
+    assert loss.joint_clip(alone) == 2.0
+    batch = Records(torch.full((8, N_FEATURES), 1e5), torch.zeros(8))
+    network = NETWORKS["linear"](1)
+    with torch.no_grad():
+        network.weight.fill_(1.0)
+    total = flat(loss.anchored_sum(network, batch, None, alone))
+    assert float(total.norm()) == pytest.approx(16.0, rel=1e-5)
+    assert loss.ranked_sensitivity(8, None, 1.0) == 4.0
