@@ -88,12 +88,12 @@ print(table.round(3).to_string())
 # Points are test predictions, and a line encloses the densest half of a group's. Above each panel
 # are the error and the shares of both groups above the diagonal.
 #
-# At α = 0 the network has learned the groups' triangles: a third of group 0 and two thirds of group
-# 1 are above the diagonal, at every ε. As α grows the lines close up, and at α = 0.75 both shares
-# are near one half; W has fallen from 0.13 to less than 0.03. That costs about 0.02 of error without
-# privacy and at ε = 1, on top of the 0.01 that ε = 1 costs by itself. At ε = 0.5 the error is
-# larger, by 0.02 to 0.04: the noise falls on all of the network's 1,218 weights, and 24,000 people
-# are fewer than the paper's. The lines become ragged before the groups come apart again.
+# At α = 0 the network has learned the groups' triangles: a third of group 0 and two thirds of
+# group 1 are above the diagonal, at every ε. As α grows the outlines close up, and at α = 0.75
+# both shares are near one half; W has fallen from 0.13 to about 0.02. That costs about 0.02 of
+# error without privacy and at ε = 1, on top of the 0.01 that ε = 1 costs by itself. At ε = 0.5 the
+# errors are 0.02 to 0.04 above those without privacy: the noise falls on all of the network's 1,218
+# weights, and its outlines wander.
 
 AXIS = np.linspace(0, 1, 41)
 GRID = np.stack(np.meshgrid(AXIS, AXIS))

@@ -24,6 +24,7 @@ from skdpot.nets.cells import Cells
 from skdpot.nets.evaluation import evaluate
 from skdpot.nets.fair_loss import FairLoss, Records
 from skdpot.nets.fair_training import ranked_steps, tabled_steps
+from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.predictors import build_predictor
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.training import train_network
@@ -155,6 +156,7 @@ class FairPredictor(BaseEstimator):
             )
         )
         clean = deepcopy(network)
+        network = network.to(records.rows.dtype)
         n_steps = plan.training.n_steps
         train_network(
             network,
@@ -176,12 +178,17 @@ class FairPredictor(BaseEstimator):
         rate = min(_LARGEST_RATE, _RATE * max(1, n_parameters) ** -0.25)
         return float(rate * min(1.0, (_STEPS_AT_FULL_RATE / n_steps) ** 0.5))
 
-    def _records(self, rows: np.ndarray, targets: np.ndarray) -> Records:
+    def _records(self, network: nn.Module, rows: np.ndarray, targets: np.ndarray) -> Records:
+        """Return the records in the precision of training.
+
+        How a product of matrices rounds a record depends on how many others it is multiplied
+        with, which is secret for a Poisson batch. In double precision that is far below the room
+        that clipping leaves; networks that may not be able to compute in it stay in single.
+        """
         device = resolve_device(self.device) or "cpu"
-        return Records(
-            torch.from_numpy(rows.astype(np.float32)).to(device),
-            torch.from_numpy(targets).to(device),
-        )
+        double = chain_of_layers(network) is not None
+        kept = rows.astype(np.float64 if double else np.float32)
+        return Records(torch.from_numpy(kept).to(device), torch.from_numpy(targets).to(device))
 
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the network's outputs for public rows."""

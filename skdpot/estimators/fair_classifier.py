@@ -40,7 +40,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of fairness in [0, 1]; 0 is DP-SGD for the cross-entropy alone. Groups become
+        Weight of fairness in [0, 1); 0 is DP-SGD for the cross-entropy alone. Groups become
         alike from about 0.5; most of the way is between 0.7 and 0.95.
     fairness : {"statistical_parity", "equalized_odds"}, default="statistical_parity"
         Whether all members of two groups are compared, or those of the same class. The second
@@ -67,13 +67,13 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         root of their number.
     batch_fraction : float, default=0.2
         (Expected) share of the records, of each group with ranks, in a step's batch.
-    clip_loss : float, default=1.0
-        C: largest norm of the gradient of a record, loss and penalty together; with ranks of the
-        loss alone.
+    clip_loss : float, default=2.0
+        C: largest norm of the gradient of a record's loss. With a sketch loss and penalty are
+        clipped together, to (1 - alpha) C.
     clip_output : float, optional
         M: compares logits shortened to the norm M in place of probabilities. A small M looks
         at decisions near the threshold only.
-    clip_jacobian : float, default=1.0
+    clip_jacobian : float, default=0.25
         L: largest spectral norm of the Jacobian of a compared output; with ranks only.
     n_slices : int, default=50
         Directions along which probabilities of more than two classes are compared.
@@ -124,7 +124,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     the groups, their sizes, who belongs to which, the set of classes, the number of rows and of
     features and their names, and the network's first weights; under equalised odds also the
     class of every record. With a sketch batches are Poisson samples and the sensitivity of a sum
-    is 2C (`skdpot.nets.fair_training`); with ranks they are fixed numbers of records of each
+    is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of records of each
     group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}`
     (`skdpot.nets.parity_penalty`). The noise of the sums is continuous and not hardened against
     attacks on floating-point numbers. No loss is recorded or shown.
@@ -170,9 +170,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         n_steps: int | None = None,
         learning_rate: float | str = "auto",
         batch_fraction: float = 0.2,
-        clip_loss: float = 1.0,
+        clip_loss: float = 2.0,
         clip_output: float | None = None,
-        clip_jacobian: float = 1.0,
+        clip_jacobian: float = 0.25,
         n_slices: int = 50,
         n_releases: int = 20,
         tune_threshold: bool = False,
@@ -268,7 +268,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         plan = plan_fair_fit(self, loss, cells, streams.public, tunes=self.tune_threshold)
         self.privacy_spent_ = self._charge(plan, self._public(cells), streams)
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        records = self._records(rows, codes)
+        records = self._records(network, rows, codes)
         self._train(network, loss, plan, cells, records, streams)
         self.threshold_ = self._threshold(plan, records, codes, streams)
 
@@ -300,7 +300,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     ) -> float:
         if plan.tuning is None:
             return 0.5
-        outputs = network_outputs(self.network_, records.rows.cpu())
+        rows = records.rows.to("cpu", torch.float32)
+        outputs = network_outputs(self.network_, rows)
         probabilities = outputs[:, 0].sigmoid().numpy()
         return tuned_threshold(probabilities, codes, plan.tuning, streams.secret)
 

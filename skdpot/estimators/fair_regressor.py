@@ -39,7 +39,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of fairness in [0, 1]; 0 is DP-SGD for the squared error alone.
+        Weight of fairness in [0, 1); 0 is DP-SGD for the squared error alone.
     fairness : {"statistical_parity"}, default="statistical_parity"
         What is compared: all members of each group. "equalized_odds" needs classes and is
         refused.
@@ -64,13 +64,13 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         root of their number.
     batch_fraction : float, default=0.2
         (Expected) share of the records, of each group with ranks, in a step's batch.
-    clip_loss : float, default=1.0
-        C: largest norm of the gradient of a record, loss and penalty together; with ranks of the
-        loss alone.
+    clip_loss : float, default=2.0
+        C: largest norm of the gradient of a record's loss. With a sketch loss and penalty are
+        clipped together, to (1 - alpha) C.
     clip_output : float, optional
         M: norm that mapped predictions are shortened to before they are compared. The default is
         the root of the number of targets, which all targets lie within.
-    clip_jacobian : float, default=1.0
+    clip_jacobian : float, default=0.25
         L: largest spectral norm of the Jacobian of a prediction; with ranks only.
     n_slices : int, default=50
         Directions along which several targets are compared.
@@ -114,7 +114,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     composed event under replace-one, for a neighbour that has *the same group*. Public are the
     groups, their sizes, who belongs to which, the number of rows, features and targets, names,
     and the network's first weights. With a sketch batches are Poisson samples and the
-    sensitivity of a sum is 2C (`skdpot.nets.fair_training`); with ranks they are fixed numbers of
+    sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of
     records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K}
     \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity_penalty`). The noise of the sums is
     continuous and not hardened against attacks on floating-point numbers. No loss is recorded
@@ -157,9 +157,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         n_steps: int | None = None,
         learning_rate: float | str = "auto",
         batch_fraction: float = 0.2,
-        clip_loss: float = 1.0,
+        clip_loss: float = 2.0,
         clip_output: float | None = None,
-        clip_jacobian: float = 1.0,
+        clip_jacobian: float = 0.25,
         n_slices: int = 50,
         n_releases: int = 20,
         target_bounds: Any = "private",
@@ -246,7 +246,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             else bounds
         )
         mapped = to_network_units(self.target_bounds_, targets)
-        self._train(network, loss, plan, cells, self._records(rows, mapped), streams)
+        self._train(network, loss, plan, cells, self._records(network, rows, mapped), streams)
 
     def _loss(self, n_targets: int) -> FairLoss:
         radius = math.sqrt(n_targets) if self.clip_output is None else self.clip_output

@@ -1,0 +1,404 @@
+"""Fair and private predictors: what a fit is charged, when, and that there is nothing else."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import sklearn
+import torch
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_privacy_accountant
+from dp_accounting.privacy_accountant import NeighboringRelation
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from torch import nn
+
+from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
+from skdpot._utils.rng import SecretStream
+from skdpot.estimators import _fair_predictor, fair_classifier
+from skdpot.exceptions import BudgetExceededError
+from skdpot.nets import fair_training, output_tables
+from skdpot.nets.fair_loss import FairLoss, Records
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import (
+    ComposedEvent,
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    PoissonGaussianEvent,
+)
+
+RNG = np.random.default_rng(2707)
+N, N_STEPS, DELTA = 300, 5, 1e-5
+X = RNG.uniform(-1, 1, (N, 3))
+GROUP = RNG.permutation(np.repeat(["a", "b"], [200, 100]))
+LABELS = (X[:, 0] + 0.5 * (GROUP == "a") + 0.3 * RNG.normal(size=N) > 0.2).astype(int)
+THREE = RNG.integers(0, 3, N)
+TARGETS = np.c_[X[:, 0] + X[:, 1], X[:, 2]]
+
+CLASSIFIERS = {
+    f"{gradient}, {fairness}{', tuned' * tuned}": (
+        FairPrivateClassifier,
+        LABELS,
+        {"gradient": gradient, "fairness": fairness, "tune_threshold": tuned},
+    )
+    for gradient in ("sketch", "ranks")
+    for fairness in ("statistical_parity", "equalized_odds")
+    for tuned in (False, True)
+}
+OTHERS = {
+    "one group": (FairPrivateClassifier, LABELS, {"alpha": 0.0, "tune_threshold": True}),
+    "three classes, ranks": (FairPrivateClassifier, THREE, {"gradient": "ranks", "n_slices": 3}),
+    "logits, ranks": (FairPrivateClassifier, LABELS, {"gradient": "ranks", "clip_output": 0.3}),
+    "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-2, 2), "n_slices": 3}),
+    "regression, ranks": (
+        FairPrivateRegressor,
+        TARGETS[:, :1],
+        {"target_bounds": (-2, 2), "gradient": "ranks"},
+    ),
+}
+CASES = CLASSIFIERS | OTHERS
+PRIVATE_BOUNDS = {
+    f"{gradient}, private bounds": (FairPrivateRegressor, TARGETS, {"gradient": gradient})
+    for gradient in ("sketch", "ranks")
+}
+
+
+def estimator(case, **changes):
+    kind, _, options = (CASES | PRIVATE_BOUNDS)[case]
+    common = {"n_steps": N_STEPS, "n_releases": 3, "module": "linear", "alpha": 0.6}
+    return kind(**(common | options | changes))
+
+
+def fitted(case, **changes):
+    times = 20 if case in PRIVATE_BOUNDS else 1
+    y = np.tile((CASES | PRIVATE_BOUNDS)[case][1].T, times).T
+    rows, groups = np.tile(X, (times, 1)), np.tile(GROUP, times)
+    return estimator(case, **changes).fit(rows, y, sensitive_features=groups)
+
+
+def phases(event):
+    return event.events if isinstance(event, ComposedEvent) else (event,)
+
+
+@functools.cache
+def watched(case):
+    """A fit, and everything that was drawn and added up in it."""
+    seen = {"lattice": [], "sums": [], "noise": [], "counts": [], "tuning": []}
+    with pytest.MonkeyPatch.context() as patch:
+
+        def spy(owner, name, note):
+            method = getattr(owner, name)
+
+            def spied(*args, **options):
+                note(*args, **options)
+                return method(*args, **options)
+
+            patch.setattr(owner, name, spied)
+
+        spy(
+            output_tables,
+            "lattice_noise",
+            lambda sigma, shape, *_, lattice, **__: seen["lattice"].append((sigma, shape, lattice)),
+        )
+        spy(
+            fair_training,
+            "gaussian_noise",
+            lambda sigma, shape, _: seen["noise"].append((sigma, shape)),
+        )
+        spy(
+            output_tables,
+            "count_projections",
+            lambda rows, *_, **options: seen["counts"].append((len(rows), options["n_classes"])),
+        )
+        spy(fair_classifier, "tuned_threshold", lambda *args: seen["tuning"].append(args[2]))
+        for name in ("ranked_sum", "anchored_sum"):
+            spy(FairLoss, name, lambda _, __, *args, name=name: seen["sums"].append((name, *args)))
+        return fitted(case), seen
+
+
+# --- how much ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES | PRIVATE_BOUNDS)
+def test_epsilon_is_that_of_the_event(case):
+    """All of it is used, and not more."""
+    spent = watched(case)[0].privacy_spent_
+    assert (spent.epsilon, spent.delta) == (1.0, DELTA)
+    assert 0.97 <= compose(spent.event).epsilon(DELTA) <= 1.0
+
+
+@pytest.mark.parametrize("case", ["sketch, statistical_parity, tuned", "one group", "regression"])
+def test_epsilon_is_that_of_dp_accounting(case):
+    """Poisson sums and lattice noise, replace-one; noise in units of half the sensitivity."""
+    spent = watched(case)[0].privacy_spent_
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    for phase in phases(spent.event):
+        step = dp_event.GaussianDpEvent(2 * phase.sigma / phase.sensitivity)
+        if isinstance(phase, PoissonGaussianEvent):
+            step = dp_event.PoissonSampledDpEvent(phase.sampling_rate, step)
+        accountant.compose(step, phase.n_steps)
+    assert accountant.get_epsilon(DELTA) == pytest.approx(1.0, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    "case", ["sketch, equalized_odds, tuned", "ranks, equalized_odds, tuned", "regression"]
+)
+def test_a_budget_is_charged_once_and_never_overdrawn(case):
+    budget = PrivacyBudget(1.0)
+    estimator = fitted(case, budget=budget)
+    assert list(budget.history()["label"]) == [type(estimator).__name__]
+    assert compose(estimator.privacy_spent_.event).epsilon(DELTA) <= 1.0
+    with pytest.raises(BudgetExceededError, match="left"):
+        fitted(case, budget=budget)
+    estimator.predict(X)
+    estimator.score(X, CASES[case][1])
+    assert len(budget.history()) == 1
+
+
+def test_without_noise_nothing_is_promised():
+    spent = fitted("sketch, statistical_parity, tuned", epsilon=math.inf).privacy_spent_
+    assert spent.epsilon == math.inf
+    assert spent.sigma == 0
+    with pytest.raises(BudgetExceededError, match="left"):
+        fitted("regression", epsilon=math.inf, budget=PrivacyBudget(1e6))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_everything_that_is_drawn_is_in_the_event(case):
+    """As many sums and releases as were charged, with the noise that was charged."""
+    fit, seen = watched(case)
+    *tables, training = phases(fit.privacy_spent_.event)
+    assert all(type(phase) is GaussianEvent for phase in tables)
+    assert len(seen["sums"]) == training.n_steps == fit.n_steps_ == N_STEPS
+    parameters = [tuple(p.shape) for p in fit.network_.parameters()]
+    assert seen["noise"] == [(training.sigma, shape) for shape in parameters] * N_STEPS
+    drawn = sorted((sigma, lattice) for sigma, _, lattice in seen["lattice"])
+    charged = [[(phase.sigma, phase.lattice)] * phase.n_steps for phase in tables]
+    assert drawn == sorted(sum(charged, []))
+    assert len(seen["counts"]) == len(drawn)
+    tuned = bool(fit.get_params().get("tune_threshold"))
+    compares = fit.alpha > 0 and fit.gradient == "sketch"
+    assert [phase.n_steps for phase in tables] == [2] * tuned + [3] * compares
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "tuned" in case or "one" in case])
+def test_the_threshold_pays_for_a_change_of_class(case):
+    fit, seen = watched(case)
+    (noise,) = seen["tuning"]
+    event = phases(fit.privacy_spent_.event)[0]
+    assert event.sigma == noise.sigma
+    assert event.sensitivity >= noise.strategy.sensitivity(1, conditional=True)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "ranks" not in case])
+def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
+    """Batches have about the expected size and hold cells as they come."""
+    fit, seen = watched(case)
+    training = phases(fit.privacy_spent_.event)[-1]
+    assert type(training) is PoissonGaussianEvent
+    assert training.clipped_sum
+    share = 1 - fit.alpha
+    assert training.sensitivity == pytest.approx(2 * share * fit.clip_loss)
+    assert training.sampling_rate == 0.2
+    sizes = [len(batch.rows) for _, batch, *_ in seen["sums"]]
+    assert len(set(sizes)) > 1
+    assert abs(np.mean(sizes) - 60) < 5.5 * math.sqrt(N * 0.16 / N_STEPS)
+    # Tables: one slice for two classes, otherwise those that were asked for.
+    *_, tables = (None, *phases(fit.privacy_spent_.event)[:-1])
+    if fit.alpha > 0:
+        n_slices = 3 if case == "regression" else 1
+        shapes = {shape[1:] for sigma, shape, _ in seen["lattice"] if sigma == tables.sigma}
+        ((found, n_bins),) = shapes
+        assert found == n_slices
+        strategy = output_tables.square_root_strategy(n_bins)
+        assert tables.sensitivity >= strategy.sensitivity(n_slices, conditional=False)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "ranks" in case])
+def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
+    """(1 - alpha) 2C + alpha n' (2 / KQ) (4 r L / min n'_c), with what was really drawn."""
+    fit, seen = watched(case)
+    training = phases(fit.privacy_spent_.event)[-1]
+    assert type(training) is FixedSizeGaussianEvent
+    odds = fit.fairness == "equalized_odds"
+    groups = (GROUP == "b") + 2 * LABELS * odds
+    sizes = tuple(np.bincount(groups).tolist())
+    assert training.group_sizes == sizes
+    assert training.batch_sizes == tuple(math.floor(0.2 * size) for size in sizes)
+    widths = []
+    for _, batch, penalty, directions in seen["sums"]:
+        assert len(batch.rows) == sum(training.batch_sizes)
+        assert penalty.batch_sizes == training.batch_sizes
+        if case == "three classes, ranks":
+            widths.append(np.mean(directions.max(axis=1) - directions.min(axis=1)))
+        else:
+            widths.append({"logits, ranks": 0.6, "regression, ranks": 2.0}.get(case, 1.0))
+    moved = 2 / (2 * (1 + odds)) * 4 * max(widths) * fit.clip_jacobian / min(training.batch_sizes)
+    expected = 2 * 0.4 * fit.clip_loss + 0.6 * sum(training.batch_sizes) * moved
+    assert training.sensitivity == pytest.approx(expected, rel=1e-9)
+
+
+# --- when ----------------------------------------------------------------------------------------
+
+ORDER = [
+    "sketch, statistical_parity, tuned",
+    "ranks, statistical_parity, tuned",
+    "regression, ranks",
+    "sketch, private bounds",
+]
+
+
+@pytest.mark.parametrize("case", ORDER)
+def test_the_charge_is_on_the_disk_before_noise_and_records(case, tmp_path, monkeypatch):
+    budget = PrivacyBudget(5.0, ledger=tmp_path / "ledger.sqlite")
+    seen = {"noise": [], "records": []}
+
+    def watch(name, owner, method):
+        original = getattr(owner, method)
+
+        def spy(*args, **options):
+            seen[name].append(len(budget.history()))
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, method, spy)
+
+    watch("noise", SecretStream, "random_bytes")
+    watch("records", Records, "take")
+    watch("records", _fair_predictor.FairPredictor, "_records")
+    fitted(case, budget=budget)
+    for calls in seen.values():
+        assert calls
+        assert set(calls) == {1}
+
+
+@pytest.mark.parametrize("case", ORDER)
+def test_when_the_charge_fails_nothing_has_happened(case, monkeypatch):
+    drawn = []
+
+    def refuse(*args, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(SecretStream, "random_bytes", lambda *_: drawn.append("noise"))
+    monkeypatch.setattr(Records, "__init__", lambda *_: drawn.append("records"))
+    monkeypatch.setattr(_fair_predictor, "charge", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        fitted(case)
+    assert drawn == []
+    fresh = estimator(case)
+    before = dict(vars(fresh))
+    y = (CASES | PRIVATE_BOUNDS)[case][1]
+    with pytest.raises(OSError, match="disk full"):
+        fresh.fit(X, y, sensitive_features=GROUP)
+    assert vars(fresh) == before
+
+
+@pytest.mark.parametrize("case", ["sketch, statistical_parity", "regression, ranks"])
+def test_a_refused_fit_changes_nothing(case):
+    budget = PrivacyBudget(1.0)
+    first = fitted(case, budget=budget)
+    for unchanged in (first, estimator(case, budget=budget)):
+        before = dict(vars(unchanged))
+        with pytest.raises(BudgetExceededError, match="left"):
+            unchanged.fit(X[:, :2], CASES[case][1], sensitive_features=GROUP)
+        assert vars(unchanged) == before
+    assert len(budget.history()) == 1
+
+
+@pytest.mark.parametrize("case", ["sketch, statistical_parity", "regression, ranks"])
+def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
+    budget = PrivacyBudget(5.0)
+    interrupted = estimator(case, budget=budget)
+    before = dict(vars(interrupted))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fair_training, "gaussian_noise", stop)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(X, CASES[case][1], sensitive_features=GROUP)
+    assert vars(interrupted) == before
+    assert len(budget.history()) == 1
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["sketch, statistical_parity", "regression, ranks"])
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (nn.BatchNorm1d(3), "normalises each record by the others"),
+        (nn.Softmax(dim=0), "depends on the other records"),
+    ],
+)
+def test_layers_that_join_records_are_refused_and_charge_nothing(case, layer, text):
+    budget = PrivacyBudget(3.0)
+    with pytest.raises(ValueError, match=text):
+        fitted(case, module=nn.Sequential(layer, nn.Linear(3, 1)), budget=budget)
+    assert len(budget.history()) == 0
+
+
+# --- searches ------------------------------------------------------------------------------------
+
+
+def routed(budget, kind=FairPrivateClassifier, **options):
+    model = kind(n_steps=2, n_releases=1, budget=budget, **options)
+    return model.set_fit_request(sensitive_features=True)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_search_in_a_pipeline_charges_folds_times_candidates_and_the_refit(n_jobs):
+    budget = PrivacyBudget(50.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = Pipeline([("same", FunctionTransformer()), ("fair", routed(budget))])
+        grid = {"fair__alpha": [0.2, 0.8]}
+        search = GridSearchCV(pipeline, grid, cv=2, n_jobs=n_jobs, error_score="raise")
+        search.fit(X, LABELS, sensitive_features=GROUP)
+    history = budget.history()
+    assert len(history) == 5
+    assert set(history["label"]) == {"FairPrivateClassifier"}
+    best = search.best_estimator_["fair"]
+    assert best.budget is budget
+    assert best.groups_.tolist() == ["a", "b"]
+    assert best.alpha in (0.2, 0.8)
+
+
+def test_cross_validation_charges_every_fold():
+    budget = PrivacyBudget(50.0)
+    options = {"target_bounds": (-2, 2), "gradient": "ranks"}
+    with sklearn.config_context(enable_metadata_routing=True):
+        scores = cross_val_score(
+            routed(budget, FairPrivateRegressor, **options),
+            X,
+            TARGETS,
+            cv=3,
+            params={"sensitive_features": GROUP[RNG.permutation(N)]},
+            error_score="raise",
+        )
+    assert np.isfinite(scores).all()
+    assert len(budget.history()) == 3
+
+
+def test_clones_share_the_budget():
+    budget = PrivacyBudget(1.0)
+    first = estimator("sketch, statistical_parity", budget=budget)
+    second = clone(first)
+    assert second.budget is budget
+    first.fit(X, LABELS, sensitive_features=GROUP)
+    with pytest.raises(BudgetExceededError, match="left"):
+        second.fit(X, LABELS, sensitive_features=GROUP)
+
+
+def test_noise_cannot_be_replayed_from_numpy_or_torch_seeds():
+    """With one initial network and equal seeds, private fits differ by their noise."""
+    weights = []
+    given = nn.Linear(3, 1)
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002, TID251
+        torch.manual_seed(0)  # noqa: TID251
+        fit = fitted("one group", n_steps=1, batch_fraction=1.0, module=given)
+        weights.append(fit.network_.weight.detach().numpy())
+    assert np.mean(weights[0] == weights[1]) < 0.9
