@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from skdpot._utils.validation import (
     check_is_fitted,
     validate_rows,
 )
+from skdpot.estimators._charge import charge_training
 from skdpot.estimators._fair_task import FairPlan
 from skdpot.nets.cells import Cells
 from skdpot.nets.evaluation import evaluate
@@ -30,8 +31,7 @@ from skdpot.nets.private_modules import check_per_record, with_trained_parameter
 from skdpot.nets.training import train_network
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
-from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.declarations import assumptions
+from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["FairPredictor"]
 
@@ -69,7 +69,7 @@ class FairPredictor(BaseEstimator):
     random_state: Any
     verbose: int
 
-    _default_module: str
+    _default_module: Literal["linear", "mlp"]
     network_: nn.Module
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -110,21 +110,19 @@ class FairPredictor(BaseEstimator):
 
     def _charge(self, plan: FairPlan, public: tuple[str, ...], streams: Streams) -> PrivacySpent:
         """Charge the whole fit, before any noise is drawn or row looked at."""
-        training = plan.training
-        return charge(
+        return charge_training(
             self.budget,
-            training.event,
+            plan.training,
+            streams,
             epsilon=self.epsilon,
             delta=self.delta,
+            sigma_given=False,
             label=type(self).__name__,
             assumptions=(
                 *public,
-                *assumptions(None, None, streams),
                 "the network's initial weights",
                 "nobody sees the bits of the noisy sums but through the network",
             ),
-            sigma=training.sigma,
-            sensitivity=training.sensitivity,
             mechanism=_mechanism(plan),
         )
 

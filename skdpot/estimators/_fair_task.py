@@ -164,7 +164,8 @@ def plan_fair_fit(
         others.append(event)
     if cells.strata and predictor.gradient == "ranks":
         return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
-    tables, release_at = None, ()
+    tables: TableNoise | None = None
+    release_at: tuple[int, ...] = ()
     if cells.strata:
         release_at = _release_steps(n_steps, predictor.n_releases)
         n_slices = len(loss.compared.directions(predictor.n_slices, np.random.default_rng(0)))

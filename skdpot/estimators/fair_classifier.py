@@ -124,8 +124,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     the groups, their sizes, who belongs to which, the set of classes, the number of rows and of
     features and their names, and the network's first weights; under equalised odds also the
     class of every record. With a sketch batches are Poisson samples and the sensitivity of a sum
-    is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of records of each
-    group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}`
+    is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of
+    records of each group (and class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q}
+    \frac{4 r L}{\min_c n'_c}`
     (`skdpot.nets.parity_penalty`). The noise of the sums is continuous and not hardened against
     attacks on floating-point numbers. No loss is recorded or shown.
 

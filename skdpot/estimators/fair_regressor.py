@@ -18,6 +18,7 @@ from skdpot.nets.evaluation import from_network_units, to_network_units
 from skdpot.nets.fair_loss import FairLoss
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.slicing.plan import bounds_or_plan
@@ -114,8 +115,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     composed event under replace-one, for a neighbour that has *the same group*. Public are the
     groups, their sizes, who belongs to which, the number of rows, features and targets, names,
     and the network's first weights. With a sketch batches are Poisson samples and the
-    sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of
-    records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K}
+    sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are
+    fixed numbers of records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K}
     \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity_penalty`). The noise of the sums is
     continuous and not hardened against attacks on floating-point numbers. No loss is recorded
     or shown.
@@ -139,6 +140,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     """
 
     _default_module = "mlp"
+
+    target_bounds_: DataBounds
 
     _parameter_constraints: dict[str, list[Any]] = {
         **FairPredictor._parameter_constraints,
@@ -236,10 +239,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         """Plan, charge, and only then touch the rows."""
         loss = self._loss(targets.shape[1])
         network = self._network(rows.shape[1], targets.shape[1], streams.solver)
-        plan = plan_fair_fit(self, loss, cells, streams.public, bounds=self._bounds(targets.shape))
+        bounds = self._bounds(*targets.shape)
+        plan = plan_fair_fit(self, loss, cells, streams.public, bounds=bounds)
         self.privacy_spent_ = self._charge(plan, self._public(), streams)
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        bounds = plan.training.bounds
         self.target_bounds_ = (
             release_private_bounds(targets, bounds, streams)[0]
             if isinstance(bounds, BoundsPlan)
@@ -258,21 +261,18 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             clip_jacobian=self.clip_jacobian,
         )
 
-    def _bounds(self, shape: tuple[int, int]) -> Any:
+    def _bounds(self, n_samples: int, n_targets: int) -> DataBounds | BoundsPlan:
         if isinstance(self.target_bounds, str) and self.target_bounds != "private":
             raise ValueError(
                 'target_bounds must be "private" or a pair (low, high) of numbers or of arrays '
                 "with one number a target."
             )
-        n_samples, n_targets = shape
         target = self._target()
         given = public_bounds(self.target_bounds, None, n_targets)
         return bounds_or_plan(given or n_samples, n_targets, target.mu_cap)
 
     def _public(self) -> tuple[str, ...]:
         public = ["the number of targets"]
-        if not isinstance(self.target_bounds, str):
-            public.append("the bounds of the targets")
         if self.groups_ is not None:
             public.append("the group of each record, and the sizes of the groups")
         return tuple(public)

@@ -105,6 +105,7 @@ def test_regression_of_two_targets(gradient):
             gradient=gradient,
             target_bounds=(0, 1),
             clip_loss=5.0,
+            clip_jacobian=2.0,
             n_slices=6,
             random_state=0,
         ).fit(rows, targets, sensitive_features=groups)

@@ -30,6 +30,10 @@ from skdpot.privacy.events import (
     PoissonGaussianEvent,
 )
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning"
+)
+
 RNG = np.random.default_rng(2707)
 N, N_STEPS, DELTA = 300, 5, 1e-5
 X = RNG.uniform(-1, 1, (N, 3))
@@ -50,7 +54,11 @@ CLASSIFIERS = {
 }
 OTHERS = {
     "one group": (FairPrivateClassifier, LABELS, {"alpha": 0.0, "tune_threshold": True}),
-    "three classes, ranks": (FairPrivateClassifier, THREE, {"gradient": "ranks", "n_slices": 3}),
+    "three classes, ranks": (
+        FairPrivateClassifier,
+        THREE,
+        {"gradient": "ranks", "n_slices": 3, "random_state": 1},
+    ),
     "logits, ranks": (FairPrivateClassifier, LABELS, {"gradient": "ranks", "clip_output": 0.3}),
     "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-2, 2), "n_slices": 3}),
     "regression, ranks": (
@@ -70,6 +78,10 @@ def estimator(case, **changes):
     kind, _, options = (CASES | PRIVATE_BOUNDS)[case]
     common = {"n_steps": N_STEPS, "n_releases": 3, "module": "linear", "alpha": 0.6}
     return kind(**(common | options | changes))
+
+
+# All records in every batch: a closed form in place of loss distributions, which take a second.
+QUICK = {"batch_fraction": 1.0}
 
 
 def fitted(case, **changes):
@@ -143,9 +155,7 @@ def test_epsilon_is_that_of_dp_accounting(case):
     assert accountant.get_epsilon(DELTA) == pytest.approx(1.0, rel=2e-3)
 
 
-@pytest.mark.parametrize(
-    "case", ["sketch, equalized_odds, tuned", "ranks, equalized_odds, tuned", "regression"]
-)
+@pytest.mark.parametrize("case", ["sketch, equalized_odds, tuned", "ranks, equalized_odds, tuned"])
 def test_a_budget_is_charged_once_and_never_overdrawn(case):
     budget = PrivacyBudget(1.0)
     estimator = fitted(case, budget=budget)
@@ -232,10 +242,11 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     for _, batch, penalty, directions in seen["sums"]:
         assert len(batch.rows) == sum(training.batch_sizes)
         assert penalty.batch_sizes == training.batch_sizes
-        if case == "three classes, ranks":
+        if case == "three classes, ranks":  # of which the widest is not the first
             widths.append(np.mean(directions.max(axis=1) - directions.min(axis=1)))
         else:
             widths.append({"logits, ranks": 0.6, "regression, ranks": 2.0}.get(case, 1.0))
+    assert widths[0] < max(widths) or case != "three classes, ranks"
     moved = 2 / (2 * (1 + odds)) * 4 * max(widths) * fit.clip_jacobian / min(training.batch_sizes)
     expected = 2 * 0.4 * fit.clip_loss + 0.6 * sum(training.batch_sizes) * moved
     assert training.sensitivity == pytest.approx(expected, rel=1e-9)
@@ -268,7 +279,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_records(case, tmp_path, monk
     watch("noise", SecretStream, "random_bytes")
     watch("records", Records, "take")
     watch("records", _fair_predictor.FairPredictor, "_records")
-    fitted(case, budget=budget)
+    fitted(case, budget=budget, **QUICK)
     for calls in seen.values():
         assert calls
         assert set(calls) == {1}
@@ -283,23 +294,21 @@ def test_when_the_charge_fails_nothing_has_happened(case, monkeypatch):
 
     monkeypatch.setattr(SecretStream, "random_bytes", lambda *_: drawn.append("noise"))
     monkeypatch.setattr(Records, "__init__", lambda *_: drawn.append("records"))
-    monkeypatch.setattr(_fair_predictor, "charge", refuse)
-    with pytest.raises(OSError, match="disk full"):
-        fitted(case)
-    assert drawn == []
-    fresh = estimator(case)
+    monkeypatch.setattr(PrivacyBudget, "spend", refuse)
+    fresh = estimator(case, budget=PrivacyBudget(1.0), **QUICK)
     before = dict(vars(fresh))
     y = (CASES | PRIVATE_BOUNDS)[case][1]
     with pytest.raises(OSError, match="disk full"):
         fresh.fit(X, y, sensitive_features=GROUP)
+    assert drawn == []
     assert vars(fresh) == before
 
 
-@pytest.mark.parametrize("case", ["sketch, statistical_parity", "regression, ranks"])
+@pytest.mark.parametrize("case", ["sketch, equalized_odds, tuned", "regression, ranks"])
 def test_a_refused_fit_changes_nothing(case):
     budget = PrivacyBudget(1.0)
-    first = fitted(case, budget=budget)
-    for unchanged in (first, estimator(case, budget=budget)):
+    first = fitted(case, budget=budget, **QUICK)
+    for unchanged in (first, estimator(case, budget=budget, **QUICK)):
         before = dict(vars(unchanged))
         with pytest.raises(BudgetExceededError, match="left"):
             unchanged.fit(X[:, :2], CASES[case][1], sensitive_features=GROUP)
@@ -307,10 +316,10 @@ def test_a_refused_fit_changes_nothing(case):
     assert len(budget.history()) == 1
 
 
-@pytest.mark.parametrize("case", ["sketch, statistical_parity", "regression, ranks"])
+@pytest.mark.parametrize("case", ["sketch, equalized_odds, tuned", "regression, ranks"])
 def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
     budget = PrivacyBudget(5.0)
-    interrupted = estimator(case, budget=budget)
+    interrupted = estimator(case, budget=budget, **QUICK)
     before = dict(vars(interrupted))
 
     def stop(*_):
@@ -323,29 +332,11 @@ def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
     assert len(budget.history()) == 1
 
 
-# --- networks ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", ["sketch, statistical_parity", "regression, ranks"])
-@pytest.mark.parametrize(
-    ("layer", "text"),
-    [
-        (nn.BatchNorm1d(3), "normalises each record by the others"),
-        (nn.Softmax(dim=0), "depends on the other records"),
-    ],
-)
-def test_layers_that_join_records_are_refused_and_charge_nothing(case, layer, text):
-    budget = PrivacyBudget(3.0)
-    with pytest.raises(ValueError, match=text):
-        fitted(case, module=nn.Sequential(layer, nn.Linear(3, 1)), budget=budget)
-    assert len(budget.history()) == 0
-
-
 # --- searches ------------------------------------------------------------------------------------
 
 
 def routed(budget, kind=FairPrivateClassifier, **options):
-    model = kind(n_steps=2, n_releases=1, budget=budget, **options)
+    model = kind(n_steps=2, budget=budget, **QUICK, **options)
     return model.set_fit_request(sensitive_features=True)
 
 
@@ -368,10 +359,9 @@ def test_a_search_in_a_pipeline_charges_folds_times_candidates_and_the_refit(n_j
 
 def test_cross_validation_charges_every_fold():
     budget = PrivacyBudget(50.0)
-    options = {"target_bounds": (-2, 2), "gradient": "ranks"}
     with sklearn.config_context(enable_metadata_routing=True):
         scores = cross_val_score(
-            routed(budget, FairPrivateRegressor, **options),
+            routed(budget, FairPrivateRegressor, target_bounds=(-2, 2)),
             X,
             TARGETS,
             cv=3,
@@ -384,7 +374,7 @@ def test_cross_validation_charges_every_fold():
 
 def test_clones_share_the_budget():
     budget = PrivacyBudget(1.0)
-    first = estimator("sketch, statistical_parity", budget=budget)
+    first = estimator("sketch, statistical_parity", budget=budget, **QUICK)
     second = clone(first)
     assert second.budget is budget
     first.fit(X, LABELS, sensitive_features=GROUP)
@@ -399,6 +389,6 @@ def test_noise_cannot_be_replayed_from_numpy_or_torch_seeds():
     for _ in range(2):
         np.random.seed(0)  # noqa: NPY002, TID251
         torch.manual_seed(0)  # noqa: TID251
-        fit = fitted("one group", n_steps=1, batch_fraction=1.0, module=given)
+        fit = fitted("one group", n_steps=3, module=given, **QUICK)
         weights.append(fit.network_.weight.detach().numpy())
     assert np.mean(weights[0] == weights[1]) < 0.9

@@ -24,6 +24,7 @@ from tests.nets.fair_tasks import (
     make_cells,
 )
 
+RNG = np.random.default_rng(3517)
 EXTREMES = (0.0, 1.0, -1.0, 60.0, 1e6, -1e15, 1e30, -1e30)
 
 
@@ -130,6 +131,14 @@ def test_the_sensitivity_of_ranked_sums_is_attained(alpha):
             for value in (-0.5, 0.5):
                 best = max(best, aimed_change(own, other, position, value, alpha, 0.7))
     assert 0.95 <= best <= 1.0
+
+
+@pytest.mark.parametrize("value", [-0.5, 0.1, 0.5])
+def test_ties_of_a_thousand_clipped_outputs_keep_their_order(value):
+    """An unstable sort would shuffle the others: the sum then moves by many times the bound."""
+    own, other = np.repeat([-0.5, 0.5], 500), RNG.uniform(-0.5, 0.5, 1000)
+    for position in (17, 700):
+        assert aimed_change(own, other, position, value, 0.9, 0.7) <= 1.0
 
 
 # --- loss and penalty clipped together -----------------------------------------------------------

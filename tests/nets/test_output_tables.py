@@ -165,6 +165,8 @@ def test_noise_has_the_stated_size_on_every_entry(n_codes):
             assert abs(part.sum()) < 4.9 * noise.sigma * math.sqrt(part.size)
         steps = drawn / noise.lattice
         np.testing.assert_array_equal(steps, np.rint(steps))
+        between = np.corrcoef(drawn[0].ravel(), drawn[1].ravel())[0, 1]  # cells
+        assert abs(between) < 4.9 / math.sqrt(drawn[0].size)
     # Two releases agree by chance in one entry of many.
     assert np.mean(draws[0] == draws[1]) < 0.05
     correlation = np.corrcoef(draws[0].ravel(), draws[1].ravel())[0, 1]

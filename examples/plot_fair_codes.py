@@ -1,0 +1,156 @@
+"""
+Codes that do not tell the group
+================================
+
+An autoencoder turns every person's 16 features into two numbers, the *code*, that others may use
+in place of the features. If half of the features say little more than the group that a person
+belongs to, so do the codes, and whoever learns from them learns to discriminate. We train
+autoencoders under differential privacy with a penalty that brings the codes of both groups
+together (``penalty="parity"``), and look at what is left for a classifier.
+
+The experiment follows appendix B.3 of Rodríguez-Vítores, Lalanne and Loubes (2025), "Learning with
+differentially private (sliced) Wasserstein gradients".
+"""
+
+# %%
+# Data and network
+# ----------------
+# Eight *core* features repeat what the class depends on, eight *spurious* ones repeat the group,
+# and seven persons in ten belong to the group that the class suggests. The features of 30,000
+# persons are private; their groups are taken to be public. Another 10,000 rows are public and used
+# to judge the codes.
+#
+# The noise of private training has as many coordinates as the network has parameters, so we take
+# the smallest network that can do the task: one linear layer each way, 82 parameters. The noise is
+# also proportional to ``clip_output``, the length that codes are shortened to when groups are
+# compared, so we set it to about the length that codes have without privacy. These settings were
+# found with other data of the same kind.
+
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from skdpot import PrivateSWAutoencoder
+from skdpot.datasets import make_biased_classification
+from skdpot.metrics import disparate_impact
+
+ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 4.0, 1.0)
+N_PRIVATE, N_CORE = 30_000, 8
+
+X, y, group = make_biased_classification(N_PRIVATE + 10_000, random_state=1)
+X_public, y_public, group_public = X[N_PRIVATE:], y[N_PRIVATE:], group[N_PRIVATE:]
+X, group = X[:N_PRIVATE], group[:N_PRIVATE]
+
+# All start from the same public weights.
+generator = torch.Generator().manual_seed(0)
+ENCODER, DECODER = nn.Linear(16, 2), nn.Linear(2, 16)
+for layer in (ENCODER, DECODER):
+    nn.init.orthogonal_(layer.weight, 0.3, generator=generator)
+    nn.init.zeros_(layer.bias)
+
+
+def train(alpha, epsilon):
+    """Return an autoencoder of the private rows; nothing else of them is used."""
+    autoencoder = PrivateSWAutoencoder(
+        latent_dim=2,
+        epsilon=epsilon,
+        delta=0.1 / N_PRIVATE,
+        penalty="parity",
+        alpha=alpha,
+        architecture=(ENCODER, DECODER),
+        normalize_codes=False,
+        clip=0.4,
+        clip_jacobian=1.5,
+        clip_output=0.5,
+        n_steps=300,
+        batch_size=1500,
+        learning_rate=0.03,
+        bounds=(-1.5, 2.5),
+    )
+    return autoencoder.fit(X, sensitive_features=group)
+
+
+# %%
+# Train and judge
+# ---------------
+# A logistic regression learns the class from the codes of 6,000 public rows and predicts it for the
+# other 4,000. Its *disparate impact* is how often it gives the favourable class to one group, over
+# how often to the other: 1 is equal, and below 0.8 is commonly called unfair. The class itself
+# has 0.43, since it does depend on the group. `group from code` is the accuracy of a logistic
+# regression of the group; guessing has 0.5.
+
+
+def judge(autoencoder):
+    """Return codes of public rows and what they are good for."""
+    codes = autoencoder.transform(X_public)
+    errors = (autoencoder.inverse_transform(codes) - X_public) ** 2
+    fitted, tested = slice(0, 6_000), slice(6_000, None)
+    classifier = LogisticRegression().fit(codes[fitted], y_public[fitted])
+    of_group = LogisticRegression().fit(codes[fitted], group_public[fitted])
+    predicted = classifier.predict(codes[tested])
+    return codes, {
+        "core error": errors[:, :N_CORE].sum(axis=1).mean(),
+        "accuracy": np.mean(predicted == y_public[tested]),
+        "disparate impact": disparate_impact(predicted, sensitive_features=group_public[tested]),
+        "group from code": of_group.score(codes[tested], group_public[tested]),
+    }
+
+
+rows, codes = {}, {}
+for epsilon in EPSILONS:
+    for alpha in ALPHAS:
+        start = time.perf_counter()
+        autoencoder = train(alpha, epsilon)
+        seconds = time.perf_counter() - start
+        codes[epsilon, alpha], facts = judge(autoencoder)
+        noise = autoencoder.privacy_spent_.sigma / 1500
+        rows[epsilon, alpha] = {"noise of a step": noise, **facts, "seconds": seconds}
+
+table = pd.DataFrame(rows).T.rename_axis(["epsilon", "alpha"])
+print(table.round(3).to_string())
+
+# %%
+# Look at the codes
+# -----------------
+# Every point is the code of a public row. Each panel has a scale of its own, for codes that are
+# close together can be told apart as well as distant ones. `core` is the squared error of the eight
+# core features: 2.26 for the mean of all rows, which knows nothing, and 1.2 for the best two
+# numbers.
+#
+# Without a penalty the first thing that a code tells is the group. As α grows the groups come
+# together, and without privacy the codes then describe the core features better than before: the
+# space that the group had is free. With privacy the penalty has its price. One record moves the
+# ranks of others, so that the sum of a batch needs twelve times the noise at α = 0.75 that it
+# needs at α = 0. The codes still do not tell the group, but how much they keep of the core
+# features depends on the noise that was drawn, and at ε = 1 it may be little.
+
+COLOURS = np.array(["tab:blue", "tab:orange"])
+shown = np.random.default_rng(0).choice(len(X_public), 1_500, replace=False)
+
+figure, axes = plt.subplots(
+    len(EPSILONS), len(ALPHAS), figsize=(11, 9.2), squeeze=False, layout="constrained"
+)
+for (epsilon, alpha), axis in zip(codes, axes.flat, strict=True):
+    points = codes[epsilon, alpha]
+    points = (points - points.mean(axis=0)) / (points - points.mean(axis=0)).std()
+    axis.scatter(*points[shown].T, s=5, alpha=0.5, c=COLOURS[group_public[shown]], linewidths=0)
+    facts = table.loc[(epsilon, alpha)]
+    axis.set_title(
+        f"core {facts['core error']:.2f}, accuracy {facts['accuracy']:.2f}\n"
+        f"disparate impact {facts['disparate impact']:.2f}",
+        fontsize=10,
+    )
+    axis.set(xlim=(-3.5, 3.5), ylim=(-3.5, 3.5), xticks=[], yticks=[], aspect="equal")
+for axis, alpha in zip(axes[-1], ALPHAS, strict=True):
+    axis.set_xlabel(f"α = {alpha:g}", fontsize=12)
+for axis, epsilon in zip(axes[:, 0], EPSILONS, strict=True):
+    axis.set_ylabel(f"ε = {epsilon:g}".replace("inf", "∞"), fontsize=12)
+handles = [plt.Line2D([], [], marker="o", ls="", color=colour) for colour in COLOURS]
+figure.legend(handles, ["group 0", "group 1"], loc="outside upper center", ncols=2, frameon=False)
+figure.savefig("fair_codes.png", dpi=100)
+plt.show()
