@@ -83,7 +83,7 @@ class FairPredictor(BaseEstimator):
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
         "clip_loss": [Interval(Real, 0, None, closed="neither")],
-        "clip_output": [Interval(Real, 0, None, closed="neither"), None],
+        "clip_output": [Interval(Real, 1e-30, 1e30, closed="both"), None],
         "clip_jacobian": [Interval(Real, 0, None, closed="neither")],
         "n_slices": [Interval(Integral, 1, None, closed="left")],
         "n_releases": [Interval(Integral, 1, None, closed="left")],

@@ -89,7 +89,8 @@ class PrivateSWAutoencoder(CodeReadings):
         With a penalty: largest spectral norm L of the Jacobian of a record's code.
     clip_output : float, default=2.0
         With ``penalty="parity"``: largest norm M of a code when groups are compared; longer ones
-        count as shortened to it. Not used for normalised codes, whose norm is 1.
+        count as shortened to it. The noise that the penalty needs is proportional to it. Not used
+        for normalised codes, whose norm is 1.
     n_steps : int, optional
         Training steps; by default a public rule: 40 epochs, at least 60 steps, or at least
         1,500 with ``private=False``, where they cost no privacy.

@@ -143,7 +143,7 @@ class ClippedOutputs(ComparedOutputs):
         """Return the nearest points of the ball; 0 for what is not a number."""
         finite = outputs.nan_to_num(nan=0.0, posinf=1e150, neginf=-1e150)
         norms = finite.norm(dim=1, keepdim=True)
-        return finite * (self.radius / norms.clamp(min=self.radius))
+        return finite / (norms / self.radius).clamp(min=1.0)
 
     def derivatives(self, outputs: torch.Tensor) -> None:
         """Return None: vectors pass the projection unchanged."""

@@ -83,11 +83,12 @@ def test_the_noise_is_calibrated(epsilon):
 
 
 def test_the_largest_share_of_a_group_is_charged():
-    """10 % of 15 rows are one: a rate of 1/15 beside 28/285."""
+    """10 % of 15 rows are one: a rate of 1/15 beside 28/285, and the ranks of a single code."""
     groups = np.repeat(["small", "large"], [15, 285])
-    event = fitted(groups, batch_size=30).privacy_spent_.event
+    event = fitted(groups, batch_size=30, alpha=0.5).privacy_spent_.event
     assert (event.batch_sizes, event.group_sizes) == ((28, 1), (285, 15))
     assert event.sampling_rate == 28 / 285
+    assert event.sensitivity == pytest.approx(0.5 * 2 + 0.5 * 29 * 4 * 2 / 1, rel=1e-9)
 
 
 def test_the_statement_says_that_groups_are_public():

@@ -83,7 +83,7 @@ def test_training_and_sampling_on_the_same_rows_warns():
 
 def test_a_frozen_public_autoencoder_needs_no_warning():
     """How it is meant to be used: public rows train the first step, private ones the second."""
-    frozen = FrozenEstimator(autoencoder().fit(PUBLIC))
+    frozen = FrozenEstimator(autoencoder(n_steps=600).fit(PUBLIC))
     fitted = pipeline(frozen, epsilon=5.0).fit(PRIVATE)
     sample = images(fitted, 500)
     # Better than one mean image, which a sampler that knows nothing would be near to.

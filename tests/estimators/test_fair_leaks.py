@@ -300,6 +300,15 @@ def test_errors_quote_no_value_and_charge_nothing(name):
     assert len(budget.history()) == 0
 
 
+@pytest.mark.parametrize("clip_output", [1e-40, 1e40])
+def test_ranges_that_single_precision_cannot_count_in_are_refused(clip_output):
+    """A fit would fail, or warn, after the charge, and for some records only."""
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(ValueError, match="'clip_output' parameter"):
+        fit("sketch", clip_output=clip_output, budget=budget)
+    assert len(budget.history()) == 0
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("value", [1e300, -1e38, 1e30])
 def test_extreme_records_cause_no_error_and_no_warning(case, value):

@@ -143,7 +143,7 @@ def test_anchored_sums_are_the_gradient_of_the_local_penalty(kind, strata, make)
 # --- steps ---------------------------------------------------------------------------------------
 
 SIZES = (40, 60, 50)
-CELLS = make_cells(SIZES, ((0, 1, 2),))
+CELLS = Cells(RNG.permutation(np.repeat(np.arange(3), SIZES)), SIZES, ((0, 1, 2),))
 ROWS = torch.from_numpy(RNG.normal(size=(150, N_FEATURES))).float()
 RECORDS = Records(ROWS, TASKS["softmax"].targets(150, RNG))
 N_STEPS = 60
