@@ -103,7 +103,8 @@ def read_cells(
         return one_cell(n_samples), groups.labels
     if predictor.fairness == "statistical_parity":
         stratum = tuple(range(len(groups.labels)))
-        return Cells(groups.codes, groups.sizes, (stratum,)), groups.labels
+        names = tuple(str(label) for label in groups.labels)
+        return Cells(groups.codes, groups.sizes, (stratum,), names), groups.labels
     if classes is None:
         raise ValueError(
             'fairness="equalized_odds" compares groups within each class, and a regressor has no '
@@ -124,7 +125,8 @@ def _cells_by_class(groups: Groups, codes: np.ndarray, labels: np.ndarray) -> Ce
                 '. Merge groups, or use fairness="statistical_parity".'
             )
     strata = np.arange(n_groups * n_classes).reshape(n_classes, n_groups).tolist()
-    return Cells(cells, sizes, tuple(tuple(stratum) for stratum in strata))
+    names = tuple(f"{group}, class {label}" for label in labels for group in groups.labels)
+    return Cells(cells, sizes, tuple(tuple(stratum) for stratum in strata), names)
 
 
 def plan_fair_fit(
@@ -198,8 +200,7 @@ def _plan_ranks(
     others: list[Event],
     tuning: TableNoise | None,
 ) -> FairPlan:
-    names = [f"cell {cell}" for cell in range(len(cells.sizes))]
-    sizes = batch_sizes(cells.sizes, predictor.batch_fraction, names)
+    sizes = batch_sizes(cells.sizes, predictor.batch_fraction, cells.names)
     penalty = ParityPenalty(cells.strata, sizes)
     directions = tuple(loss.compared.directions(predictor.n_slices, public) for _ in range(n_steps))
     width = max(float(loss.compared.widths(of_step).mean()) for of_step in directions)

@@ -126,9 +126,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     class of every record. With a sketch batches are Poisson samples and the sensitivity of a sum
     is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of
     records of each group (and class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q}
-    \frac{4 r L}{\min_c n'_c}`
-    (`skdpot.nets.parity_penalty`). The noise of the sums is continuous and not hardened against
-    attacks on floating-point numbers. No loss is recorded or shown.
+    \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.parity_penalty`). A tuned threshold takes two more
+    releases, of noisy histograms. The noise of the sums is continuous and not hardened against
+    attacks on floating-point numbers; networks that are not plain chains of layers are trained in
+    single precision, of which the last bits depend on the size of the batch. No loss is recorded
+    or shown.
 
     What `predict` and `score` are given is treated as public. A grid search that scores on
     private records leaks through its scores and its choice.

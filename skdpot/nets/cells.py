@@ -19,11 +19,14 @@ class Cells:
         Number of records of each cell; public.
     strata : tuple of tuple of int
         Cells that are compared with each other; empty if nothing is compared.
+    names : tuple of str, default=()
+        Public name of each cell, for messages.
     """
 
     codes: np.ndarray
     sizes: tuple[int, ...]
     strata: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ()
 
     @property
     def members(self) -> tuple[np.ndarray, ...]:
