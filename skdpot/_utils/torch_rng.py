@@ -13,7 +13,7 @@ __all__ = ["torch_randomness"]
 def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
     """Seed torch's global generator from `rng` inside the block; outside it goes on as before.
 
-    Initial weights and dropout draw from it. Nothing that protects privacy may.
+    Initial weights and dropout draw from it; noise and batches never do.
     """
     with torch.random.fork_rng():
         torch.manual_seed(int(rng.integers(2**63 - 1)))

@@ -12,6 +12,7 @@ from skdpot._utils.rng import Streams
 from skdpot._utils.torch_rng import torch_randomness
 from skdpot.estimators._autoencoder_plan import BatchCells, learning_rate, number_of_steps
 from skdpot.estimators._charge import charge_training
+from skdpot.estimators._private_errors import publishable
 from skdpot.exceptions import BudgetExceededError
 from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
@@ -167,7 +168,8 @@ def train_private(
     """
     tensor = _tensor(estimator, rows)
     noisy = private_steps(loss, tensor, plan, streams.secret, streams.public, cells.members)
-    clean, started, stopped = deepcopy(autoencoder), 0, None
+    clean, started = deepcopy(autoencoder), 0
+    stopped: BaseException | None = None
 
     def step(network: nn.Module, number: int) -> None:
         nonlocal started
@@ -175,11 +177,14 @@ def train_private(
         noisy(network, number)
 
     try:
-        _train(estimator, autoencoder, step, plan.n_steps, streams.solver)
+        # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
+        _train(estimator, autoencoder, step, plan.n_steps, streams.secret.generator())
     except BaseException as error:
-        if started == 0:
-            raise
-        stopped, estimator.n_steps_ = error, started
+        stopped = publishable(error, type(estimator).__name__)
+    if stopped is not None:
+        if started == 0 or isinstance(stopped, Exception):  # when it happened tells of the rows
+            raise stopped
+        estimator.n_steps_ = started
     # Of the network that saw private rows only what was trained, with noise, is kept.
     with_trained_parameters(clean, autoencoder.cpu())
     clean.eval()

@@ -21,6 +21,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.estimators._charge import charge_training
 from skdpot.estimators._fair_task import FairPlan
+from skdpot.estimators._private_errors import publishable
 from skdpot.nets.cells import Cells
 from skdpot.nets.evaluation import evaluate
 from skdpot.nets.fair_loss import FairLoss, Records
@@ -38,7 +39,7 @@ __all__ = ["FairPredictor"]
 _LARGEST_RATE = 0.1
 _RATE = 0.32  # over the fourth root of the number of parameters
 _STEPS_AT_FULL_RATE = 400
-_LARGEST_INPUT = 1e30  # beyond, single precision overflows
+_LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
 
 _NO_WEIGHTS = (
     "sample_weight is not supported: a weight would multiply what its record adds to a gradient, "
@@ -154,17 +155,24 @@ class FairPredictor(BaseEstimator):
             )
         )
         clean = deepcopy(network)
-        network = network.to(records.rows.dtype)
-        n_steps = plan.training.n_steps
-        train_network(
-            network,
-            step,
-            n_steps,
-            learning_rate=self._rate(network, n_steps),
-            rng=streams.solver,
-            device=resolve_device(self.device),
-            progress=type(self).__name__ if self.verbose else None,
-        )
+        if records.rows.dtype == torch.float64:
+            network = network.double()
+        failure, n_steps = None, plan.training.n_steps
+        try:
+            train_network(
+                network,
+                step,
+                n_steps,
+                learning_rate=self._rate(network, n_steps),
+                # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
+                rng=streams.secret.generator(),
+                device=resolve_device(self.device),
+                progress=type(self).__name__ if self.verbose else None,
+            )
+        except BaseException as error:
+            failure = publishable(error, type(self).__name__)
+        if failure is not None:
+            raise failure
         self.network_ = with_trained_parameters(clean, network.cpu())
         self.n_steps_ = n_steps
 
@@ -181,7 +189,8 @@ class FairPredictor(BaseEstimator):
 
         How a product of matrices rounds a record depends on how many others it is multiplied
         with, which is secret for a Poisson batch. In double precision that is far below the room
-        that clipping leaves; networks that may not be able to compute in it stay in single.
+        that clipping leaves, unless records are placed on the kinks of an activation; networks
+        that may not be able to compute in it stay in single.
         """
         device = resolve_device(self.device) or "cpu"
         double = chain_of_layers(network) is not None

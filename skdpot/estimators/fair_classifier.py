@@ -292,6 +292,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     def _public(self, cells: Cells) -> tuple[str, ...]:
         public = ["the set of classes"]
+        if self.classes is not None:
+            public.append("every label is one of the classes; others are refused")
         if self.groups_ is not None:
             public.append("the group of each record, and the sizes of the groups")
         if cells.strata and self.fairness == "equalized_odds":

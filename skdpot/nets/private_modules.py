@@ -166,6 +166,11 @@ def _run(network: nn.Module, records: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
+    if not bool((alone.isfinite() & with_others.isfinite()).all()):
+        raise ValueError(
+            "The network's output for an ordinary row, with values between -1 and 1, is not a "
+            "finite number. Look for divisions, logarithms and roots."
+        )
     scale = 1.0 + float(alone.abs().max())
     if not bool(((alone - with_others).abs() <= _ROUNDING * scale).all()):
         raise ValueError(

@@ -49,8 +49,10 @@ def train_network(
     learning_rate : float
         At the start; it falls to zero along a half cosine.
     rng : numpy.random.Generator
-        Solver's stream, from which torch's own generator is seeded while training runs
-        (dropout uses it). Nothing that protects privacy may be drawn from either.
+        Seeds torch's own generator while training runs (dropout uses it). With private records in
+        Poisson batches it must come from the secret stream: the masks that a record gets depend
+        on who else is in its batch, and only masks that nobody knows leave the distribution of
+        the others' gradients as it was. Otherwise the solver's stream.
     optimizer : type, default=torch.optim.Adam
         Optimizer.
     device : torch.device, optional

@@ -385,3 +385,12 @@ def test_batches_of_another_size_are_refused():
         clipped_wasserstein_gradient(
             side, other, torch.zeros(4, 1), torch.zeros(2, 1), LINE, clip_output=Ball(1.0)
         )
+
+
+def test_the_worse_private_side_pays_whichever_it_is():
+    small = Side(batch_size=5, private=True, network=nn.Linear(2, 1), clip_jacobian=2.0)
+    large = Side(batch_size=50, private=True, network=nn.Linear(2, 1), clip_jacobian=1.0)
+    bound = gradient_sensitivity(small, large, width=1.0)
+    assert bound == gradient_sensitivity(large, small, width=1.0)
+    alone = Side(batch_size=50, private=False, network=nn.Linear(2, 1), clip_jacobian=1.0)
+    assert bound == gradient_sensitivity(small, alone, width=1.0)
