@@ -22,9 +22,19 @@ from skdpot.privacy.events import Event
 if TYPE_CHECKING:
     from skdpot.estimators._fair_predictor import FairPredictor
 
-__all__ = ["FairPlan", "one_cell", "plan_fair_fit", "read_cells"]
+__all__ = ["SAME_CLASS", "SAME_GROUP", "FairPlan", "one_cell", "plan_fair_fit", "read_cells"]
+
+SAME_GROUP = (
+    "the group of each record and the sizes of the groups are public: the record that replaces "
+    "another has the same group"
+)
+SAME_CLASS = (
+    "the class of each record is public: the record that replaces another has the same class"
+)
 
 _DEFAULT_STEPS = 200
+_MOST_GROUPS = 50
+_FEWEST_RECORDS = 5.0  # of a cell, over the noise of one entry of its table
 _TABLE_SHARE = 0.1  # of the squared mu, for the distributions of the outputs
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
@@ -88,6 +98,11 @@ def read_cells(
     labels : ndarray or None
         The groups.
     """
+    if classes is None and predictor.fairness == "equalized_odds":
+        raise ValueError(
+            'fairness="equalized_odds" compares groups within each class, and a regressor has no '
+            'classes. Use fairness="statistical_parity", or a classifier.'
+        )
     if sensitive_features is None:
         if predictor.alpha > 0:
             warn_of_fairness(
@@ -98,18 +113,18 @@ def read_cells(
                 "set_fit_request(sensitive_features=True)."
             )
         return one_cell(n_samples), None
-    groups = read_groups(sensitive_features, n_samples)
     if predictor.alpha == 0:
-        return one_cell(n_samples), groups.labels
-    if predictor.fairness == "statistical_parity":
+        return one_cell(n_samples), None
+    groups = read_groups(sensitive_features, n_samples)
+    if len(groups.labels) > _MOST_GROUPS:
+        raise ValueError(
+            f"sensitive_features holds {len(groups.labels)} groups, and every two are compared: at "
+            f"most {_MOST_GROUPS} are allowed. Merge groups; a column of identifiers is no group."
+        )
+    if predictor.fairness == "statistical_parity" or classes is None:
         stratum = tuple(range(len(groups.labels)))
         names = tuple(str(label) for label in groups.labels)
         return Cells(groups.codes, groups.sizes, (stratum,), names), groups.labels
-    if classes is None:
-        raise ValueError(
-            'fairness="equalized_odds" compares groups within each class, and a regressor has no '
-            'classes. Use fairness="statistical_parity", or a classifier.'
-        )
     return _cells_by_class(groups, *classes), groups.labels
 
 
@@ -168,13 +183,16 @@ def plan_fair_fit(
         return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
     tables: TableNoise | None = None
     release_at: tuple[int, ...] = ()
-    if cells.strata:
-        release_at = _release_steps(n_steps, predictor.n_releases)
+    release_at = _release_steps(n_steps, predictor.n_releases) if cells.strata else ()
+    if release_at:
         n_slices = len(loss.compared.directions(predictor.n_slices, np.random.default_rng(0)))
         tables, event = _tables(
             target, _TABLE_SHARE, len(release_at), n_slices, min(cells.sizes), classes=False
         )
         others.append(event)
+        # What is averaged over the blocks of directions has less noise.
+        n_blocks = max(1.0, n_slices / loss.compared.n_outputs)
+        _warn_of_small_cells(predictor, cells, tables.sigma / math.sqrt(n_blocks))
     n_samples = sum(cells.sizes)
     training = plan_training(
         target,
@@ -217,6 +235,23 @@ def _plan_ranks(
     return FairPlan(training=training, directions=directions, penalty=penalty, tuning=tuning)
 
 
+def _warn_of_small_cells(predictor: "FairPredictor", cells: Cells, sigma: float) -> None:
+    """Say which groups are so small that their distributions are mostly noise; all public."""
+    small = [
+        f"{name} ({size} records)"
+        for name, size in zip(cells.names, cells.sizes, strict=True)
+        if size < _FEWEST_RECORDS * sigma
+    ]
+    if small:
+        warn_of_fairness(
+            f"{type(predictor).__name__}: at this epsilon the noise on what is released of each "
+            f"group is as large as {sigma:.0f} records, which hides the distributions of "
+            f"{', '.join(small[:3])}{', ...' if len(small) > 3 else ''}: groups that are "
+            "compared with them are pulled at random. Merge small groups, leave them out, or "
+            "take a larger epsilon."
+        )
+
+
 def _tables(
     target: PrivacyTarget,
     share: float,
@@ -232,5 +267,5 @@ def _tables(
 
 def _release_steps(n_steps: int, n_releases: int) -> tuple[int, ...]:
     """Spread the releases over the steps, none before the first: then all outputs are equal."""
-    wanted = min(n_releases, n_steps)
-    return tuple(sorted({(k + 1) * n_steps // (wanted + 1) for k in range(wanted)}))
+    wanted = min(n_releases, n_steps - 1)
+    return tuple(sorted({1 + (k + 1) * (n_steps - 1) // (wanted + 1) for k in range(wanted)}))

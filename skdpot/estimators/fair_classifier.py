@@ -12,7 +12,13 @@ from torch.nn import functional
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import LabelWords, all_or_nothing, encode_labels, fit_context
 from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._fair_task import FairPlan, plan_fair_fit, read_cells
+from skdpot.estimators._fair_task import (
+    SAME_CLASS,
+    SAME_GROUP,
+    FairPlan,
+    plan_fair_fit,
+    read_cells,
+)
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
@@ -295,9 +301,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         if self.classes is not None:
             public.append("every label is one of the classes; others are refused")
         if self.groups_ is not None:
-            public.append("the group of each record, and the sizes of the groups")
+            public.append(SAME_GROUP)
         if cells.strata and self.fairness == "equalized_odds":
-            public.append("the class of each record")
+            public.append(SAME_CLASS)
         return tuple(public)
 
     def _threshold(

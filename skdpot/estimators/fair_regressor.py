@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
 from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._fair_task import plan_fair_fit, read_cells
+from skdpot.estimators._fair_task import SAME_GROUP, plan_fair_fit, read_cells
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.evaluation import from_network_units, to_network_units
@@ -49,9 +49,10 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     module : {"linear", "mlp"}, torch.nn.Module or callable, optional
-        Network from features to mapped targets; "mlp", the default, has one hidden layer of 64
-        units. A module is copied and starts from the weights that it has, which must be public;
-        a function without arguments makes one. It must treat every record by itself.
+        Network from features to mapped targets. "linear" is the default; "mlp" has one hidden
+        layer of 64 units and needs tens of thousands of rows at epsilon 1. A module is copied
+        and starts from the weights that it has, which must be public; a function without
+        arguments makes one. It must treat every record by itself.
     gradient : {"sketch", "ranks"}, default="sketch"
         How the penalty's gradient is made private. "sketch" releases the distributions of the
         outputs of each group `n_releases` times; in between the penalty is a sum over records,
@@ -140,13 +141,13 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     (3, 2)
     """
 
-    _default_module = "mlp"
+    _default_module = "linear"
 
     target_bounds_: DataBounds
 
     _parameter_constraints: dict[str, list[Any]] = {
         **FairPredictor._parameter_constraints,
-        "target_bounds": [str, tuple, list],
+        "target_bounds": [str, tuple, list, np.ndarray],
     }
 
     def __init__(
@@ -275,7 +276,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     def _public(self) -> tuple[str, ...]:
         public = ["the number of targets"]
         if self.groups_ is not None:
-            public.append("the group of each record, and the sizes of the groups")
+            public.append(SAME_GROUP)
         return tuple(public)
 
     def predict(self, X: Any) -> np.ndarray:

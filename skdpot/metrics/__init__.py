@@ -12,6 +12,7 @@ from skdpot.metrics.fairness import (
 from skdpot.metrics.fairness_display import FairnessDisplay
 from skdpot.metrics.frechet import GaussianStatistics, frechet_distance
 from skdpot.metrics.frontier_display import FairnessFrontierDisplay
+from skdpot.metrics.parity_scorer import make_parity_scorer
 from skdpot.metrics.utility import train_synthetic_test_real
 from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
 
@@ -25,6 +26,7 @@ __all__ = [
     "equalized_odds_ratio",
     "equalized_odds_ratios",
     "frechet_distance",
+    "make_parity_scorer",
     "selection_rates",
     "sliced_wasserstein_distance",
     "train_synthetic_test_real",

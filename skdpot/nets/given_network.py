@@ -45,7 +45,13 @@ def checked_network(
         If its output has another shape, or it has nothing to train.
     """
     # A function may return the same network each time: training must not change that one.
-    network = deepcopy(module if isinstance(module, nn.Module) else module())
+    try:
+        network = deepcopy(module if isinstance(module, nn.Module) else module())
+    except TypeError as error:
+        raise TypeError(
+            "module must be a torch.nn.Module or a function without arguments that returns one; "
+            f"calling it failed: {error}"
+        ) from error
     if not isinstance(network, nn.Module):
         raise TypeError(
             "module must be a torch.nn.Module or a function without arguments that returns one, "
@@ -63,7 +69,7 @@ def checked_network(
             ) from error
     if rows.shape != (_N_PROBES, n_outputs):
         raise ValueError(
-            f"module maps {_N_PROBES} inputs to a tensor of shape {tuple(rows.shape)}; it must be "
+            f"module maps {_N_PROBES} rows to a tensor of shape {tuple(rows.shape)}; it must be "
             f"({_N_PROBES}, {n_outputs}): {outputs}."
         )
     return network

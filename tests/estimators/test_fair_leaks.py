@@ -17,6 +17,10 @@ from skdpot.estimators import fair_classifier
 from skdpot.nets import anchors, fair_loss, output_tables, training
 from skdpot.nets.fair_loss import FairLoss, Records
 
+pytestmark = pytest.mark.filterwarnings(  # few rows
+    "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
+)
+
 RNG = np.random.default_rng(8128)
 N, N_STEPS = 317, 4
 CANARY = np.array([0.123456789, -0.98765432, 0.31415926])

@@ -30,9 +30,13 @@ from skdpot.privacy.events import (
     PoissonGaussianEvent,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{text}")
+    for text in (
+        ".*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning",
+        ".*hides the distributions:skdpot.exceptions.FairnessWarning",  # few rows
+    )
+]
 
 RNG = np.random.default_rng(2707)
 N, N_STEPS, DELTA = 300, 5, 1e-5

@@ -10,6 +10,10 @@ from torch import nn
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.estimators import _fair_predictor, fair_classifier
 
+pytestmark = pytest.mark.filterwarnings(  # few rows
+    "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
+)
+
 RNG = np.random.default_rng(5512)
 X = RNG.uniform(-1, 1, (300, 3))
 Y, GROUP = RNG.integers(0, 2, 300), RNG.integers(0, 2, 300)
