@@ -126,8 +126,9 @@ print(table.round(3).to_string())
 # together, and without privacy the codes then describe the core features better than before: the
 # space that the group had is free. With privacy the penalty has its price. One record moves the
 # ranks of others, so that the sum of a batch needs twelve times the noise at α = 0.75 that it
-# needs at α = 0. The codes still do not tell the group, but how much they keep of the core
-# features depends on the noise that was drawn, and at ε = 1 it may be little.
+# needs at α = 0. From α = 0.5 on the codes still do not tell the group (at ε = 1 and α = 0.25 they
+# do), but how much they keep of the core features depends on the noise that was drawn, and at
+# ε = 1 it may be little.
 
 COLOURS = np.array(["tab:blue", "tab:orange"])
 shown = np.random.default_rng(0).choice(len(X_public), 1_500, replace=False)
