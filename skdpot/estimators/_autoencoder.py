@@ -12,6 +12,7 @@ from skdpot._utils.rng import Streams
 from skdpot._utils.torch_rng import torch_randomness
 from skdpot.estimators._autoencoder_plan import BatchCells, learning_rate, number_of_steps
 from skdpot.estimators._charge import charge_training
+from skdpot.estimators._groups import SAME_GROUP
 from skdpot.estimators._private_errors import publishable
 from skdpot.exceptions import BudgetExceededError
 from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
@@ -100,9 +101,10 @@ def charge_private(
         "the architecture and its initial weights",
         "nobody sees the bits of the noisy sums but through the network",
     ]
-    batches = f"{plan.sampling.replace('_', ' ')} batches of {plan.batch_size}"
+    kind = "Poisson batches" if plan.sampling == "poisson" else "batches without replacement"
+    batches = f"{kind} of {plan.batch_size} records"
     if estimator.penalty == "parity":
-        facts.append("the groups, their sizes and which group each row belongs to")
+        facts.append(SAME_GROUP)
         batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
     return charge_training(
         estimator.budget,

@@ -22,15 +22,7 @@ from skdpot.privacy.events import Event
 if TYPE_CHECKING:
     from skdpot.estimators._fair_predictor import FairPredictor
 
-__all__ = ["SAME_CLASS", "SAME_GROUP", "FairPlan", "one_cell", "plan_fair_fit", "read_cells"]
-
-SAME_GROUP = (
-    "the group of each record and the sizes of the groups are public: the record that replaces "
-    "another has the same group"
-)
-SAME_CLASS = (
-    "the class of each record is public: the record that replaces another has the same class"
-)
+__all__ = ["FairPlan", "one_cell", "plan_fair_fit", "read_cells"]
 
 _DEFAULT_STEPS = 200
 _MOST_GROUPS = 50

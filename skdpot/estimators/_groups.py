@@ -13,7 +13,16 @@ import numpy as np
 
 from skdpot._utils.validation import LabelWords, encode_labels
 
-__all__ = ["Groups", "batch_sizes", "read_groups"]
+__all__ = ["SAME_CLASS", "SAME_GROUP", "Groups", "batch_sizes", "read_groups"]
+
+# What a statement of privacy says of the neighbours that it protects among.
+SAME_GROUP = (
+    "the group of each record and the sizes of the groups are public: the record that replaces "
+    "another has the same group"
+)
+SAME_CLASS = (
+    "the class of each record is public: the record that replaces another has the same class"
+)
 
 _ADVICE = (
     "drop the rows whose group is missing or give them a group of their own, and cut continuous "

@@ -12,13 +12,8 @@ from torch.nn import functional
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import LabelWords, all_or_nothing, encode_labels, fit_context
 from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._fair_task import (
-    SAME_CLASS,
-    SAME_GROUP,
-    FairPlan,
-    plan_fair_fit,
-    read_cells,
-)
+from skdpot.estimators._fair_task import FairPlan, plan_fair_fit, read_cells
+from skdpot.estimators._groups import SAME_CLASS, SAME_GROUP
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.fair_loss import FairLoss, Records, network_outputs

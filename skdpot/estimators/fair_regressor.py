@@ -11,7 +11,8 @@ from sklearn.utils import Tags
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
 from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._fair_task import SAME_GROUP, plan_fair_fit, read_cells
+from skdpot.estimators._fair_task import plan_fair_fit, read_cells
+from skdpot.estimators._groups import SAME_GROUP
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs
 from skdpot.nets.evaluation import from_network_units, to_network_units

@@ -93,8 +93,8 @@ def test_the_largest_share_of_a_group_is_charged():
 
 def test_the_statement_says_that_groups_are_public():
     spent = fitted().privacy_spent_
-    assert "which group each row belongs to" in " ".join(spent.assumptions)
-    assert "without replacement batches of 60 (24 + 36 by group)" in spent.mechanism
+    assert "has the same group" in " ".join(spent.assumptions)
+    assert "batches without replacement of 60 records (24 + 36 by group)" in spent.mechanism
     other = PrivateSWAutoencoder(n_steps=5, bounds=(-2, 2)).fit(X, sensitive_features=GROUPS)
     assert "group" not in str(other.privacy_spent_)
 

@@ -42,11 +42,11 @@ def test_the_stated_epsilon_is_that_of_dp_accounting():
 def test_the_statement():
     spent = autoencoder(epsilon=3.0, delta=1e-6, batch_size=30).fit(X).privacy_spent_
     assert (spent.epsilon, spent.delta) == (3.0, 1e-6)
-    assert "5 noisy sums of clipped gradients over poisson batches of 30" in spent.mechanism
+    assert "5 noisy sums of clipped gradients over Poisson batches of 30 records" in spent.mechanism
     for fact in ("number of rows", "bounds given by the caller", "initial weights"):
         assert fact in " ".join(spent.assumptions)
     fixed = autoencoder(penalty="prior", batch_size=30).fit(X).privacy_spent_
-    assert "without replacement batches of 30" in fixed.mechanism
+    assert "batches without replacement of 30 records" in fixed.mechanism
     assert fixed.event.batch_sizes == (30,)
 
 
