@@ -174,7 +174,6 @@ def plan_fair_fit(
     if cells.strata and predictor.gradient == "ranks":
         return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
     tables: TableNoise | None = None
-    release_at: tuple[int, ...] = ()
     release_at = _release_steps(n_steps, predictor.n_releases) if cells.strata else ()
     if release_at:
         n_slices = len(loss.compared.directions(predictor.n_slices, np.random.default_rng(0)))

@@ -103,7 +103,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     classes_ : ndarray of shape (n_classes,)
         The classes.
     groups_ : ndarray of shape (n_groups,) or None
-        The groups of `sensitive_features`.
+        The groups of `sensitive_features`; None if nothing is compared (alpha=0).
     network_ : torch.nn.Module
         From rows to logits.
     threshold_ : float

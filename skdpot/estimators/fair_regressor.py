@@ -96,7 +96,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     Attributes
     ----------
     groups_ : ndarray of shape (n_groups,) or None
-        The groups of `sensitive_features`.
+        The groups of `sensitive_features`; None if nothing is compared (alpha=0).
     network_ : torch.nn.Module
         From rows to mapped targets.
     target_bounds_ : DataBounds

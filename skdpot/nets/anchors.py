@@ -39,7 +39,7 @@ class Anchors:
         Values :math:`u^0` at the release.
     pulls : tensor of shape (n_records, k)
         n times the gradient of the penalty by each of them.
-    stiffness : tensor of shape (n_records, k, k) or (n_records, 1, 1)
+    stiffness : tensor of shape (n_records, k, k)
         How much that grows for a unit that a value moves.
     """
 
@@ -80,7 +80,7 @@ class Anchors:
         return Anchors(self.values[index], self.pulls[index], self.stiffness[index])
 
     def vectors(self, values: torch.Tensor, records: slice) -> torch.Tensor:
-        """Return n times the gradient of the majorant by the values of some records."""
+        """Return n times the gradient of the penalty by the values of some records."""
         moved = values - self.values[records].to(values)
         stiffness = self.stiffness[records].to(values)
         return self.pulls[records].to(values) + torch.einsum("nkl,nl->nk", stiffness, moved)

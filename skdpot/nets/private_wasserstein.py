@@ -104,7 +104,10 @@ def gradient_sensitivity(
     """
     shift = width if shift is None else shift
     bounds = [
-        (4.0 * width * own.clip_jacobian + 2.0 * shift * max(0.0, _excess(own, other)))
+        (
+            4.0 * width * own.clip_jacobian
+            + 2.0 * shift * max(0.0, other.clip_jacobian - own.clip_jacobian)
+        )
         / own.batch_size
         for own, other in ((first, second), (second, first))
         if own.private
@@ -164,10 +167,6 @@ def clipped_wasserstein_gradient(
         for parameter, value in _pulled_back(side, rows, pull, chunk_size).items():
             total[parameter] = total[parameter] + value if parameter in total else value
     return total
-
-
-def _excess(own: Side, other: Side) -> float:
-    return other.clip_jacobian - own.clip_jacobian
 
 
 def _points(side: Side, rows: torch.Tensor) -> np.ndarray:

@@ -394,3 +394,11 @@ def test_the_worse_private_side_pays_whichever_it_is():
     assert bound == gradient_sensitivity(large, small, width=1.0)
     alone = Side(batch_size=50, private=False, network=nn.Linear(2, 1), clip_jacobian=1.0)
     assert bound == gradient_sensitivity(small, alone, width=1.0)
+
+
+@pytest.mark.parametrize("radius", [1e-170, 1e-20, 1.0])
+def test_huge_points_end_inside_the_ball(radius):
+    """A ratio that is not a normal number would have lost its digits."""
+    points = np.array([[1e300, -1e300], [3.0, 4.0], [np.inf, np.nan], [0.0, 0.0]])
+    scaled = Ball(radius).nearest(points) / radius
+    assert np.linalg.norm(scaled, axis=1).max() <= 1.0 + 1e-12
