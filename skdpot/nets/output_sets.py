@@ -61,7 +61,7 @@ class Ball(OutputSet):
         """Shorten longer rows to the radius; nan becomes 0."""
         finite = np.clip(np.nan_to_num(points, nan=0.0), -_HUGE, _HUGE)
         norms = np.linalg.norm(finite, axis=1, keepdims=True)
-        inside: np.ndarray = finite / np.maximum(norms / self.radius, 1.0)
+        inside: np.ndarray = finite / np.maximum(norms, self.radius) * self.radius
         return inside
 
     def width(self, directions: np.ndarray) -> float:
