@@ -337,15 +337,15 @@ def interrupted(monkeypatch, error=KeyboardInterrupt, **changes):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(error, monkeypatch):
-    broken_off = interrupted(monkeypatch, error)
+    broken_off = interrupted(monkeypatch, error, n_slices=60, n_steps=40)
     assert broken_off.privacy_spent_ == broken_off.sketch_.privacy_spent_
     assert not hasattr(broken_off, "particles_")
     other = pickle.loads(pickle.dumps(broken_off))
     for fitted in (broken_off, other):
         assert fitted.sample(3).shape == (3, 3)
         assert fitted.particles_.shape == (1500, 3)
-        assert fitted.displacements_.shape == (1, 15)
-        assert distance(fitted.particles_, X) < 0.2
+        assert fitted.displacements_.shape == (1, 40)
+        assert distance(fitted.particles_, X) < 0.12  # .01, at most .08 in 150; one step: .18
     assert len(broken_off.budget.history()) == 1
 
 
