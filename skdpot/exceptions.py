@@ -5,6 +5,8 @@ __all__ = [
     "CalibrationError",
     "FairnessWarning",
     "LedgerError",
+    "MessageError",
+    "NotPrivateWarning",
     "OpenSketchError",
     "PrivacyWarning",
     "SkdpotError",
@@ -36,9 +38,17 @@ class OpenSketchError(SkdpotError, RuntimeError):
     """A sketch that still accumulates rows was read, copied, saved or merged."""
 
 
+class MessageError(SkdpotError, ValueError):
+    """What another party sent is damaged, hostile, or does not fit the protocol."""
+
+
 class PrivacyWarning(UserWarning):
     """The guarantee holds, but something about it deserves the caller's attention."""
 
 
 class FairnessWarning(UserWarning):
     """A fit does less for fairness than its parameters say."""
+
+
+class NotPrivateWarning(UserWarning):
+    """What is about to be sent or computed gives no privacy at all."""

@@ -3,9 +3,9 @@
 import sys
 import warnings
 
-from skdpot.exceptions import FairnessWarning, PrivacyWarning
+from skdpot.exceptions import FairnessWarning, NotPrivateWarning, PrivacyWarning
 
-__all__ = ["warn_of_fairness", "warn_of_privacy"]
+__all__ = ["warn_not_private", "warn_of_fairness", "warn_of_privacy"]
 
 _PASSED_OVER = ("skdpot", "sklearn", "joblib")
 
@@ -40,6 +40,22 @@ def warn_of_fairness(message: str) -> None:
         With the file and line from which the library was called.
     """
     _warn_caller(message, FairnessWarning)
+
+
+def warn_not_private(message: str) -> None:
+    """Issue a `NotPrivateWarning` at the first line outside of skdpot and scikit-learn.
+
+    Parameters
+    ----------
+    message : str
+        What is revealed, and to whom.
+
+    Warns
+    -----
+    NotPrivateWarning
+        With the file and line from which the library was called.
+    """
+    _warn_caller(message, NotPrivateWarning)
 
 
 def _warn_caller(message: str, category: type[Warning]) -> None:

@@ -1,0 +1,1 @@
+"""Attacks on what the package releases and sends: what an observer can really learn."""

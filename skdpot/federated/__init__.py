@@ -1,0 +1,1 @@
+"""Distances between parties who cannot share their data: parties, messages, protocols."""
