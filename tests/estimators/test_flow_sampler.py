@@ -48,7 +48,7 @@ def distance(rows, others):
 
 
 def test_samples_look_like_the_rows(plain):
-    assert distance(plain.sample(1500), X) < 0.04
+    assert distance(plain.sample(1500), X) < 0.1  # .006, at most .04 in 150; one step: .18
     np.testing.assert_allclose(np.corrcoef(plain.sample(1500).T), np.corrcoef(X.T), atol=0.06)
 
 
@@ -83,7 +83,7 @@ def test_any_number_of_rows(plain, n_samples):
 def test_more_rows_than_particles_are_not_copies(plain):
     rows = plain.sample(4000)
     assert len(np.unique(rows, axis=0)) == 4000
-    assert distance(rows, X) < 0.05
+    assert distance(rows, X) < 0.1
 
 
 def test_fewer_rows_are_particles_without_repetition(plain):
@@ -129,7 +129,7 @@ def test_classes_have_their_own_rows_and_frequencies(conditional):
     share = np.mean(LABELS == "right")
     assert np.mean(labels == "right") == pytest.approx(share, abs=0.031)
     for label in conditional.classes_:
-        assert distance(rows[labels == label], X[LABELS == label]) < 0.04
+        assert distance(rows[labels == label], X[LABELS == label]) < 0.1
     assert rows[labels == "left"].mean() < 0 < rows[labels == "right"].mean()
 
 
@@ -364,7 +364,7 @@ def test_a_flow_that_was_too_large_can_be_made_smaller_afterwards(monkeypatch):
 
 
 def test_an_interrupted_refit_has_the_new_release_and_no_old_particles(monkeypatch):
-    fitted = sampler(epsilon=np.inf, conditional=True).fit(X, LABELS)
+    fitted = sampler(epsilon=np.inf, conditional=True, n_slices=60, n_steps=40).fit(X, LABELS)
 
     def fail(*args):
         raise KeyboardInterrupt
@@ -376,7 +376,7 @@ def test_an_interrupted_refit_has_the_new_release_and_no_old_particles(monkeypat
             fitted.fit(-X)
     for name in ("particles_", "particle_labels_", "classes_", "displacements_"):
         assert not hasattr(fitted, name)
-    assert distance(fitted.sample(1500), -X) < 0.2
+    assert distance(fitted.sample(1500), -X) < 0.12
 
 
 @pytest.mark.parametrize("n_particles", [1, 2, 3, 7, 100, 1001])
