@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
+    from skdpot.estimators.client_contribution import ClientContribution
     from skdpot.estimators.fair_classifier import FairPrivateClassifier
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
+    from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
     from skdpot.preprocessing.private_scaler import PrivateScaler
     from skdpot.privacy.budget import PrivacyBudget
     from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = [
+    "ClientContribution",
     "DPSlicedFlowSampler",
     "DPSlicedGenerator",
     "FairPrivateClassifier",
@@ -25,12 +28,14 @@ __all__ = [
     "PrivacyBudget",
     "PrivateSWAutoencoder",
     "PrivateScaler",
+    "PrivateWassersteinDistance",
     "SlicedSketch",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ClientContribution": "skdpot.estimators.client_contribution",
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
     "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
@@ -38,6 +43,7 @@ _HOMES = {
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.preprocessing.private_scaler",
+    "PrivateWassersteinDistance": "skdpot.estimators.wasserstein_distance",
     "SlicedSketch": "skdpot.slicing.sketch",
 }
 

@@ -9,6 +9,7 @@ __all__ = [
     "NotPrivateWarning",
     "OpenSketchError",
     "PrivacyWarning",
+    "ProtocolRefusedError",
     "SkdpotError",
     "UnknownEventError",
 ]
@@ -40,6 +41,10 @@ class OpenSketchError(SkdpotError, RuntimeError):
 
 class MessageError(SkdpotError, ValueError):
     """What another party sent is damaged, hostile, or does not fit the protocol."""
+
+
+class ProtocolRefusedError(SkdpotError, PermissionError):
+    """A party was asked for something that it did not agree to send."""
 
 
 class PrivacyWarning(UserWarning):

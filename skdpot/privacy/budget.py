@@ -34,6 +34,7 @@ __all__ = ["PrivacyBudget"]
 
 _GLANCE = 1.0  # seconds that a repr waits for the ledger
 _CHARGES_SHOWN = 5
+_TEMPORARY = "skdpot-budget-"  # what the directories of ledgers without a path begin with
 
 
 class PrivacyBudget:
@@ -126,6 +127,11 @@ class PrivacyBudget:
     def ledger(self) -> str:
         """Absolute path of the file that holds the charges."""
         return self._ledger.path
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the ledger outlives the process that made it."""
+        return not Path(self.ledger).parent.name.startswith(_TEMPORARY)
 
     def spend(self, event: Event, *, label: str = "") -> None:
         """Charge `event`, or refuse it and change nothing.
@@ -327,7 +333,7 @@ def _temporary_ledger(budget: PrivacyBudget, terms: Terms) -> Ledger:
     """Make a ledger that is removed with `budget`, by the process that made it alone."""
     try:
         # A directory of our own, so that nobody else can put a journal beside the ledger.
-        directory = tempfile.mkdtemp(prefix="skdpot-budget-")
+        directory = tempfile.mkdtemp(prefix=_TEMPORARY)
     except OSError as error:
         raise LedgerError(
             f"No temporary directory for the ledger ({error.strerror}). Set TMPDIR to a writable "

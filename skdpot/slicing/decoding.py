@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 from skdpot.slicing.posterior import posterior_mean
 from skdpot.slicing.strategy import SquareRootStrategy
 
-__all__ = ["class_totals", "decode", "decode_cumulative"]
+__all__ = ["class_totals", "decode", "decode_cumulative", "increasing"]
 
 
 def decode(
@@ -63,7 +63,7 @@ def decode(
         weights = totals / totals.sum()
         noise = sigma / totals
         inner = posterior_mean(inner, covariance, noise, weights, directions, half_widths)
-    return _increasing(inner), totals
+    return increasing(inner), totals
 
 
 def decode_cumulative(
@@ -89,7 +89,7 @@ def decode_cumulative(
         Distribution functions at the bin edges, non-decreasing from 0 to 1.
     """
     total = np.full((1, 1), float(n_samples))
-    return _increasing(_bridged(statistic @ strategy.decoder.T, strategy, total))
+    return increasing(_bridged(statistic @ strategy.decoder.T, strategy, total))
 
 
 def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
@@ -126,8 +126,19 @@ def _bridged(
     return inner
 
 
-def _increasing(inner: np.ndarray) -> np.ndarray:
-    """Return the nearest non-decreasing functions, from 0 to 1."""
+def increasing(inner: np.ndarray) -> np.ndarray:
+    """Return the nearest non-decreasing functions, from 0 to 1.
+
+    Parameters
+    ----------
+    inner : ndarray of shape (..., n_bins - 1)
+        Values at the inner bin edges.
+
+    Returns
+    -------
+    ndarray of shape (..., n_bins + 1)
+        Values at all bin edges.
+    """
     cdf = np.zeros((*inner.shape[:-1], inner.shape[-1] + 2))
     cdf[..., -1] = 1.0
     for row, values in zip(

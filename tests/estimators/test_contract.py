@@ -6,12 +6,14 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import (
+    ClientContribution,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivacyBudget,
     PrivateSWAutoencoder,
+    PrivateWassersteinDistance,
     SlicedSketch,
 )
 
@@ -25,11 +27,13 @@ pytestmark = [
 ]
 
 ESTIMATORS = [
+    ClientContribution(),
     DPSlicedFlowSampler(),
     DPSlicedGenerator(),
     FairPrivateClassifier(),
     FairPrivateRegressor(),
     PrivateSWAutoencoder(),
+    PrivateWassersteinDistance(),
     SlicedSketch(),
 ]
 
@@ -66,8 +70,9 @@ def test_parameters_that_mean_the_same_have_the_same_defaults():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_fit_does_not_change_parameters(estimator):
-    bounds = {"bounds": (-3, 3)} if "bounds" in estimator.get_params() else {}
-    estimator = clone(estimator).set_params(budget=PrivacyBudget(1.0), **bounds)
+    changes = {"bounds": (-3, 3), "budget": PrivacyBudget(1.0)}
+    known = {name: changes[name] for name in changes if name in estimator.get_params()}
+    estimator = clone(estimator).set_params(**known)
     before = dict(estimator.get_params())
     estimator.fit(np.random.default_rng(0).normal(size=(30, 2)), [0, 1] * 15)
     assert estimator.get_params() == before

@@ -1,0 +1,76 @@
+"""The data of ``bench_distance.py``: pairs of parties, and training sets with noisy rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from fair_tasks import DEFAULT_DATA, load_task
+from sklearn.preprocessing import StandardScaler
+
+__all__ = ["Detection", "gaussian_pair", "mnist_pair", "noisy_adult", "noisy_mnist", "with_noise"]
+
+
+@dataclass(frozen=True, eq=False)
+class Detection:
+    """A training set of which a public share of rows is noisy, and clean rows to compare with."""
+
+    X: np.ndarray
+    y: np.ndarray
+    is_noisy: np.ndarray
+    X_clean: np.ndarray
+    y_clean: np.ndarray
+
+
+def mnist_pair(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> tuple[np.ndarray, np.ndarray]:
+    """Return two disjoint sets of MNIST images, pixels in [-1, 1]."""
+    images, _ = _mnist(data)
+    rows = np.random.default_rng([seed, n_rows]).permutation(len(images))[: 2 * n_rows]
+    return images[rows[:n_rows]], images[rows[n_rows:]]
+
+
+def with_noise(X: np.ndarray, n_noisy: int, scale: float, seed: int) -> np.ndarray:
+    """Return the rows with Gaussian noise on the first few of them."""
+    noisy = X.copy()
+    noisy[:n_noisy] += scale * np.random.default_rng([seed, n_noisy]).normal(size=X[:n_noisy].shape)
+    return noisy
+
+
+def gaussian_pair(
+    first: tuple[float, float], second: tuple[float, float], n_features: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return 80 and 200 rows of two isotropic Gaussians, given by mean and standard deviation."""
+    rng = np.random.default_rng([seed, n_features])
+    return (
+        rng.normal(*first, size=(80, n_features)),
+        rng.normal(*second, size=(200, n_features)),
+    )
+
+
+def noisy_mnist(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
+    """Return MNIST images of which 15 % have noise of standard deviation 1 on every pixel."""
+    images, digits = _mnist(data)
+    return _detection(images, digits, n_rows, seed)
+
+
+def noisy_adult(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
+    """Return standardised rows of Adult of which 15 % have noise of standard deviation 1."""
+    task = load_task("adult", data, group_feature=False, seed=seed)
+    return _detection(StandardScaler().fit_transform(task.X), task.y, n_rows, seed)
+
+
+def _detection(X: np.ndarray, y: np.ndarray, n_rows: int, seed: int) -> Detection:
+    rng = np.random.default_rng([seed, n_rows, 15])
+    order = rng.permutation(len(X))
+    rows, clean = order[:n_rows], order[n_rows : 2 * n_rows]
+    is_noisy = np.zeros(n_rows, dtype=bool)
+    is_noisy[rng.choice(n_rows, round(0.15 * n_rows), replace=False)] = True
+    noisy = X[rows] + is_noisy[:, None] * rng.normal(size=(n_rows, X.shape[1]))
+    return Detection(noisy, y[rows], is_noisy, X[clean], y[clean])
+
+
+def _mnist(data: Path) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(data / "mnist.npz") as file:
+        images = file["X_train"].reshape(len(file["X_train"]), -1) / 127.5 - 1.0
+        return images, file["y_train"].astype(int)

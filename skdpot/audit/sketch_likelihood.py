@@ -1,0 +1,89 @@
+"""How likely a released table is, for an attacker who knows all rows but one."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdpot._utils.validation import check_is_fitted, encode_labels
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.strategy import square_root_strategy
+
+__all__ = ["log_likelihoods", "statistic_of"]
+
+
+def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None) -> np.ndarray:
+    """Compute what the table of a sketch would be for given rows, without noise.
+
+    Everything that it needs is public: directions, bins, the strategy matrix and the bounds.
+
+    Parameters
+    ----------
+    sketch : SlicedSketch
+        A closed sketch.
+    X : array-like of shape (n_rows, n_features)
+        Rows of the attacker's knowledge.
+    y : array-like of shape (n_rows,), optional
+        Their labels, for a sketch with classes.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, n_slices, n_bins)
+        ``A H``.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing or not known to the sketch, or the features do not fit.
+    """
+    check_is_fitted(sketch, "statistic_")
+    rows = np.atleast_2d(np.asarray(X, dtype=np.float64))
+    if rows.ndim != 2 or rows.shape[1] != sketch.directions_.shape[1]:
+        raise ValueError(
+            f"X has shape {rows.shape}; it must be (n_rows, {sketch.directions_.shape[1]})."
+        )
+    n_classes, n_slices, n_bins = sketch.statistic_.shape
+    codes = None
+    if hasattr(sketch, "classes_"):
+        codes, _ = encode_labels(y, len(rows), sketch.classes_)
+    counts = count_projections(
+        rows,
+        sketch.directions_,
+        sketch.half_widths_,
+        n_bins,
+        codes=codes,
+        n_classes=n_classes,
+        bounds=sketch.bounds_,
+    )
+    table: np.ndarray = counts @ square_root_strategy(n_bins).matrix.T
+    return table.reshape(n_classes, n_slices, n_bins)
+
+
+def log_likelihoods(sketch: SlicedSketch, others: np.ndarray, statistics: np.ndarray) -> np.ndarray:
+    """Compute the log likelihood of each candidate for the one unknown record.
+
+    The noise is a discrete Gaussian on a lattice that holds all statistics, so that
+    ``log p = −‖S − s(others) − s(candidate)‖² / 2 σ²`` up to a constant: the score below is
+    the matched filter, and no test does better (Neyman and Pearson).
+
+    Parameters
+    ----------
+    sketch : SlicedSketch
+        A closed sketch.
+    others : ndarray of shape (n_classes, n_slices, n_bins)
+        Statistic of the known rows.
+    statistics : ndarray of shape (n_candidates, n_classes, n_slices, n_bins)
+        Statistic of each candidate.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates,)
+        Log likelihoods, the largest being 0. Without noise ``-inf`` for what cannot be.
+    """
+    residual = (sketch.statistic_ - others).ravel()
+    flat = statistics.reshape(len(statistics), -1)
+    misfits = np.sum((residual - flat) ** 2, axis=1) / 2
+    misfits -= misfits.min()
+    if sketch.noise_scale_ == 0:
+        return np.where(misfits > 0, -np.inf, 0.0)
+    likelihoods: np.ndarray = -misfits / sketch.noise_scale_**2
+    return likelihoods

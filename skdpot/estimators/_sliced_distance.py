@@ -1,0 +1,167 @@
+"""The distance from private sketches: the default protocol."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpot._utils.rng import Streams, spawn_streams
+from skdpot._utils.validation import validate_rows
+from skdpot.estimators._distance_estimate import DistanceEstimate, common_scale
+from skdpot.estimators._distance_parts import (
+    OTHER,
+    THIS,
+    Frames,
+    as_parties,
+    is_union,
+    record,
+    square,
+)
+from skdpot.federated.messages import SketchMessage, SketchRequest
+from skdpot.federated.party import Party
+from skdpot.federated.protocols import pairwise_sliced
+from skdpot.federated.transcript import Transcript
+from skdpot.federated.valuation import sliced_values
+from skdpot.slicing.debiased_distance import debiased_squared_distance
+from skdpot.slicing.directions import make_directions
+from skdpot.slicing.readings import SketchReadings
+from skdpot.slicing.rules import public_bounds
+from skdpot.slicing.sketch import SlicedSketch
+
+__all__ = ["SlicedProtocol"]
+
+_LEAST_SLICES = 64
+
+
+class SlicedProtocol:
+    """Each party publishes a private sketch."""
+
+    def fit(self, estimator: BaseEstimator, X: Any, y: Any, masses: Any) -> None:
+        """Publish the sketch of this party."""
+        if estimator.labeled or masses is not None:
+            raise ValueError(
+                'protocol="sliced" counts every row once and has no classes: leave labeled=False '
+                "and masses=None."
+            )
+        streams = spawn_streams(estimator.random_state, type(estimator).__name__)
+        n_features = validate_rows(estimator, X, reset=True, min_samples=2).shape[1]
+        directions = _directions(estimator, n_features)
+        parameters = {
+            "bounds": estimator.bounds,
+            "norm_bound": estimator.norm_bound,
+            "slices": directions,
+            "n_bins": estimator.n_bins,
+        }
+        sketch = _sketch(estimator, parameters, streams, X)
+        estimator.sketch_ = sketch
+        for name in ("privacy_spent_", "n_samples_", "bounds_"):
+            setattr(estimator, name, getattr(sketch, name))
+
+    def compare(
+        self, estimator: BaseEstimator, other: Any, y: Any, masses: Any
+    ) -> DistanceEstimate:
+        """Compare sketches, or the sketch with public rows."""
+        if y is not None and estimator.labeled or masses is not None:
+            raise ValueError('protocol="sliced" has neither classes nor weights of rows.')
+        transcript = Transcript()
+        record(transcript, THIS, SketchMessage(estimator.sketch_))
+        found = self._side(estimator, other, transcript)
+        debiased = debiased_squared_distance(estimator.sketch_, found, target=estimator.target)
+        return DistanceEstimate.of_sketches(debiased, estimator.bounds_, transcript)
+
+    def publish(self, estimator: BaseEstimator, X: Any, y: Any) -> SketchMessage:
+        """Return the published sketch, or publish that of other rows."""
+        if X is None:
+            return SketchMessage(estimator.sketch_)
+        validate_rows(estimator, X, reset=False)
+        streams = spawn_streams(estimator.random_state, type(estimator).__name__)
+        parameters = self._request(estimator).sketch_parameters
+        return SketchMessage(_sketch(estimator, parameters, streams, X))
+
+    def numbers(self, message: Any) -> np.ndarray:
+        """Return the noisy distribution functions."""
+        table: np.ndarray = message.sketch.table().cdf
+        return table
+
+    def values(self, estimator: BaseEstimator, X: Any, y: Any) -> np.ndarray:
+        """Return the values of public rows against the sketch."""
+        rows = estimator.bounds_.to_ball(validate_rows(estimator, X, reset=False))
+        unit = common_scale(estimator.bounds_) or 1.0
+        return unit**2 * sliced_values(rows, estimator.sketch_.table())
+
+    def matrix(self, estimator: BaseEstimator, parties: Any) -> Frames:
+        """Let every party publish one sketch."""
+        privacy = {name: getattr(estimator, name) for name in ("epsilon", "delta", "budget")}
+        members = as_parties(parties, "sliced", random_state=estimator.random_state, **privacy)
+        request = self._request(estimator, members[0].n_features)
+        result = pairwise_sliced(members, request, target=estimator.target)
+        estimates = {
+            pair: DistanceEstimate.of_sketches(debiased, request.bounds, result.transcript)
+            for pair, debiased in result.details.items()
+        }
+        distances = {pair: estimate.distance for pair, estimate in estimates.items()}
+        errors = {pair: estimate.standard_error for pair, estimate in estimates.items()}
+        return square(result.names, distances), square(result.names, errors)
+
+    def _side(self, estimator: BaseEstimator, other: Any, transcript: Transcript) -> Any:
+        """Return the sketch of the other side, or its public rows."""
+        if is_union(other):
+            sides = [self._side(estimator, part, transcript) for part in other]
+            if not all(isinstance(side, SketchReadings) for side in sides):
+                raise ValueError("A union of parties must consist of sketches; rows are public.")
+            return sides[0].merge(*sides[1:])
+        if isinstance(other, Party):
+            message = other.publish_sketch(self._request(estimator))
+            arrived = SketchMessage.from_bytes(message.to_bytes())
+            return self._read(estimator, arrived, transcript, other.name)
+        if isinstance(other, SketchMessage):
+            return self._read(estimator, other, transcript, OTHER)
+        if isinstance(other, SketchReadings) or hasattr(other, "sketch_"):
+            sketch = getattr(other, "sketch_", other)
+            record(transcript, OTHER, SketchMessage(sketch))
+            return sketch
+        return validate_rows(estimator, other, reset=False)
+
+    def _read(
+        self, estimator: BaseEstimator, message: SketchMessage, transcript: Transcript, name: str
+    ) -> SlicedSketch:
+        record(transcript, name, message)
+        return self._request(estimator).read(message)
+
+    def _request(self, estimator: BaseEstimator, n_features: int = 0) -> SketchRequest:
+        """Return what all parties measure: as the fitted sketch, or with declared bounds."""
+        if hasattr(estimator, "sketch_"):
+            sketch = estimator.sketch_
+            return SketchRequest(sketch.directions_, estimator.n_bins, estimator.bounds_)
+        bounds = public_bounds(estimator.bounds, estimator.norm_bound, n_features)
+        if bounds is None:
+            raise ValueError(
+                "Parties can only compare sketches with bounds that are the same for all and "
+                "public: pass bounds=(low, high) or norm_bound=, known without looking at rows, "
+                "or fit first, and the others take the bounds that were published then."
+            )
+        return SketchRequest(_directions(estimator, n_features), estimator.n_bins, bounds)
+
+
+def _directions(estimator: BaseEstimator, n_features: int) -> np.ndarray:
+    """Return the directions that all parties share: whole blocks, whatever the party's size."""
+    n_slices = estimator.n_slices
+    if n_slices == "auto":
+        n_slices = n_features * -(-_LEAST_SLICES // n_features)
+    rng = np.random.default_rng(estimator.shared_seed)
+    return make_directions(estimator.slices, n_slices, n_features, rng)
+
+
+def _sketch(
+    estimator: BaseEstimator, parameters: Mapping[str, Any], streams: Streams, X: Any
+) -> SlicedSketch:
+    """Publish a sketch with the privacy parameters of the estimator."""
+    sketch = SlicedSketch(
+        estimator.epsilon,
+        estimator.delta,
+        budget=estimator.budget,
+        device=estimator.device,
+        **parameters,
+    )
+    return sketch._release(type(estimator).__name__, streams, X, None)

@@ -1,0 +1,165 @@
+"""The protocol that is private: every party publishes a sketch, once."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from skdpot.exceptions import MessageError
+from skdpot.federated.exchange import SERVER, Exchange, blaming
+from skdpot.federated.participants import check_participants, symmetric
+from skdpot.federated.party import Party
+from skdpot.federated.results import PairwiseResult, ProtocolResult
+from skdpot.federated.sketch_messages import SketchMessage
+from skdpot.federated.sketch_request import SketchRequest
+from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance
+from skdpot.slicing.sketch import SlicedSketch
+
+__all__ = ["pairwise_sliced", "sliced"]
+
+
+def sliced(
+    first: Party,
+    second: Party,
+    request: SketchRequest,
+    *,
+    target: str = "population",
+    n_simulations: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> ProtocolResult:
+    """Estimate SW₂ between two parties from a private sketch of each.
+
+    Parameters
+    ----------
+    first, second : Party
+        Both must allow "sliced", as they do by default.
+    request : SketchRequest
+        What both measure.
+    target : {"population", "data"}, default="population"
+        Between what the distance is estimated, see
+        `skdpot.slicing.debiased_distance.debiased_squared_distance`.
+    n_simulations : int, optional
+        As there.
+    random_state : int, RandomState or None, default=None
+        As there; no privacy depends on it.
+
+    Returns
+    -------
+    ProtocolResult
+        Estimate and transcript. The details are a `DebiasedDistance`, with standard error and
+        confidence interval, in the units of the mapped features.
+
+    Raises
+    ------
+    ProtocolRefusedError
+        If a party does not take part, or has published for another request and has no budget.
+    BudgetExceededError
+        If a party's budget has too little left.
+    MessageError
+        If a party sends something unusable; the error names it. What others have published stays
+        valid: they answer the same request again, and pay nothing.
+    ValueError
+        If the parties do not fit together, before anybody is asked.
+
+    Privacy
+    -------
+    Each party releases one sketch at its own (epsilon, delta), see `SketchMessage`. The
+    estimate is post-processing. A person whose row is with both parties spends both.
+    """
+    result = pairwise_sliced(
+        (first, second),
+        request,
+        target=target,
+        n_simulations=n_simulations,
+        random_state=random_state,
+    )
+    details = result.details[result.names[0], result.names[1]]
+    return ProtocolResult("sliced", details.squared, result.transcript, details)
+
+
+def pairwise_sliced(
+    parties: Sequence[Party],
+    request: SketchRequest,
+    *,
+    target: str = "population",
+    n_simulations: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> PairwiseResult:
+    """Estimate SW₂ between all parties from one private sketch of each.
+
+    Parameters
+    ----------
+    parties : sequence of Party
+        At least two, who allow "sliced".
+    request : SketchRequest
+        What all measure.
+    target, n_simulations, random_state
+        As in `sliced`.
+
+    Returns
+    -------
+    PairwiseResult
+        Estimates and transcript, with a `DebiasedDistance` for each pair.
+
+    Raises
+    ------
+    ProtocolRefusedError, BudgetExceededError, MessageError, ValueError
+        As in `sliced`.
+
+    Privacy
+    -------
+    As in `sliced`: each party pays once, however many others there are.
+    """
+    names = check_participants(parties)
+    others = {p.name: p.n_features for p in parties if p.n_features != request.n_features}
+    if others:
+        raise ValueError(
+            f"The request is about {request.n_features} features; these parties have others: "
+            f"{others}. Nobody was asked."
+        )
+    exchange = Exchange()
+    sent = exchange.send(0, SERVER, names, request, SketchRequest)
+    sketches = [_published(exchange, party, sent) for party in parties]
+    _check_names(names, sketches)
+
+    def compare(i: int, j: int) -> tuple[float, DebiasedDistance]:
+        try:
+            estimate = debiased_squared_distance(
+                sketches[i],
+                sketches[j],
+                target=target,
+                n_simulations=n_simulations,
+                random_state=random_state,
+            )
+        except ValueError as error:
+            raise MessageError(
+                f"The sketches of {names[i]!r} and {names[j]!r} cannot be compared. {error}"
+            ) from error
+        return estimate.squared, estimate
+
+    squared, details = symmetric(names, compare)
+    return PairwiseResult("sliced", names, squared, exchange.transcript, details)
+
+
+def _published(exchange: Exchange, party: Party, request: SketchRequest) -> SlicedSketch:
+    """Let a party publish its sketch to the server."""
+    message = exchange.ask(
+        1, party.name, (SERVER,), partial(party.publish_sketch, request), SketchMessage
+    )
+    with blaming(party.name):
+        return request.read(message)
+
+
+def _check_names(names: Sequence[str], sketches: Sequence[SlicedSketch]) -> None:
+    """Refuse tables whose columns have the same number and another order or meaning."""
+    given = [
+        (name, list(sketch.feature_names_in_))
+        for name, sketch in zip(names, sketches, strict=True)
+        if hasattr(sketch, "feature_names_in_")
+    ]
+    for name, columns in given[1:]:
+        if columns != given[0][1]:
+            raise MessageError(
+                f"{name!r} and {given[0][0]!r} name their features differently. Give the columns "
+                "the same names, in the same order."
+            )

@@ -1,0 +1,312 @@
+"""What each row contributes to a distance: data values from dual potentials."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from skdpot.slicing.table import CDFTable
+from skdpot.slicing.transport import point_masses
+
+__all__ = ["DataValues", "calibrated_values", "sliced_potential", "sliced_values"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataValues:
+    """Values of rows: how fast the squared distance grows with the mass of each.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows,)
+        Calibrated values, copied. Positive: the row makes the distance larger (noisy).
+        Negative: smaller (valuable).
+
+    Raises
+    ------
+    ValueError
+        If the values are not a vector of finite numbers.
+
+    References
+    ----------
+    Just, Kang, Wang, Zeng, Ko, Jin, Jia, "LAVA: data valuation without pre-specified learning
+    algorithms", ICLR 2023.
+
+    Examples
+    --------
+    >>> from skdpot.federated.valuation import DataValues
+    >>> values = DataValues([0.5, -1.0, 2.0, -1.5])
+    >>> values.noisiest(2), values.most_valuable(2)
+    (array([2, 0]), array([3, 1]))
+    """
+
+    values: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Copy, check and lock the values."""
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
+            raise ValueError(
+                f"values has shape {values.shape}; it must hold one finite number a row."
+            )
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    def noisiest(self, n: int) -> np.ndarray:
+        """Positions of the n rows with the largest values, the worst first; ties in order.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows, at most all.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Positions.
+
+        Raises
+        ------
+        ValueError
+            If there are not so many rows.
+        """
+        return self._first(np.argsort(-self.values, kind="stable"), n)
+
+    def most_valuable(self, n: int) -> np.ndarray:
+        """Positions of the n rows with the smallest values, the best first; ties in order.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows, at most all.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Positions.
+
+        Raises
+        ------
+        ValueError
+            If there are not so many rows.
+        """
+        return self._first(np.argsort(self.values, kind="stable"), n)
+
+    def detection_curve(self, is_noisy: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Share of the noisy rows found when rows are inspected from the noisiest on.
+
+        Parameters
+        ----------
+        is_noisy : array-like of bool, shape (n_rows,)
+            Which rows are noisy; at least one.
+
+        Returns
+        -------
+        inspected, found : ndarray of shape (n_rows + 1,)
+            Shares in [0, 1], from (0, 0) to (1, 1).
+
+        Raises
+        ------
+        ValueError
+            If `is_noisy` does not fit, or no row is noisy.
+        """
+        noisy = np.asarray(is_noisy)
+        if noisy.shape != self.values.shape or noisy.dtype != bool:
+            raise ValueError(
+                f"is_noisy has shape {noisy.shape} and dtype {noisy.dtype}; it must hold one bool "
+                f"for each of the {len(self.values)} rows."
+            )
+        if not noisy.any():
+            raise ValueError("is_noisy marks no row: there is nothing to find.")
+        found = np.concatenate([[0], np.cumsum(noisy[self.noisiest(len(noisy))])])
+        return np.arange(len(found)) / len(noisy), found / found[-1]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table with the value and the rank of each row, rank 0 being the noisiest."""
+        ranks = np.empty(len(self.values), dtype=np.intp)
+        ranks[self.noisiest(len(ranks))] = np.arange(len(ranks))
+        return pd.DataFrame({"value": self.values, "noise_rank": ranks})
+
+    def __repr__(self) -> str:
+        return f"DataValues({len(self.values)} rows)"
+
+    def _first(self, order: np.ndarray, n: int) -> np.ndarray:
+        if not 0 <= n <= len(order):
+            raise ValueError(f"n={n!r} must be between 0 and the {len(order)} rows that there are.")
+        return order[:n]
+
+
+def calibrated_values(potential: ArrayLike, masses: ArrayLike | None = None) -> np.ndarray:
+    """Turn a dual potential into data values, ``s_l = f_l − sum_{j≠l} a_j f_j / (1 − a_l)``.
+
+    s_l is the derivative of the transport cost when row l gains mass and all others give it
+    in proportion to theirs: masses sum to one, so a potential means something up to a constant
+    only, and the second term removes it.
+
+    Parameters
+    ----------
+    potential : array-like of shape (n_rows,)
+        Potential f of the rows, for instance ``TransportPlan.source_potential``.
+    masses : array-like of shape (n_rows,), optional
+        Masses of the rows, scaled to sum to one; uniform by default.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Values, of mean zero under the weights ``a_l (1 − a_l)``. A row that has all the mass
+        has value 0.
+
+    Raises
+    ------
+    ValueError
+        If potential or masses do not fit.
+
+    Notes
+    -----
+    Where the optimal potential is not unique the cost has a kink, and the value is one of its
+    slopes there.
+
+    References
+    ----------
+    Just et al., "LAVA", ICLR 2023, equation 3; Li, Pang, "Private Wasserstein distance", 2024,
+    equation 13.
+    """
+    f = np.asarray(potential, dtype=np.float64)
+    if f.ndim != 1 or len(f) == 0:
+        raise ValueError(f"potential has shape {f.shape}; it must be (n_rows,), with a row.")
+    given = point_masses(masses, len(f), "masses")
+    a = np.full(len(f), 1.0 / len(f)) if given is None else given
+    rest = 1.0 - a
+    centred = f - a @ f
+    values: np.ndarray = np.divide(centred, rest, out=np.zeros_like(f), where=rest > 0)
+    return values
+
+
+def sliced_potential(
+    rows: ArrayLike, table: CDFTable, *, masses: ArrayLike | None = None
+) -> np.ndarray:
+    """Kantorovich potential of public rows against a sketch, averaged over its directions.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n_rows, n_features)
+        **Public** rows in the coordinates of the table, ``(X - bounds.center) / bounds.scale``
+        with ``bounds = sketch.bounds_``. They are not clipped here, so that outliers count by
+        how far out they are; rows from ``bounds.to_ball(X)`` are clipped like the sketched
+        ones.
+    table : CDFTable
+        Distribution functions F_θ of the other measure, ``sketch.table()``.
+    masses : array-like of shape (n_rows,), optional
+        Masses of the rows, scaled to sum to one; uniform by default.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Potential of the squared distance, ``mean_θ f_θ``, of mean zero under the masses.
+
+    Raises
+    ------
+    ValueError
+        If rows or masses do not fit.
+
+    Notes
+    -----
+    *Derivation.* Along one direction let ``u_1 ≤ … ≤ u_n`` be the sorted projections and
+    ``C_i = a_1 + … + a_i``. The optimal plan keeps the order (Santambrogio 2015, theorem 2.9):
+    the point u_i gets the part of F between the levels C_{i−1} and C_i. Prices f and g are
+    optimal when ``f_i + g(y) = (u_i − y)²`` on that part and nowhere more. Both u_i and
+    u_{i+1} touch ``b_i = F⁻¹(C_i)``, so that subtracting the two equations at ``y = b_i`` gives
+
+    ``f_{i+1} − f_i = (u_{i+1} − b_i)² − (u_i − b_i)² = ∫_{u_i}^{u_{i+1}} 2 (x − F⁻¹(C_i)) dx``,
+
+    which is ``φ' = 2 (x − T(x))`` with ``T = F⁻¹∘F_rows``, integrated without error: between two
+    points F_rows is constant. Such prices are feasible everywhere, because
+    ``(u_{i+1} − y)² − (u_i − y)²`` decreases in y. They are unique up to a constant unless F has
+    a gap at a level C_i; then b_i is its lower end.
+    The cost of a coupling is linear in its masses, hence by the envelope theorem f_θ is the
+    derivative of W₂² along θ with respect to them, and the mean over θ that of SW₂².
+
+    Privacy
+    -------
+    Post-processing of the sketch's release; the rows are treated as public.
+
+    References
+    ----------
+    Santambrogio, "Optimal transport for applied mathematicians", 2015, chapter 2.
+    """
+    points = np.asarray(rows, dtype=np.float64)
+    n_features = table.directions.shape[1]
+    if points.ndim != 2 or len(points) == 0 or points.shape[1] != n_features:
+        raise ValueError(
+            f"rows has shape {points.shape}; it must be (n_rows, {n_features}), as the directions "
+            "of the table."
+        )
+    if not np.all(np.isfinite(points)):
+        raise ValueError("rows must be finite.")
+    a = point_masses(masses, len(points), "masses")
+    weights = np.full(len(points), 1.0 / len(points)) if a is None else a
+    total = np.zeros(len(points))
+    for k, direction in enumerate(table.directions):
+        projections = points @ direction
+        order = np.argsort(projections, kind="stable")
+        u = projections[order]
+        # Rows before the first mass would touch the end of the range, not of the distribution.
+        levels = np.clip(np.cumsum(weights[order])[:-1], np.finfo(float).tiny, 1.0)
+        borders = table.quantiles_along(k, levels)
+        steps = (u[1:] - u[:-1]) * (u[1:] + u[:-1] - 2 * borders)
+        total[order[1:]] += np.cumsum(steps)
+    potential: np.ndarray = total / len(table.directions)
+    potential -= weights @ potential
+    return potential
+
+
+def sliced_values(
+    rows: ArrayLike, table: CDFTable, *, masses: ArrayLike | None = None
+) -> np.ndarray:
+    """Values of public rows against a sketch: `calibrated_values` of `sliced_potential`.
+
+    The data values of the protocol that is private: how fast SW₂² between the rows and the
+    sketch grows with the mass of each row.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n_rows, n_features)
+        **Public** rows in the coordinates of the table, ``(X - bounds.center) / bounds.scale``
+        with ``bounds = sketch.bounds_``. Outliers are found more surely when the rows are not
+        clipped: on the digits of scikit-learn, with noise of 0.3 added to 15 % of 300 rows and
+        a sketch of 1,200 rows at ε = 1, the area under the ROC curve is 0.94 to 0.97, and
+        0.75 to 0.76 for rows from ``bounds.to_ball(X)``.
+    table : CDFTable
+        Distribution functions of the private measure, ``sketch.table()``.
+    masses : array-like of shape (n_rows,), optional
+        Masses of the rows, scaled to sum to one; uniform by default.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Values; positive ones are of rows that are far from where the sketch has mass.
+
+    Raises
+    ------
+    ValueError
+        If rows or masses do not fit.
+
+    Privacy
+    -------
+    Post-processing of the sketch's release; the rows are treated as public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import SlicedSketch
+    >>> from skdpot.federated.valuation import DataValues, sliced_values
+    >>> rng = np.random.default_rng(0)
+    >>> private = rng.uniform(-0.5, 0.5, size=(5000, 2))
+    >>> sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1)).fit(private)
+    >>> rows = np.vstack([rng.uniform(-0.5, 0.5, size=(50, 2)), [[0.95, 0.95]]])
+    >>> mapped = (rows - sketch.bounds_.center) / sketch.bounds_.scale
+    >>> values = DataValues(sliced_values(mapped, sketch.table()))
+    >>> values.noisiest(1)
+    array([50])
+    """
+    return calibrated_values(sliced_potential(rows, table, masses=masses), masses)

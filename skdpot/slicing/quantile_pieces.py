@@ -1,0 +1,124 @@
+"""Quantile functions of piecewise linear distribution functions, many rows at once.
+
+Two distribution functions on the same equal bins have quantile functions that are linear
+between the levels at which either of them passes a bin edge. On these pieces everything about
+the two is exact: their distance, and the measures between them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["QuantilePieces", "squared_distances"]
+
+
+@dataclass(frozen=True, eq=False)
+class QuantilePieces:
+    """Two quantile functions, row by row, on the levels where both are linear.
+
+    Positions are counted in bins from the left end of the binned range.
+
+    Parameters
+    ----------
+    masses : ndarray of shape (n_rows, n_pieces)
+        Lengths of the intervals of levels; each row sums to one.
+    first, second : tuple of ndarray of shape (n_rows, n_pieces)
+        Positions at which the pieces of the two quantile functions start and end.
+    """
+
+    masses: np.ndarray
+    first: tuple[np.ndarray, np.ndarray]
+    second: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, first: np.ndarray, second: np.ndarray) -> "QuantilePieces":
+        """Cut two tables of distribution functions into their common pieces.
+
+        Parameters
+        ----------
+        first, second : ndarray of shape (n_rows, n_bins + 1)
+            Values at the bin edges, non-decreasing from 0 to 1.
+
+        Returns
+        -------
+        QuantilePieces
+        """
+        levels = np.concatenate([first, second], axis=1)
+        order = np.argsort(levels, axis=1)
+        levels = np.take_along_axis(levels, order, axis=1)
+        passed = np.cumsum(order < first.shape[1], axis=1)[:, :-1]
+        both = np.arange(1, levels.shape[1])
+        start, end = levels[:, :-1], levels[:, 1:]
+        return cls(
+            end - start,
+            _positions(first, passed - 1, start, end),
+            _positions(second, both - passed - 1, start, end),
+        )
+
+    @property
+    def squared_distances(self) -> np.ndarray:
+        """Integral of the squared difference of each row's quantiles, in squared bins."""
+        left = self.first[0] - self.second[0]
+        right = self.first[1] - self.second[1]
+        squares = left**2 + left * right + right**2
+        integrals: np.ndarray = np.einsum("ij,ij->i", self.masses, squares) / 3
+        return integrals
+
+    def between(self, share: float, n_bins: int) -> np.ndarray:
+        """Return the measures at `share` of the way along the geodesics.
+
+        Their quantile functions are ``(1 - share) first + share second``: the Wasserstein
+        barycentre, which keeps the shape of two clouds that differ by a shift.
+
+        Parameters
+        ----------
+        share : float
+            0 for the first, 1 for the second.
+        n_bins : int
+            Number of bins B.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_bins + 1)
+            Distribution functions at the bin edges.
+        """
+        start, end = (
+            (1 - share) * a + share * b for a, b in zip(self.first, self.second, strict=True)
+        )
+        lengths = end - start
+        slopes = np.where(lengths > 0, self.masses / np.where(lengths > 0, lengths, 1.0), 0.0)
+        cdf = np.empty((len(start), n_bins + 1))
+        for edge in range(n_bins + 1):  # in turn, as all at once would take B times the memory
+            inside = np.clip(edge - start, 0.0, lengths)
+            atoms = np.where((lengths <= 0) & (start <= edge), self.masses, 0.0)
+            cdf[:, edge] = np.einsum("ij,ij->i", slopes, inside) + atoms.sum(axis=1)
+        cdf[:, 0], cdf[:, -1] = 0.0, 1.0
+        return np.clip(np.maximum.accumulate(cdf, axis=1), 0.0, 1.0)
+
+
+def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return W₂² between the rows of two tables of distribution functions, in squared bins.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (n_rows, n_bins + 1)
+        Values at the bin edges, non-decreasing from 0 to 1.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Exact, like `CDFTable.squared_distances`; all rows at once, and on equal bins.
+    """
+    return QuantilePieces.of(first, second).squared_distances
+
+
+def _positions(
+    cdf: np.ndarray, bins: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the quantiles at both ends of pieces that lie within the given bins."""
+    at = np.clip(bins, 0, cdf.shape[1] - 2)
+    low = np.take_along_axis(cdf, at, axis=1)
+    rise = np.take_along_axis(cdf, at + 1, axis=1) - low
+    scale = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
+    first, last = (np.clip((levels - low) * scale, 0.0, 1.0) for levels in (start, end))
+    return at + first, at + last

@@ -1,0 +1,305 @@
+"""What a closed sketch consists of, for files and messages, and whether it can be true.
+
+A record is made of plain facts and arrays, without objects. Whoever reads one need not trust
+who wrote it: nothing in it is executed, and a record whose parts contradict each other (more
+precise than its noise allows, a smaller epsilon than its events cost) is refused.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy import events
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.relation import Relation
+from skdpot.privacy.spent import PrivacySpent
+from skdpot.slicing.histogram import bin_edges
+from skdpot.slicing.rules import projection_half_widths
+from skdpot.slicing.strategy import square_root_strategy
+
+__all__ = ["SketchRecord"]
+
+_ARRAYS = ("directions_", "half_widths_", "statistic_", "classes_", "feature_names_in_")
+_BOUNDS = ("center", "scale", "radius", "box")
+_PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional")
+_MOST_BINS = 4096
+_LARGEST_COUNT = 2**53
+_LARGEST_NOISE = 1e15
+_NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
+_DEEPEST = 8
+_ROUNDING = 1e-9  # machines may differ in the last digits
+
+
+@dataclass(frozen=True, eq=False)
+class SketchRecord:
+    """The released parts of a closed sketch.
+
+    Parameters
+    ----------
+    facts : dict
+        What JSON can hold; an epsilon may be infinite.
+    arrays : dict of str to ndarray
+        Numbers, and perhaps text for classes and names of features.
+    """
+
+    facts: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, sketch: Any) -> "SketchRecord":
+        """Return the record of a closed sketch.
+
+        Parameters
+        ----------
+        sketch : SlicedSketch
+            Closed.
+
+        Returns
+        -------
+        SketchRecord
+
+        Raises
+        ------
+        ValueError
+            If the classes are neither numbers nor strings.
+        """
+        arrays = {name: getattr(sketch, name) for name in _ARRAYS if hasattr(sketch, name)}
+        for name in ("classes_", "feature_names_in_"):
+            if name in arrays and arrays[name].dtype == object:
+                arrays[name] = _as_text(arrays[name], name)
+        arrays |= {f"bounds_{name}": value for name, value in sketch.bounds_.to_dict().items()}
+        spent = sketch.privacy_spent_
+        facts = {
+            "n_samples": sketch.n_samples_,
+            "noise_scale": sketch.noise_scale_,
+            "parameters": {name: _plain(getattr(sketch, name)) for name in _PARAMETERS},
+            "declared_bounds": not isinstance(sketch.bounds, str),
+            "spent": {
+                "epsilon": spent.epsilon,
+                "delta": spent.delta,
+                "sigma": spent.sigma,
+                "sensitivity": spent.sensitivity,
+                "assumptions": list(spent.assumptions),
+                "mechanism": spent.mechanism,
+                "event": _event_to_dict(spent.event),
+            },
+        }
+        return cls(facts, arrays)
+
+    def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Validate the record and return what a sketch is made of.
+
+        Returns
+        -------
+        parameters, fitted : dict
+            Constructor parameters and fitted attributes.
+
+        Raises
+        ------
+        ValueError
+            If something is missing, of a wrong type or shape, or cannot be true.
+        """
+        try:
+            return self._rebuild()
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise ValueError("The sketch lacks an entry, or has a wrong one.") from error
+
+    def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays = dict(self.arrays)
+        bounds = DataBounds.from_dict({name: arrays.pop(f"bounds_{name}") for name in _BOUNDS})
+        _check_shapes(arrays, bounds)
+        n_samples, noise_scale = _check_counts(self.facts, arrays["statistic_"])
+        _check_widths(arrays, bounds)
+        parameters = _read_parameters(self.facts["parameters"], arrays)
+        if _is_true(self.facts["declared_bounds"]):
+            side = bounds.scale * bounds.radius / math.sqrt(bounds.n_features)
+            parameters["bounds"] = (bounds.center - side, bounds.center + side)
+        spent = _read_statement(self.facts["spent"])
+        _check_statement(spent, noise_scale, arrays["statistic_"].shape, parameters["conditional"])
+        fitted: dict[str, Any] = {
+            **arrays,
+            "bounds_": bounds,
+            "n_samples_": n_samples,
+            "noise_scale_": noise_scale,
+            "n_features_in_": bounds.n_features,
+            "privacy_spent_": spent,
+        }
+        if "feature_names_in_" in fitted:
+            fitted["feature_names_in_"] = fitted["feature_names_in_"].astype(object)
+        return parameters, fitted
+
+
+def _check_shapes(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
+    unknown = set(arrays) - set(_ARRAYS)
+    missing = {"directions_", "half_widths_", "statistic_"} - set(arrays)
+    if unknown or missing:
+        raise ValueError(f"The sketch lacks {sorted(missing)} and has unknown {sorted(unknown)}.")
+    directions, statistic = arrays["directions_"], arrays["statistic_"]
+    n_classes = len(arrays["classes_"]) if "classes_" in arrays else 1
+    names = arrays.get("feature_names_in_")
+    consistent = (
+        directions.ndim == 2
+        and directions.shape[1] == bounds.n_features
+        and arrays["half_widths_"].shape == (len(directions),)
+        and statistic.ndim == 3
+        and statistic.shape[:2] == (n_classes, len(directions))
+        and 2 <= statistic.shape[2] <= _MOST_BINS
+        and (names is None or names.shape == (bounds.n_features,))
+    )
+    if not consistent:
+        raise ValueError("The arrays of the sketch have inconsistent shapes.")
+    if any(
+        arrays[name].dtype.kind != "f" for name in ("directions_", "half_widths_", "statistic_")
+    ):
+        raise TypeError("numbers are due")
+    numbers = (directions, statistic, bin_edges(arrays["half_widths_"], 1))
+    if not all(np.isfinite(values).all() for values in numbers):
+        raise ValueError("The arrays of the sketch hold non-finite values.")
+
+
+def _check_counts(facts: dict[str, Any], statistic: np.ndarray) -> tuple[int, float]:
+    """Return number of rows and noise scale; refuse a table that no such rows can give."""
+    n_samples, noise_scale = facts["n_samples"], facts["noise_scale"]
+    if not (type(n_samples) is int and 1 <= n_samples <= _LARGEST_COUNT):
+        raise ValueError(f"n_samples of the sketch is {_short(n_samples)}, which cannot be.")
+    if not (_is_number(noise_scale) and 0 <= noise_scale <= _LARGEST_NOISE):
+        raise ValueError(f"noise_scale of the sketch is {_short(noise_scale)}, which cannot be.")
+    # No entry of the strategy matrix exceeds 1.
+    if np.abs(statistic).max() > n_samples + _NOISE_REACH * noise_scale:
+        raise ValueError(
+            "The table of the sketch holds values that its rows and its noise cannot reach."
+        )
+    return n_samples, float(noise_scale)
+
+
+def _check_widths(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
+    """Refuse directions and ranges that no sketch with these bounds has."""
+    directions = arrays["directions_"]
+    lengths = np.linalg.norm(np.clip(directions, -2, 2), axis=1)
+    if not np.allclose(lengths, 1, rtol=0, atol=_ROUNDING):
+        raise ValueError("The directions of the sketch do not have unit length.")
+    widths = projection_half_widths(bounds, directions)
+    if not np.allclose(arrays["half_widths_"], widths, rtol=_ROUNDING, atol=0):
+        raise ValueError("The binned ranges of the sketch do not follow from its bounds.")
+
+
+def _read_parameters(given: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    parameters = {name: given[name] for name in _PARAMETERS}
+    _check_target(parameters["epsilon"], parameters["delta"])
+    norm_bound = parameters["norm_bound"]
+    if not (norm_bound is None or (_is_number(norm_bound) and 0 < norm_bound < math.inf)):
+        raise ValueError("norm_bound of the sketch must be a positive number or nothing.")
+    if _is_true(parameters["conditional"]) != ("classes_" in arrays):
+        raise ValueError("A sketch has classes exactly if it is conditional.")
+    return parameters | {"slices": arrays["directions_"], "n_bins": arrays["statistic_"].shape[-1]}
+
+
+def _read_statement(fields: dict[str, Any]) -> PrivacySpent:
+    """Rebuild a privacy statement whose every field has the right type."""
+    fields = dict(fields)
+    event = _event_from_dict(fields.pop("event"))
+    fields["assumptions"] = tuple(fields["assumptions"])
+    _check_target(fields["epsilon"], fields["delta"])
+    texts = (fields["mechanism"], *fields["assumptions"])
+    scales = (fields["sigma"], fields["sensitivity"])
+    if not (
+        all(isinstance(text, str) for text in texts)
+        and all(_is_number(scale) and 0 <= scale < math.inf for scale in scales)
+    ):
+        raise ValueError("The privacy statement of the sketch has entries of wrong types.")
+    return PrivacySpent(relation=event.relation, event=event, **fields)
+
+
+def _check_statement(
+    spent: PrivacySpent, noise_scale: float, shape: tuple[int, ...], conditional: bool
+) -> None:
+    """Refuse a statement that promises more than its own events and noise give."""
+    tables = list(_leaves(spent.event))
+    if not all(type(event) in (GaussianEvent, NonPrivateEvent) for event in tables):
+        raise ValueError("A sketch is released by Gaussian events only.")
+    if spent.relation is not Relation.REPLACE_ONE:
+        raise ValueError("A sketch is private under replace-one, and states no other relation.")
+    if any(isinstance(event, NonPrivateEvent) for event in tables):
+        if math.isfinite(spent.epsilon):
+            raise ValueError("The sketch states a finite epsilon for a release without noise.")
+        return
+    if compose(spent.event).delta(spent.epsilon) > spent.delta * (1 + 1e-6):
+        raise ValueError("The sketch states a smaller epsilon than its own events cost.")
+    table = tables[-1]
+    due = square_root_strategy(shape[2]).sensitivity(shape[1], conditional=conditional)
+    if not (
+        isinstance(table, GaussianEvent)
+        and table.n_steps == 1
+        and table.sensitivity >= due * (1 - _ROUNDING)
+        and noise_scale >= table.sigma * (1 - _ROUNDING)
+        and math.isclose(_number(spent.sigma), table.sigma, rel_tol=_ROUNDING)
+        and math.isclose(_number(spent.sensitivity), table.sensitivity, rel_tol=_ROUNDING)
+    ):
+        raise ValueError("The noise of the sketch is not the one that its statement speaks of.")
+
+
+def _check_target(epsilon: Any, delta: Any) -> None:
+    if not (_is_number(epsilon) and _is_number(delta) and epsilon > 0 and 0 < delta < 1):
+        raise ValueError("The sketch states an epsilon that is not > 0, or a delta not in (0, 1).")
+
+
+def _leaves(event: Event) -> list[Event]:
+    """Return the events of which a composed one consists."""
+    if isinstance(event, ComposedEvent):
+        return [leaf for part in event.events for leaf in _leaves(part)]
+    return [event]
+
+
+def _number(scale: Any) -> float:
+    return float(scale)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_true(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("a truth value is due")
+    return value
+
+
+def _short(value: Any) -> str:
+    """Quote what was given, and not much of it."""
+    return f"{value!r:.40}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as the built-in type that JSON writes."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _as_text(values: np.ndarray, name: str) -> np.ndarray:
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name} holds objects that are not strings and cannot be saved.")
+    return values.astype(str)
+
+
+def _event_to_dict(event: Event) -> dict[str, Any]:
+    fields: dict[str, Any] = {"type": type(event).__name__}
+    if isinstance(event, ComposedEvent):
+        return fields | {"events": [_event_to_dict(part) for part in event.events]}
+    return fields | asdict(event)
+
+
+def _event_from_dict(fields: dict[str, Any], depth: int = 0) -> Event:
+    if depth > _DEEPEST:
+        raise ValueError("The events of the sketch are nested too deeply.")
+    fields = dict(fields)
+    name = fields.pop("type")
+    kind = getattr(events, name, None) if isinstance(name, str) else None
+    if not (isinstance(kind, type) and issubclass(kind, Event)):
+        raise ValueError("The sketch names an event that is not known.")
+    if issubclass(kind, ComposedEvent):
+        return kind(events=tuple(_event_from_dict(part, depth + 1) for part in fields["events"]))
+    fields["relation"] = Relation(fields["relation"])
+    return kind(**fields)

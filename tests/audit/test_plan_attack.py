@@ -1,0 +1,225 @@
+"""Rows from interpolating measures: exactly, for all sizes, masses and settings."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+from skdpot.audit.reconstruction import Reconstruction, rows_from_interpolation
+from skdpot.federated.interpolation import interpolate
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+from skdpot.federated.plans import optimal_plan
+
+MNIST = Path(__file__).resolve().parents[3] / "shared/data/mnist.npz"
+
+
+def mnist():
+    if not MNIST.exists():
+        pytest.skip("needs shared/data/mnist.npz")
+    with np.load(MNIST) as file:
+        return file["X_train"].reshape(-1, 784)[:5000] / 127.5 - 1
+
+
+LOADERS = {
+    "mnist": mnist,
+    "iris": lambda: load_iris().data,
+    "wine": lambda: load_wine().data,
+    "cancer": lambda: load_breast_cancer().data,
+}
+
+
+def some_rows(name, n, seed=0):
+    X = LOADERS[name]()
+    return X[np.random.default_rng(seed).permutation(len(X))[:n]]
+
+
+def sent(X, gamma, t, *, masses=None, kind="barycentric"):
+    return interpolate(optimal_plan(DiscreteMeasure(X, masses), gamma), t, kind=kind)
+
+
+def reference(k, d, scale, seed=1, masses=None):
+    points = gaussian_reference(k, d, scale=scale, rng=np.random.default_rng(seed)).points
+    return DiscreteMeasure(points, masses)
+
+
+def rmse(rows, X):
+    return np.sqrt(np.mean((rows - X) ** 2))
+
+
+@pytest.mark.parametrize("method", ["plan", "search"])
+@pytest.mark.parametrize("t", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("scale", [1, 5])
+@pytest.mark.parametrize("name", LOADERS)
+def test_every_row_of_known_data(name, scale, t, method):
+    X = some_rows(name, 100)
+    gamma = reference(100, X.shape[1], scale)
+    found = rows_from_interpolation(sent(X, gamma, t), gamma, t, method=method)
+    # Row by row, not up to order: a few units in the last place of what was computed with.
+    size = max(np.abs(X).max(), scale * 5 * t / (1 - t))
+    assert rmse(found.rows, X) < 4e-16 * size
+    assert found.n_exact(X) == 100
+    assert found.n_plans == (2 if method == "search" else 1)
+
+
+def test_a_thousand_images_in_under_a_second():
+    X = some_rows("mnist", 1000)
+    gamma = reference(1000, 784, 5.0)
+    eta = sent(X, gamma, 0.9)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        found = rows_from_interpolation(eta, gamma, 0.9, method="plan")
+        seconds.append(time.perf_counter() - start)
+    assert rmse(found.rows, X) < 1e-14
+    assert min(seconds) < 1.0
+
+
+def test_equal_rows_and_many_optimal_plans():
+    # Between equal rows every plan is optimal; the attack finds the one that was taken.
+    X = np.repeat([[0.0, 1.0], [2.0, 2.0]], 15, axis=0)
+    gamma = reference(30, 2, 3.0)
+    found = rows_from_interpolation(sent(X, gamma, 0.7), gamma, 0.7)
+    np.testing.assert_allclose(found.rows, X, atol=1e-13)
+
+
+@pytest.mark.parametrize(("m", "k"), [(100, 50), (100, 90), (100, 101), (60, 119), (30, 300)])
+@pytest.mark.parametrize("t", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("name", ["iris", "wine"])
+def test_other_sizes(name, m, k, t):
+    X = some_rows(name, m)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    gamma = reference(k, X.shape[1], 1.0)
+    eta = sent(X, gamma, t)
+    found = rows_from_interpolation(eta, gamma, t)
+    assert rmse(found.rows, X) < 1e-12
+    assert found.error_bound < 1e-6
+    if k in (90, 101, 119):  # rows were divided: the plan between η and γ is not the secret one
+        first = rows_from_interpolation(eta, gamma, t, method="plan")
+        assert rmse(first.rows, X) > 1e-4
+
+
+def test_images_and_more_reference_points():
+    X = some_rows("mnist", 60)
+    gamma = reference(70, 784, 1.0)
+    found = rows_from_interpolation(sent(X, gamma, 0.5), gamma, 0.5)
+    assert rmse(found.rows, X) < 1e-13
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_all_sizes_masses_and_ties(data):
+    m, k, d = (data.draw(st.integers(1, top)) for top in (9, 9, 3))
+    t = data.draw(st.floats(0.05, 0.95))
+    integers = st.integers(-3, 3)
+    X = np.array(
+        data.draw(st.lists(st.lists(integers, min_size=d, max_size=d), min_size=m, max_size=m))
+    )
+    masses = [
+        None
+        if data.draw(st.booleans())
+        else data.draw(st.lists(st.integers(1, 5), min_size=n, max_size=n))
+        for n in (m, k)
+    ]
+    seed = data.draw(st.integers(0, 1000))
+    gamma = reference(k, d, 2.0, seed, masses[1])
+    eta = sent(X, gamma, t, masses=masses[0])
+    found = rows_from_interpolation(eta, gamma, t)
+    weights = DiscreteMeasure(X, masses[0]).weights
+    error = np.sqrt(weights @ np.mean((found.rows - X) ** 2, axis=1))
+    assert error <= found.error_bound * 1.001
+    assert found.error_bound < 1e-4
+    assert found.n_plans < 1000
+
+
+def test_the_bound_holds_wherever_the_search_stops():
+    X = some_rows("iris", 100)
+    gamma = reference(101, 4, 5.0)
+    eta = sent(X, gamma, 0.9)
+    errors, bounds = [], []
+    for max_plans in (2, 5, 20, 80):
+        found = rows_from_interpolation(eta, gamma, 0.9, max_plans=max_plans)
+        assert found.n_plans == max_plans
+        errors.append(rmse(found.rows, X))
+        bounds.append(found.error_bound)
+    assert np.all(np.array(errors) <= bounds)
+    assert errors[-1] < errors[0] / 3
+    assert bounds[-1] < 100 * errors[-1]
+
+
+@pytest.mark.parametrize(("m", "k"), [(40, 40), (40, 50), (50, 40)])
+def test_exact_interpolation(m, k):
+    X = some_rows("iris", m, seed=3)
+    X = X + 0.01 * np.random.default_rng(0).normal(size=X.shape)  # so that all are different
+    masses = np.random.default_rng(1).uniform(0.5, 1.5, m)
+    gamma = reference(k, 4, 2.0)
+    eta = sent(X, gamma, 0.6, masses=masses, kind="exact")
+    assert eta.n_points > m  # rows were split
+    found = rows_from_interpolation(eta, gamma, 0.6, interpolation="exact")
+    np.testing.assert_allclose(found.rows, X, atol=1e-12)
+    np.testing.assert_allclose(found.masses, masses / masses.sum(), rtol=1e-9)
+    assert found.n_plans == 2
+
+
+@pytest.mark.parametrize(("m", "k"), [(50, 50), (50, 60)])
+def test_disturbing_the_message_hides_no_more_than_the_disturbance(m, k):
+    X = some_rows("wine", m)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    gamma = reference(k, 13, 1.0)
+    eta = sent(X, gamma, 0.5)
+    for size in (1e-7, 1e-2, 1.0):
+        noise = size * np.random.default_rng(2).normal(size=X.shape)
+        found = rows_from_interpolation(DiscreteMeasure(eta.points + noise), gamma, 0.5)
+        assert rmse(found.rows, X) <= rmse(noise, 0) / 0.5 * (1 + 1e-6) + found.error_bound
+    # As when numbers are sent in single precision.
+    single = DiscreteMeasure(eta.points.astype(np.float32))
+    assert rmse(rows_from_interpolation(single, gamma, 0.5).rows, X) < 1e-6
+
+
+@pytest.mark.parametrize("guess", [0.2, 0.5, 0.8])
+def test_every_fraction_explains_the_message(guess):
+    # Hence the message and the reference alone do not tell t.
+    X = some_rows("iris", 40)
+    gamma = reference(45, 4, 1.0)
+    eta = sent(X, gamma, 0.5)
+    found = rows_from_interpolation(eta, gamma, guess)
+    again = sent(found.rows, gamma, guess)
+    np.testing.assert_allclose(again.points, eta.points, atol=1e-6)
+    assert (rmse(found.rows, X) < 1e-12) == (guess == 0.5)
+
+
+def test_nothing_was_moved():
+    X = some_rows("iris", 20)
+    gamma = reference(20, 4, 1.0)
+    assert rmse(rows_from_interpolation(DiscreteMeasure(X), gamma, 0.0).rows, X) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"t": 1.0}, "t=1.0 must be"),
+        ({"t": -0.1}, "t=-0.1 must be"),
+        ({"method": "guess"}, "method='guess'"),
+        ({"interpolation": "none"}, "interpolation='none'"),
+        ({"max_plans": 1}, "max_plans=1"),
+    ],
+)
+def test_wrong_parameters(change, match):
+    measure = DiscreteMeasure(np.eye(3))
+    with pytest.raises(ValueError, match=match):
+        rows_from_interpolation(measure, measure, **({"t": 0.5} | change))
+
+
+def test_errors_of_a_reconstruction():
+    found = Reconstruction(rows=np.array([[0.0, 0.0], [3.0, 4.0]]), t=0.25, error_bound=0.5)
+    truth = [[0.0, 0.0], [3.0, 4.0], [3.0, 5.0]]
+    np.testing.assert_allclose(found.row_errors(truth), [0, 0, np.sqrt(0.5)])
+    assert found.rmse(truth) == pytest.approx(np.sqrt(0.5 / 3))
+    assert found.n_exact(truth) == 2
+    assert found.n_exact(truth, tol=1.0) == 3
+    assert repr(found) == "Reconstruction(2 rows, 2 features, t=0.25, error_bound=0.5)"
+    with pytest.raises(ValueError, match="truth has shape"):
+        found.rmse([[1.0]])

@@ -1,0 +1,208 @@
+"""Measures: what they hold, what they refuse, and labels as coordinates."""
+
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+from scipy.spatial.distance import cdist
+
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, labelled_measure
+from skdpot.federated.plans import optimal_plan
+from skdpot.metrics import wasserstein_distance
+
+
+def test_uniform_masses_stay_unsaid():
+    measure = DiscreteMeasure([[1, 2, 3], [4, 5, 6]])
+    assert measure.masses is None
+    assert (measure.n_points, measure.n_features) == (2, 3)
+    np.testing.assert_array_equal(measure.weights, [0.5, 0.5])
+
+
+def test_masses_are_scaled_to_one_and_may_be_zero():
+    measure = DiscreteMeasure(np.zeros((3, 1)), [3, 0, 1])
+    np.testing.assert_array_equal(measure.weights, [0.75, 0.0, 0.25])
+
+
+def test_arrays_are_copied_and_locked():
+    points, masses = np.ones((2, 2)), np.array([0.5, 0.5])
+    measure = DiscreteMeasure(points, masses)
+    points[:], masses[:] = 7.0, 7.0
+    assert measure.points.max() == 1.0
+    assert measure.weights.max() == 0.5
+    for array in (measure.points, measure.masses):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 2.0
+    with pytest.raises(AttributeError, match="cannot assign"):
+        measure.points = points
+
+
+def test_repr_shows_the_shape_alone():
+    shown = repr(DiscreteMeasure([[0.123456], [7.891011]], [0.3, 0.7]))
+    assert shown == "DiscreteMeasure(2 points, 1 features, weighted)"
+
+
+@pytest.mark.parametrize(
+    ("points", "text"),
+    [
+        ([1.0, 2.0], r"shape \(2,\)"),
+        (np.zeros((0, 3)), r"shape \(0, 3\)"),
+        (np.zeros((3, 0)), r"shape \(3, 0\)"),
+        ([[1.0, np.nan]], "must be finite"),
+        ([[1.0, -np.inf]], "must be finite"),
+        ([[1e151]], "at most 1e150"),
+        ([["secret-4711"]], "cannot be read"),
+        ([[1.0], [1.0, 4711.0]], "cannot be read"),
+        ([[1j]], "cannot be read"),
+    ],
+)
+def test_points_that_are_not_a_finite_table(points, text):
+    with pytest.raises(ValueError, match=text) as error:
+        DiscreteMeasure(points)
+    assert "4711" not in str(error.value)
+    assert error.value.__cause__ is None
+    assert error.value.__context__ is None
+
+
+@pytest.mark.parametrize("masses", [[1.0], [1.0, -0.5], [0.0, 0.0], [1.0, np.nan], [[1.0, 1.0]]])
+def test_masses_that_do_not_fit(masses):
+    with pytest.raises(ValueError, match="masses"):
+        DiscreteMeasure([[0.0], [1.0]], masses)
+
+
+def test_reference_has_the_moments_asked_for():
+    centre = np.array([-3.0, 5.0])
+    rng = np.random.default_rng(0)
+    reference = gaussian_reference(40_000, 2, mean=centre, scale=2.0, rng=rng)
+    assert reference.masses is None
+    np.testing.assert_allclose(reference.points.mean(axis=0), centre, atol=0.05)  # 5 deviations
+    np.testing.assert_allclose(reference.points.std(axis=0), 2.0, atol=0.04)
+
+
+def test_reference_of_scale_zero_is_one_place():
+    reference = gaussian_reference(5, 3, mean=1.5, scale=0.0, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(reference.points, np.full((5, 3), 1.5))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scale", "text"),
+    [
+        ((0, 2), 1.0, "n_support=0"),
+        ((2, 0), 1.0, "n_features=0"),
+        ((2, 2), -1.0, "scale=-1.0"),
+        ((2, 2), np.inf, "scale=inf"),
+        ((2, 2), np.nan, "scale=nan"),
+    ],
+)
+def test_references_that_cannot_be_drawn(sizes, scale, text):
+    with pytest.raises(ValueError, match=text):
+        gaussian_reference(*sizes, scale=scale, rng=np.random.default_rng(0))
+
+
+@pytest.fixture
+def labelled():
+    rng = np.random.default_rng(1)
+    y = np.repeat(["b", "a", "c"], [12, 7, 1])
+    return rng.normal(size=(20, 3)) @ rng.normal(size=(3, 3)), y
+
+
+def test_full_covariance_is_the_symmetric_root(labelled):
+    X, y = labelled
+    lifted = labelled_measure(X, y)
+    assert lifted.n_features == 3 + 3 + 9
+    np.testing.assert_array_equal(lifted.points[:, :3], X)
+    for label in ("a", "b"):
+        rows = lifted.points[y == label]
+        assert len(np.unique(rows[:, 3:], axis=0)) == 1
+        np.testing.assert_allclose(rows[0, 3:6], X[y == label].mean(axis=0))
+        root = rows[0, 6:].reshape(3, 3)
+        np.testing.assert_allclose(root, root.T, atol=1e-14)
+        assert np.linalg.eigvalsh(root).min() > 0
+        np.testing.assert_allclose(root, sqrtm(np.cov(X[y == label].T, bias=True)), atol=1e-12)
+
+
+def test_class_of_one_row_has_no_covariance(labelled):
+    X, y = labelled
+    alone = labelled_measure(X, y).points[-1]
+    np.testing.assert_array_equal(alone, np.concatenate([X[-1], X[-1], np.zeros(9)]))
+
+
+def test_diagonal_takes_standard_deviations(labelled):
+    X, y = labelled
+    lifted = labelled_measure(X, y, covariance="diagonal")
+    assert lifted.n_features == 9
+    np.testing.assert_allclose(lifted.points[0, 6:], X[y == "b"].std(axis=0))
+
+
+def test_masses_weigh_the_moments():
+    X, y = np.array([[0.0], [1.0], [5.0]]), [0, 0, 1]
+    weighted = labelled_measure(X, y, masses=[3, 1, 2])
+    repeated = labelled_measure(X[[0, 0, 0, 1, 2]], [0, 0, 0, 0, 1])
+    np.testing.assert_allclose(weighted.points[0], repeated.points[0])
+    np.testing.assert_allclose(weighted.weights, [0.5, 1 / 6, 1 / 3])
+
+
+def test_class_without_mass_has_unweighted_moments():
+    lifted = labelled_measure([[0.0], [2.0], [5.0]], [0, 0, 1], masses=[0, 0, 1])
+    np.testing.assert_allclose(lifted.points[0], [0.0, 1.0, 1.0])
+
+
+def ground_cost(first, second):
+    """Squared cost of the paper between labelled rows, written from its parts."""
+    (X, x_labels), (Y, y_labels) = first, second
+    cost = cdist(X, Y, "sqeuclidean")
+    for i, a in enumerate(x_labels):
+        for j, b in enumerate(y_labels):
+            P, Q = X[x_labels == a], Y[y_labels == b]
+            roots = [np.atleast_2d(sqrtm(np.cov(Z.T, bias=True))) for Z in (P, Q)]
+            cost[i, j] += np.sum((P.mean(axis=0) - Q.mean(axis=0)) ** 2)
+            cost[i, j] += np.linalg.norm(roots[0] - roots[1]) ** 2
+    return cost
+
+
+def test_distance_of_labelled_measures_is_the_ground_cost_of_the_paper():
+    rng = np.random.default_rng(2)
+    first = rng.normal(size=(12, 2)), np.repeat([0, 1], 6)
+    second = np.array([2, 0]) + rng.normal(size=(9, 2)), np.repeat([0, 1, 2], 3)
+    lifted = [labelled_measure(*pair) for pair in (first, second)]
+    cost = ground_cost(first, second)
+    found = cdist(lifted[0].points, lifted[1].points, "sqeuclidean")
+    np.testing.assert_allclose(found, cost, rtol=1e-10)
+    expected = wasserstein_distance(lifted[0].points, lifted[1].points)
+    assert optimal_plan(*lifted).distance == pytest.approx(expected, rel=1e-10)
+
+
+def test_label_term_is_at_least_the_distance_of_the_gaussians():
+    """Equal when the covariances commute (Bures distance against the Frobenius norm)."""
+    rng = np.random.default_rng(3)
+    for scale in (np.eye(2), np.array([[1.0, 0.7], [0.0, 0.4]])):
+        X, Y = rng.normal(size=(30, 2)) * [1, 3], rng.normal(size=(30, 2)) @ scale
+        if scale[0, 1] == 0:  # make both covariances diagonal, exactly
+            X, Y = (Z - Z.mean(axis=0) for Z in (X, Y))
+            X, Y = (np.vstack([Z, Z * [1, -1]]) for Z in (X, Y))
+        P, Q = (np.cov(Z.T, bias=True) for Z in (X, Y))
+        root = sqrtm(P)
+        bures = np.trace(P + Q - 2 * sqrtm(root @ Q @ root).real)
+        a, b = (labelled_measure(Z, np.zeros(len(Z))).points[0, 4:] for Z in (X, Y))
+        term = np.sum((a - b) ** 2)
+        if scale[0, 1] == 0:
+            assert term == pytest.approx(bures, rel=1e-9)
+        else:
+            assert term > bures * (1 + 1e-3)
+
+
+def test_names_of_labels_do_not_matter(labelled):
+    X, y = labelled
+    renamed = np.array([{"a": 7, "b": 3, "c": 5}[label] for label in y])
+    np.testing.assert_allclose(labelled_measure(X, y).points, labelled_measure(X, renamed).points)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "text"),
+    [
+        ([0, 1], {}, "2 labels for 3 rows"),
+        ([0, 1, 0], {"covariance": "none"}, "covariance='none'"),
+        ([0, 1, 0], {"masses": [1, 1]}, "masses"),
+    ],
+)
+def test_labels_that_do_not_fit(y, options, text):
+    with pytest.raises(ValueError, match=text):
+        labelled_measure(np.zeros((3, 2)), y, **options)

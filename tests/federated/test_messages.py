@@ -1,0 +1,684 @@
+"""Messages: exact on the line, and refused when they cannot be."""
+
+import copy
+import math
+import pickle
+import tracemalloc
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot import SlicedSketch
+from skdpot.exceptions import MessageError, OpenSketchError, PrivacyWarning
+from skdpot.federated import messages
+from skdpot.federated.messages import (
+    CostMatrices,
+    DistanceMessage,
+    DistancesAtFractions,
+    FractionRequest,
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    Message,
+    ReferenceMeasure,
+    SketchMessage,
+    SketchRequest,
+)
+from skdpot.federated.wire import pack, unpack
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.slicing import uniform_directions
+
+RNG = np.random.default_rng(8114)
+POINTS = RNG.normal(size=(5, 3))
+MASSES = RNG.dirichlet(np.ones(5))
+FRACTIONS = (0.25, 0.5, 0.75)
+ROWS = RNG.uniform(-1, 1, (300, 3))
+LABELS = np.array(["north", "south", "west"])[RNG.integers(0, 3, 300)]
+REQUEST = SketchRequest.draw(3, n_slices=4, n_bins=8, bounds=(-1, [1, 2, 3]), rng=RNG)
+
+
+def sketch(rows=ROWS, labels=None, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return SlicedSketch(**{"n_bins": 8, "slices": REQUEST.directions} | parameters).fit(
+            rows, labels
+        )
+
+
+PLAIN = SketchMessage(sketch(**REQUEST.sketch_parameters))
+EXAMPLES = {
+    "reference": ReferenceMeasure(POINTS),
+    "reference with terms": ReferenceMeasure(POINTS, MASSES, 0.3, "exact"),
+    "interpolating measure": InterpolatingMeasure(POINTS),
+    "weighted interpolating measure": InterpolatingMeasure(POINTS, MASSES),
+    "geodesic measure": GeodesicMeasure(POINTS, MASSES, 0.9, "exact"),
+    "geodesic measure without t": GeodesicMeasure(POINTS),
+    "fraction request": FractionRequest(POINTS, MASSES),
+    "one fraction": FractionRequest(POINTS, None, [0.5]),
+    "distances": DistancesAtFractions(FRACTIONS, [0.0, 1.5, 2.0]),
+    "costs": CostMatrices(FRACTIONS, RNG.uniform(size=(3, 4, 5)), [0.1, 0.2, 0.3, 0.4]),
+    "costs of equal masses": CostMatrices([0.5], RNG.uniform(size=(1, 4, 5))),
+    "distance": DistanceMessage(0.1),
+    "distance 0": DistanceMessage(0),
+    "request": REQUEST,
+    "request with a norm": SketchRequest.draw(2, n_slices=3, n_bins=2, norm_bound=0.7, rng=RNG),
+    "sketch": PLAIN,
+    "sketch with names": SketchMessage(
+        sketch(pd.DataFrame(ROWS, columns=["a", "ü", "c c"]), bounds=(-1, 1))
+    ),
+    "sketch with text classes": SketchMessage(
+        sketch(labels=LABELS, conditional=True, bounds=(-1, 1))
+    ),
+    "sketch with object classes": SketchMessage(
+        sketch(labels=LABELS.astype(object), conditional=True, bounds=(-1, 1))
+    ),
+    "sketch with integer classes": SketchMessage(
+        sketch(labels=(LABELS == "west") * 7, conditional=True, bounds=(-1, 1))
+    ),
+    "sketch with boolean classes": SketchMessage(
+        sketch(labels=LABELS == "west", conditional=True, bounds=(-1, 1))
+    ),
+    "sketch with private bounds": SketchMessage(sketch(epsilon=8.0)),
+    "sketch with numpy scalars": SketchMessage(
+        sketch(epsilon=np.float32(2), delta=np.float64(1e-6), norm_bound=np.int64(3))
+    ),
+    "sketch without privacy": SketchMessage(sketch(epsilon=math.inf)),
+    "merged sketch": SketchMessage(
+        sketch(bounds=(-1, 1)).merge(sketch(epsilon=0.2, bounds=(-1, 1)))
+    ),
+}
+KINDS = [getattr(messages, name) for name in messages.__all__ if name != "Message"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_round_trip_is_exact(name):
+    message = EXAMPLES[name]
+    data = message.to_bytes()
+    assert data == message.to_bytes()
+    assert message.n_bytes == len(data)
+    for reader in (Message, type(message)):
+        arrived = reader.from_bytes(data)
+        assert type(arrived) is type(message)
+        assert arrived == message
+        assert hash(arrived) == hash(message)
+        assert arrived.to_bytes() == data
+        assert repr(arrived) == repr(message)
+        assert arrived.reveals == message.reveals
+    assert Message.from_bytes(bytearray(data)) == message
+    assert pickle.loads(pickle.dumps(message)) == message
+
+
+def test_all_kinds_are_tried():
+    assert {type(message) for message in EXAMPLES.values()} == set(KINDS)
+
+
+def test_fields_come_back_bit_for_bit():
+    arrived = CostMatrices.from_bytes(EXAMPLES["costs"].to_bytes())
+    for field in ("fractions", "costs", "masses"):
+        sent = getattr(EXAMPLES["costs"], field)
+        assert getattr(arrived, field).tobytes() == sent.tobytes()
+        assert not getattr(arrived, field).flags.writeable
+    reference = Message.from_bytes(EXAMPLES["reference with terms"].to_bytes())
+    assert (reference.t, reference.interpolation) == (0.3, "exact")
+    np.testing.assert_array_equal(reference.measure.points, POINTS)
+    np.testing.assert_allclose(reference.measure.weights, MASSES, rtol=1e-15)
+    assert DistanceMessage.from_bytes(DistanceMessage(0.1).to_bytes()).squared_distance == 0.1
+
+
+@pytest.mark.parametrize("field", ["t", "interpolation", "points", "masses"])
+@pytest.mark.parametrize("kind", [ReferenceMeasure, GeodesicMeasure])
+def test_every_field_is_on_the_line(kind, field):
+    fields = {"points": POINTS, "masses": MASSES, "t": 0.5, "interpolation": "barycentric"}
+    changed = {"points": POINTS + 1, "masses": None, "t": None, "interpolation": "exact"}
+    one, other = kind(**fields), kind(**fields | {field: changed[field]})
+    assert one != other
+    arrived = getattr(kind.from_bytes(other.to_bytes()), field)
+    np.testing.assert_array_equal(arrived, changed[field])
+
+
+def test_messages_are_frozen_and_own_their_arrays():
+    given = POINTS.copy()
+    message = InterpolatingMeasure(given)
+    before = message.to_bytes()
+    given[:] = 0
+    assert message.to_bytes() == before
+    with pytest.raises(AttributeError, match="cannot assign"):
+        message.points = given
+    with pytest.raises(ValueError, match="read-only"):
+        message.points[0, 0] = 1.0
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_reprs_show_sizes_only(name):
+    text = repr(EXAMPLES[name])
+    assert "bytes" in text
+    assert len(text) < 150
+    for value in (POINTS[0, 0], MASSES[0], 0.3, EXAMPLES["costs"].costs[0, 0, 0]):
+        assert f"{value:.3f}" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_message_says_what_it_reveals_to_whom(kind):
+    example = next(message for message in EXAMPLES.values() if type(message) is kind)
+    assert example.reveals.endswith((".", "infinite."))
+    assert "eveal" in kind.__doc__
+    assert any(word in kind.__doc__ for word in ("to each", "to the", "to both", "to who"))
+
+
+def test_only_the_sketch_claims_privacy():
+    private = {type(m) for m in EXAMPLES.values() if "differentially private" in m.reveals}
+    assert private == {SketchMessage}
+    assert "(1, 1e-05)" in PLAIN.reveals
+    assert "Exact counts" in EXAMPLES["sketch without privacy"].reveals
+
+
+# -- bytes of strangers
+
+
+def changed(message, kind=None, version=None, facts=None, arrays=None):
+    """Write a packet like that of a message, with a right checksum and some entries replaced."""
+    packet = unpack(message.to_bytes())
+    merged = [
+        {name: value for name, value in (old | (new or {})).items() if value is not ...}
+        for old, new in ((packet.facts, facts), (packet.arrays, arrays))
+    ]
+    return pack(kind or packet.kind, packet.version if version is None else version, *merged)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(EXAMPLES)), st.data())
+def test_damaged_messages_are_refused(name, data):
+    sent = bytearray(EXAMPLES[name].to_bytes())
+    action = data.draw(st.sampled_from(["flip", "cut", "append", "overwrite"]))
+    position = data.draw(st.integers(0, len(sent) - 1))
+    if action == "flip":
+        sent[position] ^= 1 << data.draw(st.integers(0, 7))
+    elif action == "cut":
+        del sent[position:]
+    elif action == "append":
+        sent += data.draw(st.binary(min_size=1, max_size=9))
+    else:
+        noise = data.draw(st.binary(min_size=1, max_size=50))
+        sent[position : position + len(noise)] = noise
+    try:
+        arrived = Message.from_bytes(bytes(sent))
+    except MessageError:
+        return
+    assert arrived == EXAMPLES[name]  # what was overwritten with itself
+
+
+scalars = st.sampled_from(
+    [None, True, False, 0, 1, -1, 2**62, 0.0, -0.5, 0.5, 1e308, math.inf, "", "text", [], {}]
+)
+json_values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def replace_somewhere(value, data):
+    """Replace one leaf of a nested fact, drop it, or add one."""
+    if isinstance(value, dict) and value and data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(sorted(value)))
+        return value | {key: replace_somewhere(value[key], data)}
+    if isinstance(value, list) and value and data.draw(st.booleans()):
+        index = data.draw(st.integers(0, len(value) - 1))
+        return [*value[:index], replace_somewhere(value[index], data), *value[index + 1 :]]
+    return data.draw(json_values)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(sorted(EXAMPLES)), st.data())
+def test_facts_of_other_types_raise_nothing_else(name, data):
+    message = EXAMPLES[name]
+    facts = copy.deepcopy(unpack(message.to_bytes()).facts)
+    forged = replace_somewhere(facts, data)
+    if not isinstance(forged, dict):
+        forged = facts | {data.draw(st.sampled_from(["x", *facts])): forged}
+    accept_or_refuse(changed(message, facts=dict.fromkeys(facts, ...) | forged))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(sorted(EXAMPLES)), st.data())
+def test_arrays_of_other_shapes_and_values_raise_nothing_else(name, data):
+    message = EXAMPLES[name]
+    arrays = unpack(message.to_bytes()).arrays
+    key = data.draw(st.sampled_from(["other", *arrays]))
+    shape = data.draw(st.lists(st.integers(1, 6), max_size=4))
+    if key in arrays and data.draw(st.booleans()):
+        shape = arrays[key].shape
+    value = data.draw(st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e30, 1e120, 1.7e308]))
+    dtype = data.draw(st.sampled_from([np.float64, np.float64, np.float32, np.int64]))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        forged = np.full(shape, value).astype(dtype)
+    if not np.isfinite(forged).all():
+        return
+    if key in arrays and forged.shape == arrays[key].shape and data.draw(st.booleans()):
+        mixed = arrays[key].astype(dtype)
+        mixed.flat[data.draw(st.integers(0, mixed.size - 1))] = forged.flat[0]
+        forged = mixed
+    accept_or_refuse(changed(message, arrays={key: forged}))
+
+
+def accept_or_refuse(data):
+    """Refuse with a MessageError, or accept what is then one spelling of a usable message."""
+    try:
+        arrived = Message.from_bytes(data)
+    except MessageError:
+        return
+    assert arrived.to_bytes() == data
+    repr(arrived)
+    if isinstance(arrived, SketchMessage):
+        try:
+            assert np.isfinite(arrived.sketch.cdf_).all()
+            assert isinstance(str(arrived.statement), str)
+        except MessageError:
+            pass
+
+
+def test_messages_of_another_kind_or_version_are_refused():
+    data = EXAMPLES["distance"].to_bytes()
+    with pytest.raises(MessageError, match="A SketchMessage is due, got a DistanceMessage"):
+        SketchMessage.from_bytes(data)
+    with pytest.raises(MessageError, match="no message of kind 'other'"):
+        Message.from_bytes(changed(EXAMPLES["distance"], kind="other"))
+    for version in (0, 2, -1):
+        with pytest.raises(MessageError, match=f"version {version}; this release"):
+            Message.from_bytes(changed(EXAMPLES["distance"], version=version))
+    with pytest.raises(MessageError, match="at most 10 are read"):
+        Message.from_bytes(data, max_bytes=10)
+    with pytest.raises(MessageError, match="lacks an entry"):
+        Message.from_bytes(changed(EXAMPLES["distance"], arrays={"squared_distance": ...}))
+    with pytest.raises(MessageError, match="unknown"):
+        Message.from_bytes(changed(EXAMPLES["distance"], facts={"note": "hello"}))
+    with pytest.raises(MessageError, match="float64 only"):
+        Message.from_bytes(changed(EXAMPLES["reference"], arrays={"points": np.ones((2, 2), "f4")}))
+
+
+def test_a_part_of_messages_is_no_message():
+    with pytest.raises(MessageError, match="no message of kind 'measure'"):
+        Message.from_bytes(changed(EXAMPLES["interpolating measure"], kind="measure"))
+
+
+IMPOSSIBLE = {
+    "NaN point": (lambda: ReferenceMeasure([[np.nan]]), "points must not hold NaN"),
+    "infinite point": (lambda: InterpolatingMeasure([[np.inf]]), "points must not hold NaN"),
+    "point without a square": (lambda: InterpolatingMeasure([[1e200]]), "beyond 1e\\+100"),
+    "vector of points": (lambda: InterpolatingMeasure([1.0, 2.0]), "points must have shape"),
+    "no points": (lambda: InterpolatingMeasure(np.zeros((0, 2))), "points must have shape"),
+    "text": (lambda: InterpolatingMeasure([["a"]]), "points must hold real numbers"),
+    "ragged": (lambda: InterpolatingMeasure([[1.0], [1.0, 2.0]]), "must hold real numbers"),
+    "negative mass": (lambda: InterpolatingMeasure(POINTS, [2, -1, 0, 0, 0]), "one share in"),
+    "masses beyond 1": (lambda: InterpolatingMeasure(POINTS, [1, 1, 1, 1, 1]), "must sum to 1"),
+    "no mass": (lambda: InterpolatingMeasure(POINTS, np.zeros(5)), "must sum to 1"),
+    "few masses": (lambda: FractionRequest(POINTS, [1.0]), "one share in"),
+    "t = 0 is the rows": (lambda: ReferenceMeasure(POINTS, None, 0.0), "strictly between 0 and 1"),
+    "t = 1": (lambda: GeodesicMeasure(POINTS, None, 1.0), "strictly between 0 and 1"),
+    "t is true": (lambda: ReferenceMeasure(POINTS, None, True), "strictly between 0 and 1"),
+    "t is NaN": (lambda: ReferenceMeasure(POINTS, None, math.nan), "strictly between"),
+    "t is text": (lambda: ReferenceMeasure(POINTS, None, "0.5"), "strictly between"),
+    "interpolation": (lambda: ReferenceMeasure(POINTS, None, 0.5, "none"), "barycentric"),
+    "interpolation list": (lambda: GeodesicMeasure(POINTS, None, 0.5, []), "barycentric"),
+    "fraction 0": (lambda: FractionRequest(POINTS, None, [0.0, 0.5]), "strictly between 0 and 1"),
+    "fraction 1": (lambda: FractionRequest(POINTS, None, [0.5, 1.0]), "strictly between 0 and 1"),
+    "equal fractions": (lambda: FractionRequest(POINTS, None, [0.5, 0.5]), "must increase"),
+    "no fractions": (lambda: FractionRequest(POINTS, None, []), "1 to 64"),
+    "many fractions": (
+        lambda: FractionRequest(POINTS, None, np.linspace(0.1, 0.9, 65)),
+        "1 to 64",
+    ),
+    "negative distance": (lambda: DistancesAtFractions([0.5], [-1.0]), "must lie between 0"),
+    "distances too few": (lambda: DistancesAtFractions(FRACTIONS, [1.0]), "must have shape"),
+    "infinite distance": (lambda: DistancesAtFractions([0.5], [np.inf]), "must not hold NaN"),
+    "negative cost": (lambda: CostMatrices([0.5], -np.ones((1, 2, 2))), "must lie between 0"),
+    "flat costs": (lambda: CostMatrices([0.5], np.ones((1, 2))), "costs must have shape"),
+    "costs of other fractions": (
+        lambda: CostMatrices([0.5], np.ones((2, 2, 2))),
+        r"\(1, any, any\), got \(2, 2, 2\)",
+    ),
+    "masses of costs": (lambda: CostMatrices([0.5], np.ones((1, 2, 2)), [1.0]), "one share in"),
+    "distance below 0": (lambda: DistanceMessage(-1e-300), "squared_distance must be"),
+    "distance NaN": (lambda: DistanceMessage(math.nan), "squared_distance must be"),
+    "distance infinite": (lambda: DistanceMessage(math.inf), "squared_distance must be"),
+    "distance true": (lambda: DistanceMessage(True), "squared_distance must be"),
+    "distance text": (lambda: DistanceMessage("1"), "squared_distance must be"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_impossible_messages_are_refused_by_their_own_class(case):
+    make, text = IMPOSSIBLE[case]
+    with pytest.raises(MessageError, match=text):
+        make()
+
+
+def test_refusals_quote_no_value():
+    for make in (
+        lambda: DistanceMessage(-123.456),
+        lambda: InterpolatingMeasure(POINTS, [123.456, 0, 0, 0, 0]),
+        lambda: DistancesAtFractions([0.5], [-123.456]),
+        lambda: InterpolatingMeasure([["123.456x"]]),
+    ):
+        with pytest.raises(MessageError, match=r"(?s)^(?!.*123).*$"):
+            make()
+
+
+# -- the request for sketches
+
+
+def test_a_request_draws_directions_and_declares_bounds():
+    assert REQUEST.directions.shape == (4, 3)
+    np.testing.assert_allclose(np.linalg.norm(REQUEST.directions, axis=1), 1)
+    np.testing.assert_array_equal(REQUEST.directions[:3], np.eye(3))
+    parameters = REQUEST.sketch_parameters
+    assert set(parameters) == {"bounds", "slices", "n_bins"}
+    np.testing.assert_array_equal(parameters["bounds"][0], [-1, -1, -1])
+    np.testing.assert_array_equal(parameters["bounds"][1], [1, 2, 3])
+    ball = EXAMPLES["request with a norm"].sketch_parameters
+    assert (set(ball), ball["norm_bound"]) == ({"norm_bound", "slices", "n_bins"}, 0.7)
+
+
+def test_directions_are_scaled_and_then_stay_as_they_are():
+    bounds = DataBounds.from_box(-1, 1, 3)
+    request = SketchRequest(7.0 * uniform_directions(20, 3, RNG), 4, bounds)
+    again = SketchRequest.from_bytes(request.to_bytes())
+    assert again.directions.tobytes() == request.directions.tobytes()
+
+
+BOX = DataBounds.from_box(-1, 1, 3)
+BAD_REQUESTS = {
+    "private bounds": (
+        lambda: SketchRequest.draw(3, n_slices=3, n_bins=4, bounds="private", rng=RNG),
+        "pair",
+    ),
+    "no bounds": (lambda: SketchRequest.draw(3, n_slices=3, n_bins=4, rng=RNG), "are public"),
+    "both bounds": (
+        lambda: SketchRequest.draw(3, n_slices=3, n_bins=4, bounds=(-1, 1), norm_bound=1, rng=RNG),
+        "give only one",
+    ),
+    "bounds of a party's own": (
+        lambda: SketchRequest(np.eye(3), 4, DataBounds(np.ones(3), np.ones(3), 1.0)),
+        "must be declared",
+    ),
+    "other radius": (
+        lambda: SketchRequest(np.eye(3), 4, DataBounds(np.ones(3), np.ones(3), 1.0, box=True)),
+        "must be declared",
+    ),
+    "bounds without resolution": (
+        lambda: SketchRequest(
+            np.eye(3), 4, DataBounds(np.full(3, 1e9), np.full(3, 1e-9), 3**0.5, box=True)
+        ),
+        "must be declared",
+    ),
+    "bounds are a pair": (lambda: SketchRequest(np.eye(3), 4, (-1, 1)), "must be DataBounds"),
+    "zero direction": (lambda: SketchRequest(np.zeros((3, 3)), 4, BOX), "not zero"),
+    "NaN direction": (lambda: SketchRequest(np.full((3, 3), np.nan), 4, BOX), "finite rows"),
+    "other features": (lambda: SketchRequest(np.eye(2), 4, BOX), "one column a feature"),
+    "text directions": (lambda: SketchRequest([["a"]], 4, BOX), "directions"),
+    "one bin": (lambda: SketchRequest(np.eye(3), 1, BOX), "n_bins must be"),
+    "many bins": (lambda: SketchRequest(np.eye(3), 5000, BOX), "n_bins must be"),
+    "bins are true": (lambda: SketchRequest(np.eye(3), True, BOX), "n_bins must be"),
+    "bins are a float": (lambda: SketchRequest(np.eye(3), 8.0, BOX), "n_bins must be"),
+    "table too large": (
+        lambda: SketchRequest(np.ones((5000, 3)), 4096, BOX),
+        "more than 16777216 entries",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS)
+def test_unusable_requests_are_refused(case):
+    make, text = BAD_REQUESTS[case]
+    with pytest.raises(MessageError, match=text):
+        make()
+
+
+def test_a_request_cannot_speak_of_privacy():
+    for name in ("epsilon", "delta", "noise_scale", "budget", "random_state"):
+        with pytest.raises(MessageError, match="unknown"):
+            SketchRequest.from_bytes(changed(REQUEST, facts={name: 1e9}))
+        assert name not in REQUEST.sketch_parameters
+
+
+# -- sketches
+
+
+def test_a_sketch_arrives_whole():
+    sent = sketch(bounds=(-1, 1))
+    message = SketchMessage.from_bytes(SketchMessage(sent).to_bytes())
+    arrived = message.sketch
+    for name in ("statistic_", "directions_", "half_widths_", "cdf_", "class_counts_"):
+        np.testing.assert_array_equal(getattr(arrived, name), getattr(sent, name))
+    assert arrived.privacy_spent_ == sent.privacy_spent_ == message.statement
+    assert arrived.bounds_ == sent.bounds_
+    assert (arrived.n_samples_, arrived.noise_scale_) == (sent.n_samples_, sent.noise_scale_)
+    assert arrived.distance(sent) == 0.0
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("sketch with")])
+def test_classes_and_names_of_a_sketch_arrive(name):
+    sent, arrived = EXAMPLES[name].sketch, Message.from_bytes(EXAMPLES[name].to_bytes()).sketch
+    for attribute in ("classes_", "feature_names_in_"):
+        assert hasattr(arrived, attribute) == hasattr(sent, attribute)
+        if hasattr(sent, attribute):
+            given, due = getattr(arrived, attribute), getattr(sent, attribute)
+            assert given.dtype == due.dtype
+            assert given.tolist() == due.tolist()
+
+
+def test_a_sketch_message_does_not_follow_the_sketch():
+    sent = sketch(bounds=(-1, 1))
+    message = SketchMessage(sent)
+    before = message.to_bytes()
+    sent.statistic_[:] = 0
+    assert sent.directions_.flags.writeable
+    assert message.to_bytes() == before
+
+
+def test_open_sketches_and_odd_classes_are_not_sent():
+    stream = SlicedSketch(bounds=(-1, 1)).partial_fit(ROWS)
+    with pytest.raises(OpenSketchError, match="open"):
+        SketchMessage(stream)
+    dates = np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]")[(LABELS == "west") * 1]
+    dated = sketch(labels=dates, conditional=True, bounds=(-1, 1))
+    with pytest.raises(MessageError, match="classes that are sent"):
+        SketchMessage(dated)
+
+
+def test_nothing_of_the_rows_is_in_a_sketch_message():
+    data = PLAIN.to_bytes()
+    for row in ROWS[:50]:
+        for value in (row, row.astype(np.float32)):
+            assert value.tobytes() not in data
+            assert value[:1].tobytes() not in data
+
+
+def spent(**changes):
+    return {"spent": unpack(PLAIN.to_bytes()).facts["spent"] | changes}
+
+
+def event(**changes):
+    return spent(event=unpack(PLAIN.to_bytes()).facts["spent"]["event"] | changes)
+
+
+STATISTIC = PLAIN.record.arrays["statistic_"]
+GAUSSIAN = unpack(PLAIN.to_bytes()).facts["spent"]["event"]
+NONSENSE = {
+    "smaller epsilon than paid": (spent(epsilon=0.5), {}, "smaller epsilon than its own events"),
+    "smaller delta than paid": (spent(delta=1e-9), {}, "smaller epsilon than its own events"),
+    "NaN-like epsilon": (spent(epsilon="nan"), {}, "epsilon that is not > 0"),
+    "negative epsilon": (spent(epsilon=-1.0), {}, "epsilon that is not > 0"),
+    "no epsilon": (spent(epsilon=None), {}, "epsilon that is not > 0"),
+    "delta of 1": (spent(delta=1), {}, "epsilon that is not > 0"),
+    "epsilon is true": (spent(epsilon=True), {}, "epsilon that is not > 0"),
+    "mechanism is a number": (spent(mechanism=3), {}, "entries of wrong types"),
+    "assumptions are numbers": (spent(assumptions=[1]), {}, "entries of wrong types"),
+    "assumptions are missing": (spent(assumptions=None), {}, "wrong one"),
+    "sigma is text": (spent(sigma="1"), {}, "entries of wrong types"),
+    "other sigma": (spent(sigma=1e6), {}, "not the one that its statement"),
+    "other sensitivity": (spent(sensitivity=1e-6), {}, "not the one that its statement"),
+    "unknown entry": (spent(note="trust me"), {}, "wrong one"),
+    "unknown event": (event(type="TrustMe"), {}, "event that is not known"),
+    "event is a module": (event(type="math"), {}, "event that is not known"),
+    "event is base class": (spent(event={"type": "Event", "relation": "replace_one"}), {}, "only"),
+    "event type is a list": (event(type=["GaussianEvent"]), {}, "event that is not known"),
+    "event is a number": (spent(event=3), {}, "wrong one"),
+    "sampled event": (
+        spent(
+            event={
+                "type": "PoissonGaussianEvent",
+                "relation": "replace_one",
+                "sigma": 1.0,
+                "sensitivity": 1.0,
+                "sampling_rate": 1e-9,
+                "n_steps": 10**9,
+                "clipped_sum": False,
+            }
+        ),
+        {},
+        "Gaussian events only",
+    ),
+    "other relation": (event(relation="add_or_remove_one"), {}, "under replace-one"),
+    "unknown relation": (event(relation="none"), {}, "not a valid"),
+    "tiny sensitivity": (
+        event(sensitivity=GAUSSIAN["sensitivity"] / 9),
+        {},
+        "not the one that its statement",
+    ),
+    "many steps": (event(n_steps=2), {}, "smaller epsilon"),
+    "negative sigma": (event(sigma=-1.0), {}, "sigma"),
+    "no noise": ({"noise_scale": 0.0}, {}, "not the one that its statement"),
+    "less noise than stated": ({"noise_scale": PLAIN.record.facts["noise_scale"] / 2}, {}, "noise"),
+    "negative noise": ({"noise_scale": -1.0}, {}, "noise_scale of the sketch is -1.0"),
+    "infinite noise": ({"noise_scale": math.inf}, {}, "noise_scale of the sketch is inf"),
+    "noise is true": ({"noise_scale": True}, {}, "noise_scale of the sketch is True"),
+    "no rows": ({"n_samples": 0}, {}, "n_samples of the sketch is 0"),
+    "half a row": ({"n_samples": 0.5}, {}, "n_samples of the sketch is 0.5"),
+    "rows are true": ({"n_samples": True}, {}, "n_samples of the sketch is True"),
+    "rows are text": ({"n_samples": "300"}, {}, "n_samples of the sketch"),
+    "finite epsilon without noise": (
+        spent(event={"type": "NonPrivateEvent", "relation": "replace_one"}),
+        {},
+        "finite epsilon for a release without noise",
+    ),
+    "unreachable counts": ({}, {"statistic_": STATISTIC + 1e9}, "cannot reach"),
+    "one bin": ({}, {"statistic_": np.zeros((1, 4, 1))}, "inconsistent shapes"),
+    "ten thousand bins": ({}, {"statistic_": np.zeros((1, 4, 10**4))}, "inconsistent shapes"),
+    "two classes": ({}, {"statistic_": np.zeros((2, 4, 8))}, "inconsistent shapes"),
+    "flat table": ({}, {"statistic_": np.zeros((4, 8))}, "inconsistent shapes"),
+    "long directions": ({}, {"directions_": 2 * REQUEST.directions}, "unit length"),
+    "wider ranges": (
+        {},
+        {"half_widths_": 2 * PLAIN.record.arrays["half_widths_"]},
+        "do not follow from its bounds",
+    ),
+    "zero ranges": ({}, {"half_widths_": np.zeros(4)}, "do not follow from its bounds"),
+    "negative scale": ({}, {"bounds_scale": -np.ones(3)}, "positive"),
+    "radius of two": ({}, {"bounds_radius": np.ones(2)}, "one number"),
+    "box is a number": ({"box": 1}, {}, "box must be"),
+    "names too few": ({"names": ["a"]}, {}, "inconsistent shapes"),
+    "names are numbers": ({"names": [1, 2, 3]}, {}, "list of str"),
+    "classes of a table without": (
+        {"classes": {"kind": "integer", "values": [1]}},
+        {},
+        "exactly if it is conditional",
+    ),
+    "classes twice": ({"classes": {"kind": "integer", "values": [1, 1]}}, {}, "sorted"),
+    "classes of an unknown kind": ({"classes": {"kind": "eval", "values": [1]}}, {}, "unknown"),
+    "declared is text": ({"declared_bounds": "yes"}, {}, "wrong one"),
+    "no parameters": ({"parameters": {}}, {}, "lacks an entry"),
+    "parameters are a list": ({"parameters": []}, {}, "wrong one"),
+}
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_sketches_that_cannot_be_are_refused(case):
+    facts, arrays, text = NONSENSE[case]
+    with pytest.raises(MessageError, match=f"(?s)The sketch cannot be.*{text}"):
+        SketchMessage.from_bytes(changed(PLAIN, facts=facts, arrays=arrays))
+
+
+@pytest.mark.parametrize("depth", [10, 300, 5000])
+def test_nested_events_are_bounded(depth):
+    nested = GAUSSIAN
+    for _ in range(depth):
+        nested = {"type": "ComposedEvent", "events": [nested]}
+    with pytest.raises(MessageError, match=r"cannot be|JSON"):
+        SketchMessage.from_bytes(changed(PLAIN, facts=spent(event=nested)))
+
+
+def test_a_strangers_sketch_takes_bounded_memory():
+    bins = 4096
+    data = changed(
+        PLAIN,
+        arrays={"statistic_": np.zeros((1, 4, bins + 1))},
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageError, match="inconsistent shapes"):
+            Message.from_bytes(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(data)
+
+
+# -- answers to a request
+
+
+def test_an_answer_is_read_with_the_directions_that_were_asked_for():
+    # Another machine may round the last digit of directions and ranges otherwise.
+    record = PLAIN.record.arrays
+    answer = SketchMessage.from_bytes(
+        changed(
+            PLAIN,
+            arrays={
+                "directions_": record["directions_"] * (1 + 2e-16),
+                "half_widths_": np.nextafter(record["half_widths_"], 9),
+            },
+        )
+    )
+    read = REQUEST.read(answer)
+    np.testing.assert_array_equal(read.directions_, REQUEST.directions)
+    assert read.distance(REQUEST.read(PLAIN)) == 0.0
+
+
+OTHER = SketchRequest.draw(3, n_slices=4, n_bins=8, bounds=(-1, 1), rng=RNG)
+ANSWERS = {
+    "bounds": (SketchMessage(sketch(**OTHER.sketch_parameters)), "half_widths, bounds"),
+    "bins": (
+        SketchMessage(sketch(**REQUEST.sketch_parameters | {"n_bins": 9})),
+        "shape of the table",
+    ),
+    "directions": (
+        SketchMessage(
+            sketch(**REQUEST.sketch_parameters | {"slices": uniform_directions(4, 3, RNG)})
+        ),
+        "directions",
+    ),
+    "slices": (
+        SketchMessage(
+            sketch(**REQUEST.sketch_parameters | {"slices": uniform_directions(5, 3, RNG)})
+        ),
+        "directions",
+    ),
+    "classes": (
+        SketchMessage(sketch(labels=LABELS, conditional=True, **REQUEST.sketch_parameters)),
+        "shape of the table",
+    ),
+    "private bounds": (SketchMessage(sketch(epsilon=8.0)), "bounds"),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_answers_to_something_else_are_refused(case):
+    answer, text = ANSWERS[case]
+    with pytest.raises(MessageError, match=f"does not measure what was asked for.*{text}"):
+        REQUEST.read(answer)

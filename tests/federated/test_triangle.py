@@ -1,0 +1,300 @@
+"""TriangleWad: two bounds that always hold, the cases of equality, and a false claim."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from skdpot.federated.interpolation import interpolate
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+from skdpot.federated.plans import optimal_plan, plan_from_costs
+from skdpot.federated.triangle import (
+    FRACTIONS,
+    FractionQuadratic,
+    linearised_squared_distance,
+    rescaled,
+    triangle_squared_distance,
+)
+
+KINDS = pytest.mark.parametrize("kind", ["barycentric", "exact"])
+
+
+def estimate(mu, nu, gamma, t, kind="barycentric"):
+    etas = [interpolate(optimal_plan(m, gamma), t, kind=kind) for m in (mu, nu)]
+    return triangle_squared_distance(*etas, t)
+
+
+@st.composite
+def triples(draw, balanced=False):
+    """Two measures and a reference of any sizes, weights, positions and spreads."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    sizes = [draw(st.integers(1, 9)) for _ in range(3)]
+    d, decimals = draw(st.integers(1, 4)), draw(st.sampled_from([0, 15]))
+    found = []
+    for size in sizes:
+        points = rng.normal(size=(sizes[0] if balanced else size, d)) * rng.choice([0.1, 1, 5])
+        points += rng.choice([0, 3]) * rng.normal(size=d)
+        masses = None if balanced or draw(st.booleans()) else rng.random(size)
+        found.append(DiscreteMeasure(points.round(decimals), masses))
+    return tuple(found)
+
+
+def spread_within(plan):
+    """Root mean square distance between targets and the mean that stands for them."""
+    gaps = plan.target.points[plan.columns] - plan.barycenters()[plan.rows]
+    return np.sqrt(plan.masses @ np.sum(gaps**2, axis=1))
+
+
+@given(triple=triples(), t=st.floats(0, 0.95))
+@settings(max_examples=150, deadline=None)
+def test_estimates_lie_between_the_distance_and_the_linearised_one(triple, t):
+    mu, nu, gamma = triple
+    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
+    below = optimal_plan(mu, nu).distance
+    above = np.sqrt(linearised_squared_distance(*plans))
+    slack = 1e-7 / (1 - t)  # the root of a rounded square, divided
+    exact = np.sqrt(estimate(mu, nu, gamma, t, "exact"))
+    assert below - slack <= exact <= above + slack
+    barycentric = np.sqrt(estimate(mu, nu, gamma, t))
+    wider = above + t / (1 - t) * sum(spread_within(plan) for plan in plans)
+    assert below - slack <= barycentric <= wider + slack
+
+
+@given(triple=triples(balanced=True), t=st.floats(0, 0.95))
+@settings(max_examples=60, deadline=None)
+def test_bounds_hold_for_both_kinds_between_equally_many_points(triple, t):
+    mu, nu, gamma = triple
+    above = linearised_squared_distance(*(optimal_plan(m, gamma) for m in (mu, nu)))
+    found = estimate(mu, nu, gamma, t)
+    assert found == pytest.approx(estimate(mu, nu, gamma, t, "exact"), rel=1e-9, abs=1e-12)
+    slack = 1e-9 * (1 + above)
+    assert optimal_plan(mu, nu).squared_distance - slack <= found <= above + slack
+
+
+def clouds(n, m, d=6, seed=0, weighted=False):
+    rng = np.random.default_rng(seed)
+    masses = (rng.random(n), rng.random(m)) if weighted else (None, None)
+    first, second = rng.normal(size=(n, d)), 1 + 2 * rng.normal(size=(m, d))
+    return DiscreteMeasure(first, masses[0]), DiscreteMeasure(second, masses[1])
+
+
+@KINDS
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("scale", "n_support"), [(0.0, 12), (3.0, 1)])
+@pytest.mark.parametrize(("n", "m"), [(20, 20), (20, 13)])
+def test_a_reference_in_one_place_is_exact(n, m, scale, n_support, weighted, kind):
+    """Cases (1) and (2) of Corollary 3.2."""
+    mu, nu = clouds(n, m, weighted=weighted)
+    rng = np.random.default_rng(1)
+    gamma = gaussian_reference(n_support, 6, mean=2.0, scale=scale, rng=rng)
+    expected = optimal_plan(mu, nu).squared_distance
+    for t in (0.1, 0.5, 0.9):
+        assert estimate(mu, nu, gamma, t, kind) == pytest.approx(expected, rel=1e-9)
+
+
+def test_translates_are_exact():
+    """What case (4) says of Gaussians with one covariance, for clouds of the same shape."""
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=(30, 5))
+    mu, nu = DiscreteMeasure(points), DiscreteMeasure(points + [1, 2, 3, 4, 5])  # noqa: RUF005
+    gamma = gaussian_reference(30, 5, scale=2.0, rng=rng)
+    assert estimate(mu, nu, gamma, 0.7) == pytest.approx(55.0, rel=1e-9)
+
+
+def test_the_line_is_exact_for_exact_measures():
+    """On the line W₂ is the L² distance of quantile functions: the space is flat."""
+    mu, nu = clouds(15, 11, d=1, weighted=True)
+    gamma = gaussian_reference(7, 1, scale=4.0, rng=np.random.default_rng(3))
+    expected = optimal_plan(mu, nu).squared_distance
+    assert estimate(mu, nu, gamma, 0.6, "exact") == pytest.approx(expected, rel=1e-9)
+
+
+def test_agreeing_plans_are_exact():
+    """When γ pairs the rows as the optimal plan does, only that pairing is ever seen."""
+    rng = np.random.default_rng(4)
+    mu, nu = clouds(25, 25, seed=5)
+    pairing = optimal_plan(mu, nu)
+    middle = interpolate(pairing, 0.5)
+    expected = pairing.squared_distance
+    assert estimate(mu, nu, middle, 0.8) == pytest.approx(expected, rel=1e-9)
+    drawn = gaussian_reference(25, 6, scale=1.0, rng=rng)
+    assert estimate(mu, nu, drawn, 0.8) > 1.01 * expected
+
+
+@KINDS
+def test_equal_sizes_alone_are_not_exact(kind):
+    """Against case (4) of Corollary 3.2: 25 to 32 % too much in four draws."""
+    rng = np.random.default_rng(6)
+    mu, nu = (DiscreteMeasure(rng.normal(size=(100, 10))) for _ in range(2))
+    gamma = gaussian_reference(100, 10, scale=5.0, rng=rng)
+    ratio = np.sqrt(estimate(mu, nu, gamma, 0.5, kind) / optimal_plan(mu, nu).squared_distance)
+    assert ratio > 1.2
+
+
+def test_far_references_give_the_linearised_distance():
+    mu, nu = clouds(40, 40, d=10, seed=8)
+    gamma = gaussian_reference(40, 10, scale=100.0, rng=np.random.default_rng(9))
+    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
+    found = estimate(mu, nu, gamma, 0.5)
+    assert found == pytest.approx(linearised_squared_distance(*plans), rel=1e-9)
+    order = [np.argsort(plan.columns) for plan in plans]
+    paired = mu.points[order[0]] - nu.points[order[1]]
+    assert found == pytest.approx(np.mean(np.sum(paired**2, axis=1)), rel=1e-9)
+
+
+def test_large_references_ruin_barycentric_estimates():
+    """Each side averages other points of γ; exact measures do not care."""
+    mu, nu = clouds(20, 20, d=10, seed=10)
+    gamma = gaussian_reference(53, 10, scale=20.0, rng=np.random.default_rng(11))
+    distance = optimal_plan(mu, nu).squared_distance
+    assert estimate(mu, nu, gamma, 0.9) > 100 * distance
+    assert estimate(mu, nu, gamma, 0.9, "exact") < 2 * distance
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_linearised_distance_by_its_definition(weighted):
+    mu, nu = clouds(9, 7, d=3, seed=12, weighted=weighted)
+    gamma = gaussian_reference(5, 3, rng=np.random.default_rng(13))
+    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
+    P, Q = (np.zeros((m.n_points, 5)) for m in (mu, nu))
+    for matrix, plan in zip((P, Q), plans, strict=True):
+        matrix[plan.rows, plan.columns] = plan.masses
+    glued = (P * 5) @ Q.T  # the masses of γ are 1 / 5
+    expected = np.sum(glued * cdist(mu.points, nu.points, "sqeuclidean"))
+    assert linearised_squared_distance(*plans) == pytest.approx(expected, rel=1e-12)
+
+
+def test_plans_to_different_references_are_refused():
+    mu, nu = clouds(4, 4)
+    rng = np.random.default_rng(14)
+    plans = [optimal_plan(m, gaussian_reference(4, 6, rng=rng)) for m in (mu, nu)]
+    with pytest.raises(ValueError, match="same reference"):
+        linearised_squared_distance(*plans)
+
+
+@KINDS
+def test_stacked_costs_of_several_sources_give_the_estimate_of_their_union(kind):
+    rng = np.random.default_rng(15)
+    buyer = DiscreteMeasure(rng.normal(size=(12, 4)))
+    sellers = [DiscreteMeasure(rng.normal(size=(n, 4)) + n) for n in (4, 9, 6)]
+    gamma = gaussian_reference(10, 4, rng=rng)
+    eta = interpolate(optimal_plan(buyer, gamma), 0.4, kind=kind)
+    parts = [interpolate(optimal_plan(seller, gamma), 0.4, kind=kind) for seller in sellers]
+    stacked = np.vstack([cdist(part.points, eta.points, "sqeuclidean") for part in parts])
+    masses = np.concatenate(
+        [part.weights * seller.n_points for part, seller in zip(parts, sellers, strict=True)]
+    )
+    found = plan_from_costs(stacked, masses, eta.masses).squared_distance
+    union = DiscreteMeasure(np.vstack([part.points for part in parts]), masses)
+    assert found == pytest.approx(optimal_plan(union, eta).squared_distance, rel=1e-9)
+
+
+def test_the_estimate_of_a_union_may_be_too_small():
+    """By hand: sources -2 and 2, buyer -1 and 1, γ = -1 and 1, exact measures at t = 1/3.
+
+    The sources split: s(±2) ± t = ±5/3, ±1, with s = 2/3. The buyer's points are
+    ±(2/3 + 1/3) = ±1. So half of the mass moves by 2/3 and half stays: W² = 2/9, and divided
+    by s² the estimate is 1/2, where the true W² is 1.
+    """
+    gamma, buyer = DiscreteMeasure([[-1.0], [1.0]]), DiscreteMeasure([[-1.0], [1.0]])
+    eta = interpolate(optimal_plan(buyer, gamma), 1 / 3, kind="exact")
+    parts = [
+        interpolate(optimal_plan(DiscreteMeasure([[x]]), gamma), 1 / 3, kind="exact").points
+        for x in (-2.0, 2.0)
+    ]
+    stacked = np.vstack([cdist(part, eta.points, "sqeuclidean") for part in parts])
+    found = rescaled(plan_from_costs(stacked).squared_distance, 1 / 3)
+    assert found == pytest.approx(0.5, rel=1e-9)
+    union = DiscreteMeasure([[-2.0], [2.0]])
+    assert optimal_plan(union, buyer).squared_distance == pytest.approx(1.0, rel=1e-12)
+
+
+def test_the_parabola_goes_through_three_points():
+    values = [3.0, 1.0, 2.0]
+    fitted = FractionQuadratic.fit(FRACTIONS, values)
+    np.testing.assert_allclose([fitted.at(s) for s in FRACTIONS], values, rtol=1e-12)
+
+
+@given(
+    coefficients=st.tuples(st.floats(1, 10), st.floats(-1, 1), st.floats(0, 10)),
+    n=st.integers(3, 9),
+    t=st.floats(0, 1),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_parabola_is_found_from_any_number_of_its_points(coefficients, n, t):
+    truth = FractionQuadratic(*coefficients)
+    s = np.linspace(0.1, 0.9, n)
+    fitted = FractionQuadratic.fit(s, [truth.at(x) for x in s])
+    assert fitted.at(t) == pytest.approx(truth.at(t), rel=1e-9, abs=1e-9)
+
+
+def test_more_points_are_fitted_by_least_squares():
+    s, values = np.array([0.1, 0.3, 0.5, 0.9]), np.array([1.0, 2.0, 1.5, 4.0])
+    fitted = FractionQuadratic.fit(s, values)
+    expected = np.polyval(np.polyfit(s, values, 2), 0.7)
+    assert fitted.at(0.7) == pytest.approx(expected, rel=1e-12)
+
+
+def test_negative_values_of_the_parabola_are_zero():
+    assert FractionQuadratic(-1.0, 0.0, 0.0).at(0.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("fractions", "values", "text"),
+    [
+        ([0.1, 0.2], [1, 1], "at least three different"),
+        ([0.1, 0.2, 0.2], [1, 1, 1], "at least three different"),
+        ([0.1, 0.2, 0.3], [1, 1], "one squared distance"),
+        ([0.1, 0.2, 1.3], [1, 1, 1], r"in \[0, 1\]"),
+        ([0.1, 0.2, np.nan], [1, 1, 1], r"in \[0, 1\]"),
+        ([0.1, 0.2, 0.3], [1, -1, 1], "not negative"),
+        ([0.1, 0.2, 0.3], [1, np.inf, 1], "finite"),
+    ],
+)
+def test_points_that_no_parabola_is_fitted_to(fractions, values, text):
+    with pytest.raises(ValueError, match=text):
+        FractionQuadratic.fit(fractions, values)
+
+
+def by_parabola(mu, nu, gamma, t):
+    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
+    eta = interpolate(plans[0], t)
+    answers = [optimal_plan(interpolate(plans[1], s), eta).squared_distance for s in FRACTIONS]
+    return rescaled(FractionQuadratic.fit(FRACTIONS, answers).at(t), t)
+
+
+def test_an_undisclosed_fraction_is_exact_while_the_pairing_is_the_same():
+    mu, nu = clouds(20, 20, seed=16)
+    place = gaussian_reference(20, 6, scale=0.0, mean=1.0, rng=np.random.default_rng(17))
+    far = gaussian_reference(20, 6, scale=100.0, rng=np.random.default_rng(17))
+    for gamma, t in ((far, 0.2), (far, 0.6), (far, 0.9)):
+        assert by_parabola(mu, nu, gamma, t) == pytest.approx(estimate(mu, nu, gamma, t), rel=1e-8)
+    # With all of γ in one place the pairing may still change with s, but W² is the same sum.
+    assert by_parabola(mu, nu, place, 0.5) == pytest.approx(
+        optimal_plan(mu, nu).squared_distance, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_an_undisclosed_fraction_costs_little_accuracy(scale):
+    """Distances: within 0.5 % from 0.3 to 0.7, within 3 % from 0.1 to 0.8; at 0.9 no promise."""
+    mu, nu = clouds(70, 60, d=8, seed=18)
+    gamma = gaussian_reference(60, 8, scale=scale, rng=np.random.default_rng(19))
+    for t, bound in [(0.1, 0.03), (0.3, 0.005), (0.4, 0.005), (0.6, 0.005), (0.7, 0.005)]:
+        ratio = np.sqrt(by_parabola(mu, nu, gamma, t) / estimate(mu, nu, gamma, t))
+        assert abs(ratio - 1) < bound
+
+
+def test_one_exactly_asked_fraction_needs_no_parabola():
+    mu, nu = clouds(15, 12, seed=20)
+    gamma = gaussian_reference(12, 6, rng=np.random.default_rng(21))
+    found = by_parabola(mu, nu, gamma, 0.5)
+    assert found == pytest.approx(estimate(mu, nu, gamma, 0.5), rel=1e-9)
+
+
+@pytest.mark.parametrize("t", [1.0, -0.1, np.nan])
+def test_fractions_that_leave_nothing_to_compare_are_refused(t):
+    mu, nu = clouds(3, 3)
+    with pytest.raises(ValueError, match=r"in \[0, 1\)"):
+        triangle_squared_distance(mu, nu, t)
