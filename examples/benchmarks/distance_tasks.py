@@ -9,7 +9,15 @@ import numpy as np
 from fair_tasks import DEFAULT_DATA, load_task
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["Detection", "gaussian_pair", "mnist_pair", "noisy_adult", "noisy_mnist", "with_noise"]
+__all__ = [
+    "Detection",
+    "client_rows",
+    "gaussian_pair",
+    "mnist_pair",
+    "noisy_adult",
+    "noisy_mnist",
+    "with_noise",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,3 +82,34 @@ def _mnist(data: Path) -> tuple[np.ndarray, np.ndarray]:
     with np.load(data / "mnist.npz") as file:
         images = file["X_train"].reshape(len(file["X_train"]), -1) / 127.5 - 1.0
         return images, file["y_train"].astype(int)
+
+
+def client_rows(
+    case: str, seed: int, data: Path = DEFAULT_DATA, n_rows: int = 2000
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], tuple[np.ndarray, np.ndarray]]:
+    """Return the rows of five clients and of the server, as 10 public principal components.
+
+    "noisy pixels": the pixels of client k have noise of standard deviation k - 1. "few
+    classes": client k holds the digits up to 2k - 1 only. Components are scaled to lie in
+    [-1, 1]: what lies beyond is clipped, by everybody.
+    """
+    images, digits = _mnist(data)
+    rng = np.random.default_rng([seed, n_rows, 7])
+    order = rng.permutation(len(images))
+    public, server = order[:5000], order[5000 : 5000 + n_rows]
+    centre = images[public].mean(axis=0)
+    axes = np.linalg.svd(images[public] - centre, full_matrices=False)[2][:10]
+    unit = np.abs((images[public] - centre) @ axes.T).max()
+
+    def components(rows: np.ndarray) -> np.ndarray:
+        return np.clip((rows - centre) @ axes.T / unit, -1, 1)
+
+    clients = {}
+    for k, shard in enumerate(np.array_split(order[5000 + n_rows :], 5)):
+        allowed = shard[digits[shard] <= 2 * k + 1] if case == "few classes" else shard
+        chosen = allowed[:n_rows]
+        rows = images[chosen]
+        if case == "noisy pixels":
+            rows = rows + k * rng.normal(size=rows.shape)
+        clients[f"client {k + 1}"] = components(rows), digits[chosen]
+    return clients, (components(images[server]), digits[server])

@@ -159,15 +159,20 @@ def await_health(port: int, log: Path) -> None:
 
 
 def party_settings(path: Path, directory: Path, arguments: argparse.Namespace) -> dict:
-    """Return what one party has decided for itself; in earnest each has a file of its own."""
+    """Return what one party has decided for itself; in earnest each writes its own file.
+
+    A party with a finite budget would refuse the protocols that are not private, whatever it
+    allows: so for these it has none.
+    """
+    private = arguments.protocol == "sliced"
     return {
         "name": path.stem,
         "data": str(path),
-        "allows": "sliced" if arguments.protocol == "sliced" else f"sliced,{arguments.protocol}",
+        "allows": arguments.protocol,
         "epsilon": arguments.epsilon,
         "delta": 1e-5,
         "budget-epsilon": arguments.epsilon,
-        "ledger": str(directory / f"{path.stem}.ledger"),
+        "ledger": str(directory / f"{path.stem}.ledger") if private else "",
         "low": arguments.low,
         "high": arguments.high,
     }
@@ -194,7 +199,7 @@ def play(arguments: argparse.Namespace, directory: Path) -> Path:
             loopback.start_supernode(port, settings)
         loopback.run(run_settings, arguments.timeout)
     if not (output / "distances.csv").exists():
-        raise RuntimeError("The run failed; its log above says why.")
+        sys.exit("The run failed: its log, above those of the processes, says why.")
     return output
 
 
@@ -218,7 +223,7 @@ def main() -> None:
     parser.add_argument("--low", type=float, default=-1.0, help="public bound of all features")
     parser.add_argument("--high", type=float, default=1.0, help="public bound of all features")
     parser.add_argument("--output", type=Path, help="directory for the results, if they shall stay")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for the whole run")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for the whole run")
     arguments = parser.parse_args()
     if len(arguments.files) in (1, 2):
         parser.error("Pass three files or more: the coordinator's, and one for each SuperNode.")

@@ -51,17 +51,18 @@ def find_barycenters(
     ``⟨η − t B(P*), t B(Q) − t B(P*)⟩ = t (1 − t) ⟨x, B(Q) − B(P*)⟩ ≤ 0``, which is the
     condition that characterises the projection on a convex set. It is unique. ∎
 
-    Two things follow. For every t' there is one data set with the message η, so that η and γ
-    alone do not tell t. And since ``η ↦ η − projection`` does not increase distances, a
-    message that was rounded or disturbed by e gives rows that are wrong by at most
-    ``‖e‖ / (1 − t)``: no less than any reading of the message would be.
+    A message that was rounded or disturbed by e gives rows that are wrong by at most
+    ``‖e‖ / (1 − t)``, because ``η ↦ η − projection`` does not increase distances: hiding rows
+    takes as much noise in the message as there shall be in the rows.
 
     The projection is computed by the method of Frank and Wolfe. The linear problem of each step
     is an optimal transport between what is left of the message and the reference, and the step
     along it is the best one. It begins with the plan between η and γ, which is P* already
-    when every row moved towards one reference point (`plan_attack`). Elsewhere the search ends
-    after finitely many plans at P* itself if P* is the only optimal plan: close to the solution
-    the linear problem answers P*, and the best step along it arrives.
+    when every row moved towards one reference point (`rows_from_interpolation`). Elsewhere the
+    search ends after finitely many plans at P* itself if P* is the only optimal plan: close to
+    the solution the linear problem answers P*, and the best step along it arrives. Where
+    several plans are optimal, as between divided rows that are equal, it may converge like one
+    over the number of plans only.
 
     Parameters
     ----------

@@ -41,10 +41,10 @@ def fraction_from_ties(
 ) -> FractionGuess:
     """Find t from values that occur more than once in a column of the secret rows.
 
-    The message η and the reference γ alone do not tell t: for every t' there is one data set
-    with that message (`skdpot.audit.coupling_search.find_barycenters`). But the plan is the
-    same for all of them (`rows_from_interpolation`), and where two rows have the same value of
-    a feature, known to the attacker or not, the message tells t:
+    The message η and the reference γ alone do not tell t: for every smaller t' there is a data
+    set with that message, on the segments between the rows and their reference points. But the
+    plan is the same for all of them (`rows_from_interpolation`), and where two rows have the
+    same value of a feature, known to the attacker or not, the message tells t:
 
         ``x_ij = x_lj  ⟹  (η_ij − η_lj) / (γ_σ(i)j − γ_σ(l)j) = t``.
 
@@ -135,14 +135,16 @@ def fractions_from_two_messages(
     Raises
     ------
     ValueError
-        If the messages have different shapes.
+        If the messages have different shapes or are not about the same rows.
     """
     if first.points.shape != second.points.shape:
         raise ValueError("Both messages must hold the same rows, in the same order.")
     start = _targets(first, first_reference)
     other_start = _targets(second, second_reference)
     design = np.stack([(first.points - start).ravel(), -(second.points - other_start).ravel()])
-    u, v = np.linalg.lstsq(design.T, (other_start - start).ravel(), rcond=None)[0]
+    (u, v), _, rank, _ = np.linalg.lstsq(design.T, (other_start - start).ravel(), rcond=None)
+    if rank < 2 or min(u, v) < 1:
+        raise ValueError("These messages do not show the same rows, moved to different places.")
     return 1 - 1 / float(u), 1 - 1 / float(v)
 
 

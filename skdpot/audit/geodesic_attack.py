@@ -12,7 +12,12 @@ __all__ = ["fraction_on_geodesic", "rows_along_geodesic", "rows_from_one_round"]
 
 
 def rows_along_geodesic(
-    own: SeenMeasure, between: SeenMeasure, fraction: float, *, max_plans: int = 1000
+    own: SeenMeasure,
+    between: SeenMeasure,
+    fraction: float,
+    *,
+    method: str = "plan",
+    max_plans: int = 1000,
 ) -> Reconstruction:
     """Recover the other party's rows from one's own and a measure on the way to them.
 
@@ -32,8 +37,13 @@ def rows_along_geodesic(
     fraction : float
         How far of the way from `own` to the other measure ξ lies, in (0, 1];
         `fraction_on_geodesic` computes it from distances.
+    method : {"plan", "search"}, default="plan"
+        As in `rows_from_interpolation`. "plan" needs no more than that the plan between ξ and
+        one's own rows pairs them as FedWad did, which is so at its limits, also at those that are
+        on no geodesic, where it stalls with a fixed fraction. "search" serves measures whose
+        points are means over several rows.
     max_plans : int, default=1000
-        End of the search where the sizes differ.
+        End of the search.
 
     Returns
     -------
@@ -59,7 +69,7 @@ def rows_along_geodesic(
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction={fraction!r} must be in (0, 1].")
-    return rows_from_interpolation(between, own, 1 - fraction, max_plans=max_plans)
+    return rows_from_interpolation(between, own, 1 - fraction, method=method, max_plans=max_plans)
 
 
 def fraction_on_geodesic(own: SeenMeasure, between: SeenMeasure, squared_distance: float) -> float:
@@ -136,8 +146,9 @@ def rows_from_one_round(
     """
     if not 0 < t < 1:
         raise ValueError(f"t={t!r} must be in (0, 1).")
+    place = t if is_first else 1 - t
     other = rows_along_geodesic(
-        own_message, next_reference, t if is_first else 1 - t, max_plans=max_plans
+        own_message, next_reference, place, method="search", max_plans=max_plans
     )
     return rows_from_interpolation(
         DiscreteMeasure(other.rows, other.masses), reference, t, max_plans=max_plans

@@ -59,8 +59,9 @@ def rows_from_interpolation(
         "plan" solves one plan, between η and γ. "search" begins with it, proves that it is
         right or goes on until it is, and so serves all sizes.
     max_plans : int, default=1000
-        End of the search, at least 2. Most take less than 300 plans and very uneven ones, such
-        as 500 rows and 499 points, more; `Reconstruction.error_bound` tells.
+        End of the search, at least 2; `Reconstruction.error_bound` tells whether it was enough.
+        It takes two plans when all rows moved to one point each, some hundred for 100 rows
+        that were divided, and more for larger t, reference and number of rows.
 
     Returns
     -------

@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from skdpot.audit.difference_attack import paired_differences, rows_from_cost_matrices
+from skdpot.audit.difference_attack import (
+    paired_differences,
+    positions_from_distances,
+    rows_from_cost_matrices,
+)
 from skdpot.audit.geodesic_attack import rows_from_one_round
 from skdpot.audit.plan_attack import rows_from_interpolation
 from skdpot.audit.result import PairedDifferences, Reconstruction
+from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.messages import (
     CostMatrices,
     FractionRequest,
@@ -38,16 +43,17 @@ def reconstruct(
     observer : str
         The participant.
     t : float, optional
-        The fraction, where the transcript does not have it. Otherwise it is found from ties.
+        The fraction, where the transcript does not have it; without it, it is looked for
+        with `fraction_from_ties`.
     is_first : bool, default=True
         Whether the observer is the first of the two parties of FedWad; public.
 
     Returns
     -------
     dict of str to Reconstruction
-        By the name of the party, the first reconstruction that succeeded. Who is missing sent
-        nothing that gives rows away. In FedWad a party does not see the other's name: it
-        is then "the other party".
+        By the name of the party, from the first message that gives its rows away. Who is missing
+        sent none. In FedWad a party does not see the other's name: it is then "the other
+        party".
 
     Examples
     --------
@@ -121,29 +127,38 @@ def _from_measures(seen: Transcript, observer: str, t: float | None) -> Found:
             reference = references.get(entry.sender, references.get(observer))
             if entry.sender in (observer, *done) or reference is None:
                 continue
-            secret = isinstance(message, FractionRequest)
+            fraction = t if isinstance(message, FractionRequest) else reference.t or t
+            try:
+                found = rows_from_interpolation(
+                    message, reference, fraction, interpolation=reference.interpolation
+                )
+            except ValueError:  # t is secret, and nothing in the data tells it
+                continue
             done.add(entry.sender)
-            yield (
-                entry.sender,
-                rows_from_interpolation(
-                    message,
-                    reference,
-                    t if secret or reference.t is None else reference.t,
-                    interpolation=reference.interpolation,
-                ),
-            )
+            yield entry.sender, found
 
 
 def _from_costs(seen: Transcript, observer: str) -> Found:
     """Locate rows by their distances to points that the observer sent."""
     asked: FractionRequest | None = None
+    reference: ReferenceMeasure | None = None
     for entry in seen:
-        if isinstance(entry.message, FractionRequest) and entry.sender == observer:
-            asked = entry.message
-        elif isinstance(entry.message, CostMatrices) and entry.recipient == observer and asked:
-            costs = entry.message
-            found = rows_from_cost_matrices(costs.fractions, costs.costs, asked.points)
-            yield entry.sender, replace(found, masses=costs.masses)
+        message = entry.message
+        if isinstance(message, ReferenceMeasure):
+            reference = message
+        elif isinstance(message, FractionRequest) and entry.sender == observer:
+            asked = message
+        elif isinstance(message, CostMatrices) and entry.recipient == observer and asked:
+            if len(message.fractions) > 1:
+                found = rows_from_cost_matrices(message.fractions, message.costs, asked.points)
+                yield entry.sender, replace(found, masses=message.masses)
+            elif reference is not None:
+                points, _ = positions_from_distances(message.costs[0], asked.points)
+                moved = DiscreteMeasure(points, message.masses)
+                yield (
+                    entry.sender,
+                    rows_from_interpolation(moved, reference, float(message.fractions[0])),
+                )
 
 
 def _from_rounds(seen: Transcript, observer: str, is_first: bool) -> Found:

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._utils.rng import Streams, spawn_streams
-from skdpot._utils.validation import validate_rows
+from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.estimators._distance_estimate import DistanceEstimate, common_scale
 from skdpot.estimators._distance_parts import (
     OTHER,
@@ -117,7 +117,8 @@ class SlicedProtocol:
             return self._read(estimator, arrived, transcript, other.name)
         if isinstance(other, SketchMessage):
             return self._read(estimator, other, transcript, OTHER)
-        if isinstance(other, SketchReadings) or hasattr(other, "sketch_"):
+        if isinstance(other, BaseEstimator):
+            check_is_fitted(other)
             sketch = getattr(other, "sketch_", other)
             record(transcript, OTHER, SketchMessage(sketch))
             return sketch

@@ -312,6 +312,9 @@ class Correspondence:
         replies = self._carry({name: questions for name in names})
         for name in names:
             reply = replies[name]
-            for number, question in enumerate(questions):
-                failed = isinstance(reply, MessageError)
-                self._answers[name, question] = reply if failed else reply[number]
+            answers: Sequence[bytes | MessageError]
+            answers = [reply] * len(questions) if isinstance(reply, MessageError) else reply
+            self._answers |= {
+                (name, question): content
+                for question, content in zip(questions, answers, strict=True)
+            }

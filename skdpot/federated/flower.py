@@ -49,7 +49,7 @@ _INTRODUCE = "introduce"
 _MOST_QUESTIONS = 16
 _REFUSED, _FAILED = 1001, 1002  # Flower's own codes are smaller
 _LOOK_AGAIN = 0.25  # seconds between two looks for nodes and answers
-_LONGEST_TEXT = 1000
+_LONGEST_TEXT, _LONGEST_NAME = 1000, 100
 
 
 def client_app(
@@ -174,7 +174,7 @@ class _Line:
         sizes = {name: reply.get(name) for name in ("n_samples", "n_features", "n_dimensions")}
         name, allows = reply.get("party"), _listed(reply, "allows", str)
         whole = all(type(size) is int and size >= 1 for size in sizes.values())
-        if not (whole and isinstance(name, str) and name and allows):
+        if not (whole and isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and allows):
             raise MessageError(f"Node {node} does not introduce its party as this release does.")
         return Introduction(name=name, allows=tuple(allows), **sizes)
 
@@ -247,11 +247,8 @@ def _record(content: Any) -> dict[str, Any]:
 
 def _read_questions(content: RecordDict) -> list[Question]:
     record = _record(content)
-    methods, requests = record.get("methods"), record.get("requests")
-    if (
-        not (_holds(methods, str) and _holds(requests, bytes) and len(methods) == len(requests))
-        or len(methods) > _MOST_QUESTIONS
-    ):
+    methods, requests = _listed(record, "methods", str), _listed(record, "requests", bytes)
+    if len(methods) != len(requests) or not 1 <= len(methods) <= _MOST_QUESTIONS:
         raise MessageError(
             f"A query has 1 to {_MOST_QUESTIONS} methods, and as many requests of bytes."
         )

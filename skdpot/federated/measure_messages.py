@@ -120,9 +120,10 @@ class InterpolatingMeasure(_Measure):
       that is constant in the data, such as a pixel that is always black, gives it away.
 
     **Also reveals differences of rows to a server that sees two of them**, made with the same
-    reference and t, even if it does not know these: rows that were matched with the same
-    reference point can be paired, and their difference is ``(1 - t) (x_i - y_j)``, exactly. Whoever
-    knows one side's rows then knows the other's.
+    reference and t, even if it does not know these. Rows that were matched with the same
+    reference point differ by ``(1 - t) (x_i - y_j)``, exactly, and where the reference spreads
+    wide enough to hide rows, such pairs are the ones that lie close together. Whoever knows one
+    side's rows then knows the other's.
 
     Parameters
     ----------

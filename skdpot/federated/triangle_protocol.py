@@ -2,28 +2,30 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import SERVER, Exchange
-from skdpot.federated.measure_messages import (
-    FractionRequest,
-    InterpolatingMeasure,
-    ReferenceMeasure,
-)
+from skdpot.federated.measure_messages import ReferenceMeasure
 from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.message_base import as_fraction
-from skdpot.federated.number_messages import CostMatrices, DistanceMessage, DistancesAtFractions
+from skdpot.federated.number_messages import DistanceMessage, DistancesAtFractions
 from skdpot.federated.participants import as_reference, check_participants, symmetric
 from skdpot.federated.party import Party
-from skdpot.federated.plans import Coupling, TransportPlan, optimal_plan, plan_from_costs
+from skdpot.federated.plans import TransportPlan, optimal_plan
 from skdpot.federated.results import PairwiseResult, ProtocolResult
-from skdpot.federated.triangle import FRACTIONS, FractionQuadratic, rescaled
+from skdpot.federated.triangle import FRACTIONS, rescaled
+from skdpot.federated.triangle_steps import (
+    announce,
+    asked,
+    check_fractions,
+    from_parabola,
+    moved,
+    parabola_fractions,
+)
 
-__all__ = ["pairwise_triangle", "triangle", "triangle_to_union"]
+__all__ = ["pairwise_triangle", "triangle"]
 
 
 def triangle(
@@ -106,10 +108,11 @@ def triangle(
     )
     exchange = Exchange()
     if not disclose_t:
-        sent = _announce(exchange, names, gamma, None, interpolation)
-        return _with_secret_fraction(exchange, first, second, sent, fraction, fractions)
-    sent = _announce(exchange, names, gamma, fraction, interpolation)
-    etas = [_moved(exchange, party, sent) for party in (first, second)]
+        due = parabola_fractions(fractions)
+        sent = announce(exchange, names, gamma, None, interpolation)
+        return _with_secret_fraction(exchange, first, second, sent, fraction, due)
+    sent = announce(exchange, names, gamma, fraction, interpolation)
+    etas = [moved(exchange, party, sent) for party in (first, second)]
     plan = optimal_plan(*etas, solver=solver)
     squared = rescaled(plan.squared_distance, fraction)
     exchange.send(2, SERVER, names, DistanceMessage(squared), DistanceMessage)
@@ -157,8 +160,8 @@ def pairwise_triangle(
         reference, parties, n_support=n_support, mean=gamma_mean, scale=gamma_scale, rng=rng
     )
     exchange = Exchange()
-    sent = _announce(exchange, names, gamma, fraction, interpolation)
-    etas = [_moved(exchange, party, sent) for party in parties]
+    sent = announce(exchange, names, gamma, fraction, interpolation)
+    etas = [moved(exchange, party, sent) for party in parties]
 
     def compare(i: int, j: int) -> tuple[float, TransportPlan]:
         plan = optimal_plan(etas[i], etas[j], solver=solver)
@@ -168,212 +171,22 @@ def pairwise_triangle(
     return PairwiseResult("triangle", names, squared, exchange.transcript, plans)
 
 
-def triangle_to_union(
-    buyer: Party,
-    sellers: Sequence[Party],
-    *,
-    t: float = 0.5,
-    disclose_t: bool = False,
-    fractions: ArrayLike = FRACTIONS,
-    shares: ArrayLike | None = None,
-    reference: DiscreteMeasure | ArrayLike | None = None,
-    n_support: int | None = None,
-    gamma_mean: ArrayLike = 0.0,
-    gamma_scale: float = 1.0,
-    interpolation: str = "barycentric",
-    solver: str = "auto",
-    rng: np.random.Generator | None = None,
-) -> ProtocolResult:
-    """Estimate W₂ between one party and the union of several. **Not private**.
-
-    The buyer sends its moved rows to all sellers; each answers with the squared distances
-    between their moved rows and its own; the buyer stacks these matrices and solves one transport
-    problem for all.
-
-    Parameters
-    ----------
-    buyer : Party
-        Must allow "triangle".
-    sellers : sequence of Party
-        At least one, who allow "triangle".
-    t : float, default=0.5
-        How far the buyer moves, in (0, 1).
-    disclose_t : bool, default=False
-        Whether the buyer asks at t itself, which tells it; otherwise at `fractions`.
-    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
-        Where the sellers answer when t is secret; three or more.
-    shares : array-like of shape (n_sellers,), optional
-        Mass of each seller in the union; by default proportional to its number of rows.
-    reference, n_support, gamma_mean, gamma_scale, interpolation, rng
-        As in `triangle`.
-    solver : {"auto", "exact", "entropic"}, default="auto"
-        How the buyer computes plans.
-
-    Returns
-    -------
-    ProtocolResult
-        Estimate and transcript. The details are the `Coupling` with the union when t is
-        disclosed, and a `FractionQuadratic` otherwise.
-
-    Raises
-    ------
-    ProtocolRefusedError, MessageError, ValueError
-        As in `triangle`.
-
-    Privacy
-    -------
-    None: see `FractionRequest` for the buyer's rows and `CostMatrices` for those of the sellers.
-
-    References
-    ----------
-    Li, Pang, "Private Wasserstein distance", 2024, section 3.4.3.
-    """
-    parties = (buyer, *sellers)
-    names = check_participants(parties)
-    fraction = as_fraction("t", t)
-    weights = _union_shares(shares, sellers)
-    gamma = as_reference(
-        reference, parties, n_support=n_support, mean=gamma_mean, scale=gamma_scale, rng=rng
-    )
-    exchange = Exchange()
-    sent = _announce(exchange, names, gamma, None, interpolation)
-    asked = (fraction,) if disclose_t else fractions
-    request = exchange.ask(
-        1,
-        buyer.name,
-        names[1:],
-        partial(buyer.fraction_request, sent, fraction, asked),
-        FractionRequest,
-    )
-    matrices = [
-        exchange.ask(
-            2,
-            seller.name,
-            (buyer.name,),
-            partial(seller.cost_matrices, request, sent),
-            CostMatrices,
-            check=partial(_check_matrices, request),
-        )
-        for seller in sellers
-    ]
-    couplings = _union_couplings(request, matrices, weights, solver)
-    distances = [coupling.squared_distance for coupling in couplings]
-    if disclose_t:
-        squared, details = rescaled(distances[0], fraction), couplings[0]
-        return ProtocolResult("triangle", squared, exchange.transcript, details)
-    return _from_parabola(exchange, request, distances, fraction)
-
-
-def _announce(
-    exchange: Exchange,
-    names: Sequence[str],
-    gamma: DiscreteMeasure,
-    t: float | None,
-    interpolation: str,
-) -> ReferenceMeasure:
-    """Send the reference to everybody."""
-    reference = ReferenceMeasure(gamma.points, gamma.masses, t, interpolation)
-    return exchange.send(0, SERVER, names, reference, ReferenceMeasure)
-
-
-def _moved(exchange: Exchange, party: Party, sent: ReferenceMeasure) -> DiscreteMeasure:
-    """Let a party send its interpolating measure to the server."""
-    arrived = exchange.ask(
-        1,
-        party.name,
-        (SERVER,),
-        partial(party.interpolate, sent),
-        InterpolatingMeasure,
-        check=partial(_check_features, sent),
-    )
-    return arrived.measure
-
-
 def _with_secret_fraction(
     exchange: Exchange,
     first: Party,
     second: Party,
     sent: ReferenceMeasure,
     t: float,
-    fractions: ArrayLike,
+    fractions: np.ndarray,
 ) -> ProtocolResult:
     """Play the protocol in which the first party keeps t for itself."""
-    request = exchange.ask(
-        1,
-        first.name,
-        (second.name,),
-        partial(first.fraction_request, sent, t, fractions),
-        FractionRequest,
-        check=partial(_check_features, sent),
-    )
+    request = asked(exchange, first, (second.name,), sent, t, fractions)
     answer = exchange.ask(
         2,
         second.name,
         (first.name,),
         partial(second.distances_at, request, sent),
         DistancesAtFractions,
-        check=partial(_check_fractions, request),
+        check=partial(check_fractions, request),
     )
-    return _from_parabola(exchange, request, answer.squared_distances, t)
-
-
-def _from_parabola(
-    exchange: Exchange, request: FractionRequest, squared_distances: Any, t: float
-) -> ProtocolResult:
-    parabola = FractionQuadratic.fit(request.fractions, squared_distances)
-    squared = rescaled(parabola.at(t), t)
-    return ProtocolResult("triangle", squared, exchange.transcript, parabola)
-
-
-def _union_shares(shares: ArrayLike | None, sellers: Sequence[Party]) -> np.ndarray:
-    """Return the mass of each seller in the union."""
-    if shares is None:
-        shares = [seller.n_samples for seller in sellers]
-    weights = np.asarray(shares, dtype=np.float64)
-    fits = weights.shape == (len(sellers),) and bool((weights >= 0).all())
-    total = float(weights.sum())
-    if not (fits and 0 < total < np.inf):
-        raise ValueError("shares must hold one non-negative number a seller, not all of them 0.")
-    shared: np.ndarray = weights / total
-    return shared
-
-
-def _union_couplings(
-    request: FractionRequest, matrices: Sequence[CostMatrices], weights: np.ndarray, solver: str
-) -> list[Coupling]:
-    """Solve, at each fraction, the transport between the buyer and all sellers together."""
-    masses = np.concatenate(
-        [share * _masses_of(matrix) for share, matrix in zip(weights, matrices, strict=True)]
-    )
-    return [
-        plan_from_costs(
-            np.concatenate([matrix.costs[k] for matrix in matrices]),
-            masses,
-            request.masses,
-            solver=solver,
-        )
-        for k in range(len(request.fractions))
-    ]
-
-
-def _masses_of(matrix: CostMatrices) -> np.ndarray:
-    n_rows = matrix.costs.shape[1]
-    return np.full(n_rows, 1.0 / n_rows) if matrix.masses is None else matrix.masses
-
-
-def _check_features(sent: ReferenceMeasure, answer: Any) -> None:
-    due, got = sent.points.shape[1], answer.points.shape[1]
-    if got != due:
-        raise MessageError(f"Its points have {got} features; {due} are due.")
-
-
-def _check_fractions(request: FractionRequest, answer: Any) -> None:
-    if not np.array_equal(answer.fractions, request.fractions):
-        raise MessageError("It answers for other fractions than those that were asked about.")
-
-
-def _check_matrices(request: FractionRequest, answer: CostMatrices) -> None:
-    _check_fractions(request, answer)
-    n_points = answer.costs.shape[2]
-    if n_points != len(request.points):
-        raise MessageError(f"Its costs are of {n_points} points; {len(request.points)} were sent.")
+    return from_parabola(exchange, request, answer.squared_distances, t)

@@ -274,8 +274,8 @@ def sliced_values(
         **Public** rows in the coordinates of the table, ``(X - bounds.center) / bounds.scale``
         with ``bounds = sketch.bounds_``. Outliers are found more surely when the rows are not
         clipped: on the digits of scikit-learn, with noise of 0.3 added to 15 % of 300 rows and
-        a sketch of 1,200 rows at ε = 1, the area under the ROC curve is 0.94 to 0.97, and
-        0.75 to 0.76 for rows from ``bounds.to_ball(X)``.
+        a sketch of 1,200 rows at ε = 1, the area under the ROC curve was 0.93 ± 0.03 over 200
+        sketches, and 0.67 ± 0.05 for rows from ``bounds.to_ball(X)``.
     table : CDFTable
         Distribution functions of the private measure, ``sketch.table()``.
     masses : array-like of shape (n_rows,), optional

@@ -20,8 +20,8 @@ __all__ = ["DebiasedDistance", "debiased_squared_distance"]
 _TARGETS = ("population", "data")
 _FEWEST_SIMULATIONS, _MOST_SIMULATIONS = 32, 128
 _ROWS_SIMULATED = 8192  # slices times simulations, between these limits
-_CAUTION = 4.0
-_DOUBT = 0.0
+_CAUTION = 4.0  # null deviations at which an estimate is believed half way
+_DOUBT = 0.08  # standard error of the floor, which comes from noisy tables, relative to it
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,8 @@ def _debiased(
 ) -> DebiasedDistance:
     """Subtract what the simulations say about equal measures and about those that were found."""
     excess = max(raw - null.bias, 0.0)
-    trust = excess**2 / (excess**2 + _CAUTION * null.variance) if excess > 0 else 0.0
+    level = (_CAUTION * math.sqrt(null.variance)) ** 4
+    trust = excess**4 / (excess**4 + level) if excess > 0 else 0.0
     floor = null.bias + trust * (apart.bias - null.bias)
     squared = raw - floor
     slope = max(apart.variance - null.variance, 0.0) / apart.squared if apart.squared > 0 else 0.0

@@ -11,6 +11,7 @@ __all__ = [
     "projection_half_widths",
     "public_bounds",
     "recommended_bins",
+    "recommended_distance_slices",
     "recommended_slices",
 ]
 
@@ -18,6 +19,8 @@ _SPREADS = 3.5
 _LARGEST_NORM = 1e30
 _SIGNAL_PER_BLOCK = 25.0
 _MOST_SLICES = 1024
+_SIGNAL_PER_DISTANCE_BLOCK = 500.0
+_MOST_DISTANCE_SLICES = 256
 _BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
 
 
@@ -26,8 +29,8 @@ def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> Dat
 
     Parameters
     ----------
-    bounds : "private" or (low, high)
-        Range of each feature, if it is public.
+    bounds : "private", (low, high) or DataBounds
+        Range of each feature, or the whole map, if it is public.
     norm_bound : float or None
         Norm of every row, if it is public.
     n_features : int
@@ -41,7 +44,7 @@ def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> Dat
     Raises
     ------
     ValueError
-        If both are given, or the limits do not make a box.
+        If both are given, the limits do not make a box, or the map is of other features.
     """
     if isinstance(bounds, str):
         if norm_bound is not None and not 1 / _LARGEST_NORM <= norm_bound <= _LARGEST_NORM:
@@ -54,6 +57,13 @@ def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> Dat
         raise ValueError(
             "bounds=(low, high) and norm_bound= are two ways to say the same; give only one."
         )
+    if isinstance(bounds, DataBounds):
+        if bounds.n_features != n_features:
+            raise ValueError(
+                f"bounds maps {bounds.n_features} features and X has {n_features}; both must have "
+                "the same."
+            )
+        return bounds
     if len(bounds) != 2:
         raise ValueError(
             f'bounds has {len(bounds)} entries; it must be "private" or a pair (low, high) of '
@@ -113,6 +123,32 @@ def recommended_slices(n_samples: int, n_features: int, mu: float, n_classes: in
     """
     most = max(1, _MOST_SLICES // n_features)
     blocks = n_samples * mu / n_classes / _SIGNAL_PER_BLOCK
+    return n_features * int(min(max(blocks, 1), most))
+
+
+def recommended_distance_slices(n_samples: int, n_features: int, mu: float) -> int:
+    """Return a number of slices for sketches that are made to be compared.
+
+    One orthogonal block of directions for every 500 units of ``n mu``, at least one and at most
+    about 256 directions: a twentieth of what a sampler uses. Whole blocks see a shift without
+    error, and the noise of its size does not depend on their number; but the smallest distance
+    that stands out of the noise grows with it, and more directions show more shapes. The
+    constant is an outcome of ``examples/benchmarks/bench_sliced_distance.py``.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public size of the data of the smallest party, n and d.
+    mu : float
+        Gaussian privacy parameter of its sketch; infinite without privacy.
+
+    Returns
+    -------
+    int
+        A multiple of `n_features`.
+    """
+    most = max(1, _MOST_DISTANCE_SLICES // n_features)
+    blocks = n_samples * mu / _SIGNAL_PER_DISTANCE_BLOCK
     return n_features * int(min(max(blocks, 1), most))
 
 

@@ -63,11 +63,12 @@ class SlicedSketch(SketchReadings):
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
         Shared budget that the fit is charged to.
-    bounds : "private" or (low, high), default="private"
+    bounds : "private", (low, high) or DataBounds, default="private"
         What is known about the range of each feature. ``(low, high)``, scalars or arrays of
         shape (n_features,), is taken as public knowledge and costs nothing; features are
         mapped to [-1, 1] and clipped. "private" spends 10 % of the squared mu on estimating
-        location and scale; in `partial_fit` from the first chunk.
+        location and scale; in `partial_fit` from the first chunk. The `bounds_` that another
+        fit has released are public too: with them sketches of several parties can be compared.
     norm_bound : float, optional
         Public bound of the Euclidean norm of every row, in place of `bounds`; longer rows
         are shortened.
@@ -147,7 +148,7 @@ n_features), default="axes+orthogonal"
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "budget": [PrivacyBudget, None],
-        "bounds": [StrOptions({"private"}), tuple, list],
+        "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
         "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, 4096, closed="both")],

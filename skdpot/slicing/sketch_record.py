@@ -29,6 +29,7 @@ _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional")
 _MOST_BINS = 4096
 _LARGEST_COUNT = 2**53
 _LARGEST_NOISE = 1e15
+_LARGEST_RADIUS = 1e150
 _NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
 _DEEPEST = 8
 _ROUNDING = 1e-9  # machines may differ in the last digits
@@ -104,7 +105,9 @@ class SketchRecord:
             If something is missing, of a wrong type or shape, or cannot be true.
         """
         try:
-            return self._rebuild()
+            # Absurd numbers overflow on the way to their refusal; warnings would come first.
+            with np.errstate(all="ignore"):
+                return self._rebuild()
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError("The sketch lacks an entry, or has a wrong one.") from error
 
@@ -116,8 +119,7 @@ class SketchRecord:
         _check_widths(arrays, bounds)
         parameters = _read_parameters(self.facts["parameters"], arrays)
         if _is_true(self.facts["declared_bounds"]):
-            side = bounds.scale * bounds.radius / math.sqrt(bounds.n_features)
-            parameters["bounds"] = (bounds.center - side, bounds.center + side)
+            parameters["bounds"] = _box(bounds)
         spent = _read_statement(self.facts["spent"])
         _check_statement(spent, noise_scale, arrays["statistic_"].shape, parameters["conditional"])
         fitted: dict[str, Any] = {
@@ -169,7 +171,7 @@ def _check_counts(facts: dict[str, Any], statistic: np.ndarray) -> tuple[int, fl
     if not (_is_number(noise_scale) and 0 <= noise_scale <= _LARGEST_NOISE):
         raise ValueError(f"noise_scale of the sketch is {_short(noise_scale)}, which cannot be.")
     # No entry of the strategy matrix exceeds 1.
-    if np.abs(statistic).max() > n_samples + _NOISE_REACH * noise_scale:
+    if not np.abs(statistic).max() <= n_samples + _NOISE_REACH * noise_scale:
         raise ValueError(
             "The table of the sketch holds values that its rows and its noise cannot reach."
         )
@@ -178,6 +180,8 @@ def _check_counts(facts: dict[str, Any], statistic: np.ndarray) -> tuple[int, fl
 
 def _check_widths(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
     """Refuse directions and ranges that no sketch with these bounds has."""
+    if not 1 / _LARGEST_RADIUS <= bounds.radius <= _LARGEST_RADIUS:
+        raise ValueError("The radius of the bounds of the sketch is out of range.")
     directions = arrays["directions_"]
     lengths = np.linalg.norm(np.clip(directions, -2, 2), axis=1)
     if not np.allclose(lengths, 1, rtol=0, atol=_ROUNDING):
@@ -185,6 +189,15 @@ def _check_widths(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
     widths = projection_half_widths(bounds, directions)
     if not np.allclose(arrays["half_widths_"], widths, rtol=_ROUNDING, atol=0):
         raise ValueError("The binned ranges of the sketch do not follow from its bounds.")
+
+
+def _box(bounds: DataBounds) -> tuple[np.ndarray, np.ndarray]:
+    """Return the limits of the features that were declared."""
+    side = bounds.scale * (bounds.radius / math.sqrt(bounds.n_features))
+    low, high = bounds.center - side, bounds.center + side
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ValueError("The bounds of the sketch are not finite.")
+    return low, high
 
 
 def _read_parameters(given: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -227,7 +240,7 @@ def _check_statement(
         if math.isfinite(spent.epsilon):
             raise ValueError("The sketch states a finite epsilon for a release without noise.")
         return
-    if compose(spent.event).delta(spent.epsilon) > spent.delta * (1 + 1e-6):
+    if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + 1e-6):
         raise ValueError("The sketch states a smaller epsilon than its own events cost.")
     table = tables[-1]
     due = square_root_strategy(shape[2]).sensitivity(shape[1], conditional=conditional)

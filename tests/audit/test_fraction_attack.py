@@ -55,7 +55,7 @@ def test_different_real_numbers_keep_it():
 def test_two_messages_tell_both(fractions):
     X = np.random.default_rng(0).normal(size=(80, 5))
     sent = []
-    for seed, t in enumerate(fractions):
+    for seed, t in enumerate(fractions, start=1):
         gamma = gaussian_reference(80, 5, rng=np.random.default_rng(seed))
         sent += [interpolate(optimal_plan(DiscreteMeasure(X), gamma), t), gamma]
     assert fractions_from_two_messages(*sent) == pytest.approx(fractions, abs=1e-12)
@@ -65,3 +65,9 @@ def test_two_messages_of_different_rows():
     small, large = DiscreteMeasure(np.eye(2)), DiscreteMeasure(np.eye(3))
     with pytest.raises(ValueError, match="the same rows"):
         fractions_from_two_messages(small, small, large, large)
+    rng = np.random.default_rng(0)
+    unrelated = [DiscreteMeasure(rng.normal(size=(20, 3))) for _ in range(4)]
+    with pytest.raises(ValueError, match="do not show the same rows"):
+        fractions_from_two_messages(*unrelated)
+    with pytest.raises(ValueError, match="do not show the same rows"):
+        fractions_from_two_messages(*unrelated[:2], *unrelated[:2])

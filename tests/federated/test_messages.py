@@ -581,6 +581,12 @@ NONSENSE = {
     ),
     "zero ranges": ({}, {"half_widths_": np.zeros(4)}, "do not follow from its bounds"),
     "negative scale": ({}, {"bounds_scale": -np.ones(3)}, "positive"),
+    "bounds beyond all numbers": (
+        {},
+        {"bounds_scale": np.full(3, 1.7e308), "bounds_center": np.full(3, 1e308)},
+        "bounds of the sketch are not finite",
+    ),
+    "huge radius": ({}, {"bounds_radius": np.array(1e300)}, "out of range"),
     "radius of two": ({}, {"bounds_radius": np.ones(2)}, "one number"),
     "box is a number": ({"box": 1}, {}, "box must be"),
     "names too few": ({"names": ["a"]}, {}, "inconsistent shapes"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
-from skdpot.federated import plans
+from skdpot.federated import costs, plans
 from skdpot.federated.costs import squared_distances
 from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.plans import optimal_plan, plan_from_costs
@@ -156,6 +156,12 @@ def test_points_without_mass_get_the_price_of_their_first_crumb():
     np.testing.assert_array_equal(plan.barycenters()[4], target.points[first])
 
 
+def test_a_point_without_mass_goes_where_it_would_be_shipped_not_to_the_nearest():
+    source = DiscreteMeasure([[0.0], [1.0], [1.2]], [1, 1, 0])
+    plan = optimal_plan(source, DiscreteMeasure([[5.0], [6.0]]))
+    np.testing.assert_array_equal(plan.barycenters(), [[5.0], [6.0], [6.0]])
+
+
 def test_plan_from_costs_is_the_plan_of_the_points():
     rng = np.random.default_rng(4)
     first, second = DiscreteMeasure(rng.normal(size=(8, 2)), rng.random(8)), rng.normal(size=(5, 2))
@@ -279,6 +285,17 @@ def test_squared_distances_are_good_to_twelve_digits(offset, share_of_copies, n_
     Y[:copies] = X[:copies] + 10.0 ** rng.uniform(-8, 0, size=(copies, 1))
     exact = in_extended_precision(X, Y)
     np.testing.assert_allclose(squared_distances(X, Y), exact.astype(float), rtol=1e-12)
+
+
+def test_an_origin_far_away_costs_no_time(monkeypatch):
+    """Around the common centre the fast formula is good for all pairs."""
+
+    def slow(*_):
+        raise AssertionError("distances were computed one by one")
+
+    monkeypatch.setattr(costs, "cdist", slow)
+    X, Y = np.random.default_rng(0).normal(size=(2, 30, 20)) + 1e6
+    np.testing.assert_allclose(squared_distances(X, Y), cdist(X, Y, "sqeuclidean"), rtol=1e-9)
 
 
 def test_equal_rows_are_at_squared_distance_zero():

@@ -1,0 +1,135 @@
+"""Which rows are noise, and which clients help: parts of ``bench_distance.py``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import combinations
+from math import factorial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from distance_baselines import knn_shapley, leave_one_out
+from distance_tasks import Detection, client_rows, noisy_adult, noisy_mnist
+from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression
+
+from skdpot import ClientContribution, PrivateWassersteinDistance
+from skdpot.exceptions import NotPrivateWarning
+from skdpot.federated.valuation import DataValues
+
+__all__ = ["contribution", "detection"]
+
+N_ROWS = 500
+INSPECTED = np.arange(1, 21) / 20
+CLIENT_CASES = ("noisy pixels", "few classes")
+
+
+def detection(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
+    """Yield the share of noisy rows found, by method, data set, seed and share inspected."""
+    for seed in range(seeds):
+        for name, load in (("MNIST", noisy_mnist), ("Adult", noisy_adult)):
+            task = load(N_ROWS, seed, data)
+            for method, values, seconds in _valued(task):
+                inspected, found = DataValues(values).detection_curve(task.is_noisy)
+                for share in INSPECTED:
+                    yield {
+                        "seed": seed,
+                        "data": name,
+                        "method": method,
+                        "inspected": share,
+                        "found": float(np.interp(share, inspected, found)),
+                        "seconds": seconds,
+                    }
+
+
+def contribution(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
+    """Yield rank correlations between contributions and exact Shapley values of five clients."""
+    for seed in range(seeds):
+        for case in CLIENT_CASES:
+            clients, server = client_rows(case, seed, data)
+            start = perf_counter()
+            truth = _shapley(clients, server)
+            facts = {"seed": seed, "case": case, "shapley_seconds": perf_counter() - start}
+            for method, shares, seconds in _shares(clients, server[0]):
+                agreement = spearmanr(list(truth.values()), [shares[name] for name in truth])
+                yield facts | {
+                    "method": method,
+                    "rank_correlation": agreement.statistic,
+                    "least": min(shares.values()),
+                    "largest": max(shares.values()),
+                    "seconds": seconds,
+                }
+
+
+def _valued(task: Detection) -> Iterator[tuple[str, np.ndarray, float]]:
+    """Yield values of the rows, large for noise."""
+    largest = np.abs(task.X_clean).max()
+    for name, parameters in {
+        "TriangleWad, scale 1": {"protocol": "triangle", "gamma_scale": 1.0},
+        "TriangleWad, scale 100, 20 points": {
+            "protocol": "triangle",
+            "gamma_scale": 100.0,
+            "n_support": 20,
+        },
+        "FedWad (FedBary)": {"protocol": "fedwad", "n_rounds": 10},
+        "sketch, ε = 1": {"epsilon": 1.0, "bounds": (-largest, largest)},
+        "sketch, ε = ∞": {"epsilon": np.inf, "bounds": (-largest, largest)},
+    }.items():
+        start = perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            fitted = PrivateWassersteinDistance(**parameters).fit(task.X_clean)
+        values = fitted.score_samples(task.X)
+        yield name, values, perf_counter() - start
+    rows = (task.X, task.y, task.X_clean, task.y_clean)
+    start = perf_counter()
+    yield "KNN-Shapley", -knn_shapley(*rows), perf_counter() - start
+    start = perf_counter()
+    model = LogisticRegression(C=0.1, max_iter=200)
+    yield "leave one out", -leave_one_out(model, *rows), perf_counter() - start
+
+
+def _shares(
+    clients: dict[str, tuple[np.ndarray, np.ndarray]], server: np.ndarray
+) -> Iterator[tuple[str, dict[str, float], float]]:
+    rows = {name: X for name, (X, _) in clients.items()}
+    for name, parameters in {
+        "sketch, ε = 1": {"epsilon": 1.0, "bounds": (-1, 1)},
+        "sketch, ε = 3": {"epsilon": 3.0, "bounds": (-1, 1)},
+        "TriangleWad": {"protocol": "triangle", "gamma_scale": 0.01, "n_support": 500},
+    }.items():
+        distance = PrivateWassersteinDistance(**parameters)
+        start = perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            judge = ClientContribution(distance).fit(server)
+            published = {
+                client: judge.estimator_.publish(X) if distance.protocol == "sliced" else X
+                for client, X in rows.items()
+            }
+            table = judge.contributions(published)
+        yield name, table["contribution"].to_dict(), perf_counter() - start
+
+
+def _shapley(
+    clients: dict[str, tuple[np.ndarray, np.ndarray]], server: tuple[np.ndarray, np.ndarray]
+) -> dict[str, float]:
+    """Return exact Shapley values of the clients for the accuracy on the server's rows."""
+    names = list(clients)
+    worth = {(): float(np.bincount(server[1]).max() / len(server[1]))}
+    for size in range(1, len(names) + 1):
+        for members in combinations(names, size):
+            X, y = (np.concatenate([clients[name][k] for name in members]) for k in (0, 1))
+            model = LogisticRegression(C=0.01, max_iter=100).fit(X, y)
+            worth[members] = float(model.score(*server))
+    values = dict.fromkeys(names, 0.0)
+    for members, value in worth.items():
+        for name in names:
+            if name in members:
+                rest = tuple(m for m in members if m != name)
+                weight = factorial(len(rest)) * factorial(len(names) - len(members))
+                values[name] += weight / factorial(len(names)) * (value - worth[rest])
+    return values

@@ -1,0 +1,1 @@
+"""A Flower app: distances between data sets whose owners cannot share them."""

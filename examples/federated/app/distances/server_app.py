@@ -1,0 +1,84 @@
+"""What runs at the coordinator: it asks all parties, and writes the matrix of distances."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from distances.settings import make_party
+from skdpot.federated.correspondence import Correspondence
+from skdpot.federated.flower import correspond
+from skdpot.federated.messages import SketchRequest
+from skdpot.federated.protocols import PairwiseResult
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Play the protocol that the run's configuration names."""
+    settings = context.run_config
+    own_settings = {
+        key.removeprefix("own-"): value for key, value in settings.items() if key.startswith("own-")
+    }
+    own = [make_party(own_settings)] if own_settings["data"] else []
+    parties = correspond(
+        grid, n_nodes=int(settings["n-nodes"]), own=own, timeout=float(settings["timeout"])
+    )
+    print("Parties:", ", ".join(f"{p.name} ({p.n_samples} rows)" for p in parties.parties))
+    result = play(parties, settings)
+    print(result)
+    write(result, settings, Path(str(settings["output"])))
+
+
+def play(parties: Correspondence, settings: dict) -> PairwiseResult:
+    """Ask for what the protocol needs."""
+    rng = np.random.default_rng(int(settings["seed"]))  # draws public things only
+    if settings["protocol"] == "sliced":
+        request = SketchRequest.draw(
+            parties.parties[0].n_features,
+            n_slices=int(settings["n-slices"]),
+            n_bins=int(settings["n-bins"]),
+            bounds=(float(settings["low"]), float(settings["high"])),
+            rng=rng,
+        )
+        return parties.pairwise_sliced(request)
+    n_support = int(settings["n-support"])
+    if settings["protocol"] == "triangle":
+        return parties.pairwise_triangle(t=float(settings["t"]), n_support=n_support, rng=rng)
+    return parties.pairwise_fedwad(n_rounds=int(settings["n-rounds"]), n_support=n_support, rng=rng)
+
+
+def write(result: PairwiseResult, settings: dict, directory: Path) -> None:
+    """Write tables of distances and standard errors, and all details as JSON."""
+    directory.mkdir(parents=True, exist_ok=True)
+    pairs = []
+    # Sketches are compared in the unit of the scaled features.
+    unit = 1.0
+    if result.protocol == "sliced":
+        unit = (float(settings["high"]) - float(settings["low"])) / 2
+    errors = pd.DataFrame(0.0, index=result.names, columns=result.names)
+    for (first, second), details in result.details.items():
+        distance = float(result.to_frame().loc[first, second]) * unit
+        pair = {"first": first, "second": second, "distance": distance}
+        if result.protocol == "sliced":
+            # Half of a 68 % interval: the distance is the root of what has a standard error.
+            low, high = details.interval(0.6826894921370859)
+            errors.loc[first, second] = errors.loc[second, first] = (high - low) / 2 * unit
+            pair["standard_error"] = float(errors.loc[first, second])
+            pair["interval_95"] = [end * unit for end in details.interval(0.95)]
+        pairs.append(pair)
+    if result.protocol == "sliced":
+        errors.to_csv(directory / "standard_errors.csv")
+    facts = {
+        "protocol": result.protocol,
+        "pairs": pairs,
+        "n_bytes": result.transcript.n_bytes,
+        "messages": json.loads(result.transcript.to_frame().to_json(orient="records")),
+    }
+    (directory / "result.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    # Written last: who sees this file sees all of them.
+    (result.to_frame() * unit).to_csv(directory / "distances.csv")

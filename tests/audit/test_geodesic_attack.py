@@ -1,0 +1,88 @@
+"""FedWad against its parties: each reads the other's rows."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from skdpot.audit.reconstruction import (
+    fraction_on_geodesic,
+    rows_along_geodesic,
+    rows_from_interpolation,
+    rows_from_one_round,
+)
+from skdpot.federated.geodesic import approach, drawn_fractions, next_reference
+from skdpot.federated.interpolation import interpolate
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+from skdpot.federated.plans import optimal_plan
+
+DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
+
+
+def play(X, Y, fractions, n_support, kind="barycentric"):
+    """Return the ξ before and after each round and the messages of both parties."""
+    mu, nu = DiscreteMeasure(X), DiscreteMeasure(Y)
+    xi = gaussian_reference(n_support, X.shape[1], rng=np.random.default_rng(1))
+    path, sent = [xi], []
+    for t in fractions:
+        etas = [approach(party, path[-1], t, kind=kind).measure for party in (mu, nu)]
+        sent.append(etas)
+        path.append(next_reference(*etas, t, kind=kind))
+    return path, sent
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("t", ["drawn", 0.5])
+def test_the_other_rows_follow_from_own_and_the_last_reference(t, seed):
+    # n = 100 rows a side, 30 rounds, as in the papers.
+    X, Y = DIGITS[:100], DIGITS[100:200]
+    fractions = drawn_fractions(30, np.random.default_rng(seed)) if t == "drawn" else [t] * 30
+    path, _ = play(X, Y, fractions, 100)
+    mu, xi = DiscreteMeasure(X), path[-1]
+    lengths = [optimal_plan(end, xi).distance for end in (mu, DiscreteMeasure(Y))]
+    place = fraction_on_geodesic(mu, xi, sum(lengths) ** 2)
+    found = rows_along_geodesic(mu, xi, place)
+    assert found.rmse(Y) < 0.02  # pixels run from -1 to 1
+    if t == 0.5:  # ξ is between the two, to nine digits
+        assert found.rmse(Y) < 1e-7
+
+
+@pytest.mark.parametrize("t", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_one_round_is_enough(t, is_first):
+    X, Y = DIGITS[:60], DIGITS[60:120]
+    path, sent = play(X, Y, [t], 60)
+    own, other = (X, Y) if is_first else (Y, X)
+    found = rows_from_one_round(path[0], sent[0][1 - is_first], path[1], t, is_first=is_first)
+    assert found.n_exact(other) == 60
+    assert found.rmse(own) > 0.1
+
+
+@pytest.mark.parametrize("sizes", [(50, 60, 50), (60, 45, 50)])
+def test_the_second_party_reads_the_first_for_all_sizes(sizes):
+    n, m, k = sizes
+    X, Y = DIGITS[:n], DIGITS[n : n + m]
+    path, sent = play(X, Y, [0.4], k)
+    found = rows_from_one_round(path[0], sent[0][1], path[1], 0.4, is_first=False)
+    assert found.rmse(X) < 1e-6
+    # The server reads both from their messages.
+    for eta, rows in zip(sent[0], (X, Y), strict=True):
+        assert rows_from_interpolation(eta, path[0], 0.4).rmse(rows) < 1e-10
+
+
+def test_a_true_geodesic_gives_everything():
+    mu, nu = DiscreteMeasure(DIGITS[:40]), DiscreteMeasure(DIGITS[40:100])
+    plan = optimal_plan(mu, nu)
+    xi = interpolate(plan, 0.3, kind="exact")
+    place = fraction_on_geodesic(mu, xi, plan.squared_distance)
+    assert place == pytest.approx(0.3, abs=1e-12)
+    assert rows_along_geodesic(mu, xi, place).n_exact(nu.points) == 60
+
+
+def test_wrong_fractions():
+    measure = DiscreteMeasure(np.eye(3))
+    with pytest.raises(ValueError, match="fraction=0 must be"):
+        rows_along_geodesic(measure, measure, 0)
+    with pytest.raises(ValueError, match="t=1 must be"):
+        rows_from_one_round(measure, measure, measure, 1)
+    with pytest.raises(ValueError, match="must be positive"):
+        fraction_on_geodesic(measure, measure, 0.0)

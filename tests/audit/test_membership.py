@@ -1,0 +1,190 @@
+"""Membership from a sketch: as likely as its ε allows, and certain where there is too little noise.
+
+Noise is secret, so these tests are random: their margins hold for false alarms of less than 1e-6.
+"""
+
+import dataclasses
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import skdpot.slicing.sketch as sketch_module
+from skdpot import PrivacyBudget, SlicedSketch
+from skdpot.audit.membership import MembershipResult, log_likelihood_ratio, membership_game
+from skdpot.audit.sketch_likelihood import statistic_of
+from skdpot.privacy.gdp import gdp_mu
+
+N_TRIALS = 400
+SURE = 1 - 1e-6
+# The largest deviation of an empirical distribution function (Dvoretzky, Kiefer, Wolfowitz).
+BAND = np.sqrt(np.log(2 / 2.5e-7) / (2 * N_TRIALS))
+X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
+X_NEIGHBOUR = X.copy()
+# Projections in the first and the last bin of every slice: as far apart as can be.
+X[0], X_NEIGHBOUR[0] = (1, 0.99), (-1, -0.99)
+SLICES = np.array([[0.8, 0.6], [0.6, 0.8]])
+
+
+@pytest.fixture(autouse=True)
+def undecoded(monkeypatch):
+    """Leave out what follows from the table, which the attack does not read."""
+    monkeypatch.setattr(SlicedSketch, "_decode", lambda self: None)
+
+
+def make(epsilon=1.0, **options):
+    options = {"bounds": (-1, 1), "slices": SLICES, "n_bins": 8} | options
+    return SlicedSketch(epsilon, **options)
+
+
+def weaken(monkeypatch, factor):
+    """Draw less noise than is charged for."""
+    plan = sketch_module.plan_sketch
+
+    def too_quiet(*args, **kwargs):
+        right = plan(*args, **kwargs)
+        return dataclasses.replace(right, sigma=right.sigma / factor)
+
+    monkeypatch.setattr(sketch_module, "plan_sketch", too_quiet)
+
+
+def breaks_claim(result):
+    fpr, tpr, _ = result.roc()
+    return bool(np.any(tpr - BAND > np.exp(result.epsilon) * (fpr + BAND) + result.delta))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_attack_fails_as_epsilon_says(epsilon):
+    result = membership_game(make(epsilon), X, X_NEIGHBOUR, n_trials=N_TRIALS)
+    assert (result.epsilon, result.delta) == (epsilon, 1e-5)
+    assert not breaks_claim(result)
+    assert result.epsilon_lower_bound(SURE) <= epsilon
+    # It is the best test all the same: its scores are those of N(0, 1) against N(μ, 1), with
+    # nearly all of the μ that was paid for.
+    release = make(epsilon).fit(X)
+    signal = np.linalg.norm(statistic_of(release, X) - statistic_of(release, X_NEIGHBOUR))
+    mu = signal / release.noise_scale_
+    assert 0.95 * gdp_mu(epsilon, 1e-5) < mu <= gdp_mu(epsilon, 1e-5)
+    for scores, sign in ((result.member_scores, 1), (result.other_scores, -1)):
+        assert abs(scores.mean() - sign * mu**2 / 2) < 5.5 * mu / np.sqrt(N_TRIALS)
+        assert abs(scores.std() / mu - 1) < 5.5 / np.sqrt(2 * N_TRIALS)
+    optimum = 2 * norm.cdf(mu / 2) - 1
+    assert abs(result.advantage - optimum) < 2 * BAND
+    assert optimum < result.advantage_bound
+
+
+def test_a_tenth_of_the_noise_is_caught(monkeypatch):
+    weaken(monkeypatch, 10)
+    result = membership_game(make(1.0), X, X_NEIGHBOUR, n_trials=N_TRIALS)
+    assert result.epsilon == 1.0  # what is claimed
+    assert breaks_claim(result)
+    assert result.epsilon_lower_bound() > 1.0
+    assert result.advantage > result.advantage_bound
+
+
+def test_no_noise_no_doubt():
+    sketch = make(np.inf)
+    result = membership_game(sketch, X, X_NEIGHBOUR, n_trials=5)
+    assert result.advantage == result.advantage_bound == 1.0
+    np.testing.assert_array_equal(result.member_scores, np.inf)
+    assert log_likelihood_ratio(sketch.fit(X), X, X) == 0.0
+
+
+def test_labels_are_protected_too():
+    y = np.arange(60) % 2
+    other = y.copy()
+    other[0] = 1
+    sketch = make(1.0, conditional=True, classes=[0, 1])
+    options = {"y": y, "y_neighbour": other, "n_trials": 100}
+    result = membership_game(sketch, X, X, **options)
+    assert result.epsilon_lower_bound(SURE) <= 1.0
+    assert (
+        membership_game(make(np.inf, conditional=True, classes=[0, 1]), X, X, **options).advantage
+        == 1
+    )
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="budget=None"):
+        membership_game(make(budget=PrivacyBudget(1.0)), X, X_NEIGHBOUR)
+    with pytest.raises(ValueError, match="random_state=None"):
+        membership_game(make(random_state=0), X, X_NEIGHBOUR)
+    with pytest.raises(ValueError, match="n_trials=1"):
+        membership_game(make(), X, X_NEIGHBOUR, n_trials=1)
+    with pytest.raises(ValueError, match="X has shape"):
+        log_likelihood_ratio(make().fit(X), X[:, :1], X_NEIGHBOUR)
+
+
+# What a result says about given scores.
+
+
+def some_result(epsilon=1.0):
+    return MembershipResult(np.array([3.0, 2.0, 0.0]), np.array([1.0, 0.0]), epsilon, 1e-5)
+
+
+def test_roc():
+    fpr, tpr, thresholds = some_result().roc()
+    np.testing.assert_allclose(thresholds, [np.inf, 3, 2, 1, 0])
+    np.testing.assert_allclose(tpr, [0, 1 / 3, 2 / 3, 2 / 3, 1])
+    np.testing.assert_allclose(fpr, [0, 0, 0, 0.5, 1])
+    assert some_result().advantage == pytest.approx(2 / 3)
+    assert repr(some_result()) == (
+        "MembershipResult(3 + 2 releases, epsilon=1, delta=1e-05, advantage=0.667 of at most 0.462)"
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, np.inf])
+def test_bounds_agree(epsilon):
+    result = some_result(epsilon)
+    fpr = np.linspace(0, 1, 100_001)
+    bound = result.tpr_bound(fpr)
+    assert np.max(bound - fpr) == pytest.approx(result.advantage_bound, abs=1e-4)
+    assert np.all(np.diff(bound) >= 0)
+    if np.isfinite(epsilon):
+        # The region is its own mirror image: the complement of an attack is an attack.
+        np.testing.assert_allclose(result.tpr_bound(1 - bound), 1 - fpr, atol=2e-5)
+
+
+def test_lower_bound_of_normal_scores():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(2.0, 1.0, 20_000), rng.normal(0.0, 1.0, 20_000)
+    result = MembershipResult(*scores, epsilon=1.0, delta=1e-5)
+    assert 3.0 < result.epsilon_lower_bound() < result.epsilon_lower_bound(0.5) < 9
+    # Backwards it is as good an attack for the other side, but not for this one.
+    assert MembershipResult(*scores[::-1], epsilon=1.0, delta=1e-5).epsilon_lower_bound() == 0
+    with pytest.raises(ValueError, match="confidence=1"):
+        result.epsilon_lower_bound(1)
+    with pytest.raises(ValueError, match="Two scores"):
+        MembershipResult(scores[0], scores[1][:1], 1.0, 1e-5).epsilon_lower_bound()
+
+
+def test_lower_bound_of_one_normal_is_right_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    wrong = sum(
+        MembershipResult(*rng.normal(size=(2, 200)), epsilon=1.0, delta=0.0).epsilon_lower_bound()
+        > 0
+        for _ in range(300)
+    )
+    assert wrong <= 25  # 5 % of 300 would be 15
+
+
+def test_picture():
+    before = mpl.get_backend()
+    plt.switch_backend("Agg")
+    try:
+        display = some_result().plot(color="red")
+        assert display.line_.get_color() == "red"
+        np.testing.assert_allclose(display.line_.get_xydata().T, some_result().roc()[:2])
+        labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        assert labels == ["allowed by ε = 1", "attack", "guessing"]
+        _, ax = plt.subplots()
+        again = display.plot(ax=ax, legend=False)
+        assert again is display
+        assert display.ax_ is ax
+        assert display.figure_ is ax.figure
+        assert ax.get_legend() is None
+    finally:
+        plt.close("all")
+        plt.switch_backend(before)

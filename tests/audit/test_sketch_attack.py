@@ -1,0 +1,119 @@
+"""Rows from a sketch: no better than its ε allows, and exactly where there is too little noise."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import skdpot.slicing.sketch as sketch_module
+from skdpot import SlicedSketch
+from skdpot.audit.reconstruction import row_from_sketch, rows_from_sketch
+from skdpot.privacy.gdp import gdp_mu
+
+N_CANDIDATES = 10
+RNG = np.random.default_rng(0)
+OTHERS = RNG.uniform(-1, 1, size=(80, 4))
+PRIOR = RNG.choice([-1.0, 1.0], size=(N_CANDIDATES, 4)) * RNG.uniform(0.5, 1, (N_CANDIDATES, 4))
+
+# Given seeds make the noise the same in every run; the package warns that they are for tests.
+pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+
+
+def release(rows, seed, epsilon=1.0, **options):
+    options = {"bounds": (-1, 1), "n_slices": 4, "n_bins": 8} | options
+    return SlicedSketch(epsilon, random_state=seed, **options).fit(rows)
+
+
+def success(monkeypatch, n_trials=150, **options):
+    """Return how often the row is found among ten."""
+    monkeypatch.setattr(SlicedSketch, "_decode", lambda self: None)  # the attack reads the table
+    hits = 0
+    for seed in range(n_trials):
+        row = PRIOR[[seed % N_CANDIDATES]]
+        sketch = release(np.concatenate([OTHERS, row]), seed, **options)
+        hits += row_from_sketch(sketch, OTHERS, PRIOR).n_exact(row)
+    return hits / n_trials
+
+
+def weaken(monkeypatch, factor):
+    plan = sketch_module.plan_sketch
+
+    def too_quiet(*args, **kwargs):
+        right = plan(*args, **kwargs)
+        return dataclasses.replace(right, sigma=right.sigma / factor)
+
+    monkeypatch.setattr(sketch_module, "plan_sketch", too_quiet)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_the_row_is_found_hardly_more_often_than_by_guessing(monkeypatch, epsilon):
+    bound = norm.cdf(norm.ppf(1 / N_CANDIDATES) + gdp_mu(epsilon, 1e-5))
+    assert success(monkeypatch, epsilon=epsilon) < bound + 3 * np.sqrt(bound * (1 - bound) / 150)
+
+
+def test_too_little_noise_gives_the_row_away(monkeypatch):
+    weaken(monkeypatch, 10)
+    bound = norm.cdf(norm.ppf(1 / N_CANDIDATES) + gdp_mu(1.0, 1e-5))
+    assert success(monkeypatch) > 2 * bound
+
+
+def test_without_noise_the_row_is_found_always(monkeypatch):
+    assert success(monkeypatch, n_trials=20, epsilon=np.inf) == 1.0
+
+
+def test_the_best_estimate_is_the_prior():
+    # The mean has the least expected squared error; at ε = 1 it is what was known beforehand.
+    prior_rmse, sketch_rmse, unsafe_rmse = [], [], []
+    for seed in range(40):
+        row = PRIOR[[seed % N_CANDIDATES]]
+        rows = np.concatenate([OTHERS, row])
+        mean = PRIOR.mean(axis=0)
+        prior_rmse.append(np.mean((mean - row) ** 2))
+        for errors, epsilon in ((sketch_rmse, 1.0), (unsafe_rmse, np.inf)):
+            found = row_from_sketch(release(rows, seed, epsilon), OTHERS, PRIOR, estimate="mean")
+            errors.append(found.rmse(row) ** 2)
+    assert np.mean(sketch_rmse) > 0.93 * np.mean(prior_rmse)
+    assert np.mean(unsafe_rmse) < 1e-20
+
+
+def test_labels():
+    y = np.arange(81) % 2
+    rows = np.concatenate([OTHERS, PRIOR[[3]]])
+    sketch = SlicedSketch(np.inf, bounds=(-1, 1), n_slices=4, n_bins=8, conditional=True)
+    found = row_from_sketch(
+        sketch.fit(rows, y),
+        OTHERS,
+        PRIOR,
+        y_others=y[:-1],
+        y_candidates=np.full(N_CANDIDATES, y[-1]),
+    )
+    assert found.n_exact(PRIOR[[3]]) == 1
+    with pytest.raises(ValueError, match="estimate='best'"):
+        row_from_sketch(sketch, OTHERS, PRIOR, estimate="best")
+
+
+def closeness(epsilon, n_rows, seeds):
+    """Compare how near reconstructed rows come to the private rows and to as many fresh ones."""
+    private_errors, fresh_errors = [], []
+    for seed in seeds:
+        rng = np.random.default_rng(1000 + seed)
+        private, fresh = rng.uniform(-1, 1, size=(2, n_rows, 2))
+        options = {"n_slices": 64, "n_bins": 256} if np.isinf(epsilon) else {}
+        sketch = SlicedSketch(epsilon, bounds=(-1, 1), random_state=seed, **options).fit(private)
+        found = rows_from_sketch(sketch, n_rows, rng)
+        private_errors.append(found.row_errors(private))
+        fresh_errors.append(found.row_errors(fresh))
+    return np.mean(private_errors, axis=1), np.mean(fresh_errors, axis=1)
+
+
+def test_reconstructed_rows_are_as_near_to_anybody_else():
+    private, fresh = closeness(1.0, 50, range(30))
+    gain = (fresh - private) / fresh.mean()
+    assert abs(gain.mean()) < 3 * gain.std() / np.sqrt(30)
+    assert abs(gain.mean()) < 0.05
+
+
+def test_without_noise_they_are_the_rows():
+    private, fresh = closeness(np.inf, 20, range(3))
+    assert private.mean() < 0.3 * fresh.mean()

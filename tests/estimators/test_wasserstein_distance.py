@@ -1,0 +1,421 @@
+"""The distance between parties: each protocol behind one estimator."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
+from skdpot.exceptions import (
+    BudgetExceededError,
+    MessageError,
+    NotPrivateWarning,
+    PrivacyWarning,
+    ProtocolRefusedError,
+)
+from skdpot.federated.measures import labelled_measure
+from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
+from skdpot.federated.party import Party
+from skdpot.metrics import wasserstein_distance
+
+RNG = np.random.default_rng(5)
+N = 3000
+HERE = RNG.normal(0.0, 0.2, size=(N, 3))
+THERE = HERE[::-1] + 0.25
+FEW, OTHERS = HERE[:60], RNG.normal(0.2, 0.25, size=(60, 3))
+LABELS = np.repeat(["a", "b"], 30)
+PUBLIC = {"bounds": (-1, 1), "n_slices": 12}
+plainly = pytest.mark.filterwarnings("ignore::skdpot.exceptions.NotPrivateWarning")
+seeded = pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
+
+
+def sliced(**changes):
+    return PrivateWassersteinDistance(**(PUBLIC | changes))
+
+
+def plain(protocol, **changes):
+    return PrivateWassersteinDistance(protocol, **changes)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return sliced(epsilon=np.inf).fit(HERE)
+
+
+@pytest.fixture(scope="module")
+def other():
+    return sliced(epsilon=np.inf).fit(THERE)
+
+
+def test_a_shift_is_found_from_everything_that_a_party_can_give(exact, other):
+    """A shift of .25 along every axis; without noise, bins and samples alone are in the way."""
+    party = Party("elsewhere", THERE, epsilon=np.inf)
+    for side in (THERE, other, other.sketch_, other.publish(), party):
+        estimate = exact.compare(side)
+        assert estimate.distance == pytest.approx(0.25, abs=0.004)
+        assert estimate.unit == "features"
+        low, high = estimate.interval()
+        assert low < estimate.distance < high
+        assert exact.distance(side) == estimate.distance
+    assert exact.score(THERE) == -exact.distance(THERE)
+
+
+def test_the_private_distance_is_near():
+    """The 99.9999 % interval, and a bound that a hundred fits stay within by a factor of four."""
+    first, second = sliced().fit(HERE), sliced().fit(THERE)
+    low, high = first.compare(second).interval(0.999999)
+    assert low < 0.25 < high
+    assert first.distance(second) == pytest.approx(0.25, abs=0.08)
+
+
+def test_order_does_not_matter_and_the_same_releases_give_the_same_estimate():
+    first, second = sliced().fit(HERE), sliced().fit(THERE)
+    assert first.distance(second) == second.distance(first) == first.distance(second)
+
+
+@seeded
+def test_equal_parties_are_not_told_apart():
+    """Seeded; how often in general is measured in the user guide."""
+    halves = [sliced(random_state=s).fit(HERE[s::2]) for s in (0, 1)]
+    estimate = halves[0].compare(halves[1])
+    assert abs(estimate.squared) < 2.5 * estimate.squared_standard_error
+    assert estimate.noise_floor > 0
+    assert "95 %" in repr(estimate)
+    assert "Noise floor" in estimate._repr_html_()
+
+
+def test_the_unit_is_that_of_the_features_where_all_are_scaled_alike():
+    """Ten times the numbers are ten times as far apart."""
+    tens = PrivateWassersteinDistance(epsilon=np.inf, bounds=(-10, 10)).fit(10 * HERE)
+    assert tens.distance(10 * THERE) == pytest.approx(2.5, abs=0.04)
+    norms = PrivateWassersteinDistance(epsilon=np.inf, norm_bound=2.0).fit(HERE)
+    assert norms.distance(THERE) == pytest.approx(0.25, abs=0.01)
+    ones = sliced(epsilon=np.inf, n_slices="auto").fit(HERE).score_samples(THERE)
+    np.testing.assert_allclose(tens.score_samples(10 * THERE), 100 * ones, rtol=1e-6, atol=1e-6)
+    apart = PrivateWassersteinDistance(epsilon=np.inf, bounds=([-1, -1, -2], [1, 1, 2])).fit(HERE)
+    estimate = apart.compare(THERE)
+    assert estimate.unit == "scaled features"
+    assert estimate.distance == pytest.approx(0.25 * np.sqrt((1 + 1 + 0.25) / 3), abs=0.01)
+
+
+def test_data_or_population(exact):
+    """The distance of the rows is what SlicedSketch computes; that of the laws is smaller."""
+    between_data = sliced(epsilon=np.inf, target="data").fit(HERE[::2])
+    between_laws = sliced(epsilon=np.inf).fit(HERE[::2])
+    assert between_data.distance(HERE[1::2]) > between_laws.distance(HERE[1::2])
+    assert between_data.compare(HERE[1::2]).standard_error == 0
+
+
+def test_fit_charges_once_and_comparing_is_free():
+    budget = PrivacyBudget(2.0)
+    fitted = sliced(budget=budget, epsilon=1.0).fit(HERE)
+    second = sliced(budget=budget, epsilon=1.0)
+    spent = budget.epsilon_spent()
+    for _ in range(3):
+        fitted.distance(THERE)
+        fitted.score_samples(THERE[:50])
+        fitted.publish()
+    assert budget.epsilon_spent() == spent
+    assert len(budget.history()) == 1
+    assert budget.history()["label"].tolist() == ["PrivateWassersteinDistance"]
+    assert fitted.privacy_spent_.epsilon == 1.0
+    assert second.fit(THERE).budget is budget
+    assert len(budget.history()) == 2
+
+
+def test_publishing_other_rows_charges_and_fits_the_published_sketch():
+    budget = PrivacyBudget(3.0)
+    fitted = sliced(budget=budget, epsilon=1.0).fit(HERE)
+    message = fitted.publish(THERE)
+    assert isinstance(message, SketchMessage)
+    assert len(budget.history()) == 2
+    low, high = fitted.compare(message).interval(0.999999)
+    assert low < 0.25 < high
+    assert fitted.transform(HERE).shape == (len(fitted.sketch_.directions_), 65)
+    assert len(budget.history()) == 3
+    again = SketchMessage.from_bytes(message.to_bytes())
+    assert fitted.distance(again) == fitted.distance(message)
+
+
+def test_a_refused_fit_changes_nothing():
+    budget = PrivacyBudget(1.0)
+    fitted = sliced(budget=budget, epsilon=1.0).fit(HERE)
+    before = pickle.dumps(vars(fitted))
+    with pytest.raises(BudgetExceededError):
+        fitted.fit(THERE)
+    with pytest.raises(BudgetExceededError):
+        fitted.transform(THERE)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit(np.full((4, 3), np.nan))
+    assert pickle.dumps(vars(fitted)) == before
+    assert len(budget.history()) == 1
+
+
+def test_a_fitted_sliced_distance_holds_no_row():
+    """Seventeen digits of a row occur nowhere in what is kept."""
+    fitted = sliced().fit(HERE)
+    held = pickle.dumps(fitted)
+    assert all(value.tobytes() not in held for value in HERE[:200].ravel())
+    restored = pickle.loads(held)
+    assert restored.distance(THERE) == fitted.distance(THERE)
+
+
+def test_transform_is_there_once_there_is_something_to_compare_with():
+    assert not hasattr(PrivateWassersteinDistance(), "transform")
+    assert hasattr(sliced().fit(HERE), "transform")
+    assert hasattr(PrivateWassersteinDistance("triangle"), "transform")
+
+
+def test_private_bounds_are_shared_by_publishing_them():
+    """What the first party has published, bounds included, is what others measure."""
+    fitted = PrivateWassersteinDistance(epsilon=5.0).fit(HERE)
+    there = PrivateWassersteinDistance(epsilon=5.0, bounds=fitted.bounds_).fit(THERE)
+    truth = np.sqrt(np.mean((0.25 / fitted.bounds_.scale) ** 2))
+    for side in (fitted.publish(THERE), there, Party("there", THERE, epsilon=5.0)):
+        estimate = fitted.compare(side)
+        low, high = estimate.interval(0.999999)
+        assert low < truth < high
+        assert estimate.unit == "scaled features"
+    with pytest.raises(ValueError, match="different bounds"):
+        fitted.compare(PrivateWassersteinDistance(epsilon=5.0).fit(THERE + 100))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"shared_seed": 1}, "directions"),
+        ({"n_bins": 32}, "bins"),
+        ({"bounds": (-2, 2)}, "bounds"),
+    ],
+)
+def test_what_measures_something_else_is_refused(exact, changes, text):
+    foreign = sliced(epsilon=np.inf, **changes).fit(THERE)
+    with pytest.raises(ValueError, match=text):
+        exact.compare(foreign)
+    with pytest.raises(MessageError):
+        exact.compare(foreign.publish())
+
+
+def test_a_union_of_parties(exact, other):
+    """Half of the rows each of two parties: the union is one party with all of them."""
+    halves = [sliced(epsilon=np.inf).fit(THERE[s::2]) for s in (0, 1)]
+    both = exact.compare(halves)
+    assert both.squared == pytest.approx(exact.compare(other).squared, rel=1e-3)
+    mixed = exact.distance([exact.publish(HERE), other])
+    assert 0 < mixed < exact.distance(other)
+    with pytest.raises(AttributeError, match="not fitted"):
+        exact.compare([other, clone(other)])
+
+
+def test_neither_classes_nor_weights_in_a_sketch(exact):
+    with pytest.raises(ValueError, match="counts every row once"):
+        sliced(labeled=True).fit(FEW, LABELS)
+    with pytest.raises(ValueError, match="counts every row once"):
+        sliced().fit(FEW, masses=np.ones(60))
+    with pytest.raises(ValueError, match="neither classes nor weights"):
+        exact.compare(FEW, masses=np.ones(60))
+
+
+def test_noisy_rows_have_large_values(exact):
+    rows = HERE[:400].copy()
+    rows[:40] = np.clip(rows[:40] + RNG.normal(0, 0.4, size=(40, 3)), -1, 1)
+    for fitted in (exact, sliced(epsilon=2.0).fit(HERE)):
+        values = fitted.score_samples(rows)
+        assert values.shape == (400,)
+        assert np.median(values[:40]) > np.quantile(values[40:], 0.6)
+
+
+def test_pairwise_distances_of_rows_and_of_parties():
+    rows = {"here": HERE, "there": THERE, "again": HERE[::-1]}
+    frame, errors = sliced(epsilon=20.0).pairwise_distances(rows, return_std=True)
+    assert frame.index.tolist() == frame.columns.tolist() == list(rows)
+    np.testing.assert_array_equal(frame, frame.T)
+    assert np.all(np.diag(frame) == 0)
+    assert frame.loc["here", "there"] == pytest.approx(0.25, abs=0.03)
+    assert frame.loc["here", "again"] < 0.1
+    assert (errors.to_numpy()[np.triu_indices(3, 1)] > 0).all()
+    parties = [Party(name, x, epsilon=20.0) for name, x in rows.items()]
+    fitted = sliced(epsilon=20.0).fit(HERE)
+    assert isinstance(fitted.pairwise_distances(parties), pd.DataFrame)
+    assert all(party.privacy_spent[0].epsilon == 20.0 for party in parties)
+    with pytest.raises(ValueError, match="two parties or more"):
+        fitted.pairwise_distances(parties[:1])
+    with pytest.raises(TypeError, match="sequence of Party"):
+        fitted.pairwise_distances([HERE, THERE])
+    with pytest.raises(ValueError, match="same for all and public"):
+        PrivateWassersteinDistance().pairwise_distances(rows)
+
+
+def test_every_party_of_a_matrix_pays_once():
+    budgets = [PrivacyBudget(1.0) for _ in range(3)]
+    parties = [
+        Party(f"party {i}", HERE + i / 10, budget=budget) for i, budget in enumerate(budgets)
+    ]
+    sliced().pairwise_distances(parties)
+    sliced().pairwise_distances(parties)  # the same request: what was published is sent again
+    assert [len(budget.history()) for budget in budgets] == [1, 1, 1]
+
+
+@seeded
+def test_a_random_state_warns_and_repeats():
+    with pytest.warns(PrivacyWarning, match="PrivateWassersteinDistance: `random_state`"):
+        first = sliced(random_state=3).fit(HERE)
+    second = sliced(random_state=3).fit(HERE)
+    np.testing.assert_array_equal(first.sketch_.statistic_, second.sketch_.statistic_)
+    with pytest.raises(ValueError, match="the same release"):
+        first.compare(second)
+
+
+def test_directions_are_shared_and_noise_is_not():
+    first, second = sliced().fit(HERE), sliced().fit(HERE)
+    np.testing.assert_array_equal(first.sketch_.directions_, second.sketch_.directions_)
+    assert not np.array_equal(first.sketch_.statistic_, second.sketch_.statistic_)
+    assert isinstance(first.sketch_, SlicedSketch)
+
+
+# Protocols that are not private
+
+
+@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
+def test_a_fit_says_in_one_sentence_that_nothing_is_private(protocol):
+    with pytest.warns(NotPrivateWarning, match="every row .*skdpot.audit.reconstruction") as shown:
+        fitted = plain(protocol).fit(FEW)
+    assert len(shown) == 1
+    assert shown[0].filename == __file__
+    assert np.isinf(fitted.privacy_spent_.epsilon)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.distance(OTHERS)  # said once
+    with pytest.warns(NotPrivateWarning):
+        plain(protocol).pairwise_distances({"a": FEW, "b": OTHERS})
+    assert "audit.reconstruction" in PrivateWassersteinDistance.__doc__
+
+
+@plainly
+@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
+def test_a_finite_budget_refuses_what_is_not_private(protocol):
+    estimator = plain(protocol, budget=PrivacyBudget(1.0))
+    with pytest.raises(BudgetExceededError):
+        estimator.fit(FEW)
+    assert not hasattr(estimator, "reference_")
+    assert plain(protocol, budget=PrivacyBudget(np.inf)).fit(FEW).n_samples_ == 60
+
+
+@plainly
+@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
+def test_a_party_that_agreed_to_the_private_protocol_alone_is_not_asked(protocol):
+    fitted = plain(protocol).fit(FEW)
+    with pytest.raises(ProtocolRefusedError, match="does not take part"):
+        fitted.compare(Party("careful", OTHERS))
+
+
+@plainly
+@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
+def test_rows_do_not_leave_in_a_pickle(protocol):
+    fitted = plain(protocol).fit(FEW)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(fitted)
+    assert clone(fitted).protocol == protocol
+    shown = repr(vars(fitted))
+    assert all(f"{value:.6g}" not in shown for value in FEW.ravel())
+
+
+@plainly
+def test_triangle_is_exact_where_the_reference_is_one_point():
+    """Corollary 3.2: scale 0, and a single point."""
+    truth = wasserstein_distance(FEW, OTHERS)
+    for changes in ({"gamma_scale": 0.0}, {"n_support": 1}, {"gamma_scale": 0.0, "t": 0.9}):
+        fitted = plain("triangle", **changes).fit(FEW)
+        assert fitted.distance(OTHERS) == pytest.approx(truth, rel=1e-9)
+        assert fitted.distance(plain("triangle", **changes).fit(OTHERS)) == fitted.distance(OTHERS)
+
+
+@plainly
+@pytest.mark.parametrize("changes", [{}, {"t": 0.9}, {"interpolation": "exact", "n_support": 37}])
+def test_triangle_is_an_upper_bound(changes):
+    fitted = plain("triangle", **changes).fit(FEW)
+    truth = wasserstein_distance(FEW, OTHERS)
+    assert fitted.distance(OTHERS) >= truth * (1 - 1e-9)
+    assert fitted.compare(OTHERS).interval() == (fitted.distance(OTHERS),) * 2
+
+
+@plainly
+def test_triangle_from_messages_alone():
+    here, there = plain("triangle").fit(FEW), plain("triangle").fit(OTHERS)
+    message = there.publish()
+    assert isinstance(message, InterpolatingMeasure)
+    assert here.distance(message) == pytest.approx(here.distance(OTHERS), rel=1e-9)
+    np.testing.assert_allclose(here.transform(OTHERS), message.points, rtol=1e-12)
+
+
+@plainly
+def test_a_secret_t_and_a_union_of_sellers():
+    known = plain("triangle", t=0.3).fit(FEW)
+    secret = plain("triangle", t=0.3, disclose_t=False).fit(FEW)
+    assert secret.distance(OTHERS) == pytest.approx(known.distance(OTHERS), rel=0.05)
+    parts = [Party(name, OTHERS[s::2], allows="triangle") for s, name in enumerate("ab")]
+    truth = wasserstein_distance(FEW, OTHERS)
+    assert truth < known.distance(parts) < 1.3 * truth
+    seen = known.compare(parts).transcript.to_frame()
+    assert {"cost matrices", "fraction request"} <= set(seen["kind"])
+
+
+@plainly
+def test_classes_and_weights():
+    truth = wasserstein_distance(
+        labelled_measure(FEW, LABELS).points, labelled_measure(OTHERS, LABELS).points
+    )
+    fitted = plain("triangle", labeled=True, gamma_scale=0.0).fit(FEW, LABELS)
+    assert fitted.distance(OTHERS, LABELS) == pytest.approx(truth, rel=1e-9)
+    with pytest.raises(ValueError, match="requires y"):
+        fitted.distance(OTHERS)
+    masses = np.arange(1.0, 61.0)
+    weighted = plain("triangle", gamma_scale=0.0).fit(FEW, masses=masses)
+    truth = wasserstein_distance(FEW, OTHERS, X_weights=masses, Y_weights=masses)
+    assert weighted.distance(OTHERS, masses=masses) == pytest.approx(truth, rel=1e-9)
+
+
+@plainly
+def test_fedwad_comes_near_and_a_fixed_t_stays_away():
+    truth = wasserstein_distance(FEW, OTHERS)
+    drawn = plain("fedwad").fit(FEW).distance(OTHERS)
+    fixed = plain("fedwad", draw_t=False).fit(FEW).distance(OTHERS)
+    assert truth * (1 - 1e-9) <= drawn <= 1.05 * truth
+    assert fixed >= drawn
+    with pytest.raises(ValueError, match="two parties"):
+        plain("fedwad").fit(FEW).compare([Party("a", FEW), Party("b", OTHERS)])
+
+
+@plainly
+@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
+def test_values_and_matrix(protocol):
+    rows = FEW.copy()
+    rows[:6] += 3.0
+    fitted = plain(protocol).fit(OTHERS)
+    values = fitted.score_samples(rows)
+    assert set(np.argsort(-values)[:6]) == set(range(6))
+    frame = fitted.pairwise_distances({"a": FEW, "b": OTHERS, "c": rows})
+    assert frame.loc["a", "b"] < frame.loc["b", "c"]
+    np.testing.assert_array_equal(frame, frame.T)
+
+
+def test_in_a_pipeline_and_a_grid_search():
+    pipeline = make_pipeline(FunctionTransformer(), sliced(epsilon=np.inf)).fit(HERE)
+    assert pipeline.score(THERE) == pytest.approx(-0.25, abs=0.01)
+    search = GridSearchCV(sliced(epsilon=50.0), {"n_bins": [16, 64]}, cv=2).fit(HERE)
+    assert search.best_params_["n_bins"] in (16, 64)
+
+
+def test_wrong_input_is_refused(exact):
+    with pytest.raises(ValueError, match="features"):
+        exact.distance(THERE[:, :2])
+    with pytest.raises(ValueError, match="NaN"):
+        exact.score(np.full((5, 3), np.nan))
+    with pytest.raises(AttributeError, match="not fitted"):
+        PrivateWassersteinDistance().distance(HERE)

@@ -1,0 +1,604 @@
+"""The transport over Flower: the same messages, charged once, and refusals that tell nothing."""
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpot import PrivacyBudget
+from skdpot.exceptions import MessageError, NotPrivateWarning, ProtocolRefusedError
+from skdpot.federated.messages import (
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    ReferenceMeasure,
+    SketchRequest,
+)
+from skdpot.federated.party import Party
+from skdpot.federated.protocols import pairwise_fedwad, pairwise_sliced, pairwise_triangle
+
+ROOT = Path(__file__).resolve().parents[2]
+RNG = np.random.default_rng(7301)
+ROWS = {
+    name: RNG.normal(shift, 0.2, (40, 2)).clip(-1, 1)
+    for name, shift in (("east", 0.4), ("north", 0.0), ("south", 0.1))
+}
+SECRET = 0.123456789
+SEEDED = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+
+
+def draw_request(seed=0):
+    rng = np.random.default_rng(seed)
+    return SketchRequest.draw(2, n_slices=4, n_bins=8, bounds=(-1, 1), rng=rng)
+
+
+def test_the_package_does_not_need_flower():
+    code = (
+        "import sys, skdpot.federated, skdpot.federated.party, skdpot.federated.correspondence\n"
+        "assert 'flwr' not in sys.modules\n"
+        "sys.modules['flwr'] = None\n"
+        "import skdpot.federated.flower"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert 'ImportError: skdpot.federated.flower needs Flower: pip install "skdpot[flower]"' in (
+        ran.stderr
+    )
+
+
+flwr_app = pytest.importorskip("flwr.app")
+flower = pytest.importorskip("skdpot.federated.flower")
+
+
+def through_the_wire(message):
+    """Return what is left of a message when Flower has serialised it."""
+    from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+    from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+    message_id = message.object_id
+    contents = {key: part.deflate() for key, part in get_all_nested_objects(message).items()}
+    arrived = inflate_object_from_contents(message_id, contents)
+    arrived.metadata.__dict__["_message_id"] = message_id
+    return arrived
+
+
+class LoopbackGrid:
+    """Nodes in this process: each message meets an app that is made anew, like a process."""
+
+    def __init__(self, apps, configs=None):
+        self.apps = dict(enumerate(apps, start=11))
+        self.configs = dict(zip(self.apps, configs or [{}] * len(apps), strict=True))
+        self.replies = {}
+        self.delivered = Counter()
+        self.sent = []
+        self.repeats = 1  # deliveries of each message
+        self.silent = set()
+        self.tampering = {}
+
+    def get_node_ids(self):
+        return list(self.apps)
+
+    def push_messages(self, messages):
+        return [self._push(through_the_wire(message)) for message in messages]
+
+    def _push(self, message):
+        node = message.metadata.dst_node_id
+        self.sent.append(message)
+        for _ in range(self.repeats):
+            if node not in self.silent:
+                self.delivered[node] += 1
+                context = flwr_app.Context(1, node, self.configs[node], flwr_app.RecordDict(), {})
+                reply = through_the_wire(self.apps[node]()(message, context))
+                reply = self.tampering.get(node, lambda same, asked: same)(reply, message)
+                self.replies.setdefault(message.metadata.message_id, []).append(reply)
+        return message.metadata.message_id
+
+    def pull_messages(self, message_ids):
+        return [reply for sent in message_ids for reply in self.replies.get(sent, [])]
+
+
+@pytest.fixture(autouse=True)
+def identity(monkeypatch):
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture
+def budgets(tmp_path):
+    return {name: PrivacyBudget(1.0, ledger=tmp_path / f"{name}.ledger") for name in ROWS}
+
+
+@pytest.fixture
+def make_grid(budgets):
+    """Make a grid of nodes; a party is loaded anew for every message."""
+
+    def make(names=("east", "north", "south"), review=None, **parameters):
+        def app_of(name):
+            def load(context):
+                return Party(name, ROWS[name], **({"budget": budgets[name]} | parameters))
+
+            return lambda: flower.client_app(load, review=review)
+
+        return LoopbackGrid([app_of(name) for name in names])
+
+    return make
+
+
+def connect(grid, **options):
+    options = {"n_nodes": len(grid.apps), "timeout": 5.0} | options
+    return flower.correspond(grid, **options)
+
+
+def charges(budgets):
+    return {name: len(budget.history()) for name, budget in budgets.items()}
+
+
+def ask(grid, method, data, node=11, **record):
+    """Ask a node directly, past the checks of an honest server; return its reply."""
+    content = {"format": 1, "methods": [method], "requests": [data]} | record
+    message = flwr_app.Message(
+        flwr_app.RecordDict({"skdpot": flwr_app.ConfigRecord(content)}), node, "query"
+    )
+    (message_id,) = grid.push_messages([message])
+    return grid.replies[message_id][0]
+
+
+# The same protocols
+
+
+@SEEDED
+def test_sketches_are_those_of_the_same_parties_in_one_process(make_grid, budgets):
+    request = draw_request()
+    grid = make_grid(random_state=5)
+    result = connect(grid).pairwise_sliced(request, n_simulations=8)
+    here = [
+        Party(name, rows, budget=PrivacyBudget(1.0), random_state=5) for name, rows in ROWS.items()
+    ]
+    expected = pairwise_sliced(here, request, n_simulations=8)
+    assert result.names == expected.names
+    np.testing.assert_array_equal(result.squared_distances, expected.squared_distances)
+    messages = [entry.message.to_bytes() for entry in result.transcript]
+    assert messages == [entry.message.to_bytes() for entry in expected.transcript]
+    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+
+
+def test_triangle_is_that_of_one_process(make_grid):
+    parties = connect(make_grid(allows=("triangle",), budget=None))
+    with pytest.warns(NotPrivateWarning, match="every row"):
+        result = parties.pairwise_triangle(t=0.3, n_support=30, rng=np.random.default_rng(1))
+    here = [Party(name, rows, allows=("triangle",)) for name, rows in ROWS.items()]
+    expected = pairwise_triangle(here, t=0.3, n_support=30, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(result.squared_distances, expected.squared_distances)
+
+
+def test_fedwad_is_that_of_one_process(make_grid):
+    grid = make_grid(("north", "south"), allows=("fedwad",), budget=None)
+    parties = connect(grid)
+    options = {"n_rounds": 3, "n_support": 20}
+    with pytest.warns(NotPrivateWarning, match="every row"):
+        result = parties.pairwise_fedwad(rng=np.random.default_rng(1), **options)
+    here = [Party(name, ROWS[name], allows=("fedwad",)) for name in ("north", "south")]
+    expected = pairwise_fedwad(here, rng=np.random.default_rng(1), **options)
+    np.testing.assert_array_equal(result.squared_distances, expected.squared_distances)
+    assert [entry.message for entry in result.transcript] == [
+        entry.message for entry in expected.transcript
+    ]
+    # One trip to say who they are, one a round with two questions, and one for the last ξ.
+    assert set(grid.delivered.values()) == {1 + 3 + 1}
+
+
+def test_fedwad_shows_each_pair_its_own_measures_only(make_grid):
+    grid = make_grid(allows=("fedwad",), budget=None)
+    parties = connect(grid)
+    with pytest.warns(NotPrivateWarning, match="every row"):
+        result = parties.pairwise_fedwad(n_rounds=2, n_support=20, rng=np.random.default_rng(1))
+    sent = Counter(
+        data
+        for message in grid.sent
+        for data in set(message.content["skdpot"].get("requests"))
+        if data != b"-"
+    )
+    # The first ξ goes to all three pairs; each later one to the two nodes of its pair.
+    assert set(sent.values()) == {2}
+    assert len(result.transcript.messages(GeodesicMeasure)) == 2 * sum(sent.values()) // 2
+
+
+def test_the_servers_own_party_takes_part_and_remembers_too(make_grid, budgets):
+    grid = make_grid(("north", "south"))
+    for _ in range(2):
+        own = Party("east", ROWS["east"], budget=budgets["east"])
+        parties = connect(grid, own=(own,))
+        assert [party.name for party in parties.parties] == ["east", "north", "south"]
+        result = parties.pairwise_sliced(draw_request(), n_simulations=8)
+    assert result.names == ("east", "north", "south")
+    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+
+
+def test_all_nodes_are_asked_at_the_same_time(make_grid):
+    grid = make_grid()
+    pushes = []
+    push = grid.push_messages
+    grid.push_messages = lambda messages: pushes.append(len(messages)) or push(messages)
+    connect(grid).pairwise_sliced(draw_request(), n_simulations=8)
+    assert pushes == [3, 3]
+
+
+# Charged once
+
+
+def test_a_request_that_comes_twice_costs_once(make_grid, budgets):
+    grid = make_grid()
+    grid.repeats = 2
+    parties = connect(grid)
+    first = parties.pairwise_sliced(draw_request(), n_simulations=8)
+    again = connect(make_grid()).pairwise_sliced(draw_request(), n_simulations=8)
+    np.testing.assert_array_equal(first.squared_distances, again.squared_distances)
+    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+    assert set(grid.delivered.values()) == {4}
+
+
+def test_another_request_is_refused_when_the_budget_is_spent(make_grid, budgets):
+    connect(make_grid()).pairwise_sliced(draw_request(), n_simulations=8)
+    with pytest.raises(MessageError, match=r"'east'.*epsilon=0.* is left in this budget"):
+        connect(make_grid()).pairwise_sliced(draw_request(seed=1), n_simulations=8)
+    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+
+
+@pytest.mark.parametrize("forgetful", [lambda: None, lambda: PrivacyBudget(1.0)])
+def test_nodes_without_a_ledger_publish_nothing(make_grid, forgetful):
+    grid = make_grid(budget=forgetful())
+    with pytest.raises(MessageError, match="PrivacyBudget with ledger="):
+        connect(grid).pairwise_sliced(draw_request())
+
+
+# What a node refuses
+
+
+def test_nobody_is_asked_when_somebody_did_not_agree(make_grid, budgets):
+    grid = make_grid()
+    parties = connect(grid)
+    with pytest.raises(ProtocolRefusedError, match=r"'east', 'north', 'south' did not agree"):
+        parties.pairwise_triangle(n_support=30)
+    with pytest.raises(ProtocolRefusedError, match="did not agree to 'fedwad'"):
+        parties.pairwise_fedwad(n_support=30)
+    assert set(grid.delivered.values()) == {1}
+    assert charges(budgets) == dict.fromkeys(ROWS, 0)
+
+
+@pytest.mark.parametrize("measure", [ReferenceMeasure, GeodesicMeasure])
+def test_a_node_that_agreed_to_sketches_sends_no_rows(make_grid, measure):
+    target = measure(np.zeros((3, 2)), t=0.5).to_bytes()
+    reply = ask(make_grid(), "interpolate", target)
+    assert reply.has_error()
+    assert not reply.has_content()
+    assert "does not take part" in reply.error.reason
+
+
+def test_a_budget_pays_for_no_rows_either(make_grid, budgets):
+    grid = make_grid(allows=("sliced", "triangle"))
+    reply = ask(grid, "interpolate", ReferenceMeasure(np.zeros((3, 2)), t=0.5).to_bytes())
+    assert "is left in this budget" in reply.error.reason
+    assert charges(budgets) == dict.fromkeys(ROWS, 0)
+
+
+def test_bounds_that_were_not_agreed_on_cost_nothing(make_grid, budgets):
+    def review(request, context):
+        if isinstance(request, SketchRequest) and request.bounds.scale[0] != 3.0:
+            raise MessageError("These bounds were not agreed on.")
+
+    with pytest.raises(MessageError, match="'east'.*These bounds were not agreed on"):
+        connect(make_grid(review=review)).pairwise_sliced(draw_request())
+    assert charges(budgets) == dict.fromkeys(ROWS, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"methods": ["values_against"]}, "and nothing else"),
+        ({"methods": ["introduce", "introduce"], "requests": [b"-", b"-"]}, "and nothing else"),
+        ({"methods": [1]}, "as many requests"),
+        ({"methods": []}, "as many requests"),
+        ({"methods": ["publish_sketch"] * 2}, "as many requests"),
+        ({"methods": ["publish_sketch"] * 17, "requests": [b"-"] * 17}, "as many requests"),
+        ({"requests": ["text"]}, "as many requests"),
+        ({"requests": [b"\x80\x04N."]}, "truncated"),
+        ({"format": 2}, "format 1"),
+    ],
+)
+def test_hostile_queries_are_refused_unpaid(make_grid, budgets, changes, said):
+    data = draw_request().to_bytes()
+    reply = ask(make_grid(), "publish_sketch", data, **changes)
+    assert reply.has_error()
+    assert said in reply.error.reason
+    assert charges(budgets) == dict.fromkeys(ROWS, 0)
+
+
+def test_a_query_of_something_else_is_refused(make_grid):
+    grid = make_grid()
+    for content in (flwr_app.RecordDict(), flwr_app.RecordDict({"skdpot": metric()})):
+        (sent,) = grid.push_messages([flwr_app.Message(content, 11, "query")])
+        assert "no record of skdpot" in grid.replies[sent][0].error.reason
+
+
+def metric():
+    return flwr_app.MetricRecord({"format": 1})
+
+
+# What an error tells
+
+
+def failing(context):
+    raise ValueError(f"could not convert string to float: '{SECRET}'")
+
+
+def unreadable(context):
+    return pd.read_csv("/no/such/file/of/this/party.csv")
+
+
+@pytest.mark.parametrize(
+    ("load", "kind", "in_log"),
+    [(failing, "ValueError", "test_flower.py:"), (unreadable, "FileNotFoundError", "party.csv")],
+)
+def test_failures_tell_no_values(load, kind, in_log, caplog):
+    grid = LoopbackGrid([lambda: flower.client_app(load)])
+    with caplog.at_level(logging.INFO):
+        reply = ask(grid, "publish_sketch", draw_request().to_bytes())
+    assert f"failed ({kind})" in reply.error.reason
+    told = reply.error.reason + caplog.text + repr(reply)
+    assert str(SECRET) not in told
+    assert "Traceback" not in told
+    assert in_log in caplog.text
+    assert "party.csv" not in reply.error.reason
+
+
+def test_failures_of_a_party_tell_no_values(budgets, caplog, monkeypatch):
+    def fail(party, request):
+        raise RuntimeError(f"row {SECRET}")
+
+    monkeypatch.setattr(Party, "publish_sketch", fail)
+    grid = LoopbackGrid(
+        [
+            lambda: flower.client_app(
+                lambda c: Party("north", ROWS["north"], budget=budgets["north"])
+            )
+        ]
+    )
+    reply = ask(grid, "publish_sketch", draw_request().to_bytes())
+    assert "RuntimeError" in reply.error.reason
+    assert str(SECRET) not in reply.error.reason + caplog.text
+
+
+# What the server refuses
+
+
+def test_two_nodes_with_one_name_are_refused(make_grid):
+    with pytest.raises(MessageError, match="different names"):
+        connect(make_grid(("north", "north")))
+
+
+def test_a_node_cannot_take_the_name_of_the_servers_party(make_grid):
+    own = Party("north", ROWS["north"])
+    with pytest.raises(MessageError, match="different names"):
+        connect(make_grid(("north", "south")), own=(own,))
+
+
+def test_parties_that_are_not_expected_are_refused(make_grid):
+    connect(make_grid(), names=["south", "north", "east"])
+    with pytest.raises(MessageError, match="expected were"):
+        connect(make_grid(), names=["west", "north", "east"])
+
+
+def test_the_number_of_nodes_must_be_right(make_grid):
+    for n_nodes in (2, 4):
+        with pytest.raises(TimeoutError, match="3 nodes are connected"):
+            connect(make_grid(), n_nodes=n_nodes, timeout=0.01)
+
+
+def altered(**changes):
+    """Make a node send another record than its app does."""
+
+    def tamper(reply, asked):
+        record = {**reply.content["skdpot"], **changes}
+        content = flwr_app.RecordDict({"skdpot": flwr_app.ConfigRecord(record)})
+        return through_the_wire(flwr_app.Message(content, reply_to=asked))
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"party": ""},
+        {"party": "x" * 101},
+        {"party": 3},
+        {"n_samples": 0},
+        {"n_features": 2.0},
+        {"n_dimensions": True},
+        {"allows": []},
+        {"allows": [1]},
+    ],
+)
+def test_false_introductions_are_refused(make_grid, changes):
+    grid = make_grid()
+    grid.tampering[12] = altered(**changes)
+    with pytest.raises(MessageError, match="Node 12 does not introduce its party"):
+        connect(grid)
+
+
+def test_a_node_that_cannot_introduce_itself_is_named(make_grid):
+    grid = make_grid()
+    grid.apps[13] = lambda: flower.client_app(failing)
+    with pytest.raises(MessageError, match=r"Node 13 cannot introduce.*failed \(ValueError\)"):
+        connect(grid)
+
+
+ROWS_INSTEAD = InterpolatingMeasure(np.ones((3, 2))).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"party": "south"}, "answers for another party than before"),
+        ({"answers": [b"one", b"two"]}, "something else than answers"),
+        ({"answers": ["text"]}, "something else than answers"),
+        ({"answers": [b"\x93skdpot\n"]}, "truncated"),
+        ({"answers": [ROWS_INSTEAD]}, "A SketchMessage is due"),
+        ({"format": 9}, "format 1"),
+    ],
+)
+def test_lies_of_a_node_are_named_and_cost_the_others_nothing(make_grid, budgets, changes, said):
+    grid = make_grid()
+    parties = connect(grid)
+    grid.tampering[12] = altered(**changes)
+    with pytest.raises(MessageError, match=f"'north'.*{said}"):
+        parties.pairwise_sliced(draw_request(), n_simulations=8)
+    grid.tampering.clear()
+    parties.pairwise_sliced(draw_request(), n_simulations=8)
+    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+
+
+def test_nan_in_an_answer_is_named(make_grid):
+    grid = make_grid(allows=("triangle",), budget=None)
+    parties = connect(grid)
+    data = bytearray(InterpolatingMeasure(np.ones((30, 2))).to_bytes())
+    data[-8:] = np.float64(np.nan).tobytes()
+    grid.tampering[12] = altered(answers=[bytes(data)])
+    with (
+        pytest.warns(NotPrivateWarning, match="every row"),
+        pytest.raises(MessageError, match="'north'"),
+    ):
+        parties.pairwise_triangle(n_support=30)
+
+
+def test_a_node_cannot_answer_in_the_place_of_another(make_grid):
+    grid = make_grid()
+    parties = connect(grid)
+
+    def from_elsewhere(reply, asked):
+        reply.metadata.__dict__["_src_node_id"] = 13
+        return reply
+
+    grid.tampering[12] = from_elsewhere
+    with pytest.raises(MessageError, match="'north'.*Another node"):
+        parties.pairwise_sliced(draw_request())
+
+
+def test_silent_nodes_are_named(make_grid, budgets):
+    grid = make_grid()
+    parties = connect(grid, timeout=0.5)
+    grid.silent.add(13)
+    with pytest.raises(MessageError, match=r"'south'.*no answer within 0\.5 s"):
+        parties.pairwise_sliced(draw_request(), n_simulations=8)
+    grid.silent.clear()
+    parties.pairwise_sliced(draw_request(), n_simulations=8)
+    assert charges(budgets) == dict.fromkeys(ROWS, 1)
+
+
+@pytest.mark.parametrize("ids", [lambda real: [], lambda real: [real[0], None, real[2]]])
+def test_messages_that_flower_cannot_send_are_named(make_grid, ids):
+    grid = make_grid()
+    parties = connect(grid)
+    push = grid.push_messages
+    grid.push_messages = lambda messages: ids(push(messages))
+    with pytest.raises(MessageError, match="could not send"):
+        parties.pairwise_sliced(draw_request(), n_simulations=8)
+
+
+def test_what_a_node_says_is_shortened_and_printable(make_grid):
+    grid = make_grid()
+
+    def shout(reply, asked):
+        error = flwr_app.Error(1001, "\x1b[2J" + "x" * 10**5)
+        return through_the_wire(flwr_app.Message(error, reply_to=asked))
+
+    grid.tampering[11] = shout
+    with pytest.raises(MessageError, match="Node 11 cannot introduce") as caught:
+        connect(grid)
+    assert len(str(caught.value)) < 2000
+    assert "\x1b" not in str(caught.value)
+
+
+# The example, for real
+
+
+def processes_of(directory):
+    """Return the processes that were started below a directory (on Linux)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if os.fsencode(directory) in entry.read_bytes():
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return [process for process in found if process != os.getpid()]
+
+
+@pytest.fixture
+def run_example(tmp_path):
+    """Start the example with a temporary directory of its own; end it whatever happens."""
+    started = []
+
+    def start(*arguments):
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "examples/federated/run_loopback.py"), *arguments],
+            env=os.environ | {"TMPDIR": str(temporary), "HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process, temporary
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="the example uses process groups")
+def test_the_example_plays_over_a_network_and_leaves_nothing_behind(run_example, tmp_path):
+    output = tmp_path / "results"
+    process, temporary = run_example("--output", str(output), "--timeout", "240")
+    printed, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, printed
+    distances = pd.read_csv(output / "distances.csv", index_col=0)
+    errors = pd.read_csv(output / "standard_errors.csv", index_col=0)
+    assert list(distances) == list(distances.index) == ["east", "north", "south"]
+    # The third hospital is 0.4 away from the others: six standard errors fail once in 1e8 runs.
+    for other in ("north", "south"):
+        assert abs(distances.loc["east", other] - 0.4) < 6 * errors.loc["east", other] < 0.1
+    facts = json.loads((output / "result.json").read_text(encoding="utf-8"))
+    assert [message["kind"] for message in facts["messages"]].count("sketch") == 3
+    assert all(pair["interval_95"][0] <= pair["distance"] for pair in facts["pairs"])
+    assert re.search(r"standard errors\n\s+east", printed)
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / ".flwr").exists()
+    assert processes_of(temporary) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="the example uses process groups")
+def test_the_example_stops_what_it_started_when_it_is_stopped(run_example):
+    process, temporary = run_example()
+    for line in process.stdout:
+        if "Successfully started run" in line:
+            break
+    assert len(processes_of(temporary)) >= 4
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert processes_of(temporary) == []
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,632 @@
+"""Protocols: the numbers of a direct computation, and nothing sent that is not written down."""
+
+import math
+import zlib
+
+import numpy as np
+import ot
+import pandas as pd
+import pytest
+
+from skdpot import PrivacyBudget
+from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError
+from skdpot.federated import protocols
+from skdpot.federated.geodesic import drawn_fractions, follow_geodesic
+from skdpot.federated.interpolation import interpolate
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+from skdpot.federated.messages import (
+    CostMatrices,
+    DistanceMessage,
+    DistancesAtFractions,
+    FractionRequest,
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    Message,
+    ReferenceMeasure,
+    SketchMessage,
+    SketchRequest,
+)
+from skdpot.federated.party import PROTOCOLS, Party
+from skdpot.federated.plans import optimal_plan
+from skdpot.federated.protocols import (
+    fedwad,
+    pairwise_fedwad,
+    pairwise_sliced,
+    pairwise_triangle,
+    sliced,
+    triangle,
+    triangle_to_union,
+)
+from skdpot.federated.triangle import FractionQuadratic, rescaled, triangle_squared_distance
+from skdpot.federated.wire import pack, unpack
+from skdpot.slicing.debiased_distance import debiased_squared_distance
+
+RNG = np.random.default_rng(2750)
+FIRST = RNG.normal(size=(40, 3))
+SECOND = RNG.normal(0.7, 1.3, size=(40, 3))
+SMALL = RNG.normal(-0.5, 0.6, size=(23, 3))
+MASSES = RNG.uniform(0.5, 2, 40)
+GAMMA = DiscreteMeasure(RNG.normal(size=(40, 3)))
+REQUEST = SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-5, 5), rng=RNG)
+
+
+def party(name="first", rows=FIRST, **parameters):
+    return Party(name, rows, **{"allows": PROTOCOLS} | parameters)
+
+
+def moved(rows, t, kind="barycentric", masses=None, gamma=GAMMA):
+    return interpolate(optimal_plan(DiscreteMeasure(rows, masses), gamma), t, kind=kind)
+
+
+def exact(rows, others):
+    return ot.emd2([], [], ot.dist(rows, others))
+
+
+# -- the numbers
+
+
+@pytest.mark.parametrize("kind", ["barycentric", "exact"])
+@pytest.mark.parametrize("masses", [None, MASSES])
+@pytest.mark.parametrize("others", [SECOND, SMALL])
+def test_triangle_equals_the_direct_computation(kind, masses, others):
+    result = triangle(
+        party(masses=masses),
+        party("second", others),
+        t=0.3,
+        reference=GAMMA,
+        interpolation=kind,
+    )
+    due = triangle_squared_distance(moved(FIRST, 0.3, kind, masses), moved(others, 0.3, kind), 0.3)
+    assert result.squared_distance == pytest.approx(due, rel=1e-9)
+    assert result.distance == pytest.approx(math.sqrt(due), rel=1e-9)
+    # The plan between the messages comes along: it values the rows of both sides.
+    assert rescaled(result.details.squared_distance, 0.3) == result.squared_distance
+    assert len(result.details.source_potential) == result.details.source.n_points
+
+
+@pytest.mark.parametrize("t", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "reference", [{"gamma_scale": 0.0}, {"n_support": 1}, {"gamma_mean": 3.0, "gamma_scale": 0.0}]
+)
+def test_triangle_is_exact_where_the_reference_is_one_point(t, reference):
+    result = triangle(party(), party("second", SMALL), t=t, rng=RNG, **reference)
+    assert result.squared_distance == pytest.approx(exact(FIRST, SMALL), rel=1e-9)
+
+
+def test_the_default_reference_has_as_many_points_as_the_smaller_party():
+    result = triangle(party(), party("second", SMALL), gamma_mean=5.0, gamma_scale=0.1, rng=RNG)
+    (reference, _) = result.transcript.messages(ReferenceMeasure)
+    assert reference.points.shape == (23, 3)
+    assert abs(reference.points.mean() - 5.0) < 0.1
+    again, other = (
+        triangle(party(), party("second", SMALL), rng=np.random.default_rng(seed)).squared_distance
+        for seed in (0, 1)
+    )
+    assert again != other
+
+
+@pytest.mark.parametrize("kind", ["barycentric", "exact"])
+def test_a_secret_fraction_is_read_off_the_parabola(kind):
+    result = triangle(
+        party(),
+        party("second", SMALL),
+        t=0.4,
+        disclose_t=False,
+        reference=GAMMA,
+        interpolation=kind,
+    )
+    eta = moved(FIRST, 0.4, kind)
+    distances = [
+        optimal_plan(moved(SMALL, s, kind), eta).squared_distance for s in (0.25, 0.5, 0.75)
+    ]
+    parabola = FractionQuadratic.fit([0.25, 0.5, 0.75], distances)
+    assert result.squared_distance == pytest.approx(rescaled(parabola.at(0.4), 0.4), rel=1e-9)
+    assert result.details == result.details.fit([0.25, 0.5, 0.75], result_distances(result))
+
+
+def result_distances(result):
+    return result.transcript.messages(DistancesAtFractions)[0].squared_distances
+
+
+@pytest.mark.parametrize("disclose_t", [True, False])
+def test_the_union_of_sources_is_one_measure(disclose_t):
+    sellers = [party("second", SECOND), party("third", SMALL)]
+    result = triangle_to_union(party(), sellers, t=0.4, disclose_t=disclose_t, gamma_scale=0.0)
+    due = exact(FIRST, np.vstack([SECOND, SMALL]))
+    assert result.squared_distance == pytest.approx(due, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["barycentric", "exact"])
+def test_the_union_equals_the_direct_computation(kind):
+    sellers = [party("second", SECOND, masses=MASSES), party("third", SMALL)]
+    result = triangle_to_union(
+        party(),
+        sellers,
+        t=0.3,
+        disclose_t=True,
+        shares=[3, 1],
+        reference=GAMMA,
+        interpolation=kind,
+    )
+    etas = [moved(SECOND, 0.3, kind, MASSES), moved(SMALL, 0.3, kind)]
+    union = DiscreteMeasure(
+        np.vstack([eta.points for eta in etas]),
+        np.concatenate([0.75 * etas[0].weights, 0.25 * etas[1].weights]),
+    )
+    due = triangle_squared_distance(moved(FIRST, 0.3, kind), union, 0.3)
+    assert result.squared_distance == pytest.approx(due, rel=1e-9)
+
+
+@pytest.mark.parametrize("others", [SECOND, SMALL])
+@pytest.mark.parametrize("t", ["drawn", 0.5])
+def test_fedwad_equals_the_rounds_in_one_place(others, t):
+    result = fedwad(
+        party(),
+        party("second", others),
+        n_rounds=4,
+        t=t,
+        reference=GAMMA,
+        rng=np.random.default_rng(5),
+    )
+    fractions = drawn_fractions(4, np.random.default_rng(5)) if t == "drawn" else [t] * 4
+    path = follow_geodesic(DiscreteMeasure(FIRST), DiscreteMeasure(others), GAMMA, fractions)
+    np.testing.assert_allclose(result.details.distances, path.distances, rtol=1e-9)
+    assert result.distance == pytest.approx(path.distance, rel=1e-9)
+    assert result.squared_distance >= exact(FIRST, others) * (1 - 1e-9)
+
+
+def test_sliced_equals_the_estimate_from_the_released_sketches():
+    first, second = party(epsilon=3.0), party("second", SECOND, epsilon=1.0)
+    result = sliced(first, second, REQUEST)
+    sketches = [REQUEST.read(p.publish_sketch(REQUEST)) for p in (first, second)]
+    due = debiased_squared_distance(*sketches)
+    assert result.details == due
+    assert (result.squared_distance, result.distance) == (due.squared, due.distance)
+    data = sliced(first, second, REQUEST, target="data", n_simulations=20, random_state=0)
+    assert (data.details.target, data.details.n_simulations) == ("data", 20)
+    assert [len(p.privacy_spent) for p in (first, second)] == [1, 1]
+
+
+def test_sliced_finds_a_shift():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-0.5, 0.5, size=(2, 4000, 3))
+    request = SketchRequest.draw(3, n_slices=6, n_bins=32, bounds=(-1, 1), rng=rng)
+    result = sliced(Party("a", rows[0]), Party("b", rows[1] + 0.3), request)
+    # The standard error is 0.005: this fails by chance in fewer than one of 1e20 runs.
+    assert result.distance == pytest.approx(0.3, abs=0.05)
+
+
+THREE = {"first": FIRST, "second": SECOND, "third": SMALL}
+
+
+def three(**parameters):
+    return [party(name, rows, **parameters) for name, rows in THREE.items()]
+
+
+def test_pairwise_distances_equal_those_of_pairs():
+    for both, pair, options in (
+        (pairwise_triangle, triangle, {"t": 0.3, "reference": GAMMA}),
+        (pairwise_fedwad, fedwad, {"n_rounds": 2, "t": 0.5, "reference": GAMMA}),
+    ):
+        result = both(three(), **options)
+        frame = result.to_frame()
+        assert list(frame.index) == list(frame.columns) == list(THREE)
+        np.testing.assert_array_equal(result.squared_distances, result.squared_distances.T)
+        for (i, j), details in result.details.items():
+            due = pair(party(i, THREE[i]), party(j, THREE[j]), **options)
+            assert frame.loc[i, j] == pytest.approx(due.distance, rel=1e-12)
+            assert type(details) is type(due.details)
+        assert np.diag(result.distances).tolist() == [0, 0, 0]
+
+
+def test_in_pairwise_protocols_each_party_publishes_once():
+    parties = three(budget=None)
+    result = pairwise_sliced(parties, REQUEST)
+    senders = [e.sender for e in result.transcript if isinstance(e.message, SketchMessage)]
+    assert senders == list(THREE)
+    assert set(result.details) == {("first", "second"), ("first", "third"), ("second", "third")}
+    sent = pairwise_triangle(parties).transcript.messages(InterpolatingMeasure)
+    assert len(sent) == 3
+    assert [len(p.privacy_spent) for p in parties] == [1, 1, 1]
+
+
+# -- the transcript
+
+
+class Listening:
+    """A party whose every answer is noted beside the protocol."""
+
+    def __init__(self, of):
+        self.of, self.sent = of, []
+
+    def __getattr__(self, name):
+        attribute = getattr(self.of, name)
+        if not callable(attribute):
+            return attribute
+
+        def answer(*args):
+            self.sent.append(attribute(*args))
+            return self.sent[-1]
+
+        return answer
+
+
+PLAYED = {
+    "triangle": (lambda a, b: triangle(a, b, reference=GAMMA), {"server", "first", "second"}),
+    "secret t": (
+        lambda a, b: triangle(a, b, reference=GAMMA, disclose_t=False),
+        {"server", "first", "second"},
+    ),
+    "union": (
+        lambda a, b: triangle_to_union(a, [b], reference=GAMMA),
+        {"server", "first", "second"},
+    ),
+    "fedwad": (
+        lambda a, b: fedwad(a, b, n_rounds=2, reference=GAMMA, rng=np.random.default_rng(0)),
+        {"server", "first", "second"},
+    ),
+    "sliced": (lambda a, b: sliced(a, b, REQUEST, n_simulations=8), {"server", "first", "second"}),
+    "pairwise sliced": (lambda a, b: pairwise_sliced([a, b], REQUEST, n_simulations=8), None),
+    "pairwise triangle": (lambda a, b: pairwise_triangle([a, b], reference=GAMMA), None),
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_transcript_holds_exactly_what_was_sent(name):
+    play, participants = PLAYED[name]
+    first, second = Listening(party()), Listening(party("second", SECOND))
+    transcript = play(first, second).transcript
+    for participant in (first, second):
+        recorded = transcript.messages(Message, sender=participant.name)
+        assert list(dict.fromkeys(recorded)) == list(dict.fromkeys(participant.sent))
+        # What is recorded is what arrived, not the sender's own object.
+        assert not {id(m) for m in recorded} & {id(m) for m in participant.sent}
+    assert participants in (None, set(transcript.participants))
+    sizes = [len(entry.message.to_bytes()) for entry in transcript]
+    assert transcript.n_bytes == sum(sizes) == transcript.to_frame()["n_bytes"].sum()
+    rounds = [entry.round for entry in transcript]
+    assert rounds == sorted(rounds)
+    assert f"{len(sizes)} messages, {sum(sizes)} bytes" in repr(transcript)
+
+
+def test_nobody_sees_messages_between_others():
+    result = triangle(party(), party("second", SECOND), reference=GAMMA)
+    eta = result.transcript.messages(InterpolatingMeasure, sender="first")[0]
+    assert eta in result.transcript.seen_by("server").messages(Message)
+    assert eta not in result.transcript.seen_by("second").messages(Message)
+    assert {e.sender for e in result.transcript.seen_by("second")} == {"server", "second"}
+    secret = triangle(party(), party("second", SECOND), reference=GAMMA, disclose_t=False)
+    assert secret.transcript.seen_by("server").messages(FractionRequest) == []
+    assert len(secret.transcript.seen_by("second").messages(FractionRequest)) == 1
+    many = triangle_to_union(party(), three()[1:], reference=GAMMA)
+    for name, other in (("second", "third"), ("third", "second")):
+        seen = many.transcript.seen_by(name)
+        assert len(seen.messages(CostMatrices)) == 1
+        assert other not in seen.participants
+
+
+def test_a_secret_fraction_is_in_no_message():
+    t = 0.123456789
+    result = triangle(party(), party("second", SECOND), t=t, disclose_t=False, reference=GAMMA)
+    number = np.array(t).tobytes()
+    for entry in result.transcript:
+        data = entry.message.to_bytes()
+        assert number not in data
+        assert b"0.12345" not in data
+    disclosed = triangle(party(), party("second", SECOND), t=t, reference=GAMMA)
+    assert disclosed.transcript.messages(ReferenceMeasure)[0].t == t
+
+
+def test_what_a_party_sends_depends_on_no_other_party():
+    for play, _ in PLAYED.values():
+        one = play(party(), party("second", SECOND)).transcript
+        other = play(party(), party("second", SMALL)).transcript
+        first = [e.message for e in one if e.sender == "first" and e.round <= 1]
+        again = [e.message for e in other if e.sender == "first" and e.round <= 1]
+        if isinstance(first[0], InterpolatingMeasure | FractionRequest):
+            assert first[0] == again[0]
+        else:
+            assert type(first[0]) is type(again[0])
+
+
+def test_fedwad_sends_results_to_both():
+    result = fedwad(party(), party("second", SECOND), n_rounds=2, reference=GAMMA)
+    last = result.transcript.entries[-2:]
+    assert [entry.recipient for entry in last] == ["first", "second"]
+    for entry in last:
+        assert entry.message == DistanceMessage(result.squared_distance)
+    xis = result.transcript.seen_by("first").messages(GeodesicMeasure)
+    assert [xi.t is None for xi in xis] == [False, False, True]
+    np.testing.assert_array_equal(xis[-1].points, result.details.reference.points)
+
+
+def test_reprs_of_results_are_short():
+    result = triangle(party(), party("second", SECOND), reference=GAMMA)
+    assert repr(result).startswith("<ProtocolResult of 'triangle': distance ")
+    assert repr(pairwise_triangle(three())).startswith("<PairwiseResult of 'triangle': 3 parties")
+
+
+def test_results_below_zero_are_distances_of_zero():
+    result = protocols.ProtocolResult("sliced", -0.5, None, None)
+    assert result.distance == 0.0
+    pairs = protocols.PairwiseResult("sliced", ("a", "b"), np.array([[0, -1], [-1, 0]]), None, {})
+    assert pairs.to_frame().to_numpy().tolist() == [[0, 0], [0, 0]]
+
+
+# -- parties who send what they should not
+
+
+class Faulty:
+    """A party of which one answer is replaced by something else."""
+
+    def __init__(self, of, method, reply):
+        self._of, self._method, self._reply = of, method, reply
+
+    def __getattr__(self, name):
+        if name != self._method:
+            return getattr(self._of, name)
+        return lambda *args: self._reply(getattr(self._of, name)(*args))
+
+
+def rewritten(message, **arrays):
+    """Return the bytes of a message with other numbers in it, which `Message` would not write."""
+    packet = unpack(message.to_bytes())
+    return pack(packet.kind, packet.version, packet.facts, packet.arrays | arrays)
+
+
+def with_nan(message):
+    """Return the bytes of a message with NaN for its last number, and a right checksum."""
+    data = bytearray(message.to_bytes())
+    data[-8:] = np.array(np.nan).tobytes()
+    data[22:26] = zlib.crc32(data[26:], zlib.crc32(data[:22])).to_bytes(4, "little")
+    return bytes(data)
+
+
+def of_version(message, version):
+    packet = unpack(message.to_bytes())
+    return pack(packet.kind, version, packet.facts, packet.arrays)
+
+
+def refuse(message):
+    raise MessageError("no answer today")
+
+
+FAULTS = {
+    "truncated": (lambda m: m.to_bytes()[:-7], "truncated"),
+    "empty": (lambda m: b"", "truncated"),
+    "longer": (lambda m: m.to_bytes() + b"x", "followed by other bytes"),
+    "flipped": (lambda m: m.to_bytes()[:-1] + bytes([m.to_bytes()[-1] ^ 1]), "damaged"),
+    "NaN": (with_nan, "NaN or infinity"),
+    "wrong version": (lambda m: of_version(m, 9), "has version 9; this release reads version 1"),
+    "other kind": (lambda m: ReferenceMeasure(np.eye(3)), "due, got a ReferenceMeasure"),
+    "nothing": (lambda m: None, "A message is due, got NoneType"),
+    "an array": (lambda m: np.eye(3), "A message is due, got ndarray"),
+    "an error": (refuse, "no answer today"),
+}
+CALLS = {
+    "interpolate": lambda a, b: triangle(a, b, reference=GAMMA),
+    "distances_at": lambda a, b: triangle(a, b, reference=GAMMA, disclose_t=False),
+    "cost_matrices": lambda a, b: triangle_to_union(a, [b], reference=GAMMA),
+    "squared_distance_to": lambda a, b: fedwad(a, b, n_rounds=2, reference=GAMMA),
+    "publish_sketch": lambda a, b: sliced(a, b, REQUEST),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("method", CALLS)
+def test_a_faulty_party_is_named(method, fault):
+    reply, text = FAULTS[fault]
+    with pytest.raises(MessageError, match=f"(?s)'second'.*{text}") as caught:
+        CALLS[method](party(), Faulty(party("second", SECOND), method, reply))
+    assert "'first'" not in str(caught.value)
+
+
+def other_points(message):
+    return InterpolatingMeasure(message.points[:, :2])
+
+
+LIES = {
+    "features": (CALLS["interpolate"], "interpolate", other_points, "2 features; 3 are due"),
+    "features in fedwad": (
+        CALLS["squared_distance_to"],
+        "interpolate",
+        other_points,
+        "2 features; 3 are due",
+    ),
+    "features of a request": (
+        lambda a, b: triangle(b, a, reference=GAMMA, disclose_t=False),
+        "fraction_request",
+        lambda m: FractionRequest(m.points[:, :1]),
+        "1 features; 3 are due",
+    ),
+    "features of a request to sellers": (
+        lambda a, b: triangle_to_union(b, [a], reference=GAMMA),
+        "fraction_request",
+        lambda m: FractionRequest(m.points[:, :1]),
+        "1 features; 3 are due",
+    ),
+    "other fractions than it was told": (
+        lambda a, b: triangle(b, a, reference=GAMMA, disclose_t=False),
+        "fraction_request",
+        lambda m: FractionRequest(m.points, None, [0.1, 0.2]),
+        "other fractions",
+    ),
+    "fractions": (
+        CALLS["distances_at"],
+        "distances_at",
+        lambda m: DistancesAtFractions([0.1, 0.2, 0.3], m.squared_distances),
+        "other fractions",
+    ),
+    "fractions too few": (
+        CALLS["distances_at"],
+        "distances_at",
+        lambda m: DistancesAtFractions(m.fractions[:2], m.squared_distances[:2]),
+        "other fractions",
+    ),
+    "points of costs": (
+        CALLS["cost_matrices"],
+        "cost_matrices",
+        lambda m: CostMatrices(m.fractions, m.costs[:, :, :5]),
+        "costs are of 5 points; 40 were sent",
+    ),
+    "fractions of costs": (
+        CALLS["cost_matrices"],
+        "cost_matrices",
+        lambda m: CostMatrices(m.fractions / 2, m.costs),
+        "other fractions",
+    ),
+    "negative costs": (
+        CALLS["cost_matrices"],
+        "cost_matrices",
+        lambda m: rewritten(m, costs=-m.costs),
+        "must lie between 0",
+    ),
+    "negative distance": (
+        CALLS["squared_distance_to"],
+        "squared_distance_to",
+        lambda m: rewritten(m, squared_distance=np.array(-1.0)),
+        "must be a number between 0",
+    ),
+    "table": (
+        CALLS["publish_sketch"],
+        "publish_sketch",
+        lambda m: rewritten(m, statistic_=np.zeros((1, 6, 8))),
+        "sketch",
+    ),
+    "sketch of another request": (
+        CALLS["publish_sketch"],
+        "publish_sketch",
+        lambda m: Party("x", SECOND).publish_sketch(
+            SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-4, 5), rng=RNG)
+        ),
+        "does not measure what was asked for",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_party_that_lies_is_named(lie):
+    play, method, reply, text = LIES[lie]
+    with pytest.raises(MessageError, match=f"(?s)'second'.*{text}"):
+        play(party(), Faulty(party("second", SECOND), method, reply))
+
+
+def test_a_copied_sketch_is_no_second_party():
+    first = party()
+    second = Faulty(party("second", SECOND), "publish_sketch", lambda m: stolen)
+    stolen = first.publish_sketch(REQUEST)
+    with pytest.raises(MessageError, match="'first' and 'second' cannot be compared"):
+        sliced(first, second, REQUEST)
+
+
+@pytest.mark.parametrize("fault", ["truncated", "wrong version", "an error"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_others_lose_nothing(fault, order):
+    budgets = [PrivacyBudget(epsilon=1.0) for _ in range(3)]
+    honest = [party(n, THREE[n], budget=b) for n, b in zip(THREE, budgets, strict=True)]
+    parties = [honest[0], Faulty(honest[1], "publish_sketch", FAULTS[fault][0]), honest[2]]
+    with pytest.raises(MessageError, match="second"):
+        pairwise_sliced(parties[::order], REQUEST)
+    before = [p.publish_sketch(REQUEST) for p in (honest[0], honest[2])]
+    spent = [budget.epsilon_spent() for budget in budgets]
+    # The budgets are used up, and still everybody answers when the fault is mended.
+    result = pairwise_sliced(honest, REQUEST, n_simulations=8)
+    sent = result.transcript.messages(SketchMessage)
+    assert [sent[0], sent[2]] == before
+    assert [budget.epsilon_spent() for budget in budgets] == spent
+    assert all(len(budget.history()) == 1 for budget in budgets)
+    # And the two who were honest can do without the third.
+    two = sliced(honest[0], honest[2], REQUEST, n_simulations=8)
+    assert two.details == result.details["first", "third"]
+    assert [budget.epsilon_spent() for budget in budgets] == spent
+
+
+def test_refusals_come_through_as_they_are():
+    with pytest.raises(ProtocolRefusedError, match="'second' does not take part in 'triangle'"):
+        triangle(party(), Party("second", SECOND), reference=GAMMA)
+    with pytest.raises(BudgetExceededError, match="left"):
+        sliced(party(), party("second", SECOND, budget=PrivacyBudget(epsilon=0.1)), REQUEST)
+
+
+# -- what is checked before anybody is asked
+
+
+@pytest.fixture
+def unasked(monkeypatch):
+    def fail(*args, **kwargs):
+        pytest.fail("a party was asked")
+
+    for method in (*CALLS, "fraction_request"):
+        monkeypatch.setattr(Party, method, fail)
+
+
+def columns(names):
+    return pd.DataFrame(SECOND, columns=list(names))
+
+
+BAD_CALLS = {
+    "one name": (lambda: triangle(party(), party()), "different names"),
+    "the server's name": (lambda: triangle(party(), party("server")), "none is 'server'"),
+    "alone": (lambda: pairwise_sliced([party()], REQUEST), "two parties or more"),
+    "no sellers": (lambda: triangle_to_union(party(), []), "two parties or more"),
+    "features": (lambda: triangle(party(), party("b", SECOND[:, :2])), "the same features"),
+    "features in fedwad": (lambda: fedwad(party(), party("b", SECOND[:, :2])), "same features"),
+    "features of a request": (
+        lambda: sliced(party(), party("b", SECOND[:, :2]), REQUEST),
+        r"others: \{'b': 2\}. Nobody was asked",
+    ),
+    "reference": (
+        lambda: triangle(party(), party("b"), reference=np.eye(2)),
+        "reference has 2 features",
+    ),
+    "t": (lambda: triangle(party(), party("b"), t=1.0), "strictly between 0 and 1"),
+    "t of fedwad": (lambda: fedwad(party(), party("b"), t=0.0), "strictly between 0 and 1"),
+    "t is another word": (lambda: fedwad(party(), party("b"), t="random"), '"drawn"'),
+    "rounds": (lambda: fedwad(party(), party("b"), n_rounds=0), "n_rounds"),
+    "scale": (lambda: triangle(party(), party("b"), gamma_scale=-1.0), "scale"),
+    "support": (lambda: triangle(party(), party("b"), n_support=0), "n_support"),
+    "interpolation": (lambda: triangle(party(), party("b"), interpolation="raw"), "barycentric"),
+    "shares": (lambda: triangle_to_union(party(), [party("b")], shares=[0.0]), "shares"),
+    "two fractions": (
+        lambda: triangle(party(), party("b"), disclose_t=False, fractions=[0.2, 0.7]),
+        "three or more",
+    ),
+    "two fractions for a union": (
+        lambda: triangle_to_union(party(), [party("b")], fractions=[0.2, 0.7]),
+        "three or more",
+    ),
+    "number of shares": (lambda: triangle_to_union(party(), [party("b")], shares=[1, 1]), "shares"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_wrong_arguments_are_refused_before_anybody_is_asked(case, unasked):
+    call, text = BAD_CALLS[case]
+    with pytest.raises(ValueError, match=text):
+        call()
+
+
+def test_columns_in_another_order_are_not_compared():
+    with pytest.raises(MessageError, match="'b' and 'a' name their features differently"):
+        sliced(Party("a", columns("xyz")), Party("b", columns("xzy")), REQUEST)
+    assert len(sliced(Party("a", columns("xyz")), Party("b", SECOND), REQUEST).transcript) == 4
+
+
+def test_labelled_parties_compare_rows_with_their_classes():
+    labels = np.arange(40) % 2
+    first = party("first", FIRST, y=labels)
+    second = party("second", SECOND, y=1 - labels)
+    result = triangle(first, second, gamma_scale=0.0)
+    plain = exact(FIRST, SECOND)
+    assert result.squared_distance > plain
+    assert result.transcript.messages(InterpolatingMeasure)[0].points.shape == (40, 15)
+    drawn = gaussian_reference(10, 15, rng=RNG)
+    assert triangle(first, second, reference=drawn).squared_distance > plain
+
+
+def test_overhead_is_small_beside_the_plans():
+    # Every message is written, checked and read; what remains are three plans.
+    rows = RNG.normal(size=(2, 30, 3))
+    result = triangle(party("a", rows[0]), party("b", rows[1]), n_support=30, rng=RNG)
+    eta = result.transcript.messages(InterpolatingMeasure)[0]
+    assert eta.n_bytes < 8 * eta.points.size + 300

@@ -1,0 +1,213 @@
+"""What was published is remembered on disk: a repeated request costs once."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from skdpot import PrivacyBudget
+from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError
+from skdpot.federated.answering import QUESTIONS, answer, lasting_releases
+from skdpot.federated.messages import ReferenceMeasure, SketchRequest
+from skdpot.federated.party import Party
+from skdpot.federated.releases import ReleaseFile
+
+X = np.random.default_rng(4411).uniform(-1, 1, (60, 2))
+
+
+def request(seed=0):
+    rng = np.random.default_rng(seed)
+    return SketchRequest.draw(2, n_slices=4, n_bins=8, bounds=(-1, 1), rng=rng).to_bytes()
+
+
+def never():
+    raise AssertionError("The release was made again.")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "releases.sqlite"
+
+
+@pytest.fixture
+def budget(tmp_path):
+    return PrivacyBudget(1.5, ledger=tmp_path / "ledger.sqlite")
+
+
+def test_a_release_is_made_once_also_by_other_processes(path):
+    assert ReleaseFile(path).answer("north", b"request", lambda: b"\x00noisy") == b"\x00noisy"
+    assert ReleaseFile(path).answer("north", b"request", never) == b"\x00noisy"
+    code = (
+        "from skdpot.federated.releases import ReleaseFile; import sys\n"
+        "print(ReleaseFile(sys.argv[1]).answer('north', b'request', lambda: b'other'))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == repr(b"\x00noisy")
+
+
+@pytest.mark.parametrize(("party", "asked"), [("south", b"request"), ("north", b"other")])
+def test_other_parties_and_requests_get_releases_of_their_own(path, party, asked):
+    ReleaseFile(path).answer("north", b"request", lambda: b"first")
+    assert ReleaseFile(path).answer(party, asked, lambda: b"second") == b"second"
+
+
+def test_party_and_request_cannot_be_shifted_into_each_other(path):
+    ReleaseFile(path).answer("a", b"bc", lambda: b"first")
+    assert ReleaseFile(path).answer("ab", b"c", lambda: b"second") == b"second"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), OSError("disk"), LedgerError("no ledger")])
+def test_nothing_is_kept_when_a_release_fails(path, error):
+    def fail():
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        ReleaseFile(path).answer("north", b"request", fail)
+    assert caught.value is error
+    assert ReleaseFile(path).answer("north", b"request", lambda: b"now") == b"now"
+
+
+def test_of_two_at_a_time_one_makes_the_release(path):
+    made, both = [], threading.Barrier(2)
+
+    def make():
+        made.append(1)
+        return str(len(made)).encode()
+
+    def ask(_):
+        both.wait(10)
+        return ReleaseFile(path).answer("north", b"request", make)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, range(2))) == [b"1", b"1"]
+    assert made == [1]
+
+
+def test_a_release_that_cannot_be_kept_is_not_sent(path, monkeypatch):
+    ReleaseFile(path).answer("north", b"request", lambda: b"first")
+    real = sqlite3.connect
+
+    class Full(sqlite3.Connection):
+        def execute(self, statement, *parameters):
+            if statement == "COMMIT":
+                raise sqlite3.OperationalError("database or disk is full")
+            return super().execute(statement, *parameters)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, factory=Full, **k))
+    with pytest.raises(LedgerError, match="Nothing was published"):
+        ReleaseFile(path).answer("north", b"other", lambda: b"lost")
+
+
+def test_the_file_is_for_its_owner_alone(path):
+    ReleaseFile(path).answer("north", b"request", lambda: b"noisy")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+def test_foreign_files_are_left_alone(path):
+    path.write_bytes(b"something else, long enough to be no database at all" * 50)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match="cannot be used"):
+        ReleaseFile(path).answer("north", b"request", never)
+    assert path.read_bytes() == before
+
+
+def test_other_databases_are_left_alone(path, budget):
+    with pytest.raises(LedgerError, match="no file of releases"):
+        ReleaseFile(budget.ledger).answer("north", b"request", never)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        ReleaseFile(path.parent / "missing" / "file").answer("north", b"request", never)
+
+
+def test_repeated_requests_cost_once(budget):
+    replies = {
+        # A new party each time: what a process remembers ends with it.
+        answer(Party("north", X, budget=budget), "publish_sketch", request())
+        for _ in range(3)
+    }
+    assert len(replies) == 1
+    assert len(budget.history()) == 1
+
+
+def test_another_request_is_another_release(budget):
+    first = answer(Party("north", X, epsilon=0.5, budget=budget), "publish_sketch", request(0))
+    second = answer(Party("north", X, epsilon=0.5, budget=budget), "publish_sketch", request(1))
+    assert first != second
+    assert len(budget.history()) == 2
+
+
+@pytest.mark.parametrize("forgetful", [None, "temporary"])
+def test_a_party_that_would_forget_what_it_spends_publishes_nothing(forgetful):
+    budget = None if forgetful is None else PrivacyBudget(1.0)
+    party = Party("north", X, budget=budget)
+    with pytest.raises(ProtocolRefusedError, match=r"ledger='<path>'"):
+        answer(party, "publish_sketch", request())
+    assert party.privacy_spent == ()
+    assert budget is None or len(budget.history()) == 0
+
+
+def test_budgets_know_whether_they_last(budget):
+    assert budget.is_durable
+    assert not PrivacyBudget(1.0).is_durable
+
+
+def test_releases_lie_beside_the_ledger(budget):
+    party = Party("north", X, budget=budget)
+    assert str(lasting_releases(party).path) == f"{budget.ledger}.releases"
+
+
+def test_a_party_that_left_the_protocol_shows_no_old_release(budget):
+    answer(Party("north", X, budget=budget), "publish_sketch", request())
+    left = Party("north", X, allows=("triangle",), budget=budget)
+    with pytest.raises(ProtocolRefusedError, match="does not take part"):
+        answer(left, "publish_sketch", request())
+
+
+@pytest.mark.parametrize(
+    "question", ["values_against", "budget", "__reduce_ex__", "fraction_request", ""]
+)
+def test_a_server_may_ask_few_things(question, budget):
+    party = Party("north", X, allows=("sliced", "triangle", "values"), budget=budget)
+    with pytest.raises(MessageError, match="and nothing else"):
+        answer(party, question, request())
+
+
+def test_all_questions_are_methods_of_a_party():
+    assert all(callable(getattr(Party, question)) for question in QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (b"", "truncated"),
+        (request()[:-3], "truncated"),
+        (request() + b"x", "followed by other bytes"),
+        (b"\x80\x04N." * 20, "not a packet of skdpot"),
+        (ReferenceMeasure(np.zeros((2, 2))).to_bytes(), "SketchRequest"),
+    ],
+    ids=["empty", "truncated", "longer", "pickle", "another message"],
+)
+def test_damaged_requests_cost_nothing(data, fault, budget):
+    with pytest.raises(MessageError, match=fault):
+        answer(Party("north", X, budget=budget), "publish_sketch", data)
+    assert len(budget.history()) == 0
+
+
+def test_the_reviewer_comes_before_the_party(budget):
+    seen = []
+
+    def review(message):
+        seen.append(message)
+        raise MessageError("Not these bounds.")
+
+    with pytest.raises(MessageError, match="Not these bounds"):
+        answer(Party("north", X, budget=budget), "publish_sketch", request(), review=review)
+    assert len(budget.history()) == 0
+    assert [type(message) for message in seen] == [SketchRequest]

@@ -1,0 +1,158 @@
+"""The parts of the noise-aware distance: exact pieces, decoding on a support, sampling."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.slicing import CDFTable, orthogonal_directions, square_root_strategy
+from skdpot.slicing.decoding import decode_cumulative
+from skdpot.slicing.quantile_pieces import QuantilePieces, squared_distances
+from skdpot.slicing.supported_decoding import SupportedDecoder, common_support, restricted
+from skdpot.slicing.table_sampling import binned_rows, copula_rows, sampling_deviations
+
+masses = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
+
+
+def cdf(*rows):
+    values = np.zeros((len(rows), len(rows[0]) + 1))
+    values[:, 1:] = np.cumsum(rows, axis=1) / np.sum(rows, axis=1, keepdims=True)
+    values[:, -1] = 1.0
+    return values
+
+
+def table(values, half_width=1.0):
+    widths = np.full(len(values), half_width)
+    return CDFTable(np.ones((len(values), 1)), widths, values)
+
+
+def gaussian_table(directions, covariance, n_rows=200_000, n_bins=64):
+    rng = np.random.default_rng(2)
+    rows = rng.multivariate_normal(np.zeros(len(covariance)), covariance, n_rows)
+    widths = np.full(len(directions), 4 * np.sqrt(np.linalg.eigvalsh(covariance)[-1]))
+    bins = binned_rows(directions @ rows.T, widths, n_bins)
+    counts = np.stack([np.bincount(column, minlength=n_bins) for column in bins.T])
+    return CDFTable(directions, widths, cdf(*counts))
+
+
+@given(first=masses, second=masses)
+@settings(max_examples=100, deadline=None)
+def test_all_rows_at_once_agree_with_one_by_one(first, second):
+    one, two = cdf(first, second), cdf(second, [1] * 6)
+    expected = table(one).squared_distances(table(two))
+    found = squared_distances(one, two) * (2 / 6) ** 2
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(squared_distances(two, one) * (2 / 6) ** 2, found, atol=1e-15)
+    np.testing.assert_allclose(squared_distances(one, one), 0.0, atol=1e-15)
+
+
+@given(first=masses, second=masses, share=st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_measures_between_are_on_the_geodesic(first, second, share):
+    one, two = cdf(first), cdf(second)
+    pieces = QuantilePieces.of(one, two)
+    np.testing.assert_allclose(pieces.masses.sum(axis=1), 1.0)
+    np.testing.assert_allclose(pieces.between(0.0, 6), one, atol=1e-12)
+    np.testing.assert_allclose(pieces.between(1.0, 6), two, atol=1e-12)
+    middle = pieces.between(share, 6)
+    assert np.all(np.diff(middle) >= 0)
+    # exact but for its own binning: a bin at most
+    way = np.sqrt(squared_distances(one, middle)) - share * np.sqrt(squared_distances(one, two))
+    assert abs(way[0]) <= 1.0
+
+
+def test_the_measure_between_two_shifts_keeps_the_shape():
+    one, two = cdf([1, 2, 1, 0, 0]), cdf([0, 0, 1, 2, 1])
+    np.testing.assert_allclose(QuantilePieces.of(one, two).between(0.5, 5), cdf([0, 1, 2, 1, 0]))
+
+
+def test_the_support_holds_three_deviations_of_all_tables():
+    direction = np.ones((1, 1))
+    narrow = gaussian_table(direction, np.eye(1), n_bins=256)
+    shifted = CDFTable(
+        direction, narrow.half_widths, np.clip(np.roll(narrow.cdf, 20, axis=1), 0, 1)
+    )
+    shifted.cdf[:, :20] = 0.0
+    for tables, ends in (([narrow], (-3, 3)), ([narrow, shifted], (-3, 3 + 20 / 32))):
+        found = (common_support(tables)[0] / 32) - 4
+        np.testing.assert_allclose(found, ends, atol=0.08)
+
+
+@given(rows=masses)
+@settings(max_examples=60, deadline=None)
+def test_a_support_has_two_bins_inside_of_the_range(rows):
+    first, last = common_support([table(cdf(rows))])[0]
+    assert 0 <= first
+    assert first + 2 <= last <= 6
+    cut = restricted(cdf(rows), np.array([[first, last]]))
+    assert np.all(np.diff(cut) >= 0)
+    assert np.all(cut[0, : first + 1] == 0)
+    assert np.all(cut[0, last:] == 1)
+
+
+def test_decoding_on_a_support_is_exact_without_noise():
+    strategy = square_root_strategy(8)
+    counts = np.array([[0, 0, 3, 5, 1, 1, 0, 0], [4, 0, 0, 6, 0, 0, 0, 0]])
+    decoder = SupportedDecoder(strategy, np.array([[2, 6], [0, 4]]))
+    np.testing.assert_allclose(decoder.decode(counts @ strategy.matrix.T, 10), cdf(*counts))
+
+
+def test_a_support_takes_noise_away_inside_too():
+    """Best among linear unbiased estimates: less noise at every edge than without a support."""
+    strategy, rng = square_root_strategy(32), np.random.default_rng(4)
+    counts = np.zeros((1, 32))
+    counts[0, 12:20] = 1000
+    decoder = SupportedDecoder(strategy, np.array([[11, 21]]))
+    errors = []
+    for _ in range(300):
+        statistic = counts @ strategy.matrix.T + 30 * rng.standard_normal((1, 32))
+        plain = decode_cumulative(statistic, strategy, 8000)
+        found = decoder.decode(statistic, 8000)
+        np.testing.assert_allclose(
+            found,
+            decoder.remeasured(
+                cdf(counts[0])[:, 1:-1], statistic / 8000 - counts @ strategy.matrix.T / 8000
+            ),
+            atol=1e-12,
+        )
+        errors.append([(each - cdf(counts[0]))[0] for each in (plain, found)])
+    plain, found = np.array(errors).std(axis=0)[:, 13:20], None
+    plain, found = plain
+    assert np.all(found < plain)
+    assert np.abs(np.mean(errors, axis=0)[1, 13:20]).max() < 5e-4
+
+
+@pytest.mark.parametrize("n_features", [2, 3])
+def test_rows_of_the_copula_vary_like_rows(n_features):
+    """Variances of means of projections over all directions, which the table does not show."""
+    rng = np.random.default_rng(6)
+    root = rng.normal(size=(n_features, n_features))
+    covariance = root @ root.T + 0.1 * np.eye(n_features)
+    directions = orthogonal_directions(6 * n_features, n_features, rng)
+    known = gaussian_table(directions, covariance)
+    bins = copula_rows(known, np.ones(len(directions)), rng)
+    width = 2 * known.half_widths[0] / 64
+    for weights in (np.ones(len(directions)), rng.normal(size=len(directions))):
+        combined = (bins * width) @ weights
+        expected = weights @ directions @ covariance @ directions.T @ weights
+        assert combined.var() == pytest.approx(expected, rel=0.15, abs=0.05)
+    shares = np.stack([np.bincount(column, minlength=64) for column in bins.T]) / len(bins)
+    np.testing.assert_allclose(np.cumsum(shares, axis=1), known.cdf[:, 1:], atol=0.06)
+
+
+def test_deviations_of_samples_have_the_variance_of_counts():
+    rng = np.random.default_rng(7)
+    bins = rng.integers(0, 4, size=(1000, 3))
+    bins[:, 1] = bins[:, 0]
+    bins[:, 2] = 3 - bins[:, 0]
+    drawn = sampling_deviations(bins, 200, 4, 4000, rng)
+    np.testing.assert_allclose(drawn.sum(axis=2), 0.0, atol=1e-6)
+    np.testing.assert_array_equal(drawn[:, 0], drawn[:, 1])
+    np.testing.assert_array_equal(drawn[:, 0], drawn[:, 2, ::-1])
+    share = np.bincount(bins[:, 0], minlength=4) / 1000
+    np.testing.assert_allclose(drawn[:, 0].var(axis=0), share * (1 - share) / 200, rtol=0.1)
+
+
+def test_positions_beyond_the_range_are_in_the_end_bins():
+    found = binned_rows(np.array([[-9.0, -1.0, -0.01, 0.01, 1.0, 9.0]]), np.ones(1), 4)
+    np.testing.assert_array_equal(found[:, 0], [0, 0, 1, 2, 3, 3])
