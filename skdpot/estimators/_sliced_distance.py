@@ -86,8 +86,10 @@ class SlicedProtocol:
 
     def values(self, estimator: BaseEstimator, X: Any, y: Any) -> np.ndarray:
         """Return the values of public rows against the sketch."""
-        rows = estimator.bounds_.to_ball(validate_rows(estimator, X, reset=False))
-        unit = common_scale(estimator.bounds_) or 1.0
+        bounds = estimator.bounds_
+        # Not clipped: how far a row lies outside is what tells noise, and these are public.
+        rows = (validate_rows(estimator, X, reset=False) - bounds.center) / bounds.scale
+        unit = common_scale(bounds) or 1.0
         return unit**2 * sliced_values(rows, estimator.sketch_.table())
 
     def matrix(self, estimator: BaseEstimator, parties: Any) -> Frames:

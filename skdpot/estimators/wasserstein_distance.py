@@ -7,6 +7,7 @@ from skdpot._utils.validation import Interval, StrOptions, all_or_nothing, fit_c
 from skdpot.estimators._comparisons import Comparisons
 from skdpot.estimators._distance_protocols import PROTOCOLS
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["PrivateWassersteinDistance"]
 
@@ -40,9 +41,10 @@ class PrivateWassersteinDistance(Comparisons):
     budget : PrivacyBudget, optional
         Shared budget that `fit`, `transform` and `publish` are charged to. A budget with a
         finite epsilon refuses the protocols that are not private.
-    bounds : "private" or (low, high), default="private"
+    bounds : "private", (low, high) or DataBounds, default="private"
         What is known about the range of each feature, see `SlicedSketch`. Sketches that were
-        fitted apart can be compared when all declare the same public bounds.
+        fitted apart can be compared when all have the same public bounds: declared, or the
+        `bounds_` that one of the parties has released.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     n_slices : int or "auto", default="auto"
@@ -146,7 +148,7 @@ n_features), default="axes+orthogonal"
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "budget": [PrivacyBudget, None],
-        "bounds": [StrOptions({"private"}), tuple, list],
+        "bounds": SlicedSketch._parameter_constraints["bounds"],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
         "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_bins": [Interval(Integral, 2, 4096, closed="both")],

@@ -6,8 +6,8 @@ import ot
 __all__ = ["entropic_coupling"]
 
 _REGULARIZATION = 0.005  # in units of the mean cost
-_MAX_ITERATIONS = 1000
-_TOLERANCE = 1e-7
+_MAX_ITERATIONS = 300
+_TOLERANCE = 1e-6
 _NEGLIGIBLE = 1e-3  # share of a row's largest entry below which an entry is dropped
 
 

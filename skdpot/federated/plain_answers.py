@@ -21,6 +21,7 @@ from skdpot.federated.plans import optimal_plan
 from skdpot.federated.triangle import FRACTIONS
 from skdpot.federated.valuation import DataValues, calibrated_values
 from skdpot.federated.vault import Vault, check_type, vault_of
+from skdpot.federated.wire import MAX_BYTES
 
 __all__ = ["PlainAnswers"]
 
@@ -61,9 +62,13 @@ class PlainAnswers:
         ProtocolRefusedError
             If the party does not take part in the protocol.
         BudgetExceededError
-            If the party has a budget, which pays for private releases only.
+            If the party has a budget with a finite epsilon, which no release without noise fits.
         MessageError
             If the measure has another number of features, or nobody says how far to go.
+
+        Privacy
+        -------
+        None: see `InterpolatingMeasure`. A budget is charged with a `NonPrivateEvent`.
         """
         check_type(target, ReferenceMeasure, GeodesicMeasure)
         protocol = "triangle" if isinstance(target, ReferenceMeasure) else "fedwad"
@@ -99,6 +104,10 @@ class PlainAnswers:
         ------
         ProtocolRefusedError, BudgetExceededError, MessageError
             As `interpolate`.
+
+        Privacy
+        -------
+        None: see `FractionRequest`. A budget is charged with a `NonPrivateEvent`.
         """
         check_type(reference, ReferenceMeasure)
         due = as_fractions(fractions)
@@ -126,6 +135,10 @@ class PlainAnswers:
         ------
         ProtocolRefusedError, BudgetExceededError, MessageError
             As `interpolate`.
+
+        Privacy
+        -------
+        None: see `DistancesAtFractions`. A budget is charged with a `NonPrivateEvent`.
         """
         vault = vault_of(self)
         moved = _at_fractions(vault, request, reference, "distances")
@@ -154,8 +167,22 @@ class PlainAnswers:
         ------
         ProtocolRefusedError, BudgetExceededError, MessageError
             As `interpolate`.
+
+        Privacy
+        -------
+        None: see `CostMatrices`. A budget is charged with a `NonPrivateEvent`.
         """
-        moved = _at_fractions(vault_of(self), request, reference, "cost matrices")
+        vault = vault_of(self)
+        vault.check_agreed("triangle")
+        check_type(request, FractionRequest)
+        # The exact interpolation has fewer points than rows and reference points together.
+        n_rows = len(vault.rows) + (0 if _is_barycentric(reference) else len(reference.points))
+        n_bytes = 8 * len(request.fractions) * n_rows * len(request.points)
+        if n_bytes > MAX_BYTES:
+            raise MessageError(
+                f"The answer would have {n_bytes} bytes, and a message at most {MAX_BYTES}."
+            )
+        moved = _at_fractions(vault, request, reference, "cost matrices")
         costs = np.stack([squared_distances(eta.points, request.points) for eta in moved])
         return CostMatrices(request.fractions, costs, moved[0].masses)
 
@@ -176,6 +203,10 @@ class PlainAnswers:
         ------
         ProtocolRefusedError, BudgetExceededError, MessageError
             As `interpolate`.
+
+        Privacy
+        -------
+        None: see `DistanceMessage`. A budget is charged with a `NonPrivateEvent`.
         """
         check_type(target, GeodesicMeasure)
         plan = vault_of(self).plan_to(target.measure, "fedwad", "distance")
@@ -205,6 +236,11 @@ class PlainAnswers:
         BudgetExceededError, MessageError
             As `interpolate`.
 
+        Privacy
+        -------
+        None: they are for those who may see the rows. A budget is charged with a
+        `NonPrivateEvent`.
+
         References
         ----------
         Li, Fu, Pang, "Data valuation and detections in federated learning", CVPR 2024 (FedBary).
@@ -233,6 +269,11 @@ def _interpolated(
         raise MessageError(f"kind must be one of {INTERPOLATIONS}.")
     plan = vault.plan_to(target.measure, protocol, "interpolated rows")
     return interpolate(plan, fraction, kind=kind)
+
+
+def _is_barycentric(reference: ReferenceMeasure) -> bool:
+    check_type(reference, ReferenceMeasure)
+    return reference.interpolation == "barycentric"
 
 
 def _at_fractions(

@@ -39,8 +39,8 @@ class SketchRequest(Message):
     n_bins : int
         Bins along each direction, 2 to 4096.
     bounds : DataBounds
-        From ``DataBounds.from_box`` or ``DataBounds.from_norm``: bounds that the parties have
-        declared together. Bounds of a party's own could not be compared with another's.
+        The same for all parties: declared together, with ``DataBounds.from_box`` or
+        ``DataBounds.from_norm``, or what one of them has released (``sketch.bounds_``).
 
     Raises
     ------
@@ -78,15 +78,9 @@ class SketchRequest(Message):
         if len(self.directions) * self.n_bins > _MOST_ENTRIES:
             raise MessageError(f"A table of more than {_MOST_ENTRIES} entries is asked for.")
         try:
-            due = self._bounds_of_sketches
-        except ValueError:
-            due = None
-        if due is None or not _alike(due, self.bounds):
-            raise MessageError(
-                "bounds must be declared, the same for all parties: make them with "
-                "DataBounds.from_box(low, high, n_features) or DataBounds.from_norm(norm_bound, "
-                "n_features), of numbers that double precision resolves."
-            )
+            public_bounds(self.bounds, None, self.n_features)
+        except ValueError as error:
+            raise MessageError(str(error)) from error
 
     @classmethod
     def draw(
@@ -150,21 +144,7 @@ class SketchRequest(Message):
     @cached_property
     def sketch_parameters(self) -> dict[str, Any]:
         """Parameters that a party passes to `SlicedSketch`; none of them is about privacy."""
-        bounds = self.bounds
-        declared: dict[str, Any] = (
-            {"bounds": (bounds.center - bounds.scale, bounds.center + bounds.scale)}
-            if bounds.box
-            else {"norm_bound": bounds.radius}
-        )
-        return declared | {"slices": self.directions, "n_bins": self.n_bins}
-
-    @cached_property
-    def _bounds_of_sketches(self) -> DataBounds:
-        """The bounds of a sketch with these parameters, whatever machine it is made on."""
-        parameters = self.sketch_parameters
-        box, norm_bound = parameters.get("bounds", "private"), parameters.get("norm_bound")
-        bounds = public_bounds(box, norm_bound, self.n_features)
-        return self.bounds if bounds is None else bounds
+        return {"bounds": self.bounds, "slices": self.directions, "n_bins": self.n_bins}
 
     def read(self, message: "SketchMessage") -> SlicedSketch:
         """Return the sketch of an answer that measures what this request asks for.
@@ -186,7 +166,7 @@ class SketchRequest(Message):
             If the answer measures something else.
         """
         arrays, facts = message.record.arrays, message.record.facts
-        bounds = self._bounds_of_sketches
+        bounds = self.bounds
         widths = projection_half_widths(bounds, self.directions)
         due = {"directions_": self.directions, "half_widths_": widths}
         wrong = [
@@ -252,17 +232,6 @@ def _bounds(center: np.ndarray, scale: np.ndarray, radius: float, box: bool) -> 
         return DataBounds(center, scale, radius, box)
     except ValueError as error:
         raise MessageError(f"bounds: {error!s:.300}") from error
-
-
-def _alike(first: DataBounds, second: DataBounds) -> bool:
-    """Whether bounds are equal up to rounding."""
-    radius = np.array(first.radius)
-    return (
-        first.box == second.box
-        and _close(second.center, first.center, first.scale)
-        and _close(second.scale, first.scale, first.scale)
-        and _close(np.array(second.radius), radius, radius)
-    )
 
 
 def _close(given: np.ndarray, due: np.ndarray, unit: np.ndarray) -> bool:

@@ -58,18 +58,28 @@ def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> Dat
             "bounds=(low, high) and norm_bound= are two ways to say the same; give only one."
         )
     if isinstance(bounds, DataBounds):
-        if bounds.n_features != n_features:
-            raise ValueError(
-                f"bounds maps {bounds.n_features} features and X has {n_features}; both must have "
-                "the same."
-            )
-        return bounds
+        return _checked_map(bounds, n_features)
     if len(bounds) != 2:
         raise ValueError(
             f'bounds has {len(bounds)} entries; it must be "private" or a pair (low, high) of '
             "numbers or of arrays with one number a feature."
         )
     return DataBounds.from_box(bounds[0], bounds[1], n_features)
+
+
+def _checked_map(bounds: DataBounds, n_features: int) -> DataBounds:
+    """Refuse a map of other features, or to a ball that arithmetic does not resolve."""
+    if bounds.n_features != n_features:
+        raise ValueError(
+            f"bounds maps {bounds.n_features} features and X has {n_features}; both must have the "
+            "same."
+        )
+    if not 1 / _LARGEST_NORM <= bounds.radius <= _LARGEST_NORM:
+        raise ValueError(
+            f"bounds has radius {bounds.radius!r}, which must lie between {1 / _LARGEST_NORM:g} "
+            f"and {_LARGEST_NORM:g}."
+        )
+    return bounds
 
 
 def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 import skdpot.slicing.sketch as sketch_module
 from skdpot import PrivacyBudget, SlicedSketch
@@ -160,14 +160,25 @@ def test_lower_bound_of_normal_scores():
         MembershipResult(scores[0], scores[1][:1], 1.0, 1e-5).epsilon_lower_bound()
 
 
-def test_lower_bound_of_one_normal_is_right_as_often_as_it_says():
+def test_lower_bound_by_hand():
+    # The first half (even positions) chooses the complement, where low scores speak for the
+    # other data set: 40 of 50 against 2 of 50. The second half is counted.
+    members, others = np.zeros(100), np.zeros(100)
+    members[0:96:2], others[0:20:2] = 1, 1
+    members[1:91:2], others[1:25:2] = 1, 1  # low: 5 and 38 of 50
+    result = MembershipResult(members, others, epsilon=1.0, delta=1e-3)
+    least = binomtest(38, 50).proportion_ci(0.9, method="exact").low
+    most = binomtest(5, 50).proportion_ci(0.9, method="exact").high
+    assert result.epsilon_lower_bound(0.9) == pytest.approx(np.log((least - 1e-3) / most))
+
+
+def test_choosing_among_thresholds_costs_no_confidence():
     rng = np.random.default_rng(1)
     wrong = sum(
-        MembershipResult(*rng.normal(size=(2, 200)), epsilon=1.0, delta=0.0).epsilon_lower_bound()
-        > 0
-        for _ in range(300)
+        MembershipResult(*rng.normal(size=(2, 200)), 1.0, 0.0).epsilon_lower_bound(0.5) > 0
+        for _ in range(60)
     )
-    assert wrong <= 25  # 5 % of 300 would be 15
+    assert wrong <= 30
 
 
 def test_picture():

@@ -8,7 +8,9 @@ from scipy.stats import norm
 
 import skdpot.slicing.sketch as sketch_module
 from skdpot import SlicedSketch
+from skdpot.audit.membership import log_likelihood_ratio
 from skdpot.audit.reconstruction import row_from_sketch, rows_from_sketch
+from skdpot.audit.sketch_likelihood import log_likelihoods, statistic_of
 from skdpot.privacy.gdp import gdp_mu
 
 N_CANDIDATES = 10
@@ -75,6 +77,16 @@ def test_the_best_estimate_is_the_prior():
             errors.append(found.rmse(row) ** 2)
     assert np.mean(sketch_rmse) > 0.93 * np.mean(prior_rmse)
     assert np.mean(unsafe_rmse) < 1e-20
+
+
+def test_likelihoods_are_those_of_the_membership_attack():
+    worlds = [np.concatenate([OTHERS, row[None]]) for row in PRIOR[:2]]
+    sketch = release(worlds[0], 0)
+    statistics = np.stack([statistic_of(sketch, row[None]) for row in PRIOR[:2]])
+    first, second = log_likelihoods(sketch, statistic_of(sketch, OTHERS), statistics)
+    ratio = log_likelihood_ratio(sketch, *worlds)
+    assert first - second == pytest.approx(ratio)
+    assert abs(ratio) > 1e-3
 
 
 def test_labels():

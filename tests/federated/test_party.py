@@ -285,6 +285,9 @@ WRONG_QUESTIONS = {
     "reference as question": lambda party: party.distances_at(REFERENCE, REFERENCE),
     "question as reference": lambda party: party.cost_matrices(QUESTION, QUESTION),
     "fractions": lambda party: party.fraction_request(REFERENCE, 0.5, [0.0, 0.5]),
+    "answer too large": lambda party: party.cost_matrices(
+        FractionRequest(np.ones((10**6, 3)), None, np.linspace(0.1, 0.9, 9)), REFERENCE
+    ),
     "reference for a distance": lambda party: party.squared_distance_to(REFERENCE),
     "values against a distance": lambda party: party.values_against(DistanceMessage(1.0)),
     "values against rows": lambda party: party.values_against(ROWS),
@@ -298,7 +301,7 @@ WRONG_QUESTIONS = {
 @pytest.mark.parametrize("case", WRONG_QUESTIONS)
 def test_wrong_questions_are_refused_before_anything_happens(case, untouchable):
     budget = PrivacyBudget(epsilon=np.inf)
-    with pytest.raises(MessageError, match=r"due|strictly between|kind must|features|far to go"):
+    with pytest.raises(MessageError, match=r"due|strictly|kind must|features|far to go|at most"):
         WRONG_QUESTIONS[case](Party("north", ROWS, budget=budget, **ALL))
     assert len(budget.history()) == 0
 

@@ -20,12 +20,13 @@ from skdpot.slicing import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 
-D = 4
-DIRECTIONS = orthogonal_directions(12, D, np.random.default_rng(31), axes_first=True)
-RUNS = 60
+D = 3
+DIRECTIONS = orthogonal_directions(9, D, np.random.default_rng(31), axes_first=True)
+RUNS = 30
+FEW = 32  # simulations
 
 
-def cloud(seed, n=4000, *, shift=0.0, scale=0.25):
+def cloud(seed, n=4000, *, shift=0.0, scale=0.2):
     """A correlated Gaussian cloud inside [-1, 1]."""
     rows = np.random.default_rng(seed).normal(size=(n, D))
     rows[:, 1] = 0.8 * rows[:, 0] + 0.6 * rows[:, 1]
@@ -42,7 +43,7 @@ def exact(rows, **changes):
 
 
 @cache
-def pair(seed, shift=0.0, scale=0.25, n=4000, m=4000):
+def pair(seed, shift=0.0, scale=0.2, n=4000, m=4000):
     """Two releases."""
     return (
         sketch(cloud(3 * seed, n), 2 * seed),
@@ -51,9 +52,9 @@ def pair(seed, shift=0.0, scale=0.25, n=4000, m=4000):
 
 
 @cache
-def estimates(target, shift=0.0, scale=0.25, n=4000, m=4000, runs=RUNS):
+def estimates(target, shift=0.0, scale=0.2, n=4000, m=4000, runs=RUNS):
     return [
-        debiased_squared_distance(*pair(seed, shift, scale, n, m), target=target, n_simulations=48)
+        debiased_squared_distance(*pair(seed, shift, scale, n, m), target=target, n_simulations=FEW)
         for seed in range(runs)
     ]
 
@@ -101,10 +102,14 @@ def test_public_rows_are_binned_like_private_ones():
 
 
 def test_a_single_public_row_will_do():
-    found = debiased_squared_distance(sketch(cloud(0), 5), np.zeros((1, D)), target="data")
-    spread = np.mean((DIRECTIONS @ cloud(0).T) ** 2)
-    low, high = found.interval(0.999)
-    assert low < np.sqrt(spread + 1e-3) < high * 1.02
+    """It counts as much as the same row twice, spread over its bin like every row."""
+    private = sketch(cloud(0), 5)
+    one, two = (
+        debiased_squared_distance(private, other, target="data")
+        for other in (np.zeros((1, D)), exact(np.zeros((2, D))))
+    )
+    assert one.raw_squared == pytest.approx(two.raw_squared, rel=1e-9)
+    assert 0 < one.interval()[0] < one.distance < one.interval()[1]
 
 
 def test_whole_blocks_see_a_shift_without_error():
@@ -116,13 +121,16 @@ def test_whole_blocks_see_a_shift_without_error():
 
 
 def test_merged_parties_are_compared_as_one():
-    """The merge of two releases is one with their noise together."""
-    halves = sketch(cloud(0), 1), sketch(cloud(1), 2)
-    other = exact(cloud(2, shift=0.2))
-    found = debiased_squared_distance(halves[0].merge(halves[1]), other, target="data")
-    alone = debiased_squared_distance(halves[0], other, target="data")
-    assert found.standard_error < alone.standard_error
-    assert found.interval(0.999)[0] < 0.2 < found.interval(0.999)[1]
+    """The merge of two releases is one, with the noise of both."""
+    first, second, other = (sketch(cloud(k, shift=0.2 * (k == 2)), k) for k in range(3))
+    found = debiased_squared_distance(first.merge(second), other)
+    assert found.standard_error < debiased_squared_distance(first, other).standard_error
+    assert found.interval(0.99)[0] < 0.2 < found.interval(0.99)[1]
+    united = debiased_squared_distance(exact(cloud(0)).merge(exact(cloud(1))), other)
+    rows = np.concatenate([cloud(0), cloud(1)])
+    assert united.raw_squared == pytest.approx(
+        debiased_squared_distance(exact(rows), other).raw_squared, rel=1e-9
+    )
 
 
 def test_classes_are_taken_together():
@@ -170,8 +178,8 @@ def test_a_comparison_changes_nothing_and_costs_nothing():
     np.testing.assert_array_equal(first.cdf_, before[2])
 
 
-# Seeds are fixed below, so that nothing here is left to chance; with others, shares of 60 runs
-# vary by 3 %.
+# Seeds are fixed below, so that nothing here is left to chance; with others, shares of 30 runs
+# vary by 4 %.
 
 
 @pytest.mark.parametrize("sizes", [(4000, 4000), (4000, 1500)])
@@ -198,23 +206,19 @@ def test_another_noise_scale_would_show(factor, monkeypatch):
         return tuple(replace(table, noise=factor * table.noise) for table in read(first, second))
 
     monkeypatch.setattr(debiased_distance, "compared_tables", misread)
-    found = [debiased_squared_distance(*pair(seed), n_simulations=32) for seed in range(12)]
+    found = [debiased_squared_distance(*pair(seed), n_simulations=FEW) for seed in range(8)]
     assert share_within_two(found) <= 0.5
 
 
-@pytest.mark.parametrize(
-    ("shift", "scale", "true"), [(0.1, 0.25, 0.1), (0.3, 0.25, 0.3), (0.0, 0.35, 0.1)]
-)
-def test_intervals_cover(shift, scale, true):
-    """For a shift of all features and for a spread that differs: Δσ, along every direction."""
+@pytest.mark.parametrize(("shift", "scale"), [(0.15, 0.2), (0.0, 0.3)])
+def test_intervals_cover(shift, scale):
+    """For a shift, and for a spread that differs; as precise as they claim to be."""
     found = estimates("population", shift, scale)
-    if shift == 0:
-        # along θ the standard deviation is (1 + 1.6 θ_0 θ_1) ** 0.5 times the cloud's
-        true *= np.sqrt(np.mean(1 + 1.6 * DIRECTIONS[:, 0] * DIRECTIONS[:, 1]))
-    # twelve directions determine a covariance matrix of four features
-    assert 0.90 <= coverage(found, true, 0.95)
-    assert 0.80 <= coverage(found, true, 0.9)
-    assert coverage(found, true, 0.2) < 0.6
+    many = exact(cloud(997, 400_000)), exact(cloud(998, 400_000, shift=shift, scale=scale))
+    true = many[0].distance(many[1])
+    assert coverage(found, true, 0.95) >= 0.9
+    assert coverage(found, true, 0.8) >= 0.65
+    assert coverage(found, true, 0.2) <= 0.5
     assert abs(np.median([one.distance for one in found]) / true - 1) < 0.03
 
 
@@ -240,7 +244,7 @@ def test_two_per_cent_at_epsilon_one():
 def test_without_noise_samples_of_one_law_differ_by_their_sampling():
     """The floor of the population is the distance between samples, and its error covers."""
     tables = [(exact(cloud(2 * k, 500)), exact(cloud(2 * k + 1, 500))) for k in range(RUNS)]
-    of_laws = [debiased_squared_distance(*two, n_simulations=48) for two in tables]
+    of_laws = [debiased_squared_distance(*two, n_simulations=FEW) for two in tables]
     of_rows = [debiased_squared_distance(*two, target="data").squared for two in tables]
     floor = np.mean([one.noise_floor for one in of_laws])
     assert floor == pytest.approx(np.mean(of_rows), rel=0.15)
@@ -265,10 +269,10 @@ def test_directions_that_do_not_tell_how_features_go_together_are_taken_at_the_w
     found = debiased_squared_distance(
         exact(cloud(0, n), **few), exact(cloud(1, n, shift=shift), **few)
     )
-    expected = np.sqrt(4 * shift**2 * (D * 0.25) ** 2 / D**2 * 2 / n)
+    expected = np.sqrt(4 * shift**2 * (D * 0.2) ** 2 / D**2 * 2 / n)
     assert found.standard_error == pytest.approx(expected, rel=0.25)
     opposite = debiased_squared_distance(
-        exact(cloud(0, n), **few), exact(cloud(1, n) + shift * np.array([1, -1, 1, -1]), **few)
+        exact(cloud(0, n), **few), exact(cloud(1, n) + shift * np.array([1, -1, 1]), **few)
     )
     assert opposite.standard_error == pytest.approx(expected, rel=0.25)
 
@@ -283,7 +287,7 @@ def estimate(squared, null, extra=0.0, n_simulations=64):
 
 
 @given(
-    squared=st.floats(-10, 10),
+    squared=st.floats(-10, 10).filter(lambda value: abs(value) > 1e-6),
     null=st.floats(0, 3),
     extra=st.floats(0, 3),
     confidence=st.floats(0.01, 0.99),
