@@ -21,6 +21,7 @@ __all__ = ["SketchRequest"]
 
 _FEWEST_BINS, _MOST_BINS = 2, 4096
 _MOST_ENTRIES = 2**24  # of the table that is asked for: 128 MB
+_LARGEST_BOUND = 1e150
 _ROUNDING = 1e-9  # machines may differ in the last digits
 
 
@@ -29,8 +30,9 @@ class SketchRequest(Message):
     """What all parties must measure, so that their sketches can be compared: to each of them.
 
     Reveals nothing about anybody's rows: directions are drawn at random, bins are a number, and
-    the bounds must be known without looking at the rows. How much noise a party adds, with
-    which epsilon and out of which budget, is the party's own decision, and no part of a request.
+    the bounds are known without looking at the rows, or were released before. How much noise a
+    party adds, with which epsilon and out of which budget, is the party's own decision, and no
+    part of a request.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ class SketchRequest(Message):
     bounds: DataBounds
 
     kind: ClassVar[str] = "sketch request"
-    _REVEALS = "Nothing: it is drawn, and its bounds declared, without looking at anybody's rows."
+    _REVEALS = "Nothing: it is drawn at random, and its bounds are public or released already."
     _FACTS = frozenset({"n_bins", "box"})
     _ARRAYS = frozenset({"directions", "center", "scale", "radius"})
 
@@ -81,6 +83,13 @@ class SketchRequest(Message):
             public_bounds(self.bounds, None, self.n_features)
         except ValueError as error:
             raise MessageError(str(error)) from error
+        # A party that fails on absurd bounds would fail after it has paid.
+        largest = max(np.abs(self.bounds.center).max(), self.bounds.scale.max())
+        if largest > _LARGEST_BOUND or self.bounds.scale.min() < 1 / _LARGEST_BOUND:
+            raise MessageError(
+                f"bounds must have centers up to {_LARGEST_BOUND:g}, and scales between its "
+                "inverse and it; use another unit."
+            )
 
     @classmethod
     def draw(

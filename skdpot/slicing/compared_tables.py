@@ -57,10 +57,15 @@ class ComparedTable:
         return hashlib.sha256(facts + np.ascontiguousarray(self.statistic).tobytes()).digest()
 
     @property
+    def cdf_noise(self) -> float:
+        """Typical standard deviation of the noise of a distribution function."""
+        covariance = square_root_strategy(self.n_bins).covariance
+        return self.noise * math.sqrt(float(np.diag(covariance).mean()))
+
+    @property
     def variance(self) -> float:
         """About the variance of a distribution function: that of noise, and of sampling."""
-        noise = float(np.diag(square_root_strategy(self.n_bins).covariance).mean())
-        return self.noise**2 * noise + 0.25 / self.n_samples
+        return self.cdf_noise**2 + 0.25 / self.n_samples
 
     def decoded(self, decoder: SupportedDecoder) -> np.ndarray:
         """Return the distribution functions to compare; exact where there is no noise."""

@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 from skdpot._utils.rng import solver_generator
 from skdpot.slicing.compared_tables import ComparedTable, compared_tables
 from skdpot.slicing.distance_simulation import SimulatedDistances, simulate_distances
-from skdpot.slicing.quantile_pieces import QuantilePieces, squared_distances
+from skdpot.slicing.quantile_pieces import QuantilePieces, refined, squared_distances
 from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.supported_decoding import SupportedDecoder, common_support
 
@@ -22,6 +22,8 @@ _FEWEST_SIMULATIONS, _MOST_SIMULATIONS = 32, 128
 _ROWS_SIMULATED = 8192  # slices times simulations, between these limits
 _CAUTION = 4.0  # null deviations at which an estimate is believed half way
 _DOUBT = 0.08  # standard error of the floor, which comes from noisy tables, relative to it
+_BINNING_DOUBT = 0.5  # and that of the error of binning
+_FINER = 4  # bins for one, to find the error of binning
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,14 @@ class DebiasedDistance:
     Parameters
     ----------
     squared : float
-        Estimate of SW₂², ``raw_squared - noise_floor``: unbiased, hence below zero about half
-        of the time when the distance is zero.
+        Estimate of SW₂², ``raw_squared - noise_floor - binning_error``: without bias, hence
+        below zero about half of the time when the distance is zero.
     standard_error : float
         Standard error of `squared`.
     noise_floor : float
         What noise adds to the squared distance, as far as it is known.
+    binning_error : float
+        What the binning of the rows adds to the squared distance; mostly negative.
     raw_squared : float
         Squared distance between the noisy tables.
     target : {"population", "data"}
@@ -50,6 +54,7 @@ class DebiasedDistance:
     squared: float
     standard_error: float
     noise_floor: float
+    binning_error: float
     raw_squared: float
     target: str
     n_simulations: int
@@ -81,25 +86,39 @@ class DebiasedDistance:
 
         Notes
         -----
-        All θ >= 0 with ``|squared - θ| <= t s(θ)``, where ``s(θ)²``, the variance of the
+        All θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance of the
         estimate if the squared distance were θ, grows linearly from `null_standard_error`² and
-        passes `standard_error`² at the estimate, and t is a quantile of Student's distribution
-        (the standard errors come from finitely many simulations).
+        passes `standard_error`² at the estimate. t is a quantile of Student's distribution, as
+        standard errors come from finitely many simulations. u is larger by Cornish and Fisher's
+        term for skewness: the squared distance that noise makes is never negative, and spreads
+        upwards like a gamma variable; further away that does not matter.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1.")
-        reach = float(student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1)) ** 2
-        least, variance = self.null_standard_error**2, self.standard_error**2
-        slope = (variance - least) / self.squared if self.squared > 0 else 0.0
-
-        def end(squared: float, side: float) -> float:
-            middle = squared + reach * slope / 2
-            spread = math.sqrt(max(middle**2 - squared**2 + reach * least, 0.0))
-            return math.sqrt(max(middle + side * spread, 0.0))
-
+        quantile = float(student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1))
+        skewed = max(quantile**2 - 1, 0.0) * self._skewness / 6
         # The upper end is that of an estimate of zero at least: below, the interval would
         # shrink to nothing, and be most certain where the estimate is least plausible.
-        return end(self.squared, -1.0), end(max(self.squared, 0.0), 1.0)
+        return (
+            self._end(self.squared, -1, quantile + skewed),
+            self._end(max(self.squared, 0.0), 1, quantile),
+        )
+
+    def _end(self, squared: float, side: int, reach: float) -> float:
+        """Return the root of the θ where an estimate of `squared` is `reach` deviations off."""
+        least = self.null_standard_error**2
+        slope = (self.standard_error**2 - least) / self.squared if self.squared > 0 else 0.0
+        half = reach**2 * slope / 2
+        spread = math.sqrt(max(half * (2 * squared + half) + reach**2 * least, 0.0))
+        return math.sqrt(max(squared + half + side * spread, 0.0))
+
+    @property
+    def _skewness(self) -> float:
+        """Skewness of the estimate: of a gamma variable near zero, and none far from it."""
+        if self.noise_floor <= 0 or self.standard_error == 0:
+            return 0.0
+        gamma = 2 * self.null_standard_error / self.noise_floor
+        return float(min(gamma, 2.0) * (self.null_standard_error / self.standard_error) ** 3)
 
     def __repr__(self) -> str:
         """Show the distance, its 95 % interval and what it is of."""
@@ -169,9 +188,12 @@ def debiased_squared_distance(
        measures: twice the Wasserstein barycentre of the two smoothed tables, whose distance is
        zero, and the smoothed tables themselves. What the first adds to the squared distance is
        the floor; where the estimate stands out of the noise, it moves to the second.
-    3. The standard error is that of the simulations, between the two pairs in the same way.
+    3. Binning blurs shapes: what that does to the distance is read off smooth curves through the
+       bin edges, and subtracted with the floor where the estimate stands out.
+    4. The standard error is that of the simulations, between the two pairs in the same way, with
+       8 % of the floor and half of the binning error on top for what is not known of them.
 
-    What the binning of the rows does is not corrected. It is the same on both sides.
+    The tails beyond the support are compared as if they ended there.
 
     Examples
     --------
@@ -195,30 +217,33 @@ def debiased_squared_distance(
         raise ValueError(f"n_simulations={n_simulations!r} must be at least 8.")
     tables = compared_tables(first, second)
     sampled = target == "population"
-    noisy = any(table.noise > 0 for table in tables)
-    support = common_support([table.smooth for table in tables])
-    decoder = SupportedDecoder(square_root_strategy(tables[0].n_bins), support)
-    measured = [table.decoded(decoder) for table in tables]
-    widths = 2 * tables[0].smooth.half_widths / tables[0].n_bins
-    raw = float(np.mean(widths**2 * squared_distances(*measured)))
-    n_simulations = n_simulations or _default_simulations(len(support))
-    if not (noisy or sampled):
-        return DebiasedDistance(raw, 0.0, 0.0, raw, target, n_simulations, 0.0)
+    noise = max(table.cdf_noise for table in tables)
+    support = common_support([table.smooth for table in tables], noise)
+    n_bins = tables[0].n_bins
+    decoder = SupportedDecoder(square_root_strategy(n_bins), support)
+    weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / len(support)
+    raw = float(weights @ squared_distances(*(table.decoded(decoder) for table in tables)))
     guesses = [table.guess(support) for table in tables]
-    share = tables[0].variance / (tables[0].variance + tables[1].variance)
-    middle = QuantilePieces.of(*guesses).between(share, tables[0].n_bins)
-    rng = _simulation_generator(tables, random_state)
-    null, apart = (
-        simulate_distances(
-            tables, pair, decoder, sampled=sampled, n_simulations=n_simulations, rng=rng
+    finer = [refined(guess, _FINER) for guess in guesses]
+    binning = weights @ (squared_distances(*guesses) - squared_distances(*finer) / _FINER**2)
+    n_simulations = n_simulations or _default_simulations(len(support))
+    null = apart = SimulatedDistances(0.0, 0.0, 0.0)
+    if noise > 0 or sampled:
+        share = tables[0].variance / (tables[0].variance + tables[1].variance)
+        middle = QuantilePieces.of(*guesses).between(share, n_bins)
+        rng = _simulation_generator(tables, random_state)
+        null, apart = (
+            simulate_distances(
+                tables, pair, decoder, sampled=sampled, n_simulations=n_simulations, rng=rng
+            )
+            for pair in ([middle, middle], guesses)
         )
-        for pair in ([middle, middle], guesses)
-    )
-    return _debiased(raw, null, apart, target, n_simulations)
+    return _debiased(raw, float(binning), null, apart, target, n_simulations)
 
 
 def _debiased(
     raw: float,
+    binning: float,
     null: SimulatedDistances,
     apart: SimulatedDistances,
     target: str,
@@ -226,16 +251,19 @@ def _debiased(
 ) -> DebiasedDistance:
     """Subtract what the simulations say about equal measures and about those that were found."""
     excess = max(raw - null.bias, 0.0)
-    level = (_CAUTION * math.sqrt(null.variance)) ** 4
-    trust = excess**4 / (excess**4 + level) if excess > 0 else 0.0
+    level = _CAUTION * math.sqrt(null.variance)
+    trust = 1 / (1 + (level / excess) ** 4) if excess > 0 else 0.0
     floor = null.bias + trust * (apart.bias - null.bias)
-    squared = raw - floor
+    binning *= trust
+    squared = raw - floor - binning
     slope = max(apart.variance - null.variance, 0.0) / apart.squared if apart.squared > 0 else 0.0
     least = null.variance + (_DOUBT * floor) ** 2
+    doubt = (_BINNING_DOUBT * binning) ** 2
     return DebiasedDistance(
         squared=squared,
-        standard_error=math.sqrt(least + slope * max(squared, 0.0)),
+        standard_error=math.sqrt(least + slope * max(squared, 0.0) + doubt),
         noise_floor=floor,
+        binning_error=binning,
         raw_squared=raw,
         target=target,
         n_simulations=n_simulations,

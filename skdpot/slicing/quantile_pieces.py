@@ -8,8 +8,9 @@ the two is exact: their distance, and the measures between them.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
-__all__ = ["QuantilePieces", "squared_distances"]
+__all__ = ["QuantilePieces", "refined", "squared_distances"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +111,37 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         Exact, like `CDFTable.squared_distances`; all rows at once, and on equal bins.
     """
     return QuantilePieces.of(first, second).squared_distances
+
+
+def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
+    """Draw smooth curves through the values at the bin edges: no mass is spread evenly.
+
+    Binning does not touch the values at the edges; what is lost is the shape in between, and
+    with it a part of the distance between a narrow and a wide measure, or one peak and two.
+
+    Parameters
+    ----------
+    cdf : ndarray of shape (n_rows, n_bins + 1)
+        Distribution functions at the bin edges.
+    factor : int
+        Number of finer bins for each bin.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, factor * n_bins + 1)
+        Monotone cubic interpolations.
+
+    References
+    ----------
+    F. N. Fritsch, J. Butland, "A method for constructing local monotone piecewise cubic
+    interpolants", SIAM J. Sci. Stat. Comput. 5 (1984).
+    """
+    n_bins = cdf.shape[1] - 1
+    curve = PchipInterpolator(np.arange(n_bins + 1), cdf, axis=1)
+    values = curve(np.arange(factor * n_bins + 1) / factor)
+    values[:, 0], values[:, -1] = cdf[:, 0], cdf[:, -1]
+    increasing: np.ndarray = np.clip(np.maximum.accumulate(values, axis=1), 0.0, 1.0)
+    return increasing
 
 
 def _positions(

@@ -119,7 +119,8 @@ class SketchRecord:
         _check_widths(arrays, bounds)
         parameters = _read_parameters(self.facts["parameters"], arrays)
         if _is_true(self.facts["declared_bounds"]):
-            parameters["bounds"] = _box(bounds)
+            limits = _box(bounds)
+            parameters["bounds"] = limits if bounds.box else bounds
         spent = _read_statement(self.facts["spent"])
         _check_statement(spent, noise_scale, arrays["statistic_"].shape, parameters["conditional"])
         fitted: dict[str, Any] = {

@@ -16,39 +16,43 @@ from skdpot.slicing.table import CDFTable
 __all__ = ["SupportedDecoder", "common_support", "restricted"]
 
 _TAIL = 0.05  # a share of the mass that stands out of the noise of most tables
-_WIDER = 0.8  # the stretch from the median to that quantile, and so much more: 3 deviations
+_WIDER = 1.0  # with noise of _COMMON_NOISE, the stretch is so much wider than to that quantile
+_COMMON_NOISE = 0.006
+_WIDER_A_DECADE = 0.25  # for each tenth of the noise
+_LEAST_WIDER, _MOST_WIDER = 0.8, 2.0
 
 
-def common_support(tables: Sequence[CDFTable]) -> np.ndarray:
+def common_support(tables: Sequence[CDFTable], noise: float) -> np.ndarray:
     """Find the bins that hold the data of all tables but for the ends of their tails.
 
-    From the median to the 5 % and 95 % quantiles and 0.8 times as far again: three standard
-    deviations of a Gaussian. Quantiles further out would be nearer to the truth without noise,
-    but noise moves them.
+    From the median to the 5 % and 95 % quantiles and about as far again: 3.3 standard deviations
+    of a Gaussian where noise is 0.006, 3 where it is more, and up to 5 where there is less of it.
+    Quantiles further out would be nearer to the truth without noise, but noise moves them.
 
     Parameters
     ----------
     tables : sequence of CDFTable
         Smoothed tables, with the same bins.
+    noise : float
+        Standard deviation of the noise of a distribution function, before smoothing.
 
     Returns
     -------
     ndarray of shape (n_slices, 2), int
         First bin, and the one after the last; at least two bins.
     """
-    ends = []
+    wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(noise, 1e-12))
+    stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
+    n_bins = tables[0].cdf.shape[1] - 1
+    lows, highs = [], []
     for table in tables:
-        n_bins = table.cdf.shape[1] - 1
         quantiles = table.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL]))
         quantiles = (quantiles - table.edges[:, :1]) / (2 * table.half_widths[:, None] / n_bins)
         low, middle, high = quantiles.T
-        ends.append(
-            [middle - (1 + _WIDER) * (middle - low), middle + (1 + _WIDER) * (high - middle)]
-        )
-    first = np.floor(np.min([low for low, _ in ends], axis=0))
-    first = np.clip(first, 0, n_bins - 2).astype(np.intp)
-    last = np.ceil(np.max([high for _, high in ends], axis=0))
-    last = np.clip(last, first + 2, n_bins).astype(np.intp)
+        lows.append(middle - stretch * (middle - low))
+        highs.append(middle + stretch * (high - middle))
+    first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
+    last = np.clip(np.ceil(np.max(highs, axis=0)), first + 2, n_bins).astype(np.intp)
     return np.stack([first, last], axis=1)
 
 

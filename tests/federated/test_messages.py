@@ -549,6 +549,14 @@ NONSENSE = {
         {},
         "not the one that its statement",
     ),
+    "sensitivity of less": (
+        spent(
+            sensitivity=GAUSSIAN["sensitivity"] / 9,
+            event=GAUSSIAN | {"sensitivity": GAUSSIAN["sensitivity"] / 9},
+        ),
+        {},
+        "not the one that its statement",
+    ),
     "many steps": (event(n_steps=2), {}, "smaller epsilon"),
     "negative sigma": (event(sigma=-1.0), {}, "sigma"),
     "no noise": ({"noise_scale": 0.0}, {}, "not the one that its statement"),

@@ -35,6 +35,7 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import PROTOCOLS, Party
 from skdpot.federated.plans import optimal_plan
 from skdpot.federated.valuation import calibrated_values
+from skdpot.privacy.data_bounds import DataBounds
 
 RNG = np.random.default_rng(6053)
 # Numbers that no other array holds by chance, and that are easy to find in text.
@@ -161,9 +162,10 @@ def test_later_changes_of_the_callers_arrays_do_not_matter():
     rows, labels, masses = ROWS.copy(), LABELS.copy(), MASSES.copy()
     party = Party("north", rows, labels, masses=masses, **ALL)
     plain = Party("north", rows, **ALL)
-    before = party.interpolate(reference_for(party)), plain.interpolate(REFERENCE)
+    before = party.interpolate(reference_for(party))
     rows[:], labels[:], masses[:] = 0, "aaa", 1
-    assert (party.interpolate(reference_for(party)), plain.interpolate(REFERENCE)) == before
+    assert party.interpolate(reference_for(party)) == before
+    assert plain.interpolate(REFERENCE) == Party("north", ROWS, **ALL).interpolate(REFERENCE)
     assert rows.flags.writeable
 
 
@@ -398,6 +400,20 @@ def test_a_sketch_measures_what_was_asked_and_clips_to_the_given_bounds():
     for k, theta in enumerate(request.directions):
         shares = (mapped @ theta <= inner[k][:, None]).mean(axis=1)
         np.testing.assert_allclose(sketch.cdf_[0, k, 1:-1], shares, atol=1.5 / 40)
+
+
+@pytest.mark.parametrize("center", [0.0, 1e-300, -1e150, 1e300, 1.7e308])
+@pytest.mark.parametrize("scale", [1e-320, 1e-150, 1.0, 1e150, 1.7e308])
+@pytest.mark.parametrize(("radius", "box"), [(1.0, False), (1e30, True), (1e30, False)])
+def test_no_request_makes_a_party_pay_for_nothing(center, scale, radius, box):
+    bounds = DataBounds(np.full(3, center), np.full(3, scale), radius, box)
+    budget = PrivacyBudget(epsilon=1.0)
+    party = Party("north", ROWS, budget=budget)
+    try:
+        request = SketchRequest.from_bytes(SketchRequest(np.eye(3), 8, bounds).to_bytes())
+    except MessageError:
+        return
+    assert request.read(party.publish_sketch(request)).n_samples_ == 40
 
 
 def test_weights_are_not_for_sketches():

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -76,10 +77,12 @@ def test_nothing_is_kept_when_a_release_fails(path, error):
 
 
 def test_of_two_at_a_time_one_makes_the_release(path):
+    ReleaseFile(path).answer("north", b"earlier", lambda: b"other")
     made, both = [], threading.Barrier(2)
 
     def make():
         made.append(1)
+        time.sleep(0.5)  # time enough for the other one to look
         return str(len(made)).encode()
 
     def ask(_):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from skdpot.slicing import CDFTable, orthogonal_directions, square_root_strategy
 from skdpot.slicing.decoding import decode_cumulative
-from skdpot.slicing.quantile_pieces import QuantilePieces, squared_distances
+from skdpot.slicing.quantile_pieces import QuantilePieces, refined, squared_distances
 from skdpot.slicing.supported_decoding import SupportedDecoder, common_support, restricted
 from skdpot.slicing.table_sampling import binned_rows, copula_rows, sampling_deviations
 
@@ -66,22 +67,42 @@ def test_the_measure_between_two_shifts_keeps_the_shape():
     np.testing.assert_allclose(QuantilePieces.of(one, two).between(0.5, 5), cdf([0, 1, 2, 1, 0]))
 
 
-def test_the_support_holds_three_deviations_of_all_tables():
+@given(rows=masses, factor=st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_curves_pass_through_the_bin_edges(rows, factor):
+    fine = refined(cdf(rows), factor)
+    assert fine.shape == (1, 6 * factor + 1)
+    assert np.all(np.diff(fine) >= 0)
+    np.testing.assert_allclose(fine[:, ::factor], cdf(rows), atol=1e-12)
+
+
+def test_curves_are_nearer_to_a_gaussian_than_lines():
+    edges = np.linspace(-4, 4, 17)
+    line = np.interp(np.linspace(-4, 4, 65), edges, ndtr(edges))
+    curve = refined(ndtr(edges)[None], 4)[0]
+    truth = ndtr(np.linspace(-4, 4, 65))
+    assert np.abs(curve - truth).max() < 0.2 * np.abs(line - truth).max()
+
+
+def test_the_support_holds_the_deviations_of_all_tables():
     direction = np.ones((1, 1))
     narrow = gaussian_table(direction, np.eye(1), n_bins=256)
-    shifted = CDFTable(
-        direction, narrow.half_widths, np.clip(np.roll(narrow.cdf, 20, axis=1), 0, 1)
-    )
-    shifted.cdf[:, :20] = 0.0
-    for tables, ends in (([narrow], (-3, 3)), ([narrow, shifted], (-3, 3 + 20 / 32))):
-        found = (common_support(tables)[0] / 32) - 4
-        np.testing.assert_allclose(found, ends, atol=0.08)
+    moved = np.concatenate([np.zeros((1, 20)), narrow.cdf[:, :-20]], axis=1)
+    shifted = CDFTable(direction, narrow.half_widths, moved)
+    for noise, reach in ((0.5, 2.96), (0.006, 3.29), (0.0006, 3.70)):
+        for tables, ends in (
+            ([narrow], (-reach, reach)),
+            ([narrow, shifted], (-reach, reach + 20 / 32)),
+        ):
+            found = np.clip(common_support(tables, noise)[0] / 32 - 4, -4, 4)
+            np.testing.assert_allclose(found, np.clip(ends, -4, 4), atol=0.08)
+    assert common_support([narrow], 0.0)[0].tolist() == [0, 256]
 
 
-@given(rows=masses)
+@given(rows=masses, noise=st.floats(0, 1))
 @settings(max_examples=60, deadline=None)
-def test_a_support_has_two_bins_inside_of_the_range(rows):
-    first, last = common_support([table(cdf(rows))])[0]
+def test_a_support_has_two_bins_inside_of_the_range(rows, noise):
+    first, last = common_support([table(cdf(rows))], noise)[0]
     assert 0 <= first
     assert first + 2 <= last <= 6
     cut = restricted(cdf(rows), np.array([[first, last]]))

@@ -9,16 +9,19 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
+from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent
 from skdpot.slicing.sketch_record import SketchRecord
 
 RNG = np.random.default_rng(9)
 X = RNG.uniform(-1, 1, (300, 3))
+BALL = DataBounds(np.array([1.0, -1.0, 0.3]), np.array([1.0, 3.0, 0.1]), 2.0)
 LABELS = RNG.integers(0, 2, 300)
 
 FITTED = {
     "declared": lambda: SlicedSketch(bounds=(-1, 1), n_bins=8).fit(X),
     "private bounds": lambda: SlicedSketch(epsilon=9.0, n_bins=8).fit(X),
+    "given ball": lambda: SlicedSketch(bounds=BALL, n_bins=8).fit(X),
     "budget": lambda: SlicedSketch(0.7, budget=PrivacyBudget(2.0), norm_bound=2.0).fit(X),
     "classes": lambda: SlicedSketch(bounds=(-1, 1), conditional=True).fit(X, LABELS),
     "no privacy": lambda: SlicedSketch(epsilon=np.inf, bounds=(-1, 1)).fit(X),
@@ -54,6 +57,7 @@ def test_records_of_all_sketches_are_believed_and_complete(sketch):
     restored = SlicedSketch._restored(parameters, fitted)
     np.testing.assert_array_equal(restored.cdf_, sketch.cdf_)
     assert restored.privacy_spent_ == sketch.privacy_spent_
+    assert isinstance(restored.bounds, DataBounds) == (sketch.bounds is BALL)
     again = SketchRecord.of(restored)
     assert json.dumps(again.facts) == json.dumps(record.facts)
     assert set(again.arrays) == set(record.arrays)
