@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.estimators._distance_estimate import DistanceEstimate, common_scale
@@ -28,10 +29,12 @@ from skdpot.slicing.directions import make_directions
 from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.rules import public_bounds
 from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.strategy import square_root_strategy
 
 __all__ = ["SlicedProtocol"]
 
 _LEAST_SLICES = 64
+_DROWNED = 0.2  # beyond, the standard errors of distances grow to the distances themselves
 
 
 class SlicedProtocol:
@@ -57,6 +60,7 @@ class SlicedProtocol:
         estimator.sketch_ = sketch
         for name in ("privacy_spent_", "n_samples_", "bounds_"):
             setattr(estimator, name, getattr(sketch, name))
+        _warn_of_noise(sketch)
 
     def compare(
         self, estimator: BaseEstimator, other: Any, y: Any, masses: Any
@@ -168,3 +172,15 @@ def _sketch(
         **parameters,
     )
     return sketch._release(type(estimator).__name__, streams, X, None)
+
+
+def _warn_of_noise(sketch: SlicedSketch) -> None:
+    """Say it when noise drowns the table: of public facts, the rows have no part in it."""
+    covariance = square_root_strategy(sketch.statistic_.shape[-1]).covariance
+    noise = sketch.noise_scale_ / sketch.n_samples_ * np.sqrt(np.diag(covariance).mean())
+    if noise > _DROWNED:
+        warn_of_privacy(
+            f"{sketch.n_samples_} rows at this epsilon along {len(sketch.directions_)} directions: "
+            f"noise moves every distribution function by {noise:.2f}, of 1, so that distances can "
+            "hardly be told. More rows, a larger epsilon, or fewer features (and n_slices) help."
+        )

@@ -20,7 +20,11 @@ from skdpot import (
 # The checks set random_state, fit very few rows and expect no warning but this.
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}:skdpot.exceptions.PrivacyWarning")
-    for text in (".*makes the privacy noise reproducible", "Private bounds. .*stand out")
+    for text in (
+        ".*makes the privacy noise reproducible",
+        "Private bounds. .*stand out",
+        ".*distances can hardly be told",
+    )
 ] + [
     # and no groups
     pytest.mark.filterwarnings("ignore:.*one group:skdpot.exceptions.FairnessWarning")
