@@ -100,7 +100,7 @@ Party, or a published message
         float
             Minus `distance`.
         """
-        return -self.distance(X, y)
+        return 0.0 - self.distance(X, y)
 
     def publish(self, X: Any = None, y: Any = None) -> Message:
         """Return the message that a party sends under this protocol.
@@ -130,7 +130,8 @@ Party, or a published message
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Rows. With "sliced" they are private: a new sketch is released and charged.
+            Rows. With "sliced" they are private: **each call releases and charges a new
+            sketch**, and calls on the same rows add up. Publish once and keep what comes back.
 
         Returns
         -------

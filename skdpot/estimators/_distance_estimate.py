@@ -45,7 +45,12 @@ class DistanceEstimate:
 
     @classmethod
     def of_sketches(
-        cls, debiased: DebiasedDistance, bounds: DataBounds, transcript: Transcript
+        cls,
+        debiased: DebiasedDistance,
+        bounds: DataBounds,
+        transcript: Transcript,
+        *,
+        declared: bool,
     ) -> "DistanceEstimate":
         """Make an estimate from that of two sketches.
 
@@ -57,12 +62,14 @@ class DistanceEstimate:
             How features were scaled.
         transcript : Transcript
             What was sent.
+        declared : bool
+            Whether the bounds were known beforehand.
 
         Returns
         -------
         DistanceEstimate
         """
-        scale = common_scale(bounds)
+        scale = common_scale(bounds, declared)
         return cls(
             squared=debiased.squared * (scale or 1.0) ** 2,
             protocol="sliced",
@@ -128,15 +135,21 @@ class DistanceEstimate:
 
     def _summary(self) -> str:
         if self.debiased is None:
-            return f"{self.distance:.6g}"
+            return f"{self.distance:.6g} (an upper bound)"
         low, high = self.interval()
-        return f"{self.distance:.4g} (95 %: {low:.4g} to {high:.4g})"
+        apart = "" if low > 0 else "; not told apart from 0"
+        unit = "" if self.unit == "features" else f", in {self.unit}"
+        return f"{self.distance:.4g}{unit} (95 %: {low:.4g} to {high:.4g}{apart})"
 
 
 _ONE_SIGMA = 0.6826894921370859
 
 
-def common_scale(bounds: DataBounds) -> float | None:
-    """Return the factor by which all features were scaled alike; None if they were not."""
-    same = np.all(bounds.scale == bounds.scale[0])
+def common_scale(bounds: DataBounds, declared: bool) -> float | None:
+    """Return the factor by which all features were scaled alike; None if they were not.
+
+    None too for bounds that were found in the data: the unit of an estimate must not hang on
+    what a release happened to be.
+    """
+    same = declared and np.all(bounds.scale == bounds.scale[0])
     return float(bounds.scale[0]) if same else None

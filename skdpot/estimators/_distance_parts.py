@@ -6,12 +6,22 @@ from typing import Any
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from skdpot.federated.messages import Message
+from skdpot.federated.messages import InterpolatingMeasure, Message, SketchMessage
 from skdpot.federated.party import Party
 from skdpot.federated.transcript import Transcript
 from skdpot.slicing.readings import SketchReadings
 
-__all__ = ["OTHER", "THIS", "Frames", "as_parties", "is_union", "record", "square"]
+__all__ = [
+    "OTHER",
+    "THIS",
+    "Frames",
+    "as_parties",
+    "check_other",
+    "check_rows",
+    "is_union",
+    "record",
+    "square",
+]
 
 THIS, OTHER = "this party", "other party"
 
@@ -49,3 +59,40 @@ def square(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> pd.
     for (one, other), value in values.items():
         table.loc[one, other] = table.loc[other, one] = value
     return table
+
+
+def check_rows(X: Any) -> None:
+    """Refuse what is no table of rows where rows are due."""
+    if isinstance(X, (Party, Message, BaseEstimator, bytes)) or X is None:
+        raise TypeError(
+            f"X must be a table of rows, got {type(X).__name__}. Parties, messages and fitted "
+            "estimators can be given to compare and distance."
+        )
+
+
+def check_other(other: Any, estimator: BaseEstimator) -> None:
+    """Refuse what cannot be the other side under this protocol."""
+    protocol, due = estimator._fitted_protocol, "rows, a Party, a fitted estimator or a message"
+    for part in other if is_union(other) else (other,):
+        if isinstance(part, bytes) or part is None:
+            raise TypeError(
+                f"The other side must be {due}, got {type(part).__name__}. Read bytes with "
+                "skdpot.federated.messages.Message.from_bytes."
+            )
+        theirs = getattr(part, "_fitted_protocol", protocol)
+        if theirs != protocol:
+            raise ValueError(
+                f"This estimator was fitted with protocol={protocol!r} and the other one with "
+                f"{theirs!r}; both must play the same."
+            )
+        if isinstance(part, Message) and not isinstance(part, _MESSAGES[protocol]):
+            raise TypeError(
+                f"A {type(part).__name__} cannot be compared under protocol={protocol!r}."
+            )
+
+
+_MESSAGES: dict[str, tuple[type[Message], ...]] = {
+    "sliced": (SketchMessage,),
+    "triangle": (InterpolatingMeasure,),
+    "fedwad": (),
+}

@@ -1,6 +1,6 @@
 """TriangleWad and FedWad behind the estimator. Not private."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -10,7 +10,16 @@ from sklearn.base import BaseEstimator
 from skdpot._utils.notices import warn_not_private
 from skdpot._utils.validation import validate_rows
 from skdpot.estimators._distance_estimate import DistanceEstimate
-from skdpot.estimators._distance_parts import OTHER, Frames, as_parties, is_union, record, square
+from skdpot.estimators._distance_parts import (
+    OTHER,
+    Frames,
+    as_parties,
+    check_other,
+    check_rows,
+    is_union,
+    record,
+    square,
+)
 from skdpot.federated.geodesic import drawn_fractions
 from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import (
@@ -93,12 +102,24 @@ class PlainProtocol:
 
     def publish(self, estimator: BaseEstimator, X: Any, y: Any) -> InterpolatingMeasure:
         """Return what a party sends, which reveals its rows."""
-        party = estimator._own if X is None else self._other(estimator, X, y, None)
-        return party.interpolate(estimator.reference_)
+        if X is None:
+            return self._moved(estimator, estimator._own)
+        check_rows(X)
+        return self._moved(estimator, self._other(estimator, X, y, None))
+
+    def _moved(self, estimator: BaseEstimator, party: Party) -> InterpolatingMeasure:
+        """Return the message of a party."""
+        reference = estimator.reference_
+        return party.interpolate(reference, estimator.t if reference.t is None else None)
 
     def matrix(self, estimator: BaseEstimator, parties: Any) -> Frames:
         """Play the protocol between all parties."""
-        members = as_parties(parties, self.name)
+        if not estimator.disclose_t or (estimator.labeled and isinstance(parties, Mapping)):
+            raise ValueError(
+                "pairwise_distances is played at a t that all parties know (disclose_t=True), and "
+                "with classes by Party objects that hold them: Party(name, X, y, allows=...)."
+            )
+        members = as_parties(parties, self.name, budget=estimator.budget)
         if hasattr(estimator, "reference_"):
             shared = {"reference": estimator.reference_.measure}
         else:
@@ -157,6 +178,7 @@ class TriangleProtocol(PlainProtocol):
         self, estimator: BaseEstimator, other: Any, y: Any, masses: Any
     ) -> DistanceEstimate:
         """Play the protocol with another party, with several, or with a message."""
+        check_other(other, estimator)
         own, reference = estimator._own, estimator.reference_.measure
         if isinstance(other, InterpolatingMeasure):
             return self._compare_message(estimator, other)
@@ -175,6 +197,7 @@ class TriangleProtocol(PlainProtocol):
 
     def values(self, estimator: BaseEstimator, X: Any, y: Any) -> np.ndarray:
         """Return what the potentials between the two messages say of the rows."""
+        check_rows(X)
         plan = triangle(
             estimator._own,
             self._other(estimator, X, y, None),
@@ -185,7 +208,8 @@ class TriangleProtocol(PlainProtocol):
         return values / (1 - estimator.t) ** 2
 
     def _announced(self, estimator: BaseEstimator, points: np.ndarray) -> ReferenceMeasure:
-        return ReferenceMeasure(points, None, estimator.t, estimator.interpolation)
+        t = estimator.t if estimator.disclose_t else None
+        return ReferenceMeasure(points, None, t, estimator.interpolation)
 
     def _pairwise(
         self, estimator: BaseEstimator, parties: Sequence[Party], **shared: Any
@@ -196,7 +220,7 @@ class TriangleProtocol(PlainProtocol):
         self, estimator: BaseEstimator, message: InterpolatingMeasure
     ) -> DistanceEstimate:
         """Compare this party's message with one that came from elsewhere."""
-        own = estimator._own.interpolate(estimator.reference_)
+        own = self._moved(estimator, estimator._own)
         transcript = Transcript()
         record(transcript, estimator._own.name, own)
         record(transcript, OTHER, message)
@@ -213,6 +237,7 @@ class FedwadProtocol(PlainProtocol):
         self, estimator: BaseEstimator, other: Any, y: Any, masses: Any
     ) -> DistanceEstimate:
         """Play all rounds with another party."""
+        check_other(other, estimator)
         if is_union(other):
             raise ValueError(
                 'protocol="fedwad" is played by two parties; protocol="triangle" and "sliced" '
@@ -223,6 +248,7 @@ class FedwadProtocol(PlainProtocol):
 
     def values(self, estimator: BaseEstimator, X: Any, y: Any) -> np.ndarray:
         """Return the values that the rows' owner computes in FedBary, against the last ξ."""
+        check_rows(X)
         party = self._other(estimator, X, y, None)
         between = self._play(estimator, party).details.reference
         values: np.ndarray = party.values_against(between).values

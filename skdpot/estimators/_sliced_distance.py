@@ -15,6 +15,8 @@ from skdpot.estimators._distance_parts import (
     THIS,
     Frames,
     as_parties,
+    check_other,
+    check_rows,
     is_union,
     record,
     square,
@@ -68,16 +70,20 @@ class SlicedProtocol:
         """Compare sketches, or the sketch with public rows."""
         if y is not None and estimator.labeled or masses is not None:
             raise ValueError('protocol="sliced" has neither classes nor weights of rows.')
+        check_other(other, estimator)
         transcript = Transcript()
         record(transcript, THIS, SketchMessage(estimator.sketch_))
         found = self._side(estimator, other, transcript)
         debiased = debiased_squared_distance(estimator.sketch_, found, target=estimator.target)
-        return DistanceEstimate.of_sketches(debiased, estimator.bounds_, transcript)
+        return DistanceEstimate.of_sketches(
+            debiased, estimator.bounds_, transcript, declared=_declared(estimator)
+        )
 
     def publish(self, estimator: BaseEstimator, X: Any, y: Any) -> SketchMessage:
         """Return the published sketch, or publish that of other rows."""
         if X is None:
             return SketchMessage(estimator.sketch_)
+        check_rows(X)
         validate_rows(estimator, X, reset=False)
         streams = spawn_streams(estimator.random_state, type(estimator).__name__)
         parameters = self._request(estimator).sketch_parameters
@@ -90,10 +96,11 @@ class SlicedProtocol:
 
     def values(self, estimator: BaseEstimator, X: Any, y: Any) -> np.ndarray:
         """Return the values of public rows against the sketch."""
+        check_rows(X)
         bounds = estimator.bounds_
         # Not clipped: how far a row lies outside is what tells noise, and these are public.
         rows = (validate_rows(estimator, X, reset=False) - bounds.center) / bounds.scale
-        unit = common_scale(bounds) or 1.0
+        unit = common_scale(bounds, _declared(estimator)) or 1.0
         return unit**2 * sliced_values(rows, estimator.sketch_.table())
 
     def matrix(self, estimator: BaseEstimator, parties: Any) -> Frames:
@@ -103,7 +110,9 @@ class SlicedProtocol:
         request = self._request(estimator, members[0].n_features)
         result = pairwise_sliced(members, request, target=estimator.target)
         estimates = {
-            pair: DistanceEstimate.of_sketches(debiased, request.bounds, result.transcript)
+            pair: DistanceEstimate.of_sketches(
+                debiased, request.bounds, result.transcript, declared=_declared(estimator)
+            )
             for pair, debiased in result.details.items()
         }
         distances = {pair: estimate.distance for pair, estimate in estimates.items()}
@@ -128,7 +137,8 @@ class SlicedProtocol:
             sketch = getattr(other, "sketch_", other)
             record(transcript, OTHER, SketchMessage(sketch))
             return sketch
-        return validate_rows(estimator, other, reset=False)
+        validate_rows(estimator, other, reset=False)
+        return other
 
     def _read(
         self, estimator: BaseEstimator, message: SketchMessage, transcript: Transcript, name: str
@@ -149,6 +159,11 @@ class SlicedProtocol:
                 "or fit first, and the others take the bounds that were published then."
             )
         return SketchRequest(_directions(estimator, n_features), estimator.n_bins, bounds)
+
+
+def _declared(estimator: BaseEstimator) -> bool:
+    """Whether bounds were declared rather than found: only then is their unit known before."""
+    return not isinstance(estimator.bounds, str) or estimator.norm_bound is not None
 
 
 def _directions(estimator: BaseEstimator, n_features: int) -> np.ndarray:

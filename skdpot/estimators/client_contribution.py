@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone
 
 from skdpot._utils.validation import HasMethods, all_or_nothing, check_is_fitted, fit_context
+from skdpot.estimators._distance_estimate import DistanceEstimate
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.federated.party import Party
 
@@ -17,8 +18,8 @@ __all__ = ["ClientContribution"]
 class ClientContribution(BaseEstimator):
     """Contribution of clients to a federation, by their distance from reference data.
 
-    Before anything is trained, clients whose rows are distributed like the server's reference
-    rows get a large share and those with noisy or foreign rows a small one. Distances are those
+    Before anything is trained: the nearer a client's rows are to the server's reference rows, the
+    larger its share, which falls linearly with the distance. Distances are those
     of `PrivateWassersteinDistance`: by default every client publishes one private sketch.
 
     Parameters
@@ -51,7 +52,8 @@ class ClientContribution(BaseEstimator):
     -----
     A distance says how alike data are, not how much a model learns from them: two clients with
     the same rows get the same share, where Shapley values would split one. It needs no
-    training, and time that grows linearly with the number of clients, not exponentially.
+    training, and time that grows linearly with the number of clients, not exponentially. Look at
+    the intervals before reading anything into shares: noise ranks equal clients too.
 
     References
     ----------
@@ -136,7 +138,7 @@ class ClientContribution(BaseEstimator):
         """
         check_is_fitted(self)
         named = _named(clients)
-        estimates = {name: self.estimator_.compare(client) for name, client in named.items()}
+        estimates = {name: self._compared(name, client) for name, client in named.items()}
         distances = np.array([estimate.distance for estimate in estimates.values()])
         intervals = [estimate.interval(confidence) for estimate in estimates.values()]
         table = pd.DataFrame(
@@ -152,6 +154,14 @@ class ClientContribution(BaseEstimator):
         )
         return table.sort_values("distance", kind="stable")
 
+    def _compared(self, name: Any, client: Any) -> DistanceEstimate:
+        """Compare one client; its name is in the error if that fails."""
+        try:
+            return self.estimator_.compare(client)
+        except (TypeError, ValueError) as error:
+            refusal = type(error)(f"Client {name!r}: {error}")
+        raise refusal
+
 
 def _named(clients: Sequence[Party] | Mapping[str, Any]) -> dict[str, Any]:
     """Return clients by name."""
@@ -162,7 +172,7 @@ def _named(clients: Sequence[Party] | Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError("clients must be a sequence of Party, or a mapping of names to them.")
         named = {client.name: client for client in clients}
     if not named or len(named) < len(clients):
-        raise ValueError("clients must hold at least one client, each with a name of its own.")
+        raise ValueError("clients must hold one client or more, each with a name of its own.")
     return named
 
 

@@ -44,7 +44,9 @@ class PrivateWassersteinDistance(Comparisons):
     bounds : "private", (low, high) or DataBounds, default="private"
         What is known about the range of each feature, see `SlicedSketch`. Sketches that were
         fitted apart can be compared when all have the same public bounds: declared, or the
-        `bounds_` that one of the parties has released.
+        `bounds_` that one of the parties has released. Rows beyond are clipped, and distances
+        are those of clipped rows: declare bounds that hold everybody's rows. Private bounds fit
+        the rows of one party, and distances are then in the unit of the scaled features.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     n_slices : int or "auto", default="auto"
@@ -52,9 +54,10 @@ class PrivateWassersteinDistance(Comparisons):
         of all sizes take the same.
     n_bins : int, default=64
         Number of bins along each direction.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
-n_features), default="axes+orthogonal"
-        How directions are drawn, or public directions.
+    slices : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_slices, \
+n_features), default="orthogonal"
+        How directions are drawn, or public directions. Not the axes first, as in `SlicedSketch`:
+        along them alone, data with equal marginals cannot be told apart.
     target : {"population", "data"}, default="population"
         Between what the distance is estimated. "population": the laws that the rows were
         sampled from; zero if both parties sample from one law. "data": the rows themselves.
@@ -69,7 +72,8 @@ n_features), default="axes+orthogonal"
         Whether each round of "fedwad" draws its t uniformly. With a fixed one the rounds
         stall far from the distance.
     gamma_scale : float, default=1.0
-        Standard deviation of the shared Gaussian sample.
+        Standard deviation of the shared Gaussian sample. From about the spread of the data on,
+        "triangle" returns the distance *linearised* through the sample, far above W₂.
     gamma_mean : float, default=0.0
         Mean of the shared Gaussian sample.
     n_support : int, optional
@@ -84,6 +88,8 @@ n_features), default="axes+orthogonal"
     shared_seed : int, default=0
         Draws everything that is public and that the parties must share: directions, the
         Gaussian sample, the t of each round. It gives nothing away: it is no `random_state`.
+        Messages are only comparable if they were made with one seed (and with "triangle" one
+        `t`, `n_support`, `gamma_scale` and `gamma_mean`).
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where projections are counted.
     random_state : int, RandomState or None, default=None
@@ -180,7 +186,7 @@ n_features), default="axes+orthogonal"
         norm_bound: float | None = None,
         n_slices: int | str = "auto",
         n_bins: int = 64,
-        slices: Any = "axes+orthogonal",
+        slices: Any = "orthogonal",
         target: str = "population",
         t: float = 0.5,
         disclose_t: bool = True,

@@ -7,8 +7,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import SERVER
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+from skdpot.federated.message_base import Message
 from skdpot.federated.party import Party
 
 __all__ = ["as_reference", "check_participants", "symmetric"]
@@ -74,6 +76,8 @@ def as_reference(
     ------
     ValueError
         If the parties, or the measure, have different numbers of features.
+    MessageError
+        If the reference is a message.
     """
     features = {party.name: party.n_dimensions for party in parties}
     if len(set(features.values())) > 1:
@@ -87,6 +91,11 @@ def as_reference(
             mean=mean,
             scale=scale,
             rng=np.random.default_rng() if rng is None else rng,
+        )
+    if isinstance(reference, Message):
+        raise MessageError(
+            "reference must be a DiscreteMeasure or points, and no message, got "
+            f"{type(reference).__name__}."
         )
     measure = reference
     if not isinstance(measure, DiscreteMeasure):

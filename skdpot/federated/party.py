@@ -6,12 +6,14 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
 from skdpot._utils.validation import validate_rows
 from skdpot.exceptions import ProtocolRefusedError
 from skdpot.federated.measures import DiscreteMeasure, labelled_measure
 from skdpot.federated.plain_answers import PlainAnswers
-from skdpot.federated.sketch_messages import SketchMessage
+from skdpot.federated.publishing import rehearsed, release_seed
+from skdpot.federated.sketch_messages import SketchMessage, check_feature_names, is_writable
 from skdpot.federated.sketch_request import SketchRequest
 from skdpot.federated.vault import Terms, Vault, check_type, lock_away, vault_of
 from skdpot.privacy.budget import PrivacyBudget
@@ -40,7 +42,8 @@ class Party(PlainAnswers):
     name : str
         What others call the party.
     X : array-like of shape (n_samples, n_features)
-        Private rows, at least two; copied.
+        Private rows, at least two; copied. Names of its columns are sent along, and must be
+        text that a message can hold.
     y : array-like of shape (n_samples,), optional
         Private classes of the rows. With them "triangle", "fedwad" and "values" compare the
         rows together with mean and covariance of their class
@@ -62,7 +65,7 @@ class Party(PlainAnswers):
         How plans are computed, see `skdpot.federated.plans.optimal_plan`.
     random_state : int, RandomState or None, default=None
         Makes the noise of sketches reproducible. For tests only: whoever knows it can
-        remove the noise.
+        remove the noise. The noise also depends on the name of the party and on the request.
 
     Raises
     ------
@@ -124,6 +127,8 @@ class Party(PlainAnswers):
         columns = PartyRows()
         rows = np.array(validate_rows(columns, X, reset=True, min_samples=2))
         names = getattr(columns, "feature_names_in_", None)
+        if names is not None:
+            check_feature_names(names)
         vault = Vault(
             name=_checked_name(name),
             rows=rows,
@@ -205,7 +210,8 @@ class Party(PlainAnswers):
         BudgetExceededError
             If the budget has too little left. Nothing is charged.
         MessageError
-            If the request asks about other features. Nothing is charged.
+            If the request asks about other features, or the sketch could not be sent. Nothing
+            is charged.
 
         Privacy
         -------
@@ -231,14 +237,15 @@ class Party(PlainAnswers):
                         "second one would cost epsilon once more. Repeat the first request, or "
                         "give the party a PrivacyBudget for several."
                     )
+                names = vault.feature_names
+                rehearsed(terms, request, self.n_samples, names)
                 sketch = SlicedSketch(
                     terms.epsilon,
                     terms.delta,
                     budget=terms.budget,
-                    random_state=terms.random_state,
+                    random_state=release_seed(terms.random_state, vault.name, request),
                     **request.sketch_parameters,
                 )
-                names = vault.feature_names
                 rows = vault.rows if names is None else pd.DataFrame(vault.rows, columns=names)
                 vault.releases[key] = SketchMessage(sketch.fit(rows))
             release: SketchMessage = vault.releases[key]
@@ -261,6 +268,8 @@ class Party(PlainAnswers):
 def _checked_name(name: Any) -> str:
     if not (isinstance(name, str) and name.strip()):
         raise ValueError(f"name must be text that is not empty, got {type(name).__name__}.")
+    if not is_writable(name):
+        raise ValueError("name must be text that UTF-8 can write, without lone surrogates.")
     return name
 
 
@@ -272,6 +281,7 @@ def _checked_terms(allows: Iterable[str], **terms: Any) -> Terms:
     if not (budget is None or isinstance(budget, PrivacyBudget)):
         raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
     privacy_target(terms["epsilon"], terms["delta"], budget)  # checks their ranges
+    check_random_state(terms["random_state"])
     return Terms(allows=tuple(name for name in PROTOCOLS if name in given), **terms)
 
 

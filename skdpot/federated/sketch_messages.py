@@ -1,9 +1,10 @@
 """The one private message: a sketch that a party has released."""
 
+import json
 import math
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,13 +13,16 @@ from skdpot.exceptions import MessageError
 from skdpot.federated.message_base import Content, Message
 from skdpot.federated.wire import Packet, pack
 from skdpot.privacy.spent import PrivacySpent
+from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.sketch_record import SketchRecord
 
-__all__ = ["SketchMessage", "restored_sketch"]
+__all__ = ["SketchMessage", "check_feature_names", "is_writable", "restored_sketch"]
 
 _NUMBERS = ("directions_", "half_widths_", "statistic_")
 _SCALES = ("bounds_center", "bounds_scale", "bounds_radius")
+_MOST_NAME_BYTES = 2**19  # half of what a packet holds beside its numbers
+_MOST_CHARACTERS = 2**23  # 32 MB: an array gives every text the room of the longest
 _CLASS_KINDS = {"b": "boolean", "i": "integer", "f": "float", "U": "text"}
 _CLASS_TYPES = {"boolean": bool, "integer": int, "float": float, "text": str}
 
@@ -51,7 +55,7 @@ class SketchMessage(Message):
         If rows are still added to it.
     """
 
-    record: SketchRecord
+    _record: SketchRecord
 
     kind: ClassVar[str] = "sketch"
     _FACTS = frozenset(
@@ -60,6 +64,8 @@ class SketchMessage(Message):
     _ARRAYS = frozenset((*_NUMBERS, *_SCALES))
 
     def __init__(self, sketch: SlicedSketch) -> None:
+        if not isinstance(sketch, SketchReadings):
+            raise MessageError(f"A SlicedSketch is due, got {type(sketch).__name__}.")
         sketch._check_readable()
         try:
             facts, arrays = deepcopy(_to_wire(SketchRecord.of(sketch)))
@@ -68,23 +74,32 @@ class SketchMessage(Message):
             pack(self.kind, self.version, facts, arrays)
         except ValueError as error:
             raise MessageError(f"The sketch cannot be sent: {error!s:.300}") from error
-        object.__setattr__(self, "record", record)
+        object.__setattr__(self, "_record", record)
 
-    @cached_property
+    @property
+    def record(self) -> SketchRecord:
+        """The released parts of the sketch; changes of what is returned do not reach the message."""
+        # Who has a view of a read-only array cannot make it writable.
+        arrays = {name: array.view() for name, array in self._record.arrays.items()}
+        for array in arrays.values():
+            array.setflags(write=False)
+        return SketchRecord(deepcopy(self._record.facts), arrays)
+
+    @property
     def sketch(self) -> SlicedSketch:
-        """The sketch, closed, made anew from what was sent."""
+        """The sketch, closed; decoded anew from what was sent, each time."""
         return restored_sketch(self.record)
 
     @property
     def statement(self) -> PrivacySpent:
         """Privacy statement of the sender."""
-        statement: PrivacySpent = self.record.restore()[1]["privacy_spent_"]
+        statement: PrivacySpent = self._record.restore()[1]["privacy_spent_"]
         return statement
 
     @property
     def reveals(self) -> str:
         """What the message reveals, and to whom: one sentence."""
-        spent = self.record.facts["spent"]
+        spent = self._record.facts["spent"]
         if math.isinf(spent["epsilon"]):
             return "Exact counts of rows along every direction, to everybody: epsilon is infinite."
         return (
@@ -93,7 +108,7 @@ class SketchMessage(Message):
         )
 
     def _content(self) -> Content:
-        return _to_wire(self.record)
+        return _to_wire(self._record)
 
     @classmethod
     def _from_packet(cls, packet: Packet) -> Self:
@@ -103,12 +118,12 @@ class SketchMessage(Message):
             record.restore()
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise MessageError(f"The sketch cannot be: {error!s:.300}") from error
-        object.__setattr__(message, "record", record)
+        object.__setattr__(message, "_record", record)
         return message
 
     def __repr__(self) -> str:
-        n_classes, n_slices, n_bins = self.record.arrays["statistic_"].shape
-        spent = self.record.facts["spent"]
+        n_classes, n_slices, n_bins = self._record.arrays["statistic_"].shape
+        spent = self._record.facts["spent"]
         return (
             f"<SketchMessage ({n_classes} x {n_slices} x {n_bins} table, epsilon="
             f"{spent['epsilon']:.4g}, delta={spent['delta']:.4g}, {self.n_bytes} bytes)>"
@@ -168,7 +183,46 @@ def _column(values: Any, due: type) -> np.ndarray:
         or any(type(value) is not due for value in values)
     ):
         raise TypeError(f"a list of {due.__name__} is due.")
+    if due is str and _padded_characters(values) > _MOST_CHARACTERS:
+        raise ValueError("its texts are too long.")
     return np.array(values)
+
+
+def _padded_characters(texts: Sequence[str]) -> int:
+    """Return how many characters an array of the texts has room for."""
+    return len(texts) * max(map(len, texts))
+
+
+def is_writable(text: str) -> bool:
+    """Return whether UTF-8 can write a text; it cannot write one half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_feature_names(names: Sequence[str]) -> None:
+    """Raise ValueError, which quotes no name, unless a message can hold the names of columns.
+
+    Parameters
+    ----------
+    names : sequence of str
+        At least one name.
+    """
+    written = json.dumps(list(names), ensure_ascii=False)
+    if not is_writable(written):
+        raise ValueError(
+            "Names of columns must be text that UTF-8 can write, without lone surrogates; rename "
+            "the columns."
+        )
+    n_bytes, n_characters = len(written.encode()), _padded_characters(names)
+    if n_bytes > _MOST_NAME_BYTES or n_characters > _MOST_CHARACTERS:
+        raise ValueError(
+            f"Names of columns may take {_MOST_NAME_BYTES} bytes together, and their number times "
+            f"the length of the longest may be {_MOST_CHARACTERS}; these have {n_bytes} and "
+            f"{n_characters}. Shorten them, or pass rows without names."
+        )
 
 
 def restored_sketch(record: SketchRecord) -> SlicedSketch:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from skdpot.exceptions import MessageError
 from skdpot.federated.message_base import Content, Message
 from skdpot.federated.sketch_messages import SketchMessage, restored_sketch
+from skdpot.federated.vault import check_type
 from skdpot.federated.wire import Packet
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.directions import make_directions
@@ -19,8 +20,9 @@ from skdpot.slicing.sketch_record import SketchRecord
 
 __all__ = ["SketchRequest"]
 
-_FEWEST_BINS, _MOST_BINS = 2, 4096
+_FEWEST_BINS, _MOST_BINS = 2, 512  # an answer's time grows faster than their number
 _MOST_ENTRIES = 2**24  # of the table that is asked for: 128 MB
+_MOST_COORDINATES = 2**25  # of the directions: 256 MB, so that answers fit in a message
 _LARGEST_BOUND = 1e150
 _ROUNDING = 1e-9  # machines may differ in the last digits
 
@@ -39,7 +41,8 @@ class SketchRequest(Message):
     directions : array-like of shape (n_slices, n_features)
         Directions of the slices; scaled to unit length.
     n_bins : int
-        Bins along each direction, 2 to 4096.
+        Bins along each direction, 2 to 512. With more a party would be busy for minutes, and
+        noise covers what finer bins would show.
     bounds : DataBounds
         The same for all parties: declared together, with ``DataBounds.from_box`` or
         ``DataBounds.from_norm``, or what one of them has released (``sketch.bounds_``).
@@ -79,6 +82,8 @@ class SketchRequest(Message):
         object.__setattr__(self, "directions", _unit_rows(self.directions, self.bounds.n_features))
         if len(self.directions) * self.n_bins > _MOST_ENTRIES:
             raise MessageError(f"A table of more than {_MOST_ENTRIES} entries is asked for.")
+        if self.directions.size > _MOST_COORDINATES:
+            raise MessageError(f"The directions have more than {_MOST_COORDINATES} coordinates.")
         try:
             public_bounds(self.bounds, None, self.n_features)
         except ValueError as error:
@@ -172,9 +177,11 @@ class SketchRequest(Message):
         Raises
         ------
         MessageError
-            If the answer measures something else.
+            If the answer measures something else, or is no sketch.
         """
-        arrays, facts = message.record.arrays, message.record.facts
+        check_type(message, SketchMessage)
+        record = message.record
+        arrays, facts = record.arrays, record.facts
         bounds = self.bounds
         widths = projection_half_widths(bounds, self.directions)
         due = {"directions_": self.directions, "half_widths_": widths}

@@ -12,6 +12,7 @@ from skdpot.federated.party import Party
 from skdpot.federated.results import PairwiseResult, ProtocolResult
 from skdpot.federated.sketch_messages import SketchMessage
 from skdpot.federated.sketch_request import SketchRequest
+from skdpot.federated.vault import check_type
 from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance
 from skdpot.slicing.sketch import SlicedSketch
 
@@ -111,9 +112,10 @@ def pairwise_sliced(
     As in `sliced`: each party pays once, however many others there are.
     """
     names = check_participants(parties)
+    check_type(request, SketchRequest)
     others = {p.name: p.n_features for p in parties if p.n_features != request.n_features}
     if others:
-        raise ValueError(
+        raise MessageError(
             f"The request is about {request.n_features} features; these parties have others: "
             f"{others}. Nobody was asked."
         )

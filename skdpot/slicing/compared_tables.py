@@ -67,15 +67,15 @@ class ComparedTable:
         """About the variance of a distribution function: that of noise, and of sampling."""
         return self.cdf_noise**2 + 0.25 / self.n_samples
 
-    def decoded(self, decoder: SupportedDecoder) -> np.ndarray:
+    def decoded(self, decoder: SupportedDecoder, support: np.ndarray) -> np.ndarray:
         """Return the distribution functions to compare; exact where there is no noise."""
         if self.noise > 0:
             return decoder.decode(self.statistic, self.n_samples)
-        return self.smooth.cdf
+        return self.guess(support)
 
     def guess(self, support: np.ndarray) -> np.ndarray:
         """Return the distribution functions that simulations start from."""
-        return restricted(self.smooth.cdf, support) if self.noise > 0 else self.smooth.cdf
+        return restricted(self.smooth.cdf, support)
 
 
 def compared_tables(first: Any, second: Any) -> tuple[ComparedTable, ComparedTable]:

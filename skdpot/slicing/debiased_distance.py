@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 from skdpot._utils.rng import solver_generator
 from skdpot.slicing.compared_tables import ComparedTable, compared_tables
 from skdpot.slicing.distance_simulation import SimulatedDistances, simulate_distances
-from skdpot.slicing.quantile_pieces import QuantilePieces, refined, squared_distances
+from skdpot.slicing.quantile_pieces import refined, squared_distances
 from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.supported_decoding import SupportedDecoder, common_support
 
@@ -171,8 +171,8 @@ def debiased_squared_distance(
     OpenSketchError
         If a sketch is open.
     ValueError
-        If the sketches do not measure the same, or are one and the same release: its noise is
-        then the same on both sides, and the distance between them is zero and says nothing.
+        If the sketches do not measure the same, or more than memory holds, or are one and the
+        same release: its noise is then the same on both sides, and tells nothing.
 
     Privacy
     -------
@@ -187,9 +187,9 @@ def debiased_squared_distance(
     1. Both tables are decoded without a prior on their shape, on the stretch of each direction
        that holds their data (`SupportedDecoder`), and compared exactly.
     2. Noise, and with ``target="population"`` sampling, is drawn again around two pairs of
-       measures: twice the Wasserstein barycentre of the two smoothed tables, whose distance is
-       zero, and the smoothed tables themselves. What the first adds to the squared distance is
-       the floor; where the estimate stands out of the noise, it moves to the second.
+       measures: twice the mixture of the two smoothed tables, whose distance is zero, and the
+       smoothed tables themselves. What the first adds to the squared distance is the floor;
+       where the estimate stands out of the noise, it moves to the second.
     3. Binning blurs shapes: what that does to the distance is read off smooth curves through the
        bin edges, and subtracted with the floor where the estimate stands out.
     4. The standard error is that of the simulations, between the two pairs in the same way, with
@@ -200,7 +200,9 @@ def debiased_squared_distance(
        noise moves a distribution function by more than 0.2, the simulations are no longer
        believed, and from 0.4 on the whole noisy distance is a standard error.
 
-    The tails beyond the support are compared as if they ended there.
+    Mass beyond the support is compared as if it lay at its end. The support holds all that stands
+    out of the noise; what does not is not seen, however far away it is. On 10,000 rows in 8
+    dimensions at ε = 1 that is about one row in three hundred.
 
     Examples
     --------
@@ -225,11 +227,11 @@ def debiased_squared_distance(
     tables = compared_tables(first, second)
     sampled = target == "population"
     noise = max(table.cdf_noise for table in tables)
-    support = common_support([table.smooth for table in tables], noise)
     n_bins = tables[0].n_bins
+    support = _support(tables) if noise > 0 else np.full((len(tables[0].statistic), 2), (0, n_bins))
     decoder = SupportedDecoder(square_root_strategy(n_bins), support)
     weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / len(support)
-    raw = float(weights @ squared_distances(*(table.decoded(decoder) for table in tables)))
+    raw = float(weights @ squared_distances(*(table.decoded(decoder, support) for table in tables)))
     guesses = [table.guess(support) for table in tables]
     finer = [refined(guess, _FINER) for guess in guesses]
     binning = weights @ (squared_distances(*guesses) - squared_distances(*finer) / _FINER**2)
@@ -237,7 +239,7 @@ def debiased_squared_distance(
     null = apart = SimulatedDistances(0.0, 0.0, 0.0)
     if noise > 0 or sampled:
         share = tables[0].variance / (tables[0].variance + tables[1].variance)
-        middle = QuantilePieces.of(*guesses).between(share, n_bins)
+        middle = (1 - share) * guesses[0] + share * guesses[1]
         rng = _simulation_generator(tables, random_state)
         null, apart = (
             simulate_distances(
@@ -264,7 +266,8 @@ def _debiased(
     floor = null.bias + trust * (apart.bias - null.bias)
     binning *= trust
     squared = raw - floor - binning
-    slope = max(apart.variance - null.variance, 0.0) / apart.squared if apart.squared > 0 else 0.0
+    growth = max(_UNSIMULATED * apart.variance - null.variance, 0.0)
+    slope = growth / apart.squared if apart.squared > 0 else 0.0
     # Smoothed tables that are mostly noise mislead the simulations, which cannot know it.
     blindness = min(max(noise / _BLIND - 1.0, 0.0), 1.0)
     least = null.variance + (_DOUBT * floor) ** 2 + (blindness * raw) ** 2
@@ -278,6 +281,15 @@ def _debiased(
         target=target,
         n_simulations=n_simulations,
         null_standard_error=math.sqrt(least),
+    )
+
+
+def _support(tables: Sequence[ComparedTable]) -> np.ndarray:
+    """Return the bins in which the tables are compared."""
+    return common_support(
+        [table.smooth for table in tables],
+        [table.statistic / table.n_samples for table in tables],
+        [table.noise for table in tables],
     )
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 from skdpot.slicing.posterior import posterior_mean
 from skdpot.slicing.strategy import SquareRootStrategy
 
-__all__ = ["class_totals", "decode", "decode_cumulative", "increasing"]
+__all__ = ["class_totals", "decode", "decode_cumulative", "increasing", "known_total"]
 
 
 def decode(
@@ -56,10 +56,9 @@ def decode(
     """
     cumulative = statistic @ strategy.decoder.T
     totals = class_totals(cumulative[:, :, -1].mean(axis=1), n_samples)
-    inner = _bridged(cumulative, strategy, totals[:, None, None])
+    inner = known_total(cumulative, strategy, totals[:, None, None])
     if sigma > 0:
-        last = strategy.covariance[:, -1]
-        covariance = (strategy.covariance - np.outer(last, last) / last[-1])[:-1, :-1]
+        covariance = strategy.known_total_covariance
         weights = totals / totals.sum()
         noise = sigma / totals
         inner = posterior_mean(inner, covariance, noise, weights, directions, half_widths)
@@ -89,7 +88,7 @@ def decode_cumulative(
         Distribution functions at the bin edges, non-decreasing from 0 to 1.
     """
     total = np.full((1, 1), float(n_samples))
-    return increasing(_bridged(statistic @ strategy.decoder.T, strategy, total))
+    return increasing(known_total(statistic @ strategy.decoder.T, strategy, total))
 
 
 def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
@@ -116,10 +115,25 @@ def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
     return totals
 
 
-def _bridged(
-    cumulative: np.ndarray, strategy: SquareRootStrategy, totals: np.ndarray
+def known_total(
+    cumulative: np.ndarray, strategy: SquareRootStrategy, totals: np.ndarray | float
 ) -> np.ndarray:
-    """Return distribution functions at the inner edges, given that they end at 1."""
+    """Return distribution functions at the inner edges, given that they end at 1.
+
+    Parameters
+    ----------
+    cumulative : ndarray of shape (..., n_bins)
+        Noisy cumulative counts.
+    strategy : SquareRootStrategy
+        The strategy that was measured with.
+    totals : float or ndarray
+        What the last count is known to be.
+
+    Returns
+    -------
+    ndarray of shape (..., n_bins - 1)
+        Linear in the counts; neither monotone nor within [0, 1].
+    """
     last = strategy.covariance[:, -1]
     excess = cumulative[..., -1:] - totals
     inner: np.ndarray = (cumulative - excess * last / last[-1])[..., :-1] / totals

@@ -81,7 +81,8 @@ def count_projections(
 
     Privacy
     -------
-    The counts are private. The only caller adds them to noise that is already drawn.
+    The counts are as private as the rows. Those of private rows are only ever added to noise that
+    is already drawn.
 
     How a matrix product rounds a row depends on how many rows are multiplied together. So
     rows are projected where they stand, in blocks that depend on their number alone, and

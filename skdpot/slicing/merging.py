@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ __all__ = ["check_comparable", "merged_fields"]
 
 
 def check_comparable(sketches: Sequence[Any]) -> None:
-    """Raise ValueError unless all sketches measure the same directions, bins and classes."""
+    """Raise ValueError unless all sketches measure the same features, directions and bins."""
     first = sketches[0]
     for other in sketches[1:]:
         if not np.array_equal(first.directions_, other.directions_):
@@ -32,6 +33,23 @@ def check_comparable(sketches: Sequence[Any]) -> None:
                 "The sketches map their rows with different bounds. Declare the same public "
                 "bounds=(low, high) or norm_bound= in all of them."
             )
+    names = [sketch.feature_names_in_ for sketch in _named(sketches)]
+    if not all(np.array_equal(other, names[0]) for other in names[1:]):
+        raise ValueError(
+            "The sketches name their features differently. Give the columns the same names, in "
+            "the same order."
+        )
+
+
+def _named(sketches: Sequence[Any]) -> list[Any]:
+    """Return those sketches whose rows had names of features."""
+    return [sketch for sketch in sketches if hasattr(sketch, "feature_names_in_")]
+
+
+def _one_release(first: Any, second: Any) -> bool:
+    """Return whether two sketches hold the same noise: no two releases do by chance."""
+    noisy = first.noise_scale_ > 0 and second.noise_scale_ > 0
+    return first is second or (noisy and np.array_equal(first.statistic_, second.statistic_))
 
 
 def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
@@ -42,7 +60,7 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     largest mu. The largest epsilon would not do, as parties may state different deltas.
     """
     first = sketches[0]
-    if len({id(sketch) for sketch in sketches}) < len(sketches):
+    if any(_one_release(*pair) for pair in combinations(sketches, 2)):
         raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
     for sketch in sketches:
         if isinstance(sketch.bounds, str) and sketch.norm_bound is None:
@@ -63,12 +81,12 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
             "bounds_",
             "classes_",
             "directions_",
-            "feature_names_in_",
             "half_widths_",
             "n_features_in_",
         )
         if hasattr(first, name)
     }
+    fields |= {"feature_names_in_": sketch.feature_names_in_ for sketch in _named(sketches)[:1]}
     return fields | {
         "noise_scale_": math.hypot(*(s.noise_scale_ for s in sketches)),
         "n_samples_": sum(s.n_samples_ for s in sketches),

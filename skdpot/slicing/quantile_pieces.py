@@ -44,6 +44,7 @@ class QuantilePieces:
         -------
         QuantilePieces
         """
+        first, second = _without_dust(first), _without_dust(second)
         levels = np.concatenate([first, second], axis=1)
         order = np.argsort(levels, axis=1)
         levels = np.take_along_axis(levels, order, axis=1)
@@ -137,11 +138,17 @@ def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
     interpolants", SIAM J. Sci. Stat. Comput. 5 (1984).
     """
     n_bins = cdf.shape[1] - 1
+    cdf = _without_dust(cdf)
     curve = PchipInterpolator(np.arange(n_bins + 1), cdf, axis=1)
     values = curve(np.arange(factor * n_bins + 1) / factor)
     values[:, 0], values[:, -1] = cdf[:, 0], cdf[:, -1]
     increasing: np.ndarray = np.clip(np.maximum.accumulate(values, axis=1), 0.0, 1.0)
     return increasing
+
+
+def _without_dust(cdf: np.ndarray) -> np.ndarray:
+    """Make steps that are rounding errors flat: their slopes would overflow."""
+    return np.round(cdf, 13)
 
 
 def _positions(

@@ -60,6 +60,12 @@ class SquareRootStrategy:
         """D Dᵀ: covariance of the cumulative counts for noise of unit variance."""
         return _frozen(self.decoder @ self.decoder.T)
 
+    @cached_property
+    def known_total_covariance(self) -> np.ndarray:
+        """Covariance of the counts at the inner edges, given the last one."""
+        last = self.covariance[:, -1]
+        return _frozen((self.covariance - np.outer(last, last) / last[-1])[:-1, :-1])
+
     def sensitivity(self, n_slices: int, *, conditional: bool) -> float:
         """Return the L2 sensitivity of the released statistic under replace-one.
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skdpot.slicing.decoding import increasing
-from skdpot.slicing.strategy import SquareRootStrategy
+from skdpot.slicing.decoding import increasing, known_total
+from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 from skdpot.slicing.table import CDFTable
 
 __all__ = ["SupportedDecoder", "common_support", "restricted"]
@@ -19,31 +19,42 @@ _TAIL = 0.05  # a share of the mass that stands out of the noise of most tables
 _WIDER = 1.0  # with noise of _COMMON_NOISE, the stretch is so much wider than to that quantile
 _COMMON_NOISE = 0.006
 _WIDER_A_DECADE = 0.25  # for each tenth of the noise
+_MOST_ENTRIES = 2**28
 _LEAST_WIDER, _MOST_WIDER = 0.8, 2.0
+_CLEARLY, _SURELY = 3.0, 4.5  # deviations of the noise: all directions together, one alone
+_NEGLIGIBLE, _NOTICED = 0.001, 0.01  # shares of the mass: of all directions, of one
 
 
-def common_support(tables: Sequence[CDFTable], noise: float) -> np.ndarray:
+def common_support(
+    tables: Sequence[CDFTable], statistics: Sequence[np.ndarray], noises: Sequence[float]
+) -> np.ndarray:
     """Find the bins that hold the data of all tables but for the ends of their tails.
 
     From the median to the 5 % and 95 % quantiles and about as far again: 3.3 standard deviations
     of a Gaussian where noise is 0.006, 3 where it is more, and up to 5 where there is less of it.
-    Quantiles further out would be nearer to the truth without noise, but noise moves them.
+    All bins along a direction that shows more mass beyond than noise explains, and along all
+    directions where together they show a tenth of a per cent more: little mass, but far away,
+    can be most of a distance, and where it is does not show.
 
     Parameters
     ----------
     tables : sequence of CDFTable
         Smoothed tables, with the same bins.
-    noise : float
-        Standard deviation of the noise of a distribution function, before smoothing.
+    statistics : sequence of ndarray of shape (n_slices, n_bins)
+        What was released, divided by the number of rows.
+    noises : sequence of float
+        Standard deviation of the noise of each released entry, divided by the number of rows.
 
     Returns
     -------
     ndarray of shape (n_slices, 2), int
         First bin, and the one after the last; at least two bins.
     """
-    wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(noise, 1e-12))
-    stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     n_bins = tables[0].cdf.shape[1] - 1
+    strategy = square_root_strategy(n_bins)
+    typical = max(noises) * np.sqrt(np.diag(strategy.covariance).mean())
+    wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
+    stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     lows, highs = [], []
     for table in tables:
         quantiles = table.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL]))
@@ -53,7 +64,28 @@ def common_support(tables: Sequence[CDFTable], noise: float) -> np.ndarray:
         highs.append(middle + stretch * (high - middle))
     first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
     last = np.clip(np.ceil(np.max(highs, axis=0)), first + 2, n_bins).astype(np.intp)
+    deviations = np.sqrt(np.diag(strategy.known_total_covariance))
+    for statistic, noise in zip(statistics, noises, strict=True):
+        inner = known_total(statistic @ strategy.decoder.T, strategy, 1.0)
+        missed = _mass_beyond(inner, deviations * noise, first, last)
+        first, last = np.where(missed, 0, first), np.where(missed, n_bins, last)
     return np.stack([first, last], axis=1)
+
+
+def _mass_beyond(
+    inner: np.ndarray, deviations: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> np.ndarray:
+    """Say along which directions noise does not explain the mass outside of first to last."""
+    rows = np.arange(len(inner))
+    padded = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
+    spread = np.pad(deviations, 1)
+    beyond = padded[rows, first] + 1.0 - padded[rows, last]
+    # The two ends together: at most as uncertain as if they were one.
+    noise = spread[first] + spread[last]
+    alone = beyond > _SURELY * noise + _NOTICED
+    together = beyond.mean() > _CLEARLY * np.linalg.norm(noise) / len(noise) + _NEGLIGIBLE
+    missed: np.ndarray = alone | together
+    return missed
 
 
 def restricted(cdf: np.ndarray, support: np.ndarray) -> np.ndarray:
@@ -89,9 +121,21 @@ class SupportedDecoder:
         The strategy that was measured with.
     support : ndarray of shape (n_slices, 2)
         From `common_support`.
+
+    Raises
+    ------
+    ValueError
+        If the maps of all slices would take more than two gigabytes.
     """
 
     def __init__(self, strategy: SquareRootStrategy, support: np.ndarray) -> None:
+        if len(support) * strategy.n_bins**2 > _MOST_ENTRIES:
+            raise ValueError(
+                f"A comparison of {len(support)} slices of {strategy.n_bins} bins takes too much "
+                f"memory: n_slices * n_bins**2 may be {_MOST_ENTRIES} at most. "
+                "recommended_distance_slices and recommended_bins advise on shapes; "
+                "SlicedSketch.distance compares any, without subtracting noise."
+            )
         spans, row = np.unique(support, axis=0, return_inverse=True)
         maps = [_cumulative_map(strategy, int(first), int(last)) for first, last in spans]
         self._gains = np.stack([gain for gain, _ in maps])[row.ravel()]

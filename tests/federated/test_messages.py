@@ -420,12 +420,17 @@ BAD_REQUESTS = {
     "other features": (lambda: SketchRequest(np.eye(2), 4, BOX), "one column a feature"),
     "text directions": (lambda: SketchRequest([["a"]], 4, BOX), "directions"),
     "one bin": (lambda: SketchRequest(np.eye(3), 1, BOX), "n_bins must be"),
-    "many bins": (lambda: SketchRequest(np.eye(3), 5000, BOX), "n_bins must be"),
+    "many bins": (lambda: SketchRequest(np.eye(3), 513, BOX), "from 2 to 512"),
+    "bins for minutes": (lambda: SketchRequest(np.eye(3), 4096, BOX), "from 2 to 512"),
     "bins are true": (lambda: SketchRequest(np.eye(3), True, BOX), "n_bins must be"),
     "bins are a float": (lambda: SketchRequest(np.eye(3), 8.0, BOX), "n_bins must be"),
     "table too large": (
-        lambda: SketchRequest(np.ones((5000, 3)), 4096, BOX),
+        lambda: SketchRequest(np.ones((32_769, 3)), 512, BOX),
         "more than 16777216 entries",
+    ),
+    "directions too large": (
+        lambda: SketchRequest(np.ones((513, 2**16)), 2, DataBounds.from_box(-1, 1, 2**16)),
+        "more than 33554432 coordinates",
     ),
 }
 
@@ -435,6 +440,12 @@ def test_unusable_requests_are_refused(case):
     make, text = BAD_REQUESTS[case]
     with pytest.raises(MessageError, match=text):
         make()
+
+
+def test_a_strangers_request_for_too_many_bins_is_refused():
+    assert SketchRequest(np.eye(3), 512, BOX).n_bins == 512
+    with pytest.raises(MessageError, match="from 2 to 512"):
+        Message.from_bytes(changed(REQUEST, facts={"n_bins": 4096}))
 
 
 def test_a_request_cannot_speak_of_privacy():
@@ -487,6 +498,12 @@ def test_open_sketches_and_odd_classes_are_not_sent():
     dated = sketch(labels=dates, conditional=True, bounds=(-1, 1))
     with pytest.raises(MessageError, match="classes that are sent"):
         SketchMessage(dated)
+
+
+@pytest.mark.parametrize("what", [PLAIN, REQUEST, ROWS, None])
+def test_only_sketches_are_sent_as_sketches(what):
+    with pytest.raises(MessageError, match="A SlicedSketch is due, got"):
+        SketchMessage(what)
 
 
 def test_nothing_of_the_rows_is_in_a_sketch_message():
@@ -596,6 +613,7 @@ NONSENSE = {
     "box is a number": ({"box": 1}, {}, "box must be"),
     "names too few": ({"names": ["a"]}, {}, "inconsistent shapes"),
     "names are numbers": ({"names": [1, 2, 3]}, {}, "list of str"),
+    "names of 300 MB": ({"names": ["a" * 500_000, *"b" * 150]}, {}, "texts are too long"),
     "classes of a table without": (
         {"classes": {"kind": "integer", "values": [1]}},
         {},
@@ -686,6 +704,12 @@ ANSWERS = {
     ),
     "private bounds": (SketchMessage(sketch(epsilon=8.0)), "bounds"),
 }
+
+
+def test_only_sketches_are_read_as_answers():
+    for message in (EXAMPLES["interpolating measure"], PLAIN.sketch):
+        with pytest.raises(MessageError, match="A SketchMessage is due"):
+            REQUEST.read(message)
 
 
 @pytest.mark.parametrize("case", ANSWERS)

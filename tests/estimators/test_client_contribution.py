@@ -1,0 +1,77 @@
+"""Who of many clients has data like the server's."""
+
+import numpy as np
+import pytest
+
+from skdpot import ClientContribution, PrivacyBudget, PrivateWassersteinDistance
+from skdpot.exceptions import BudgetExceededError, NotPrivateWarning
+from skdpot.federated.party import Party
+
+RNG = np.random.default_rng(12)
+SERVER = RNG.normal(0.0, 0.2, size=(3000, 3))
+CLIENTS = {f"client {k}": RNG.normal(0.1 * k, 0.2, size=(3000, 3)) for k in range(4)}
+DISTANCE = PrivateWassersteinDistance(epsilon=3.0, bounds=(-1, 1), n_slices=12)
+
+
+def judge(**changes):
+    return ClientContribution(PrivateWassersteinDistance(**(DISTANCE.get_params() | changes)))
+
+
+def test_nearer_clients_contribute_more():
+    """Shifts of 0, .1, .2 and .3 against standard errors of a hundredth."""
+    table = judge().fit(SERVER).contributions(CLIENTS)
+    assert table.index.tolist() == list(CLIENTS)
+    assert table.index.name == "client"
+    assert table["distance"].is_monotonic_increasing
+    assert table["contribution"].is_monotonic_decreasing
+    assert table["contribution"].sum() == pytest.approx(1.0)
+    assert table["relative"].max() == 1.0
+    assert (table["low"] <= table["distance"]).all()
+    assert (table["distance"] <= table["high"]).all()
+
+
+def test_parties_answer_with_their_own_privacy():
+    parties = [Party(name, rows, epsilon=2.0) for name, rows in CLIENTS.items()]
+    fitted = judge(budget=PrivacyBudget(3.0)).fit(SERVER)
+    fitted.contributions(parties)
+    assert [party.privacy_spent[0].epsilon for party in parties] == [2.0] * 4
+    assert len(fitted.estimator_.budget.history()) == 1
+    assert fitted.privacy_spent_.epsilon == 3.0
+
+
+def test_equal_clients_share_equally():
+    fitted = judge().fit(SERVER)
+    shares = fitted.contributions(dict.fromkeys("abc", CLIENTS["client 2"]))["contribution"]
+    np.testing.assert_allclose(shares, 1 / 3)
+    assert fitted.contributions({"one": SERVER})["contribution"].tolist() == [1.0]
+
+
+def test_without_privacy():
+    given = PrivateWassersteinDistance("triangle", gamma_scale=0.0)
+    with pytest.warns(NotPrivateWarning):
+        fitted = ClientContribution(given).fit(SERVER[:100])
+    rows = {name: x[:100] for name, x in CLIENTS.items()}
+    table = fitted.contributions(rows)
+    assert table.index.tolist() == list(CLIENTS)
+    assert (table["standard_error"] == 0).all()
+
+
+def test_errors_name_the_client_and_nothing_changes():
+    fitted = judge().fit(SERVER)
+    with pytest.raises(ValueError, match="Client 'bad'"):
+        fitted.contributions({"good": SERVER, "bad": SERVER[:, :2]})
+    with pytest.raises(ValueError, match="one client or more"):
+        fitted.contributions({})
+    with pytest.raises(TypeError, match="sequence of Party"):
+        fitted.contributions([SERVER])
+    twice = [Party("same", SERVER), Party("same", SERVER)]
+    with pytest.raises(ValueError, match="name of its own"):
+        fitted.contributions(twice)
+    before = fitted.estimator_
+    budget = PrivacyBudget(1.0)
+    fitted.set_params(estimator__budget=budget, estimator__epsilon=3.0)
+    with pytest.raises(BudgetExceededError):
+        fitted.fit(SERVER)
+    assert fitted.estimator_ is before
+    with pytest.raises(AttributeError, match="not fitted"):
+        ClientContribution().contributions(CLIENTS)
