@@ -29,6 +29,7 @@ class Detection:
     is_noisy: np.ndarray
     X_clean: np.ndarray
     y_clean: np.ndarray
+    limit: float  # public bound of every feature, for sketches
 
 
 def mnist_pair(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> tuple[np.ndarray, np.ndarray]:
@@ -59,23 +60,23 @@ def gaussian_pair(
 def noisy_mnist(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
     """Return MNIST images of which 15 % have noise of standard deviation 1 on every pixel."""
     images, digits = _mnist(data)
-    return _detection(images, digits, n_rows, seed)
+    return _detection(images, digits, n_rows, seed, 1.0)
 
 
 def noisy_adult(n_rows: int, seed: int, data: Path = DEFAULT_DATA) -> Detection:
     """Return standardised rows of Adult of which 15 % have noise of standard deviation 1."""
     task = load_task("adult", data, group_feature=False, seed=seed)
-    return _detection(StandardScaler().fit_transform(task.X), task.y, n_rows, seed)
+    return _detection(StandardScaler().fit_transform(task.X), task.y, n_rows, seed, 3.0)
 
 
-def _detection(X: np.ndarray, y: np.ndarray, n_rows: int, seed: int) -> Detection:
+def _detection(X: np.ndarray, y: np.ndarray, n_rows: int, seed: int, limit: float) -> Detection:
     rng = np.random.default_rng([seed, n_rows, 15])
     order = rng.permutation(len(X))
     rows, clean = order[:n_rows], order[n_rows : 2 * n_rows]
     is_noisy = np.zeros(n_rows, dtype=bool)
     is_noisy[rng.choice(n_rows, round(0.15 * n_rows), replace=False)] = True
     noisy = X[rows] + is_noisy[:, None] * rng.normal(size=(n_rows, X.shape[1]))
-    return Detection(noisy, y[rows], is_noisy, X[clean], y[clean])
+    return Detection(noisy, y[rows], is_noisy, X[clean], y[clean], limit)
 
 
 def _mnist(data: Path) -> tuple[np.ndarray, np.ndarray]:

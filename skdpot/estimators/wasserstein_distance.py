@@ -53,7 +53,7 @@ class PrivateWassersteinDistance(Comparisons):
         Number of directions. "auto" depends on the number of features alone, so that parties
         of all sizes take the same.
     n_bins : int, default=64
-        Number of bins along each direction.
+        Number of bins along each direction, 512 at most.
     slices : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_slices, \
 n_features), default="orthogonal"
         How directions are drawn, or public directions. Not the axes first, as in `SlicedSketch`:
@@ -157,7 +157,7 @@ n_features), default="orthogonal"
         "bounds": SlicedSketch._parameter_constraints["bounds"],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
         "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_bins": [Interval(Integral, 2, 4096, closed="both")],
+        "n_bins": [Interval(Integral, 2, 512, closed="both")],
         "slices": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
         "target": [StrOptions({"population", "data"})],
         "t": [Interval(Real, 0, 1, closed="neither")],

@@ -12,6 +12,7 @@ from skdpot.federated.sketch_request import SketchRequest
 from skdpot.federated.vault import Terms
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.spent import PrivacySpent
+from skdpot.slicing.directions import make_directions
 from skdpot.slicing.plan import plan_sketch
 from skdpot.slicing.rules import projection_half_widths
 from skdpot.slicing.sketch import SlicedSketch
@@ -71,8 +72,10 @@ def rehearsed(
     )
     sketch = SlicedSketch(terms.epsilon, terms.delta, **request.sketch_parameters)
     sketch.bounds_ = request.bounds
-    sketch.directions_ = request.directions
-    sketch.half_widths_ = projection_half_widths(request.bounds, request.directions)
+    sketch.directions_ = make_directions(
+        request.directions, 0, request.n_features, np.random.default_rng(0)
+    )
+    sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
     sketch.n_samples_ = n_samples
     sketch.noise_scale_ = plan.sigma
     sketch.privacy_spent_ = statement

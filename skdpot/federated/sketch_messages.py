@@ -78,7 +78,7 @@ class SketchMessage(Message):
 
     @property
     def record(self) -> SketchRecord:
-        """The released parts of the sketch; changes of what is returned do not reach the message."""
+        """The released parts of the sketch: a copy, whose changes do not reach the message."""
         # Who has a view of a read-only array cannot make it writable.
         arrays = {name: array.view() for name, array in self._record.arrays.items()}
         for array in arrays.values():

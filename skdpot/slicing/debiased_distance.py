@@ -112,7 +112,15 @@ class DebiasedDistance:
         slope = (self.standard_error**2 - least) / self.squared if self.squared > 0 else 0.0
         half = reach**2 * slope / 2
         spread = math.sqrt(max(half * (2 * squared + half) + reach**2 * least, 0.0))
-        return math.sqrt(max(squared + half + side * spread, 0.0))
+        if side > 0:
+            return math.sqrt(squared + half + spread)
+        if squared <= 0:
+            return 0.0
+        # The product of the roots over the larger one: no difference of large numbers.
+        product = (squared - reach * self.null_standard_error) * (
+            squared + reach * self.null_standard_error
+        )
+        return math.sqrt(max(product, 0.0) / (squared + half + spread))
 
     @property
     def _skewness(self) -> float:

@@ -86,7 +86,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
         )
         if hasattr(first, name)
     }
-    fields |= {"feature_names_in_": sketch.feature_names_in_ for sketch in _named(sketches)[:1]}
+    if named := _named(sketches):
+        fields["feature_names_in_"] = named[0].feature_names_in_
     return fields | {
         "noise_scale_": math.hypot(*(s.noise_scale_ for s in sketches)),
         "n_samples_": sum(s.n_samples_ for s in sketches),

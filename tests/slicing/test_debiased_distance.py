@@ -311,7 +311,7 @@ def estimate(squared, null, extra=0.0, n_simulations=64):
     extra=st.floats(0, 3),
     confidence=st.floats(0.01, 0.99),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_intervals_are_ordered_and_nested(squared, null, extra, confidence):
     one = estimate(squared, null, extra if squared > 0 else 0.0)
     low, high = one.interval(confidence)
