@@ -105,7 +105,7 @@ class SketchRequest(Message):
         n_bins: int,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         norm_bound: float | None = None,
-        slices: str = "axes+orthogonal",
+        slices: str = "orthogonal",
         rng: np.random.Generator,
     ) -> Self:
         """Draw the directions of a request.
@@ -121,8 +121,9 @@ class SketchRequest(Message):
             Public limits of the features, numbers or arrays.
         norm_bound : float, optional
             Public bound of every row's norm, in place of `bounds`.
-        slices : {"axes+orthogonal", "orthogonal", "uniform"}, default="axes+orthogonal"
-            How directions are drawn.
+        slices : {"orthogonal", "axes+orthogonal", "uniform"}, default="orthogonal"
+            How directions are drawn. Along axes alone, data with equal marginals cannot be told
+            apart.
         rng : numpy.random.Generator
             Public stream.
 

@@ -37,7 +37,9 @@ MASSES = RNG.dirichlet(np.ones(5))
 FRACTIONS = (0.25, 0.5, 0.75)
 ROWS = RNG.uniform(-1, 1, (300, 3))
 LABELS = np.array(["north", "south", "west"])[RNG.integers(0, 3, 300)]
-REQUEST = SketchRequest.draw(3, n_slices=4, n_bins=8, bounds=(-1, [1, 2, 3]), rng=RNG)
+REQUEST = SketchRequest.draw(
+    3, n_slices=4, n_bins=8, bounds=(-1, [1, 2, 3]), slices="axes+orthogonal", rng=RNG
+)
 
 
 def sketch(rows=ROWS, labels=None, **parameters):
