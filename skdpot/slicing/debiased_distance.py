@@ -89,11 +89,12 @@ class DebiasedDistance:
         Notes
         -----
         All θ >= 0 with ``-t s(θ) <= squared - θ <= u s(θ)``. Here ``s(θ)²``, the variance of the
-        estimate if the squared distance were θ, grows linearly from `null_standard_error`² and
-        passes `standard_error`² at the estimate. t is a quantile of Student's distribution, as
-        standard errors come from finitely many simulations. u is larger by Cornish and Fisher's
-        term for skewness: the squared distance that noise makes is never negative, and spreads
-        upwards like a gamma variable; further away that does not matter.
+        estimate if the squared distance were θ, grows linearly from the square of
+        `null_standard_error` and passes that of `standard_error` at the estimate. t is a quantile
+        of Student's distribution, as standard errors come from finitely many simulations. u is
+        larger by Cornish and Fisher's term for skewness: the squared distance that noise makes is
+        never negative, and spreads upwards like a gamma variable; further away that does not
+        matter.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1.")
