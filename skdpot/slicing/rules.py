@@ -139,11 +139,12 @@ def recommended_slices(n_samples: int, n_features: int, mu: float, n_classes: in
 def recommended_distance_slices(n_samples: int, n_features: int, mu: float) -> int:
     """Return a number of slices for sketches that are made to be compared.
 
-    One orthogonal block of directions for every 500 units of ``n mu``, at least one and at most
-    about 256 directions: a twentieth of what a sampler uses. Whole blocks see a shift without
-    error, and the noise of its size does not depend on their number; but the smallest distance
-    that stands out of the noise grows with it, and more directions show more shapes. The
-    constant is an outcome of ``examples/benchmarks/bench_sliced_distance.py``.
+    One orthogonal block of directions for every 500 units of ``n mu``, at least two (the first
+    may be the axes, which see no dependence between features) and at most about 256 directions:
+    a twentieth of what a sampler uses. Whole blocks see a shift without error, and the noise of
+    its size does not depend on their number; but the smallest distance that stands out of the
+    noise grows with it, and more directions show more shapes. The constants are outcomes of
+    ``examples/benchmarks/bench_sliced_distance.py``.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def recommended_distance_slices(n_samples: int, n_features: int, mu: float) -> i
     """
     most = max(1, _MOST_DISTANCE_SLICES // n_features)
     blocks = n_samples * mu / _SIGNAL_PER_DISTANCE_BLOCK
-    return n_features * int(min(max(blocks, 1), most))
+    return n_features * int(min(max(blocks, 2), most))
 
 
 def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:

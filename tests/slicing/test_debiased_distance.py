@@ -395,6 +395,6 @@ def test_an_open_sketch_is_refused():
 
 def test_recommended_slices_are_whole_blocks():
     assert recommended_distance_slices(10_000, 8, 0.27) == 40
-    assert recommended_distance_slices(1000, 8, 0.27) == 8
+    assert recommended_distance_slices(1000, 8, 0.27) == 16
     assert recommended_distance_slices(10**9, 8, np.inf) == 256
     assert recommended_distance_slices(1000, 784, 1.0) == 784
