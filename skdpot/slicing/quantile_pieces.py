@@ -2,7 +2,7 @@
 
 Two distribution functions on the same equal bins have quantile functions that are linear
 between the levels at which either of them passes a bin edge. On these pieces everything about
-the two is exact: their distance, and the measures between them.
+the two is exact.
 """
 
 from dataclasses import dataclass
@@ -65,37 +65,6 @@ class QuantilePieces:
         squares = left**2 + left * right + right**2
         integrals: np.ndarray = np.einsum("ij,ij->i", self.masses, squares) / 3
         return integrals
-
-    def between(self, share: float, n_bins: int) -> np.ndarray:
-        """Return the measures at `share` of the way along the geodesics.
-
-        Their quantile functions are ``(1 - share) first + share second``: the Wasserstein
-        barycentre, which keeps the shape of two clouds that differ by a shift.
-
-        Parameters
-        ----------
-        share : float
-            0 for the first, 1 for the second.
-        n_bins : int
-            Number of bins B.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_bins + 1)
-            Distribution functions at the bin edges.
-        """
-        start, end = (
-            (1 - share) * a + share * b for a, b in zip(self.first, self.second, strict=True)
-        )
-        lengths = end - start
-        slopes = np.where(lengths > 0, self.masses / np.where(lengths > 0, lengths, 1.0), 0.0)
-        cdf = np.empty((len(start), n_bins + 1))
-        for edge in range(n_bins + 1):  # in turn, as all at once would take B times the memory
-            inside = np.clip(edge - start, 0.0, lengths)
-            atoms = np.where((lengths <= 0) & (start <= edge), self.masses, 0.0)
-            cdf[:, edge] = np.einsum("ij,ij->i", slopes, inside) + atoms.sum(axis=1)
-        cdf[:, 0], cdf[:, -1] = 0.0, 1.0
-        return np.clip(np.maximum.accumulate(cdf, axis=1), 0.0, 1.0)
 
 
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:

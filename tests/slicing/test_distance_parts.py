@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from skdpot.slicing import CDFTable, orthogonal_directions, square_root_strategy
 from skdpot.slicing.decoding import decode_cumulative
-from skdpot.slicing.quantile_pieces import QuantilePieces, refined, squared_distances
+from skdpot.slicing.quantile_pieces import refined, squared_distances
 from skdpot.slicing.supported_decoding import SupportedDecoder, common_support, restricted
 from skdpot.slicing.table_sampling import binned_rows, copula_rows, sampling_deviations
 
@@ -45,26 +45,6 @@ def test_all_rows_at_once_agree_with_one_by_one(first, second):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(squared_distances(two, one) * (2 / 6) ** 2, found, atol=1e-15)
     np.testing.assert_allclose(squared_distances(one, one), 0.0, atol=1e-15)
-
-
-@given(first=masses, second=masses, share=st.floats(0, 1))
-@settings(max_examples=100, deadline=None)
-def test_measures_between_are_on_the_geodesic(first, second, share):
-    one, two = cdf(first), cdf(second)
-    pieces = QuantilePieces.of(one, two)
-    np.testing.assert_allclose(pieces.masses.sum(axis=1), 1.0)
-    np.testing.assert_allclose(pieces.between(0.0, 6), one, atol=1e-12)
-    np.testing.assert_allclose(pieces.between(1.0, 6), two, atol=1e-12)
-    middle = pieces.between(share, 6)
-    assert np.all(np.diff(middle) >= 0)
-    # exact but for its own binning: a bin at most
-    way = np.sqrt(squared_distances(one, middle)) - share * np.sqrt(squared_distances(one, two))
-    assert abs(way[0]) <= 1.0
-
-
-def test_the_measure_between_two_shifts_keeps_the_shape():
-    one, two = cdf([1, 2, 1, 0, 0]), cdf([0, 0, 1, 2, 1])
-    np.testing.assert_allclose(QuantilePieces.of(one, two).between(0.5, 5), cdf([0, 1, 2, 1, 0]))
 
 
 @given(rows=masses, factor=st.integers(1, 5))
