@@ -1,7 +1,7 @@
 """
 Distances between parties: error, time, bytes sent, and what the messages give away.
 
-Five parts, each with a table (CSV) and, for three of them, a picture in the folder ``--out``:
+Six parts, each with a table (CSV) and, for two of them, a picture in the folder ``--out``:
 
 - ``table1``: the TriangleWad paper's Table 1 on MNIST with pixels in [-1, 1]; exact W₂, TriangleWad
   over scales of γ and t, FedWad with drawn and with fixed t, and private sketches, whose truth is
@@ -10,6 +10,7 @@ Five parts, each with a table (CSV) and, for three of them, a picture in the fol
 - ``unbalanced``: its Table 2, Gaussian samples of 80 and 200 rows;
 - ``fractions``: its Table 4, t from 0.1 to 0.9;
 - ``detection``: its Figure 3, noisy rows found by value, against KNN-Shapley and leave-one-out;
+- ``selection``: training rows chosen by value for a regressor, as in its section 5.3;
 - ``contribution``: shares of clients against their exact Shapley values for a trained model.
 
 The paper does not say how much noise its noisy rows have: here the standard deviation is 20 (20
@@ -31,7 +32,7 @@ import numpy as np
 import pandas as pd
 from distance_report import write_report
 from distance_tasks import gaussian_pair, mnist_pair, with_noise
-from distance_valuation import contribution, detection
+from distance_valuation import contribution, detection, selection
 from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
 from tqdm import tqdm
@@ -112,6 +113,7 @@ PARTS = {
     "unbalanced": unbalanced,
     "fractions": fractions,
     "detection": detection,
+    "selection": selection,
     "contribution": contribution,
 }
 

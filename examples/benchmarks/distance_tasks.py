@@ -16,6 +16,7 @@ __all__ = [
     "mnist_pair",
     "noisy_adult",
     "noisy_mnist",
+    "training_market",
     "with_noise",
 ]
 
@@ -114,3 +115,22 @@ def client_rows(
             rows = rows + k * rng.normal(size=rows.shape)
         clients[f"client {k + 1}"] = components(rows), digits[chosen]
     return clients, (components(images[server]), digits[server])
+
+
+def training_market(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return 1,000 training rows on offer, 300 of them like the 50 test rows, and the test rows.
+
+    Ten features around the point that the test rows are around, or around other points up to
+    three deviations away; the target is a smooth function that differs from place to place.
+    """
+    rng = np.random.default_rng([seed, 53])
+    centre = rng.normal(size=10)
+    others = rng.normal(0, 3, size=(7, 10)).repeat(100, axis=0)
+    X = np.concatenate([centre + rng.normal(size=(300, 10)), others + rng.normal(size=(700, 10))])
+    X_test = centre + rng.normal(size=(50, 10))
+    slopes = rng.normal(size=10)
+
+    def target(rows: np.ndarray) -> np.ndarray:
+        return rows @ slopes + 3 * np.sin(rows[:, 0]) + 0.3 * rng.normal(size=len(rows))
+
+    return X, target(X), X_test, target(X_test)

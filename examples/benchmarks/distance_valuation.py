@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 from distance_baselines import knn_shapley, leave_one_out
-from distance_tasks import Detection, client_rows, noisy_adult, noisy_mnist
+from distance_tasks import Detection, client_rows, noisy_adult, noisy_mnist, training_market
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsRegressor
 
 from skdpot import ClientContribution, PrivateWassersteinDistance
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.federated.valuation import DataValues
 
-__all__ = ["contribution", "detection"]
+__all__ = ["contribution", "detection", "selection"]
 
 N_ROWS = 500
 INSPECTED = np.arange(1, 21) / 20
@@ -43,6 +44,31 @@ def detection(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
                         "found": float(np.interp(share, inspected, found)),
                         "seconds": seconds,
                     }
+
+
+def selection(seeds: int, _: Path) -> Iterator[dict[str, Any]]:
+    """Yield the test error of a regressor trained on the rows of most value, without labels."""
+    for seed in range(10 * seeds):
+        X, y, X_test, y_test = training_market(seed)
+        for name, parameters in {
+            "TriangleWad, scale 0.1": {"protocol": "triangle", "gamma_scale": 0.1},
+            "TriangleWad, scale 5": {"protocol": "triangle", "gamma_scale": 5.0},
+            "sketch, ε = 3": {"epsilon": 3.0, "bounds": (-8, 8), "n_slices": 10},
+            "sketch, ε = ∞": {"epsilon": np.inf, "bounds": (-8, 8), "n_slices": 10},
+            "random": None,
+        }.items():
+            values = np.random.default_rng(seed).random(len(X))
+            if parameters is not None:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", NotPrivateWarning)
+                    warnings.simplefilter("ignore", PrivacyWarning)
+                    fitted = PrivateWassersteinDistance(**parameters).fit(X_test)
+                values = fitted.score_samples(X)
+            for n_rows in (50, 100, 200, 400, len(X)):
+                chosen = DataValues(values).most_valuable(n_rows)
+                model = KNeighborsRegressor(5).fit(X[chosen], y[chosen])
+                error = float(np.mean((model.predict(X_test) - y_test) ** 2))
+                yield {"seed": seed, "method": name, "n_rows": n_rows, "error": error}
 
 
 def contribution(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
