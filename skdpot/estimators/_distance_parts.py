@@ -8,7 +8,6 @@ from sklearn.base import BaseEstimator
 
 from skdpot.federated.messages import InterpolatingMeasure, Message, SketchMessage
 from skdpot.federated.party import Party
-from skdpot.federated.transcript import Transcript
 from skdpot.slicing.readings import SketchReadings
 
 __all__ = [
@@ -19,17 +18,12 @@ __all__ = [
     "check_other",
     "check_rows",
     "is_union",
-    "record",
     "square",
 ]
 
 THIS, OTHER = "this party", "other party"
 
 Frames = tuple[pd.DataFrame, pd.DataFrame]
-
-
-def record(transcript: Transcript, sender: str, message: Message) -> None:
-    transcript.record(0, sender, "server", message)
 
 
 def is_union(other: Any) -> bool:

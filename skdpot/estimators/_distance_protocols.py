@@ -20,6 +20,9 @@ class DistanceProtocol(Protocol):
     def fit(self, estimator: BaseEstimator, X: Any, y: Any, masses: Any) -> None:
         """Set the fitted attributes, after charging for what will be sent."""
 
+    def advise(self, estimator: BaseEstimator) -> None:
+        """Warn of what a fitted estimator's owner should know."""
+
     def compare(
         self, estimator: BaseEstimator, other: Any, y: Any, masses: Any
     ) -> DistanceEstimate:

@@ -17,9 +17,9 @@ from skdpot.estimators._distance_parts import (
     check_other,
     check_rows,
     is_union,
-    record,
     square,
 )
+from skdpot.federated.exchange import SERVER, Exchange
 from skdpot.federated.geodesic import drawn_fractions
 from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import (
@@ -38,7 +38,6 @@ from skdpot.federated.protocols import (
     triangle,
     triangle_to_union,
 )
-from skdpot.federated.transcript import Transcript
 from skdpot.federated.triangle import rescaled
 from skdpot.federated.valuation import calibrated_values
 from skdpot.privacy.events import NonPrivateEvent
@@ -69,7 +68,7 @@ class PlainProtocol:
     name: str
 
     def fit(self, estimator: BaseEstimator, X: Any, y: Any, masses: Any) -> None:
-        """Keep the rows, draw what the parties share, and say that nothing is private."""
+        """Keep the rows, and draw what the parties share."""
         n_samples = len(validate_rows(estimator, X, reset=True, min_samples=2))
         own = self._party(estimator, f"fitted party {next(_numbers)}", X, y, masses)
         reference = gaussian_reference(
@@ -90,10 +89,13 @@ class PlainProtocol:
             sensitivity=None,
             mechanism=f"{self.name}: an interpolation of every row, without noise",
         )
-        warn_not_private(NOT_PRIVATE[self.name])
         estimator.n_samples_ = n_samples
         estimator.reference_ = self._announced(estimator, reference.points)
         estimator._own = own
+
+    def advise(self, estimator: BaseEstimator) -> None:
+        """Say that nothing is private."""
+        warn_not_private(NOT_PRIVATE[self.name])
 
     def numbers(self, message: Any) -> np.ndarray:
         """Return the interpolated rows."""
@@ -221,11 +223,11 @@ class TriangleProtocol(PlainProtocol):
     ) -> DistanceEstimate:
         """Compare this party's message with one that came from elsewhere."""
         own = self._moved(estimator, estimator._own)
-        transcript = Transcript()
-        record(transcript, estimator._own.name, own)
-        record(transcript, OTHER, message)
-        plan = optimal_plan(own.measure, message.measure)
-        return DistanceEstimate(rescaled(plan.squared_distance, estimator.t), self.name, transcript)
+        exchange = Exchange()
+        exchange.send(0, estimator._own.name, (SERVER,), own, InterpolatingMeasure)
+        arrived = exchange.send(0, OTHER, (SERVER,), message, InterpolatingMeasure)
+        squared = rescaled(optimal_plan(own.measure, arrived.measure).squared_distance, estimator.t)
+        return DistanceEstimate(squared, self.name, exchange.transcript)
 
 
 class FedwadProtocol(PlainProtocol):

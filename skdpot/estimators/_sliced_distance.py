@@ -1,6 +1,7 @@
 """The distance from private sketches: the default protocol."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,15 @@ from skdpot.estimators._distance_parts import (
     check_other,
     check_rows,
     is_union,
-    record,
     square,
 )
+from skdpot.federated.exchange import SERVER, Exchange
 from skdpot.federated.messages import SketchMessage, SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.protocols import pairwise_sliced
-from skdpot.federated.transcript import Transcript
+from skdpot.federated.publishing import release_seed
 from skdpot.federated.valuation import sliced_values
-from skdpot.slicing.debiased_distance import debiased_squared_distance
+from skdpot.slicing.debiased_distance import DROWNING_NOISE, debiased_squared_distance
 from skdpot.slicing.directions import make_directions
 from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.rules import public_bounds
@@ -36,7 +37,6 @@ from skdpot.slicing.strategy import square_root_strategy
 __all__ = ["SlicedProtocol"]
 
 _LEAST_SLICES = 64
-_DROWNED = 0.2  # beyond, the standard errors of distances grow to the distances themselves
 
 
 class SlicedProtocol:
@@ -62,7 +62,19 @@ class SlicedProtocol:
         estimator.sketch_ = sketch
         for name in ("privacy_spent_", "n_samples_", "bounds_"):
             setattr(estimator, name, getattr(sketch, name))
-        _warn_of_noise(sketch)
+
+    def advise(self, estimator: BaseEstimator) -> None:
+        """Say it when noise drowns the table: of public facts, the rows have no part in it."""
+        sketch = estimator.sketch_
+        strategy = square_root_strategy(sketch.statistic_.shape[-1])
+        noise = sketch.noise_scale_ / sketch.n_samples_ * strategy.typical_deviation
+        if noise > DROWNING_NOISE:
+            warn_of_privacy(
+                f"{sketch.n_samples_} rows at this epsilon along {len(sketch.directions_)} "
+                f"directions: noise moves every distribution function by {noise:.2f}, of 1, so "
+                "that distances can hardly be told. More rows, a larger epsilon, or fewer features (and "
+                "n_slices) help."
+            )
 
     def compare(
         self, estimator: BaseEstimator, other: Any, y: Any, masses: Any
@@ -71,12 +83,12 @@ class SlicedProtocol:
         if y is not None and estimator.labeled or masses is not None:
             raise ValueError('protocol="sliced" has neither classes nor weights of rows.')
         check_other(other, estimator)
-        transcript = Transcript()
-        record(transcript, THIS, SketchMessage(estimator.sketch_))
-        found = self._side(estimator, other, transcript)
+        exchange = Exchange()
+        exchange.send(0, THIS, (SERVER,), SketchMessage(estimator.sketch_), SketchMessage)
+        found = self._side(estimator, other, exchange)
         debiased = debiased_squared_distance(estimator.sketch_, found, target=estimator.target)
         return DistanceEstimate.of_sketches(
-            debiased, estimator.bounds_, transcript, declared=_declared(estimator)
+            debiased, estimator.bounds_, exchange.transcript, declared=_declared(estimator)
         )
 
     def publish(self, estimator: BaseEstimator, X: Any, y: Any) -> SketchMessage:
@@ -85,9 +97,12 @@ class SlicedProtocol:
             return SketchMessage(estimator.sketch_)
         check_rows(X)
         validate_rows(estimator, X, reset=False)
-        streams = spawn_streams(estimator.random_state, type(estimator).__name__)
-        parameters = self._request(estimator).sketch_parameters
-        return SketchMessage(_sketch(estimator, parameters, streams, X))
+        # X has the fitted columns: if this message can be sent, so can the one to come.
+        SketchMessage(estimator.sketch_)
+        request = self._request(estimator)
+        seed = release_seed(estimator.random_state, OTHER, request)
+        streams = spawn_streams(seed, type(estimator).__name__)
+        return SketchMessage(_sketch(estimator, request.sketch_parameters, streams, X))
 
     def numbers(self, message: Any) -> np.ndarray:
         """Return the noisy distribution functions."""
@@ -119,32 +134,26 @@ class SlicedProtocol:
         errors = {pair: estimate.standard_error for pair, estimate in estimates.items()}
         return square(result.names, distances), square(result.names, errors)
 
-    def _side(self, estimator: BaseEstimator, other: Any, transcript: Transcript) -> Any:
+    def _side(self, estimator: BaseEstimator, other: Any, exchange: Exchange) -> Any:
         """Return the sketch of the other side, or its public rows."""
         if is_union(other):
-            sides = [self._side(estimator, part, transcript) for part in other]
+            sides = [self._side(estimator, part, exchange) for part in other]
             if not all(isinstance(side, SketchReadings) for side in sides):
                 raise ValueError("A union of parties must consist of sketches; rows are public.")
             return sides[0].merge(*sides[1:])
+        to, request = (SERVER,), self._request(estimator)
         if isinstance(other, Party):
-            message = other.publish_sketch(self._request(estimator))
-            arrived = SketchMessage.from_bytes(message.to_bytes())
-            return self._read(estimator, arrived, transcript, other.name)
+            publish = partial(other.publish_sketch, request)
+            return request.read(exchange.ask(0, other.name, to, publish, SketchMessage))
         if isinstance(other, SketchMessage):
-            return self._read(estimator, other, transcript, OTHER)
+            return request.read(exchange.send(0, OTHER, to, other, SketchMessage))
         if isinstance(other, BaseEstimator):
             check_is_fitted(other)
             sketch = getattr(other, "sketch_", other)
-            record(transcript, OTHER, SketchMessage(sketch))
+            exchange.send(0, OTHER, to, SketchMessage(sketch), SketchMessage)
             return sketch
         validate_rows(estimator, other, reset=False)
         return other
-
-    def _read(
-        self, estimator: BaseEstimator, message: SketchMessage, transcript: Transcript, name: str
-    ) -> SlicedSketch:
-        record(transcript, name, message)
-        return self._request(estimator).read(message)
 
     def _request(self, estimator: BaseEstimator, n_features: int = 0) -> SketchRequest:
         """Return what all parties measure: as the fitted sketch, or with declared bounds."""
@@ -187,15 +196,3 @@ def _sketch(
         **parameters,
     )
     return sketch._release(type(estimator).__name__, streams, X, None)
-
-
-def _warn_of_noise(sketch: SlicedSketch) -> None:
-    """Say it when noise drowns the table: of public facts, the rows have no part in it."""
-    covariance = square_root_strategy(sketch.statistic_.shape[-1]).covariance
-    noise = sketch.noise_scale_ / sketch.n_samples_ * np.sqrt(np.diag(covariance).mean())
-    if noise > _DROWNED:
-        warn_of_privacy(
-            f"{sketch.n_samples_} rows at this epsilon along {len(sketch.directions_)} directions: "
-            f"noise moves every distribution function by {noise:.2f}, of 1, so that distances can "
-            "hardly be told. More rows, a larger epsilon, or fewer features (and n_slices) help."
-        )

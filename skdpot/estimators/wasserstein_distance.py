@@ -257,6 +257,8 @@ n_features), default="orthogonal"
                 self.__dict__.pop(name, None)
             PROTOCOLS[self.protocol].fit(self, X, y, masses)
             self._fitted_protocol = self.protocol
+        # Here, so that warnings that are made errors do not lose what was paid for.
+        PROTOCOLS[self.protocol].advise(self)
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -59,8 +59,7 @@ class ComparedTable:
     @property
     def cdf_noise(self) -> float:
         """Typical standard deviation of the noise of a distribution function."""
-        covariance = square_root_strategy(self.n_bins).covariance
-        return self.noise * math.sqrt(float(np.diag(covariance).mean()))
+        return self.noise * square_root_strategy(self.n_bins).typical_deviation
 
     @property
     def variance(self) -> float:

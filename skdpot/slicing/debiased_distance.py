@@ -15,7 +15,10 @@ from skdpot.slicing.quantile_pieces import refined, squared_distances
 from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.supported_decoding import SupportedDecoder, common_support
 
-__all__ = ["DebiasedDistance", "debiased_squared_distance"]
+__all__ = ["DROWNING_NOISE", "DebiasedDistance", "debiased_squared_distance"]
+
+DROWNING_NOISE = 0.2
+"""Noise of a distribution function from which on the simulations are not believed."""
 
 _TARGETS = ("population", "data")
 _FEWEST_SIMULATIONS, _MOST_SIMULATIONS = 32, 128
@@ -24,7 +27,6 @@ _CAUTION = 4.0  # null deviations at which an estimate is believed half way
 _DOUBT = 0.08  # standard error of the floor, which comes from noisy tables, relative to it
 _UNSIMULATED = 1.2  # variance of an estimate, relative to simulations that keep one support
 _BINNING_DOUBT = 0.5  # and that of the error of binning
-_BLIND = 0.2  # noise of a distribution function from which on the simulations are not believed
 _FINER = 4  # bins for one, to find the error of binning
 
 
@@ -278,7 +280,7 @@ def _debiased(
     growth = max(_UNSIMULATED * apart.variance - null.variance, 0.0)
     slope = growth / apart.squared if apart.squared > 0 else 0.0
     # Smoothed tables that are mostly noise mislead the simulations, which cannot know it.
-    blindness = min(max(noise / _BLIND - 1.0, 0.0), 1.0)
+    blindness = min(max(noise / DROWNING_NOISE - 1.0, 0.0), 1.0)
     least = null.variance + (_DOUBT * floor) ** 2 + (blindness * raw) ** 2
     doubt = (_BINNING_DOUBT * binning) ** 2
     return DebiasedDistance(

@@ -66,6 +66,11 @@ class SquareRootStrategy:
         last = self.covariance[:, -1]
         return _frozen((self.covariance - np.outer(last, last) / last[-1])[:-1, :-1])
 
+    @cached_property
+    def typical_deviation(self) -> float:
+        """Root mean square deviation of a cumulative count, for noise of unit variance."""
+        return float(np.sqrt(np.diag(self.covariance).mean()))
+
     def sensitivity(self, n_slices: int, *, conditional: bool) -> float:
         """Return the L2 sensitivity of the released statistic under replace-one.
 

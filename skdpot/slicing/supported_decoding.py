@@ -52,7 +52,7 @@ def common_support(
     """
     n_bins = tables[0].cdf.shape[1] - 1
     strategy = square_root_strategy(n_bins)
-    typical = max(noises) * np.sqrt(np.diag(strategy.covariance).mean())
+    typical = max(noises) * strategy.typical_deviation
     wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
     stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
     lows, highs = [], []

@@ -1,6 +1,7 @@
 """What the sampler gives back: rows, classes, frames, scores."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -31,14 +32,21 @@ def sampler(**changes):
     return DPSlicedFlowSampler(**(QUICK | changes))
 
 
+def fitted_with_a_seed(**changes):
+    """Few directions are now and then unlucky: one fit in some hundreds misses the bounds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return sampler(epsilon=np.inf, random_state=0, **ACCURATE, **changes).fit(X, LABELS)
+
+
 @pytest.fixture(scope="module")
 def plain():
-    return sampler(epsilon=np.inf, **ACCURATE).fit(X)
+    return fitted_with_a_seed()
 
 
 @pytest.fixture(scope="module")
 def conditional():
-    return sampler(epsilon=np.inf, conditional=True, **ACCURATE).fit(X, LABELS)
+    return fitted_with_a_seed(conditional=True)
 
 
 def distance(rows, others):
@@ -48,7 +56,7 @@ def distance(rows, others):
 
 
 def test_samples_look_like_the_rows(plain):
-    assert distance(plain.sample(1500), X) < 0.1  # .006, at most .04 in 150; one step: .18
+    assert distance(plain.sample(1500), X) < 0.04
     np.testing.assert_allclose(np.corrcoef(plain.sample(1500).T), np.corrcoef(X.T), atol=0.06)
 
 
@@ -83,7 +91,7 @@ def test_any_number_of_rows(plain, n_samples):
 def test_more_rows_than_particles_are_not_copies(plain):
     rows = plain.sample(4000)
     assert len(np.unique(rows, axis=0)) == 4000
-    assert distance(rows, X) < 0.1
+    assert distance(rows, X) < 0.05
 
 
 def test_fewer_rows_are_particles_without_repetition(plain):
@@ -129,7 +137,7 @@ def test_classes_have_their_own_rows_and_frequencies(conditional):
     share = np.mean(LABELS == "right")
     assert np.mean(labels == "right") == pytest.approx(share, abs=0.031)
     for label in conditional.classes_:
-        assert distance(rows[labels == label], X[LABELS == label]) < 0.1
+        assert distance(rows[labels == label], X[LABELS == label]) < 0.04
     assert rows[labels == "left"].mean() < 0 < rows[labels == "right"].mean()
 
 

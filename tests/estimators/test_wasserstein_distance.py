@@ -552,3 +552,23 @@ def test_bounds_that_were_found_have_no_unit_beforehand():
     assert common_scale(equal, declared=True) == 3.0
     assert common_scale(equal, declared=False) is None
     assert common_scale(DataBounds(np.zeros(2), np.array([1.0, 3.0]), 1.0), declared=True) is None
+
+
+@seeded
+def test_one_seed_gives_fit_and_publish_different_noise():
+    """Equal noise would cancel in the difference and leave exact counts: here all of them 0."""
+    fitted = sliced(random_state=4).fit(HERE)
+    with pytest.warns(PrivacyWarning, match="reproducible"):
+        again = fitted.publish(HERE).sketch
+    assert not np.array_equal(again.statistic_, fitted.sketch_.statistic_)
+    low, high = fitted.compare(fitted.publish(HERE[::-1])).interval(0.999999)
+    assert low == 0 <= high
+
+
+@pytest.mark.filterwarnings("error::skdpot.exceptions.PrivacyWarning")
+def test_a_warning_that_is_made_an_error_loses_no_release():
+    estimator = sliced(budget=PrivacyBudget(1.0))
+    with pytest.raises(PrivacyWarning, match="hardly be told"):
+        estimator.fit(np.random.default_rng(1).normal(0, 0.15, size=(60, 4)))
+    assert len(estimator.budget.history()) == 1
+    assert estimator.privacy_spent_.epsilon == 1.0
