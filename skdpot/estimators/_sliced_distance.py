@@ -72,8 +72,8 @@ class SlicedProtocol:
             warn_of_privacy(
                 f"{sketch.n_samples_} rows at this epsilon along {len(sketch.directions_)} "
                 f"directions: noise moves every distribution function by {noise:.2f}, of 1, so "
-                "that distances can hardly be told. More rows, a larger epsilon, or fewer features (and "
-                "n_slices) help."
+                "that distances can hardly be told. More rows, a larger epsilon, or fewer "
+                "features (and n_slices) help."
             )
 
     def compare(
