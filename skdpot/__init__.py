@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
+    from skdpot.estimators.trajectory_sampler import PrivateTrajectorySampler
     from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
     from skdpot.preprocessing.private_scaler import PrivateScaler
     from skdpot.privacy.budget import PrivacyBudget
@@ -28,6 +29,7 @@ __all__ = [
     "PrivacyBudget",
     "PrivateSWAutoencoder",
     "PrivateScaler",
+    "PrivateTrajectorySampler",
     "PrivateWassersteinDistance",
     "SlicedSketch",
 ]
@@ -43,6 +45,7 @@ _HOMES = {
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.preprocessing.private_scaler",
+    "PrivateTrajectorySampler": "skdpot.estimators.trajectory_sampler",
     "PrivateWassersteinDistance": "skdpot.estimators.wasserstein_distance",
     "SlicedSketch": "skdpot.slicing.sketch",
 }

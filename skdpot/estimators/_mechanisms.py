@@ -64,7 +64,7 @@ class SketchMechanism:
         }
 
     def class_shares(self, sampler: BaseEstimator) -> np.ndarray:
-        """Return the noisy frequencies of the classes, or 1 without classes."""
+        """Return the frequencies of the classes, noisy where labels are private; 1 without."""
         counts: np.ndarray = sampler.sketch_.class_counts_
         return counts / counts.sum()
 
@@ -161,6 +161,11 @@ def _check_rows_can_be_released(sampler: BaseEstimator) -> None:
             f'conditional=True needs mechanism="sketch": with mechanism="{sampler.mechanism}" '
             "the rows of each class are released, so that a record that changes its class would "
             "change how many values there are, which no noise hides."
+        )
+    if sampler.public_labels or sampler.group_size > 1:
+        raise ValueError(
+            'public_labels=True and group_size above 1 need mechanism="sketch" and '
+            f'conditional=True: mechanism="{sampler.mechanism}" knows no labels.'
         )
     if not isinstance(sampler.slices, str):
         raise ValueError(

@@ -107,14 +107,15 @@ def apportion(total: int, shares: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_classes,), int
-        Within one of ``total * shares``, but where there are enough no part is empty: then the
-        largest ones give.
+        Within one of ``total * shares``, but where there are enough no part of a positive share
+        is empty: then the largest ones give.
     """
     quotas = total * shares
     sizes = np.floor(quotas).astype(int)
     largest = np.argsort(sizes - quotas, kind="stable")
     sizes[largest[: total - sizes.sum()]] += 1
-    while total >= len(sizes) and sizes.min() == 0:
+    missing = np.flatnonzero((sizes == 0) & (shares > 0))
+    for position in missing if total >= np.count_nonzero(shares > 0) else ():
         sizes[np.argmax(sizes)] -= 1
-        sizes[np.argmin(sizes)] += 1
+        sizes[position] += 1
     return sizes

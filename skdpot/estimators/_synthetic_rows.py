@@ -59,7 +59,8 @@ class SyntheticRows(BaseEstimator):
         Parameters
         ----------
         n_samples : int, default=1
-            Number of rows. Classes occur with their (noisy) frequency in the private data.
+            Number of rows. Classes occur with their frequency in the private data, noisy
+            unless labels are public.
         random_state : int, RandomState or None, default=None
             Randomness of this call, which protects nothing.
 

@@ -71,6 +71,13 @@ n_features), default="axes+orthogonal"
     classes : array-like, optional
         The public set of classes; by default the labels found in `y`, which then count as
         public.
+    public_labels : bool, default=False
+        Whether everybody may know the label of every row: time stamps, hospitals, arms of a
+        trial. That takes less noise, and classes then occur exactly as often as in the data. Needs
+        ``conditional=True``.
+    group_size : int, default=1
+        How many rows one person may have given, all of different labels: the guarantee is for all
+        of them together. More than 1 needs ``public_labels=True``.
     n_particles : int, optional
         Number of particles kept after `fit`. By default the number of rows, at least 1000 and
         at most 10,000.
@@ -139,8 +146,8 @@ n_features), default="axes+orthogonal"
     together, charged before noise is drawn. For sensitivity and for what counts as public see
     `SlicedSketch`, and for rows `skdpot.privacy.projection_sensitivity`; neither diffusion nor
     the solver's own noise is counted. Protected are each row of X and, with
-    ``conditional=True``, its label. Rows given to `score` are treated as public; a score on
-    private rows is not private.
+    ``conditional=True``, its label unless ``public_labels=True``. Rows given to `score` are
+    treated as public; a score on private rows is not private.
 
     See Also
     --------
@@ -194,6 +201,8 @@ n_features), default="axes+orthogonal"
         slices: Any = "axes+orthogonal",
         conditional: bool = False,
         classes: ArrayLike | None = None,
+        public_labels: bool = False,
+        group_size: int = 1,
         n_particles: int | None = None,
         n_steps: int = 200,
         step_size: float | str = "auto",
@@ -218,6 +227,8 @@ n_features), default="axes+orthogonal"
         self.slices = slices
         self.conditional = conditional
         self.classes = classes
+        self.public_labels = public_labels
+        self.group_size = group_size
         self.n_particles = n_particles
         self.n_steps = n_steps
         self.step_size = step_size
@@ -243,7 +254,7 @@ n_features), default="axes+orthogonal"
         X : array-like of shape (n_samples, n_features)
             Private rows, at least two.
         y : array-like of shape (n_samples,), optional
-            Private class labels; only used with ``conditional=True``.
+            Class labels, private unless `public_labels`; only used with ``conditional=True``.
 
         Returns
         -------

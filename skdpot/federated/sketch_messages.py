@@ -35,7 +35,8 @@ class SketchMessage(Message):
     replace-one: whatever anybody computes from it, alone or together with everything that is
     known from elsewhere, now or later, is nearly as likely had any one row of the party been
     another row. `statement` has epsilon, delta and the assumptions. Public besides: the
-    number of rows and of features and their names, the directions and bounds of the request.
+    number of rows and of features and their names, the directions and bounds of the request;
+    with ``public_labels=True`` also how many rows have each label, exactly.
 
     What it does not hide: facts about all rows together, which is what it is made for; and
     nothing at all if epsilon is infinite. The noise is the sender's own. A statement that its own
@@ -58,8 +59,10 @@ class SketchMessage(Message):
     _record: SketchRecord
 
     kind: ClassVar[str] = "sketch"
+    version: ClassVar[int] = 2  # the first had no label_counts
     _FACTS = frozenset(
-        "n_samples noise_scale parameters declared_bounds spent box classes names".split()
+        "n_samples noise_scale parameters declared_bounds spent".split()
+        + "label_counts box classes names".split()
     )
     _ARRAYS = frozenset((*_NUMBERS, *_SCALES))
 
@@ -102,9 +105,14 @@ class SketchMessage(Message):
         spent = self._record.facts["spent"]
         if math.isinf(spent["epsilon"]):
             return "Exact counts of rows along every direction, to everybody: epsilon is infinite."
+        sizes, person = "", "any one row"
+        if self._record.facts["label_counts"] is not None:
+            sizes = " Besides, how many rows have each label, exactly: labels are public."
+        if (group_size := self._record.facts["parameters"]["group_size"]) > 1:
+            person = f"any {group_size} rows of different labels"
         return (
             f"To everybody a noisy table that is ({spent['epsilon']:.4g}, {spent['delta']:.4g})-"
-            "differentially private: nothing that depends much on any one row."
+            f"differentially private: nothing that depends much on {person}.{sizes}"
         )
 
     def _content(self) -> Content:

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
+from skdpot.slicing.step_length import longest_step
 from skdpot.slicing.table import CDFTable
 
 __all__ = ["DirectionBatch", "FlowProblem", "SlicedFlowProblem"]
 
 _N_LEVELS = 1024
-_SPARSE = 0.5
 _PREFERRED_BATCH = 64
 
 
@@ -38,24 +38,8 @@ class DirectionBatch:
 
     @cached_property
     def full_step(self) -> np.ndarray:
-        """Step by which the summed drift is multiplied, per coordinate, float32.
-
-        The sum over the batch of the one-dimensional residuals has the Jacobian ΘᵀΘ where
-        maps are locally translations; one over its largest eigenvalue is the longest step
-        that overshoots nowhere, and an exact solution of the batch when its rows are
-        orthogonal. For sparse directions the eigenvalue is ruled by the busiest coordinate,
-        so each coordinate is scaled by the row sum of ``|Θ|ᵀ|Θ|`` that bounds it
-        (Gershgorin), which is never longer than stable.
-        """
-        magnitudes = np.abs(self.directions.astype(np.float64))
-        n_features = magnitudes.shape[1]
-        if n_features > 1 and np.mean(magnitudes > 0) < _SPARSE:
-            sums = magnitudes.T @ magnitudes.sum(axis=1)
-            # A coordinate that no direction of the batch sees stays where it is.
-            seen = sums > 0
-            return np.divide(1.0, sums, out=np.zeros(n_features), where=seen).astype(np.float32)
-        largest = np.linalg.norm(self.directions.astype(np.float64), ord=2) ** 2
-        return np.full(n_features, 1.0 / largest, dtype=np.float32)
+        """Step by which the summed drift is multiplied, per coordinate, float32."""
+        return longest_step(self.directions)
 
     @property
     def drift_step(self) -> np.ndarray:

@@ -13,6 +13,12 @@ from skdpot.metrics.fairness_display import FairnessDisplay
 from skdpot.metrics.frechet import GaussianStatistics, frechet_distance
 from skdpot.metrics.frontier_display import FairnessFrontierDisplay
 from skdpot.metrics.parity_scorer import make_parity_scorer
+from skdpot.metrics.paths import (
+    marginal_wasserstein_distances,
+    path_sliced_wasserstein_distance,
+    resample_paths,
+)
+from skdpot.metrics.trajectory_display import TrajectoryDisplay
 from skdpot.metrics.utility import train_synthetic_test_real
 from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
 
@@ -20,6 +26,7 @@ __all__ = [
     "FairnessDisplay",
     "FairnessFrontierDisplay",
     "GaussianStatistics",
+    "TrajectoryDisplay",
     "demographic_parity_difference",
     "disparate_impact",
     "equalized_odds_difference",
@@ -27,6 +34,9 @@ __all__ = [
     "equalized_odds_ratios",
     "frechet_distance",
     "make_parity_scorer",
+    "marginal_wasserstein_distances",
+    "path_sliced_wasserstein_distance",
+    "resample_paths",
     "selection_rates",
     "sliced_wasserstein_distance",
     "train_synthetic_test_real",

@@ -61,6 +61,14 @@ class BoundsPlan:
         return math.sqrt(sum(n.mu**2 for n in self.noises)) if self.noises else math.inf
 
     @property
+    def group_size(self) -> int:
+        """How many rows of one person the sensitivity counts; 1 when nothing is private."""
+        if not self.noises:
+            return 1
+        cells = 1 if self.mode == "norm" else self.n_features
+        return round(self.noises[0].sensitivity / math.sqrt(2 * cells))
+
+    @property
     def n_used(self) -> int:
         """Number of rows that the histograms count."""
         if not self.noises:
@@ -149,6 +157,7 @@ def plan_private_bounds(
     *,
     mode: Literal["auto", "features", "norm"] = "auto",
     centers: bool = True,
+    group_size: int = 1,
 ) -> BoundsPlan:
     """Fix what a release of bounds does and costs.
 
@@ -163,6 +172,10 @@ def plan_private_bounds(
         the noise, otherwise "norm".
     centers : bool, default=True
         Whether "features" releases centres too.
+    group_size : int, default=1
+        How many of the rows one person may have given. Replacing so many moves as many counts in
+        every histogram, perhaps all between the same two cells: the sensitivity is multiplied by
+        their number.
 
     Returns
     -------
@@ -172,7 +185,7 @@ def plan_private_bounds(
     Raises
     ------
     ValueError
-        If there is no row or no feature, or `mu` is not positive.
+        If there is no row or no feature, `group_size` is below 1, or `mu` is not positive.
     CalibrationError
         If no noise reaches `mu`.
     """
@@ -180,12 +193,14 @@ def plan_private_bounds(
         raise ValueError(
             f"Bounds need at least one row and one feature, got {n_samples} and {n_features}."
         )
+    if group_size < 1:
+        raise ValueError(f"group_size={group_size!r} must be at least 1.")
     if mode != "norm":
         plan = BoundsPlan(
             mode="features",
             n_samples=n_samples,
             n_features=n_features,
-            noises=_feature_noises(n_features, mu, centers),
+            noises=_feature_noises(n_features, mu, centers, group_size),
             centers=centers,
         )
         if mode == "features" or (n_features <= MAX_AUTO_FEATURES and plan.clears_threshold):
@@ -194,18 +209,20 @@ def plan_private_bounds(
         mode="norm",
         n_samples=n_samples,
         n_features=n_features,
-        noises=() if mu == math.inf else (calibrate_lattice(mu, math.sqrt(2)),),
+        noises=() if mu == math.inf else (calibrate_lattice(mu, group_size * math.sqrt(2)),),
         centers=False,
     )
 
 
-def _feature_noises(n_features: int, mu: float, centers: bool) -> tuple[LatticeNoise, ...]:
+def _feature_noises(
+    n_features: int, mu: float, centers: bool, group_size: int
+) -> tuple[LatticeNoise, ...]:
     """Split `mu` between the two families of histograms."""
     if mu == math.inf:
         return ()
     shares = (_SPREAD_SHARE, 1 - _SPREAD_SHARE) if centers else (1.0,)
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
+    sensitivity = group_size * math.sqrt(2 * n_features)
     return tuple(
-        calibrate_lattice(mu * math.sqrt(share) * (1 - 1e-13), math.sqrt(2 * n_features))
-        for share in shares
+        calibrate_lattice(mu * math.sqrt(share) * (1 - 1e-13), sensitivity) for share in shares
     )

@@ -62,6 +62,8 @@ class NoisyAccumulator:
         else:
             self._table = np.zeros(shape, dtype=np.int64)
         self.n_rows = 0
+        # Where labels are public their numbers need no noise; otherwise they are not even counted.
+        self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
         self._process = os.getpid()
 
     def add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
@@ -74,6 +76,8 @@ class NoisyAccumulator:
         try:
             self._add(rows, codes)
             self.n_rows += len(rows)
+            if self.label_counts is not None and codes is not None:
+                self.label_counts += np.bincount(codes, minlength=self._plan.n_classes)
         except BaseException:
             del self._table
             raise

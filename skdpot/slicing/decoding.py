@@ -8,10 +8,17 @@ certain (how many rows there are, that a distribution function increases) is the
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from skdpot.slicing.posterior import posterior_mean
+from skdpot.slicing.posterior import posterior_mean, posterior_mean_by_class
 from skdpot.slicing.strategy import SquareRootStrategy
 
-__all__ = ["class_totals", "decode", "decode_cumulative", "increasing", "known_total"]
+__all__ = [
+    "class_totals",
+    "decode",
+    "decode_by_class",
+    "decode_cumulative",
+    "increasing",
+    "known_total",
+]
 
 
 def decode(
@@ -63,6 +70,55 @@ def decode(
         noise = sigma / totals
         inner = posterior_mean(inner, covariance, noise, weights, directions, half_widths)
     return increasing(inner), totals
+
+
+def decode_by_class(
+    statistic: np.ndarray,
+    strategy: SquareRootStrategy,
+    class_counts: np.ndarray,
+    sigma: float,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+) -> np.ndarray:
+    """Decode a released table whose class sizes are public.
+
+    A known size is one noisy number less in every class. And classes that are public, such as
+    time stamps, need not be alike, as `decode` has it a priori: see `posterior_mean_by_class`.
+
+    Parameters
+    ----------
+    statistic : ndarray of shape (n_classes, n_slices, n_bins)
+        The released, noisy statistic S.
+    strategy : SquareRootStrategy
+        The strategy it was measured with.
+    class_counts : ndarray of shape (n_classes,), int
+        Public number of rows of each class.
+    sigma : float
+        Standard deviation of the noise of each entry.
+    directions : ndarray of shape (n_slices, n_features)
+        Unit rows.
+    half_widths : ndarray of shape (n_slices,)
+        Half width of the binned range along each direction.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, n_slices, n_bins + 1)
+        Non-decreasing, from 0 to 1. For a class without rows, whose table is noise alone, uniform
+        over the binned range.
+    """
+    cdf = np.empty((*statistic.shape[:2], strategy.n_bins + 1))
+    cdf[...] = np.linspace(0.0, 1.0, strategy.n_bins + 1)
+    present = np.flatnonzero(class_counts)
+    totals = class_counts[present].astype(np.float64)
+    cumulative = statistic[present] @ strategy.decoder.T
+    inner = known_total(cumulative, strategy, totals[:, None, None])
+    if sigma > 0:
+        covariance = strategy.known_total_covariance
+        weights, noise = totals / totals.sum(), sigma / totals
+        measured = (noise, weights, directions, half_widths)
+        inner = posterior_mean_by_class(inner, covariance, *measured)
+    cdf[present] = increasing(inner)
+    return cdf
 
 
 def decode_cumulative(

@@ -44,6 +44,11 @@ def orthogonal_directions(
     so averages over them have a lower variance than over independent ones. When L is a
     multiple of d, ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
 
+    In the plane the blocks repel each other too: they lie at equally spaced angles, which
+    integrates smooth functions of the direction far better than independent blocks do (the error
+    of a sliced distance falls from several per cent to less than a thousandth). Each
+    block alone is still Haar-distributed.
+
     Parameters
     ----------
     n_slices, n_features : int
@@ -51,7 +56,8 @@ def orthogonal_directions(
     rng : numpy.random.Generator
         Public stream.
     axes_first : bool, default=False
-        Make the first block the coordinate axes, so that every marginal is measured.
+        Make the first block the coordinate axes, so that every marginal is measured. In the plane
+        the others then follow from it, and nothing is drawn.
 
     Returns
     -------
@@ -59,6 +65,8 @@ def orthogonal_directions(
         Rows of unit length.
     """
     n_blocks = -(-n_slices // n_features)
+    if n_features == 2:
+        return _plane_blocks(n_blocks, None if axes_first else rng)[:n_slices]
     blocks = [_haar(n_features, rng) for _ in range(n_blocks - axes_first)]
     if axes_first:
         blocks.insert(0, np.eye(n_features))
@@ -171,3 +179,36 @@ def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:
     signs = np.where(np.diag(r) < 0, -1.0, 1.0)
     rotated: np.ndarray = q * signs
     return rotated
+
+
+def _plane_blocks(n_blocks: int, rng: np.random.Generator | None) -> np.ndarray:
+    """Return orthogonal pairs in the plane at equally spaced angles, shape (2 n_blocks, 2).
+
+    A quarter turn maps a pair on itself, so the angles divide a right angle. All of them are
+    moved by one random angle, and each pair is turned by right angles and reflected at random:
+    the eight symmetries of a pair. Without a stream the first pair is the axes.
+    """
+    steps = _spread_order(n_blocks) / n_blocks
+    signs = np.ones(n_blocks)
+    if rng is not None:
+        steps = (steps + rng.random()) % 1 + rng.integers(0, 4, n_blocks)
+        signs = rng.choice([-1.0, 1.0], n_blocks)
+    cos, sin = np.cos(np.pi / 2 * steps), np.sin(np.pi / 2 * steps)
+    first, second = np.stack([cos, sin], axis=1), np.stack([-sin * signs, cos * signs], axis=1)
+    pairs: np.ndarray = np.stack([first, second], axis=1).reshape(-1, 2)
+    return pairs + 0.0  # no negative zeros
+
+
+def _spread_order(n_steps: int) -> np.ndarray:
+    """Return 0, ..., n - 1 from 0 on in an order of which every stretch is spread out.
+
+    That of the van der Corput sequence, whose digits are those of 0, 1, 2, ... in base 2 the
+    other way round: whoever takes some neighbouring directions gets angles from everywhere.
+    """
+    remaining, digit = np.arange(n_steps), 0.5
+    values = np.zeros(n_steps)
+    while remaining.any():
+        values += digit * (remaining % 2)
+        remaining, digit = remaining // 2, digit / 2
+    order: np.ndarray = values.argsort().argsort()
+    return order

@@ -71,6 +71,16 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
         none = np.array([])
         if not np.array_equal(getattr(first, "classes_", none), getattr(sketch, "classes_", none)):
             raise ValueError("The sketches have different classes; declare the same classes=.")
+        if hasattr(sketch, "_label_counts") != hasattr(first, "_label_counts"):
+            raise ValueError(
+                "Labels are public in some of the sketches and private in others; give all the "
+                "same public_labels."
+            )
+        if sketch.group_size != first.group_size:
+            raise ValueError(
+                "The sketches assume different numbers of rows of one person; give all the largest "
+                "group_size."
+            )
     statement = max(
         (s.privacy_spent_ for s in sketches),
         key=lambda spent: compose(spent.event).mu_without_sampling,
@@ -88,6 +98,8 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     }
     if named := _named(sketches):
         fields["feature_names_in_"] = named[0].feature_names_in_
+    if hasattr(first, "_label_counts"):
+        fields["_label_counts"] = sum(s._label_counts for s in sketches)
     return fields | {
         "noise_scale_": math.hypot(*(s.noise_scale_ for s in sketches)),
         "n_samples_": sum(s.n_samples_ for s in sketches),

@@ -10,10 +10,11 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import noise_lattice
+from skdpot.slicing.declarations import check_public_labels
 from skdpot.slicing.rules import recommended_bins, recommended_slices
 from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 
-__all__ = ["BOUNDS_SHARE", "SketchPlan", "bounds_or_plan", "plan_sketch"]
+__all__ = ["BOUNDS_SHARE", "SketchPlan", "bounds_or_plan", "plan_sketch", "table_sensitivity"]
 
 BOUNDS_SHARE = 0.1  # of the squared mu, when bounds must be estimated first
 
@@ -31,7 +32,7 @@ class SketchPlan:
     strategy : SquareRootStrategy
         What is measured of each histogram, and on how many bins.
     sensitivity : float
-        L2 sensitivity Δ of the whole table under replace-one.
+        L2 sensitivity Δ of the whole table, as in `table_sensitivity`.
     sigma : float
         Standard deviation of the noise on each entry; 0 without privacy.
     lattice : float
@@ -40,6 +41,10 @@ class SketchPlan:
         Public bounds, or how bounds are estimated first.
     event : Event
         Everything together: what is charged.
+    public_labels : bool, default=False
+        Whether the label of every row is public, and so the size of each class.
+    group_size : int, default=1
+        How many rows, all of different labels, one person may have given.
     """
 
     n_slices: int
@@ -50,6 +55,8 @@ class SketchPlan:
     lattice: float
     bounds: DataBounds | BoundsPlan
     event: Event
+    public_labels: bool = False
+    group_size: int = 1
 
     @property
     def mu(self) -> float:
@@ -70,6 +77,8 @@ def plan_sketch(
     n_slices: int | str = "auto",
     n_bins: int | str = "auto",
     bounds: DataBounds | int,
+    public_labels: bool = False,
+    group_size: int = 1,
 ) -> SketchPlan:
     """Choose the shape of a sketch and the least noise that meets a target.
 
@@ -86,6 +95,11 @@ def plan_sketch(
     bounds : DataBounds or int
         Public bounds, or the number of rows from which bounds are estimated first, for 10 %
         of the squared mu.
+    public_labels : bool, default=False
+        Whether the label of every row is public, so that a neighbour keeps it.
+    group_size : int, default=1
+        How many rows one person may have given, all of different public labels. A neighbour
+        replaces all of them.
 
     Returns
     -------
@@ -97,10 +111,13 @@ def plan_sketch(
     CalibrationError
         If no noise meets the target, or epsilon is so large that none can be drawn.
     ValueError
-        If the table would have 2^31 entries or more.
+        If the table would have 2^31 entries or more, labels are public without classes, or
+        `group_size` is too large.
     """
-    # What is left for the table decides its shape before the exact calibration.
-    mu = target.mu_cap * math.sqrt(1.0 if isinstance(bounds, DataBounds) else 1.0 - BOUNDS_SHARE)
+    check_public_labels(n_classes, public_labels, group_size)
+    # What is left for each row of the table decides its shape before the exact calibration.
+    left = 1.0 if isinstance(bounds, DataBounds) else 1.0 - BOUNDS_SHARE
+    mu = target.mu_cap * math.sqrt(left / group_size)
     tables = n_classes or 1
     if isinstance(n_slices, str):
         n_slices = recommended_slices(n_samples, n_features, mu, tables)
@@ -112,11 +129,15 @@ def plan_sketch(
             "n_slices * n_bins times the number of classes must stay below 2^31."
         )
     strategy = square_root_strategy(n_bins)
-    sensitivity = strategy.sensitivity(n_slices, conditional=n_classes is not None)
+    changes_table = n_classes is not None and not public_labels
+    sensitivity = table_sensitivity(
+        strategy, n_slices, changes_table=changes_table, group_size=group_size
+    )
     shape = (n_slices, tables, strategy, sensitivity)
-    limits = bounds_or_plan(bounds, n_features, target.mu_cap)
+    labels = (public_labels, group_size)
+    limits = bounds_or_plan(bounds, n_features, target.mu_cap, group_size)
     if math.isinf(target.epsilon):
-        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent())
+        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), *labels)
 
     def table_event(sigma: float) -> GaussianEvent:
         lattice = noise_lattice(sigma, strategy.lattice)
@@ -132,10 +153,46 @@ def plan_sketch(
     if not isinstance(table, GaussianEvent) or table.lattice is None:
         raise CalibrationError("The table of a sketch is released with lattice noise only.")
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
-    return SketchPlan(*shape, table.sigma, table.lattice, limits, event)
+    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, *labels)
 
 
-def bounds_or_plan(bounds: DataBounds | int, n_features: int, mu: float) -> DataBounds | BoundsPlan:
+def table_sensitivity(
+    strategy: SquareRootStrategy, n_slices: int, *, changes_table: bool, group_size: int = 1
+) -> float:
+    """Return the L2 sensitivity of the tables of all classes together.
+
+    Private labels, or no classes: one record is replaced, as `SquareRootStrategy.sensitivity`
+    says. Public labels: neighbours replace the values of a row and keep its label, so that one
+    row moves a count within each of the L histograms of its own class: the table of that class
+    moves as a table without classes would, by at most Δ, and the other tables stay. A person
+    with k rows of k different labels moves k of the tables, each by at most Δ. They are
+    different coordinates of the release, so that their squares add up: ``sqrt(k) Δ``, the
+    sensitivity of k L histograms of one table. (Were two of the rows in one table, their moves
+    could add up in length, to 2 Δ; hence the different labels.)
+
+    Parameters
+    ----------
+    strategy : SquareRootStrategy
+        What is measured of each histogram.
+    n_slices : int
+        Number of slices L.
+    changes_table : bool
+        Whether a neighbour's record may be in the table of another class: with classes whose
+        labels are private.
+    group_size : int, default=1
+        Number k of rows that one person may have given; they stay in k different tables.
+
+    Returns
+    -------
+    float
+        Δ of the whole release, rounded up.
+    """
+    return strategy.sensitivity(group_size * n_slices, conditional=changes_table)
+
+
+def bounds_or_plan(
+    bounds: DataBounds | int, n_features: int, mu: float, group_size: int = 1
+) -> DataBounds | BoundsPlan:
     """Return public bounds as they are, or plan how to estimate them from so many rows.
 
     Parameters
@@ -146,6 +203,8 @@ def bounds_or_plan(bounds: DataBounds | int, n_features: int, mu: float) -> Data
         Number of features.
     mu : float
         Gaussian privacy parameter of the whole fit, of whose square 10 % go to the bounds.
+    group_size : int, default=1
+        How many of the rows one person may have given.
 
     Returns
     -------
@@ -153,4 +212,5 @@ def bounds_or_plan(bounds: DataBounds | int, n_features: int, mu: float) -> Data
     """
     if isinstance(bounds, DataBounds):
         return bounds
-    return plan_private_bounds(bounds, n_features, mu * math.sqrt(BOUNDS_SHARE))
+    share = mu * math.sqrt(BOUNDS_SHARE)
+    return plan_private_bounds(bounds, n_features, share, group_size=group_size)

@@ -23,14 +23,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from skdpot._utils.threads import one_blas_thread
+from skdpot.slicing.class_gaussians import ClassGaussians, fit_gaussians, inner_edges
 
-__all__ = ["posterior_mean"]
+__all__ = ["posterior_mean", "posterior_mean_by_class"]
 
-_LOCATIONS = np.linspace(-1.0, 1.0, 129)
-_SPREADS = np.geomspace(0.03, 1.0, 24)
-_CLASS_SHARES = np.linspace(0.35, 1.0, 14)
-_SCALES = np.geomspace(0.01, 1.0, 161)  # spreads within a class are rounded to these
-_SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
 _CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
 _LENGTHS = (0.02, 0.05, 0.15, 0.5, 1.5, 5.0, 20.0)
 _NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -116,89 +112,74 @@ def posterior_mean(
     T. S. Ferguson, "A Bayesian analysis of some nonparametric problems", Annals of Statistics
     1 (1973): mean and covariance of a Dirichlet process.
     """
-    root = np.linalg.cholesky(covariance)
-    whiten = np.linalg.inv(root)
-    n_classes, n_slices, n_inner = cdf.shape
-    edges = np.linspace(-1.0, 1.0, n_inner + 2)[1:-1]
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
     white = cdf @ whiten.T
-    pooled = np.tensordot(weights, white, axes=1)
-    pooled_noise = float(np.sqrt(np.sum((weights * noise) ** 2)))
-    centers, spreads = _pooled_fit(pooled, pooled_noise, edges, whiten)
-    shares = _CLASS_SHARES if n_classes > 1 else np.ones(1)
-    width = 1.0 if n_classes > 1 else np.inf
-    fits = [
-        _class_locations(white, noise, edges, whiten, centers, spreads, share, width)
-        for share in shares
+    gaussians = fit_gaussians(white, noise, weights, whiten)
+    return _around(gaussians, white, noise, whiten, directions, half_widths)
+
+
+@one_blas_thread()
+def posterior_mean_by_class(
+    cdf: np.ndarray,
+    covariance: np.ndarray,
+    noise: np.ndarray,
+    weights: np.ndarray,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+) -> np.ndarray:
+    """Return posterior means of classes that may be alike, or have nothing in common.
+
+    `posterior_mean` has the classes share a prior: one spread, up to a factor, locations around
+    a common one, one concentration. Where they are alike, as arms of a trial may be, this helps
+    those with few rows; where they are not, as a crowd that disperses is not at different times,
+    it distorts all of them. Here each class has a prior of its own if that is more likely, by the
+    marginal likelihoods of the Gaussians.
+
+    Parameters
+    ----------
+    cdf, covariance, noise, weights, directions, half_widths
+        As for `posterior_mean`.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, n_slices, n_inner)
+        Estimates; not necessarily monotone.
+    """
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+    white = cdf @ whiten.T
+    rest = (whiten, directions, half_widths)
+    together = fit_gaussians(white, noise, weights, whiten)
+    parts = [slice(k, k + 1) for k in range(len(cdf))]
+    apart = [fit_gaussians(white[one], noise[one], np.ones(1), whiten) for one in parts]
+    if together.evidence >= sum(fit.evidence for fit in apart):
+        return _around(together, white, noise, *rest)
+    means = [
+        _around(fit, white[one], noise[one], *rest) for fit, one in zip(apart, parts, strict=True)
     ]
-    best = int(np.argmax([evidence for _, evidence in fits]))
-    locations = fits[best][0] * half_widths
+    return np.concatenate(means)
+
+
+def _around(
+    gaussians: ClassGaussians,
+    white: np.ndarray,
+    noise: np.ndarray,
+    whiten: np.ndarray,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+) -> np.ndarray:
+    """Return the Gaussians plus the posterior means of the differences from them."""
+    edges = inner_edges(white.shape[-1])
+    locations = gaussians.locations * half_widths
     points = np.linalg.lstsq(directions, locations.T, rcond=None)[0]
     locations = (points.T @ directions.T) / half_widths
-    z = (edges - locations[:, :, None]) / (shares[best] * spreads)[:, None]
+    z = (edges - locations[:, :, None]) / gaussians.spreads[:, None]
     gaussian = ndtr(z)
     differences, deviations = _smoothed(
         white - gaussian @ whiten.T, z, noise, whiten, directions, edges
     )
-    estimate: np.ndarray = gaussian + _trimmed(differences @ root.T, deviations, gaussian)
+    plain = differences @ np.linalg.inv(whiten).T
+    estimate: np.ndarray = gaussian + _trimmed(plain, deviations, gaussian)
     return estimate
-
-
-def _misfits(white: np.ndarray, edges: np.ndarray, whiten: np.ndarray, spread: float) -> np.ndarray:
-    """Return half the squared whitened misfit of each row to a Gaussian at each location."""
-    models = ndtr((edges - _LOCATIONS[:, None]) / spread) @ whiten.T
-    squares = np.sum(white**2, axis=-1)[..., None] + np.sum(models**2, axis=1)
-    misfits: np.ndarray = 0.5 * squares - white @ models.T
-    return misfits
-
-
-def _pooled_fit(
-    white: np.ndarray, noise: float, edges: np.ndarray, whiten: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return location and spread of all classes together along each direction."""
-    misfits = np.stack([_misfits(white, edges, whiten, s) for s in _SPREADS]) / noise**2
-    profile = -misfits.min(axis=2)  # (n_spreads, n_slices)
-    common = _SPREADS[profile.sum(axis=1).argmax()]
-    prior = -0.5 * (np.log(_SPREADS / common) / _SPREAD_LOG_DEVIATION) ** 2
-    posterior = _normalised(profile + prior[:, None])
-    spreads = np.exp(np.log(_SPREADS) @ posterior)
-    nearest = np.abs(np.log(_SPREADS[:, None] / spreads)).argmin(axis=0)
-    at = misfits[nearest, np.arange(len(white))].argmin(axis=1)
-    return _LOCATIONS[at], spreads
-
-
-def _class_locations(
-    white: np.ndarray,
-    noise: np.ndarray,
-    edges: np.ndarray,
-    whiten: np.ndarray,
-    centers: np.ndarray,
-    spreads: np.ndarray,
-    share: float,
-    width: float,
-) -> tuple[np.ndarray, float]:
-    """Return posterior mean locations (n_classes, n_slices) and their log evidence."""
-    locations = np.empty(white.shape[:2])
-    evidence = 0.0
-    nearest = np.abs(np.log(_SCALES[:, None] / (share * spreads))).argmin(axis=0)
-    for scale in np.unique(nearest):
-        at = np.flatnonzero(nearest == scale)
-        log_likelihood = -_misfits(white[:, at], edges, whiten, _SCALES[scale])
-        log_likelihood /= noise[:, None, None] ** 2
-        steps = (_LOCATIONS[:, None] - centers[at]) / (width * spreads[at])
-        prior = _normalised(-0.5 * steps**2).T
-        highest = log_likelihood.max(axis=2, keepdims=True)
-        joint = np.exp(log_likelihood - highest) * prior
-        total = joint.sum(axis=2)
-        locations[:, at] = joint @ _LOCATIONS / total
-        evidence += float(np.sum(np.log(total) + highest[:, :, 0]))
-    return locations, evidence
-
-
-def _normalised(log_values: np.ndarray) -> np.ndarray:
-    """Exponentiate and scale to sum to one along the first axis."""
-    values = np.exp(log_values - log_values.max(axis=0))
-    scaled: np.ndarray = values / values.sum(axis=0)
-    return scaled
 
 
 def _smoothed(

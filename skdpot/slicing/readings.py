@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing.decoding import decode
+from skdpot.slicing.decoding import decode, decode_by_class
 from skdpot.slicing.merging import check_comparable, merged_fields
 from skdpot.slicing.sketch_file import read_sketch, write_sketch
 from skdpot.slicing.strategy import square_root_strategy
@@ -30,13 +30,14 @@ class SketchReadings(BaseEstimator):
     noise_scale_: float
     n_samples_: int
     statistic_: np.ndarray
+    _label_counts: np.ndarray  # only where labels are public
 
     def merge(self, *others: Self) -> Self:
         """Add sketches of disjoint sets of people, for instance of several hospitals.
 
         Every party keeps its own full guarantee: the tables are added with the noise that
         each of them has. All must have the same directions (pass one public array as
-        `slices`), bins, classes and declared bounds.
+        `slices`), bins, classes and declared bounds, and agree on whether labels are public.
 
         Parameters
         ----------
@@ -203,14 +204,15 @@ class SketchReadings(BaseEstimator):
     def _decode(self) -> None:
         """Store what follows from the released table."""
         strategy = square_root_strategy(self.statistic_.shape[-1])
-        self.cdf_, self.class_counts_ = decode(
-            self.statistic_,
-            strategy,
-            self.n_samples_,
-            self.noise_scale_,
-            self.directions_,
-            self.half_widths_,
-        )
+        measured = (self.noise_scale_, self.directions_, self.half_widths_)
+        if hasattr(self, "_label_counts"):
+            counts = self._label_counts
+            self.cdf_ = decode_by_class(self.statistic_, strategy, counts, *measured)
+            self.class_counts_ = counts.astype(np.float64)
+        else:
+            self.cdf_, self.class_counts_ = decode(
+                self.statistic_, strategy, self.n_samples_, *measured
+            )
 
     @property
     def _is_open(self) -> bool:

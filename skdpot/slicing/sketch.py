@@ -85,6 +85,14 @@ n_features), default="axes+orthogonal"
     classes : array-like, optional
         The public set of classes. By default the labels found in `y`, which then count as
         public. `partial_fit` needs it with ``conditional=True``.
+    public_labels : bool, default=False
+        Whether everybody may know the label of every row: time stamps, hospitals, arms of a trial.
+        Neighbouring data sets then differ in the values of one row and not in its label, which
+        takes less noise; the sizes of the classes are exact and each class is decoded on its own.
+        Needs ``conditional=True``.
+    group_size : int, default=1
+        How many rows one person may have given, all of different labels: the guarantee is for all
+        of them together. More than 1 needs ``public_labels=True``.
     noise : {"discrete"}, default="discrete"
         Discrete Gaussian noise on a lattice.
     device : {"auto", "cpu", "cuda"}, default="auto"
@@ -106,7 +114,7 @@ n_features), default="axes+orthogonal"
     cdf_ : ndarray of shape (n_classes, n_slices, n_bins + 1)
         Distribution functions at the bin edges, decoded from `statistic_`.
     class_counts_ : ndarray of shape (n_classes,)
-        Estimated number of rows a class; n without classes.
+        Estimated number of rows a class, exact with ``public_labels=True``; n without classes.
     classes_ : ndarray of shape (n_classes,)
         Classes; only with ``conditional=True``.
     bounds_ : DataBounds
@@ -124,10 +132,12 @@ n_features), default="axes+orthogonal"
     -------
     Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one
     Gaussian event under replace-one, with the sensitivity of
-    `SquareRootStrategy.sensitivity`, after the two events of the bounds when these are
+    `skdpot.slicing.plan.table_sensitivity`, after the two events of the bounds when these are
     private. Public: the number of rows, of features and their names, the dtype, the set of
     classes, the directions, and that all values are finite and all labels known: a fit that is
-    refused for that reason shows it. Protected: each row of X, and its label.
+    refused for that reason shows it. Protected: each row of X, and its label unless
+    ``public_labels=True``: then whoever sees the sketch knows how many rows each class has, and a
+    person is protected whose values are replaced and whose labels stay.
 
     See Also
     --------
@@ -155,6 +165,8 @@ n_features), default="axes+orthogonal"
         "slices": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
         "conditional": ["boolean"],
         "classes": ["array-like", None],
+        "public_labels": ["boolean"],
+        "group_size": [Interval(Integral, 1, None, closed="left")],
         "noise": [StrOptions({"discrete"})],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
         "random_state": ["random_state"],
@@ -173,6 +185,8 @@ n_features), default="axes+orthogonal"
         slices: Any = "axes+orthogonal",
         conditional: bool = False,
         classes: ArrayLike | None = None,
+        public_labels: bool = False,
+        group_size: int = 1,
         noise: str = "discrete",
         device: str = "auto",
         random_state: Any = None,
@@ -187,6 +201,8 @@ n_features), default="axes+orthogonal"
         self.slices = slices
         self.conditional = conditional
         self.classes = classes
+        self.public_labels = public_labels
+        self.group_size = group_size
         self.noise = noise
         self.device = device
         self.random_state = random_state
@@ -200,7 +216,7 @@ n_features), default="axes+orthogonal"
         X : array-like of shape (n_samples, n_features)
             Private rows, at least two.
         y : array-like of shape (n_samples,), optional
-            Private class labels; only used with ``conditional=True``.
+            Class labels, private unless `public_labels`; only used with ``conditional=True``.
 
         Returns
         -------
@@ -231,8 +247,7 @@ n_features), default="axes+orthogonal"
         X : array-like of shape (n_rows, n_features)
             Private rows of this chunk.
         y : array-like of shape (n_rows,), optional
-            Their private labels; with ``conditional=True`` the parameter `classes` is
-            needed too.
+            Their labels; with ``conditional=True`` the parameter `classes` is needed too.
         n_samples : int, optional
             In the first call: public number of rows to come in all. The public rule for
             "auto" shapes uses it, and the sketch closes itself when they have arrived.
@@ -262,7 +277,8 @@ n_features), default="axes+orthogonal"
             check_arrivals(0 if first else self._accumulator.n_rows, len(rows), declared)
             if first:
                 streams = spawn_streams(self.random_state, type(self).__name__)
-                self._open(type(self).__name__, streams, rows, self.classes, n_samples)
+                classes = self.classes if self.conditional else None
+                self._open(type(self).__name__, streams, rows, classes, n_samples)
             self._accumulator.add(rows, codes)
         if self._accumulator.n_rows == self._declared:
             self.close()
@@ -284,6 +300,8 @@ n_features), default="axes+orthogonal"
         if not self._is_open:
             raise OpenSketchError("close() ends a stream that partial_fit began; there is none.")
         self.n_samples_ = self._accumulator.n_rows
+        if self._accumulator.label_counts is not None:
+            self._label_counts = self._accumulator.label_counts
         self.statistic_ = self._accumulator.close()
         del self._accumulator, self._declared
         self._decode()
@@ -324,6 +342,8 @@ n_features), default="axes+orthogonal"
             n_slices=fixed or self.n_slices,
             n_bins=self.n_bins,
             bounds=bounds or len(rows),
+            public_labels=self.public_labels,
+            group_size=self.group_size,
         )
         directions = make_directions(self.slices, plan.n_slices, rows.shape[1], streams.public)
         device = resolve_device(self.device)
@@ -333,7 +353,13 @@ n_features), default="axes+orthogonal"
             epsilon=self.epsilon,
             delta=self.delta,
             label=label,
-            assumptions=assumptions(classes, bounds, streams),
+            assumptions=assumptions(
+                classes,
+                bounds,
+                streams,
+                public_labels=plan.public_labels,
+                group_size=plan.group_size,
+            ),
             sigma=plan.sigma,
             sensitivity=plan.sensitivity,
             mechanism=(
@@ -345,7 +371,8 @@ n_features), default="axes+orthogonal"
             self.bounds_ = plan.bounds
         else:
             self.bounds_, _ = release_private_bounds(rows, plan.bounds, streams)
-        self.__dict__.pop("classes_", None)
+        for name in ("classes_", "_label_counts"):
+            self.__dict__.pop(name, None)
         if classes is not None:
             self.classes_ = np.unique(classes)
         self.directions_ = directions

@@ -18,6 +18,7 @@ from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivat
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.histogram import bin_edges
+from skdpot.slicing.plan import table_sensitivity
 from skdpot.slicing.rules import projection_half_widths
 from skdpot.slicing.strategy import square_root_strategy
 
@@ -25,7 +26,8 @@ __all__ = ["SketchRecord"]
 
 _ARRAYS = ("directions_", "half_widths_", "statistic_", "classes_", "feature_names_in_")
 _BOUNDS = ("center", "scale", "radius", "box")
-_PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional")
+_PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
+_PRIVATE_LABELS = {"public_labels": False, "group_size": 1}  # in records that do not say
 _MOST_BINS = 4096
 _LARGEST_COUNT = 2**53
 _LARGEST_NOISE = 1e15
@@ -79,6 +81,7 @@ class SketchRecord:
             "noise_scale": sketch.noise_scale_,
             "parameters": {name: _plain(getattr(sketch, name)) for name in _PARAMETERS},
             "declared_bounds": not isinstance(sketch.bounds, str),
+            "label_counts": _as_list(getattr(sketch, "_label_counts", None)),
             "spent": {
                 "epsilon": spent.epsilon,
                 "delta": spent.delta,
@@ -115,14 +118,15 @@ class SketchRecord:
         arrays = dict(self.arrays)
         bounds = DataBounds.from_dict({name: arrays.pop(f"bounds_{name}") for name in _BOUNDS})
         _check_shapes(arrays, bounds)
-        n_samples, noise_scale = _check_counts(self.facts, arrays["statistic_"])
+        label_counts = _read_label_counts(self.facts, len(arrays["statistic_"]))
+        n_samples, noise_scale = _check_counts(self.facts, arrays["statistic_"], label_counts)
         _check_widths(arrays, bounds)
-        parameters = _read_parameters(self.facts["parameters"], arrays)
+        parameters = _read_parameters(self.facts["parameters"], arrays, label_counts)
         if _is_true(self.facts["declared_bounds"]):
             limits = _box(bounds)
             parameters["bounds"] = limits if bounds.box else bounds
         spent = _read_statement(self.facts["spent"])
-        _check_statement(spent, noise_scale, arrays["statistic_"].shape, parameters["conditional"])
+        _check_statement(spent, noise_scale, arrays["statistic_"].shape, parameters)
         fitted: dict[str, Any] = {
             **arrays,
             "bounds_": bounds,
@@ -133,6 +137,8 @@ class SketchRecord:
         }
         if "feature_names_in_" in fitted:
             fitted["feature_names_in_"] = fitted["feature_names_in_"].astype(object)
+        if label_counts is not None:
+            fitted["_label_counts"] = label_counts
         return parameters, fitted
 
 
@@ -164,7 +170,24 @@ def _check_shapes(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
         raise ValueError("The arrays of the sketch hold non-finite values.")
 
 
-def _check_counts(facts: dict[str, Any], statistic: np.ndarray) -> tuple[int, float]:
+def _read_label_counts(facts: dict[str, Any], n_classes: int) -> np.ndarray | None:
+    """Return the public number of rows of each class; None where labels are private."""
+    counts = facts.get("label_counts")
+    if counts is None:
+        return None
+    if not (
+        isinstance(counts, list)
+        and len(counts) == n_classes
+        and all(type(count) is int and count >= 0 for count in counts)
+        and sum(counts) == facts["n_samples"]
+    ):
+        raise ValueError("The numbers of rows of the classes of the sketch cannot be.")
+    return np.array(counts, dtype=np.int64)
+
+
+def _check_counts(
+    facts: dict[str, Any], statistic: np.ndarray, label_counts: np.ndarray | None
+) -> tuple[int, float]:
     """Return number of rows and noise scale; refuse a table that no such rows can give."""
     n_samples, noise_scale = facts["n_samples"], facts["noise_scale"]
     if not (type(n_samples) is int and 1 <= n_samples <= _LARGEST_COUNT):
@@ -172,7 +195,9 @@ def _check_counts(facts: dict[str, Any], statistic: np.ndarray) -> tuple[int, fl
     if not (_is_number(noise_scale) and 0 <= noise_scale <= _LARGEST_NOISE):
         raise ValueError(f"noise_scale of the sketch is {_short(noise_scale)}, which cannot be.")
     # No entry of the strategy matrix exceeds 1.
-    if not np.abs(statistic).max() <= n_samples + _NOISE_REACH * noise_scale:
+    reached = np.abs(statistic).max(axis=(1, 2))
+    most = n_samples if label_counts is None else label_counts
+    if not (reached <= most + _NOISE_REACH * noise_scale).all():
         raise ValueError(
             "The table of the sketch holds values that its rows and its noise cannot reach."
         )
@@ -201,7 +226,10 @@ def _box(bounds: DataBounds) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _read_parameters(given: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _read_parameters(
+    given: dict[str, Any], arrays: dict[str, np.ndarray], label_counts: np.ndarray | None
+) -> dict[str, Any]:
+    given = _PRIVATE_LABELS | given
     parameters = {name: given[name] for name in _PARAMETERS}
     _check_target(parameters["epsilon"], parameters["delta"])
     norm_bound = parameters["norm_bound"]
@@ -209,6 +237,12 @@ def _read_parameters(given: dict[str, Any], arrays: dict[str, np.ndarray]) -> di
         raise ValueError("norm_bound of the sketch must be a positive number or nothing.")
     if _is_true(parameters["conditional"]) != ("classes_" in arrays):
         raise ValueError("A sketch has classes exactly if it is conditional.")
+    public = _is_true(parameters["public_labels"])
+    if public != (label_counts is not None) or (public and "classes_" not in arrays):
+        raise ValueError("A sketch knows the sizes of its classes exactly if labels are public.")
+    group_size, most = parameters["group_size"], len(arrays["statistic_"]) if public else 1
+    if not (type(group_size) is int and 1 <= group_size <= most):
+        raise ValueError("group_size of the sketch must be 1 up to the number of public labels.")
     return parameters | {"slices": arrays["directions_"], "n_bins": arrays["statistic_"].shape[-1]}
 
 
@@ -229,7 +263,7 @@ def _read_statement(fields: dict[str, Any]) -> PrivacySpent:
 
 
 def _check_statement(
-    spent: PrivacySpent, noise_scale: float, shape: tuple[int, ...], conditional: bool
+    spent: PrivacySpent, noise_scale: float, shape: tuple[int, ...], parameters: dict[str, Any]
 ) -> None:
     """Refuse a statement that promises more than its own events and noise give."""
     tables = list(_leaves(spent.event))
@@ -244,7 +278,12 @@ def _check_statement(
     if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + 1e-6):
         raise ValueError("The sketch states a smaller epsilon than its own events cost.")
     table = tables[-1]
-    due = square_root_strategy(shape[2]).sensitivity(shape[1], conditional=conditional)
+    due = table_sensitivity(
+        square_root_strategy(shape[2]),
+        shape[1],
+        changes_table=parameters["conditional"] and not parameters["public_labels"],
+        group_size=parameters["group_size"],
+    )
     if not (
         isinstance(table, GaussianEvent)
         and table.n_steps == 1
@@ -285,6 +324,10 @@ def _is_true(value: Any) -> bool:
 def _short(value: Any) -> str:
     """Quote what was given, and not much of it."""
     return f"{value!r:.40}"
+
+
+def _as_list(counts: np.ndarray | None) -> list[int] | None:
+    return None if counts is None else counts.tolist()
 
 
 def _plain(value: Any) -> Any:

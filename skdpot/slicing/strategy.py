@@ -88,7 +88,8 @@ class SquareRootStrategy:
         n_slices : int
             Number of slices L.
         conditional : bool
-            Whether there is one table a class and the class is protected too.
+            Whether there is one table a class and the class is protected too. Where classes are
+            public knowledge see `skdpot.slicing.plan.table_sensitivity`.
 
         Returns
         -------

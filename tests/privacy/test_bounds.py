@@ -341,6 +341,27 @@ def test_sensitivity_is_never_exceeded(monkeypatch, kind, mode):
         assert largest[: len(plan.noises)].min() > 1 - 1e-12
 
 
+@pytest.mark.parametrize("mode", ["features", "norm"])
+def test_several_rows_of_a_person_move_as_many_counts(monkeypatch, mode):
+    """All from one cell to one other, which is the most that they can do, and is attained."""
+    group_size, d = 3, 2
+    plan = plan_private_bounds(14, d, 1.0, mode=mode, group_size=group_size)
+    X = np.full((14, d), 0.1)
+    Y = X.copy()
+    Y[:group_size] = 1e6
+    first, second = (released_tables(monkeypatch, Z, plan, 0, 1.0) for Z in (X, Y))
+    last = slice(d, 2 * d) if mode == "features" else slice(None)
+    moved = np.linalg.norm(np.concatenate(first[last]) - np.concatenate(second[last]))
+    assert moved == pytest.approx(plan.noises[-1].sensitivity, rel=1e-12)
+    single = plan_private_bounds(14, d, 1.0, mode=mode)
+    for one, several in zip(single.noises, plan.noises, strict=True):
+        assert several.sensitivity == pytest.approx(group_size * one.sensitivity)
+        assert several.sigma == pytest.approx(group_size * one.sigma, rel=1e-3)
+    assert plan.mu <= 1.0
+    with pytest.raises(ValueError, match="group_size=0 must be at least 1"):
+        plan_private_bounds(14, d, 1.0, mode=mode, group_size=0)
+
+
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None)
 def test_public_choices_do_not_depend_on_the_data(seed):

@@ -37,7 +37,9 @@ def test_every_direction_has_unit_length(n_slices, n_features, kind):
 
 
 @pytest.mark.parametrize("axes_first", [False, True])
-@pytest.mark.parametrize(("n_slices", "n_features"), [(3, 3), (12, 4), (64, 16), (128, 64), (5, 1)])
+@pytest.mark.parametrize(
+    ("n_slices", "n_features"), [(3, 3), (12, 4), (64, 16), (128, 64), (5, 1), (50, 2)]
+)
 def test_whole_blocks_are_a_tight_frame(n_slices, n_features, axes_first, rng):
     rows = orthogonal_directions(n_slices, n_features, rng, axes_first=axes_first)
     np.testing.assert_allclose(
@@ -47,7 +49,7 @@ def test_whole_blocks_are_a_tight_frame(n_slices, n_features, axes_first, rng):
         np.testing.assert_allclose(block @ block.T, np.eye(n_features), atol=1e-12)
 
 
-@pytest.mark.parametrize(("n_slices", "n_features"), [(16, 64), (7, 5), (1, 3)])
+@pytest.mark.parametrize(("n_slices", "n_features"), [(16, 64), (7, 5), (1, 3), (7, 2), (1, 2)])
 def test_a_cut_block_stays_orthogonal(n_slices, n_features, rng):
     rows = orthogonal_directions(n_slices, n_features, rng)
     for start in range(0, n_slices, n_features):
@@ -81,6 +83,65 @@ def test_a_block_is_haar_distributed(rng):
     traces = [np.trace(orthogonal_directions(4, 4, rng)) for _ in range(4000)]
     assert abs(np.mean(traces)) < 5 / math.sqrt(4000)
     assert abs(np.var(traces) - 1) < 5 * math.sqrt(2 / 4000)
+
+
+@pytest.mark.parametrize("axes_first", [False, True])
+@pytest.mark.parametrize("n_blocks", [1, 2, 3, 7, 32])
+def test_pairs_in_the_plane_divide_a_right_angle(n_blocks, axes_first, rng):
+    rows = orthogonal_directions(2 * n_blocks, 2, rng, axes_first=axes_first)
+    angles = np.sort(np.arctan2(rows[:, 1], rows[:, 0]) % (np.pi / 2))
+    # Both of a pair have one angle, up to the ends of the range.
+    gaps = np.exp(4j * np.diff(np.append(angles, angles[0])))
+    step = np.exp(2j * np.pi / n_blocks)
+    assert np.all(np.minimum(abs(gaps - 1), abs(gaps - step)) < 1e-9)
+    assert np.sum(abs(gaps - 1) < 1e-9) >= n_blocks
+    if axes_first:
+        np.testing.assert_array_equal(rows[:2], np.eye(2))
+
+
+@pytest.mark.parametrize("n_blocks", [8, 13, 64])
+def test_neighbouring_pairs_in_the_plane_come_from_everywhere(n_blocks):
+    """Solvers take some neighbouring blocks a step: no gap is larger than four equal shares."""
+    rows = orthogonal_directions(2 * n_blocks, 2, np.random.default_rng(0))
+    angles = np.arctan2(rows[::2, 1], rows[::2, 0]) % (np.pi / 2)
+    for size in (4, 8, n_blocks):
+        for start in range(0, n_blocks - size + 1, size):
+            some = np.sort(angles[start : start + size])
+            gaps = np.diff(np.append(some, some[0] + np.pi / 2))
+            assert gaps.max() < 4 * np.pi / 2 / size
+
+
+def test_each_pair_in_the_plane_is_haar_distributed(rng):
+    """Angles are uniform on the circle, reflections fair coins; n = 4000, any pair of five."""
+    pairs = np.stack([orthogonal_directions(10, 2, rng) for _ in range(4000)])
+    for position in range(5):
+        first, second = pairs[:, 2 * position], pairs[:, 2 * position + 1]
+        angles = np.arctan2(first[:, 1], first[:, 0]) / (2 * np.pi) + 0.5
+        assert kstest(angles, "uniform").pvalue > FALSE_ALARM
+        reflections = np.sign(first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0])
+        assert abs(reflections.sum()) < 5 * math.sqrt(4000)
+        # Neither does one tell anything about the other.
+        assert abs(np.sum(reflections * np.sign(first[:, 0]))) < 5 * math.sqrt(4000)
+
+
+def test_pairs_in_the_plane_average_far_better_than_independent_pairs(rng):
+    """Sliced W2 of two anisotropic Gaussians along 32 directions, against the integral."""
+    first, second = np.diag([1.0, 0.01]), np.diag([0.01, 1.0])
+
+    def squared_distance(rows):
+        deviations = [np.sqrt(np.sum(rows @ c * rows, axis=1)) for c in (first, second)]
+        return np.mean((deviations[0] - deviations[1]) ** 2)
+
+    angles = np.linspace(0, np.pi, 4000, endpoint=False)
+    exact = squared_distance(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    errors = []
+    for draw in (
+        lambda: orthogonal_directions(32, 2, rng),
+        lambda: np.concatenate([orthogonal_directions(2, 2, rng) for _ in range(16)]),
+    ):
+        values = np.array([squared_distance(draw()) for _ in range(300)])
+        errors.append(np.sqrt(np.mean((values - exact) ** 2)) / exact)
+    assert errors[0] < 1e-3 < 0.05 < errors[1]
 
 
 def test_independent_directions_are_uniform(rng):

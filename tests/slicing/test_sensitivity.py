@@ -19,18 +19,32 @@ N_ROWS = 12
 class Setting:
     """A shape of sketch, and the search for the worst neighbours in it."""
 
-    def __init__(self, n_features, n_slices, n_bins, *, conditional, norm_bound=None, slices=None):
+    def __init__(
+        self,
+        n_features,
+        n_slices,
+        n_bins,
+        *,
+        conditional,
+        norm_bound=None,
+        slices=None,
+        public_labels=False,
+        group_size=1,
+    ):
         self.rng = np.random.default_rng(8841)
         if slices is None:
             slices = make_directions("axes+orthogonal", n_slices, n_features, self.rng)
         self.slices, self.n_bins, self.conditional = np.asarray(slices), n_bins, conditional
-        self.n_features = n_features
+        self.n_features, self.group_size = n_features, group_size
+        self.changes_class = conditional and not public_labels
         self.radius = norm_bound
         self.parameters = {
             "slices": self.slices,
             "n_bins": n_bins,
             "conditional": conditional,
             "classes": [0, 1, 2] if conditional else None,
+            "public_labels": public_labels,
+            "group_size": group_size,
             "norm_bound": norm_bound,
             "bounds": "private" if norm_bound else (-1, 1),
         }
@@ -53,12 +67,13 @@ class Setting:
         return X * np.minimum(1, self.radius / np.maximum(norms, 1e-300))
 
     def moved(self, old, new, old_label, new_label):
-        """Norm of the difference when one record is replaced."""
+        """Norm of the difference when one person's records are replaced, k of k labels."""
         X, y = self.others()
-        position = self.rng.integers(N_ROWS)
+        positions = self.rng.choice(N_ROWS, self.group_size, replace=False)
+        ways = np.arange(self.group_size)
         tables = []
         for record, label in ((old, old_label), (new, new_label)):
-            X[position], y[position] = record, label
+            X[positions], y[positions] = record, (label + ways) % 3
             tables.append(self.statistic(X, y))
         return float(np.linalg.norm(tables[1] - tables[0]))
 
@@ -71,7 +86,7 @@ class Setting:
         gram = square_root_strategy(self.n_bins).matrix
         gram = gram.T @ gram
         single = np.diag(gram)
-        cost = single[:, None] + single[None] - (0 if self.conditional else 2 * gram)
+        cost = single[:, None] + single[None] - (0 if self.changes_class else 2 * gram)
         fitted = SlicedSketch(epsilon=np.inf, **self.parameters).fit(*self.others())
 
         def bins(points):
@@ -94,7 +109,7 @@ class Setting:
 
 def attained(setting):
     old, new = setting.worst_pair()
-    labels = (0, 2) if setting.conditional else (0, 0)
+    labels = (0, 2) if setting.changes_class else (0, 0)
     return setting.moved(old, new, *labels)
 
 
@@ -120,6 +135,15 @@ SEARCHED = {
         Setting(64, 64, 64, conditional=True, norm_bound=1.0),
         0.95,
     ),
+    "two axes, public labels": (Setting(2, 2, 64, conditional=True, public_labels=True), 0.9999),
+    "two rows of a person": (
+        Setting(2, 2, 64, conditional=True, public_labels=True, group_size=2),
+        0.9999,
+    ),
+    "four slices, three rows of a person": (
+        Setting(2, 4, 64, conditional=True, public_labels=True, group_size=3),
+        0.95,
+    ),
 }
 
 
@@ -138,6 +162,8 @@ def test_random_neighbours_stay_below_the_bound(name):
     for _ in range(10):
         old, new = (setting.others()[0][0] * scale for scale in (5.0, 1.0))
         labels = setting.rng.integers(0, 3, 2)
+        if not setting.changes_class:
+            labels[1] = labels[0]  # where there are classes at all, it is public
         assert setting.moved(old, new, *labels) <= stated
 
 
@@ -191,6 +217,10 @@ def without_classes(self, n_slices, *, conditional):
     return EXACT(self, n_slices, conditional=False)
 
 
+def of_one_row(self, n_slices, *, conditional):
+    return EXACT(self, 2, conditional=conditional)  # two slices, whatever the group
+
+
 def without_root_two(self, n_slices, *, conditional):
     exact = EXACT(self, n_slices, conditional=conditional)
     return exact / math.sqrt(2) if conditional else exact
@@ -206,6 +236,8 @@ EXACT = SquareRootStrategy.sensitivity
         (halved, "default directions"),
         (halved, "default directions, classes"),
         (without_classes, "two axes, classes"),
+        (halved, "two axes, public labels"),
+        (of_one_row, "two rows of a person"),
         (without_root_two, "two axes, classes"),
         (without_root_two, "default directions, classes"),
     ],

@@ -24,6 +24,9 @@ FITTED = {
     "given ball": lambda: SlicedSketch(bounds=BALL, n_bins=8).fit(X),
     "budget": lambda: SlicedSketch(0.7, budget=PrivacyBudget(2.0), norm_bound=2.0).fit(X),
     "classes": lambda: SlicedSketch(bounds=(-1, 1), conditional=True).fit(X, LABELS),
+    "public labels": lambda: public(1),
+    "groups": lambda: public(2, epsilon=2.0),
+    "merged public labels": lambda: public(2).merge(public(2, epsilon=3.0)),
     "no privacy": lambda: SlicedSketch(epsilon=np.inf, bounds=(-1, 1)).fit(X),
     "many bins": lambda: SlicedSketch(bounds=(-1, 1), n_bins=300, n_slices=3).fit(X),
     "two steps": lambda: SlicedSketch(bounds=(-1, 1)).partial_fit(X[:99]).partial_fit(X).close(),
@@ -32,6 +35,19 @@ FITTED = {
     "merged with one without privacy": lambda: merged(1.0, np.inf),
     "merged twice": lambda: merged(0.5, 0.3, 0.8, 0.4),
 }
+
+
+def public(group_size, epsilon=1.0):
+    return SlicedSketch(
+        epsilon,
+        bounds=(-1, 1),
+        slices=np.eye(3),
+        n_bins=8,
+        conditional=True,
+        classes=[0, 1, 5],
+        public_labels=True,
+        group_size=group_size,
+    ).fit(X, LABELS)
 
 
 def merged(*epsilons):
@@ -56,6 +72,7 @@ def test_records_of_all_sketches_are_believed_and_complete(sketch):
     parameters, fitted = SketchRecord(facts, record.arrays).restore()
     restored = SlicedSketch._restored(parameters, fitted)
     np.testing.assert_array_equal(restored.cdf_, sketch.cdf_)
+    np.testing.assert_array_equal(restored.class_counts_, sketch.class_counts_)
     assert restored.privacy_spent_ == sketch.privacy_spent_
     assert isinstance(restored.bounds, DataBounds) == (sketch.bounds is BALL)
     again = SketchRecord.of(restored)
@@ -94,6 +111,64 @@ def test_a_file_cannot_promise_more_than_its_noise_gives(tmp_path):
         liar.save(path)
         with pytest.raises(ValueError, match=text):
             SlicedSketch.load(path)
+
+
+def restored_with(sketch, **facts):
+    record = SketchRecord.of(sketch)
+    parameters = record.facts["parameters"] | facts.pop("parameters", {})
+    return SketchRecord(record.facts | {"parameters": parameters} | facts, record.arrays).restore()
+
+
+SIZES = "numbers of rows of the classes"
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"label_counts": [150, 150]}, SIZES),
+        ({"label_counts": [150, 151, -1]}, SIZES),
+        ({"label_counts": [150, 149, 0]}, SIZES),
+        ({"label_counts": [150.0, 150.0, 0.0]}, SIZES),
+        ({"label_counts": [True, 299, 0]}, SIZES),
+        ({"label_counts": "300"}, SIZES),
+        ({"label_counts": [0, 0, 300]}, "its rows and its noise cannot reach"),
+        ({"label_counts": None}, "exactly if labels are public"),
+        ({"parameters": {"public_labels": False}}, "exactly if labels are public"),
+        ({"parameters": {"public_labels": 1}}, "wrong one"),
+        ({"parameters": {"group_size": 0}}, "group_size of the sketch"),
+        ({"parameters": {"group_size": 4}}, "group_size of the sketch"),
+        ({"parameters": {"group_size": True}}, "group_size of the sketch"),
+        ({"parameters": {"group_size": 3}}, "not the one that its statement"),
+    ],
+)
+def test_a_record_cannot_lie_about_public_labels(facts, text):
+    quiet = SlicedSketch(
+        1e4, bounds=(-1, 1), slices=np.eye(3), n_bins=8, conditional=True, classes=[0, 1, 5]
+    ).set_params(public_labels=True, group_size=2)
+    with pytest.raises(ValueError, match=text):
+        restored_with(quiet.fit(X, LABELS), **facts)
+
+
+def test_private_labels_cannot_pass_for_public_ones():
+    """The noise of a table whose labels are public does not hide a change of class."""
+    record = SketchRecord.of(public(1))
+    facts = record.facts | {"label_counts": None}
+    facts["parameters"] = facts["parameters"] | {"public_labels": False}
+    with pytest.raises(ValueError, match="not the one that its statement"):
+        SketchRecord(facts, record.arrays).restore()
+
+
+def test_records_from_before_public_labels_are_read():
+    record = SketchRecord.of(FITTED["classes"]())
+    facts = {name: value for name, value in record.facts.items() if name != "label_counts"}
+    facts["parameters"] = {
+        name: value
+        for name, value in facts["parameters"].items()
+        if name not in ("public_labels", "group_size")
+    }
+    parameters, fitted = SketchRecord(facts, record.arrays).restore()
+    assert (parameters["public_labels"], parameters["group_size"]) == (False, 1)
+    assert "_label_counts" not in fitted
 
 
 def test_nested_facts_of_a_file_are_refused(tmp_path):

@@ -74,6 +74,13 @@ def test_closes_itself_when_the_declared_rows_have_come():
         sketch.close()
 
 
+def test_classes_are_ignored_without_conditional():
+    whole = SlicedSketch(epsilon=np.inf, classes=[0, 1, 2], **SHAPE).fit(X, Y)
+    parts = stream(SlicedSketch(epsilon=np.inf, classes=[0, 1, 2], **SHAPE), 3, y=Y).close()
+    np.testing.assert_array_equal(whole.statistic_, parts.statistic_)
+    assert not hasattr(parts, "classes_")
+
+
 def test_the_last_chunk_may_be_smaller_than_the_number_of_classes():
     sketch = SlicedSketch(**SHAPE, conditional=True, classes=range(10))
     sketch.partial_fit(X[:99], Y[:99], n_samples=101).partial_fit(X[99:], Y[99:])

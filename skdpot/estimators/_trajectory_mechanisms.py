@@ -1,0 +1,322 @@
+"""How the trajectory sampler touches private data, and what particles follow from it.
+
+Particles live in units in which the ball that holds all rows has the radius sqrt(d): a box of
+public bounds is [-1, 1]^d. Parameters such as the diffusivity have these units.
+"""
+
+import math
+from dataclasses import replace
+from inspect import signature
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpot._utils.rng import Streams
+from skdpot.estimators._trajectory_rows import TimedRows
+from skdpot.privacy.bounds_plan import BoundsPlan
+from skdpot.privacy.calibration import PrivacyTarget, privacy_target
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.private_bounds import release_private_bounds
+from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.spent import charge
+from skdpot.slicing.declarations import assumptions
+from skdpot.slicing.plan import bounds_or_plan
+from skdpot.slicing.rules import public_bounds
+from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.strategy import square_root_strategy
+from skdpot.slicing.table import CDFTable
+from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
+from skdpot.trajectories.coupling import WarmCoupling
+from skdpot.trajectories.langevin import check_steps, mean_field_langevin
+from skdpot.trajectories.langevin_plan import LangevinPhase, LangevinPlan, plan_langevin
+from skdpot.trajectories.warm_start import (
+    WarmStartPlan,
+    plan_kmeans_start,
+    plan_mean_start,
+    release_kmeans_start,
+    release_mean_start,
+    start_particles,
+)
+
+__all__ = ["TRAJECTORY_MECHANISMS", "TrajectoryMechanism"]
+
+_Schedule: TypeAlias = tuple[tuple[float, float | None, int], ...]
+
+_BATCH = 64  # expected rows of a step
+_START_SPREAD = 0.5  # of particles that no warm start has placed
+
+
+class TrajectoryMechanism(Protocol):
+    """What the sampler asks of a mechanism."""
+
+    def release(
+        self, sampler: BaseEstimator, streams: Streams, data: TimedRows, X: Any
+    ) -> dict[str, Any]:
+        """Charge, publish, and return the fitted attributes that follow."""
+
+    def particles(
+        self, sampler: BaseEstimator, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return particles (T, m, d) in units of the ball, and how far each step moved them."""
+
+
+class SketchTrajectories:
+    """Publish distribution functions at each time, once."""
+
+    default_schedule = ((1.0, None, 60), (0.5, None, 60), (0.15, None, 60))
+    default_regularization = 1e-4
+
+    def release(
+        self, sampler: BaseEstimator, streams: Streams, data: TimedRows, X: Any
+    ) -> dict[str, Any]:
+        """Publish a `SlicedSketch` with a table for each time."""
+        _refuse(sampler, "sketch", ("warm_start", "sampling_rate", "noise_multiplier"))
+        steps = phases(sampler, self.default_schedule)  # refused here, before any charge
+        if max(phase.step_size for phase in steps) > 1:
+            raise ValueError(
+                'With mechanism="sketch" the steps of schedule are shares of the longest stable '
+                "one, so at most 1."
+            )
+        sketch = SlicedSketch(
+            epsilon=sampler.epsilon,
+            delta=sampler.delta,
+            budget=sampler.budget,
+            bounds=sampler.bounds,
+            norm_bound=sampler.norm_bound,
+            n_slices=sampler.n_slices,
+            n_bins=sampler.n_bins,
+            slices=sampler.slices,
+            device=sampler.device,
+            conditional=True,
+            classes=np.arange(data.axis.n_times),
+            public_labels=True,
+            group_size=data.group_size,
+        )
+        label = type(sampler).__name__
+        sketch._release(label, streams, data.rows, data.positions)
+        spent = replace(
+            sketch.privacy_spent_,
+            assumptions=(*sketch.privacy_spent_.assumptions, *data.assumptions),
+            mechanism=f"{sketch.privacy_spent_.mechanism}, at each of {data.axis.n_times} times",
+        )
+        warn_of_composition(X, spent, sampler.budget, label)
+        return {"sketch_": sketch, "bounds_": sketch.bounds_, "privacy_spent_": spent}
+
+    def particles(
+        self, sampler: BaseEstimator, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run the flow towards the tables of all times."""
+        sketch = sampler.sketch_
+        unit = sketch.bounds_.radius / math.sqrt(sketch.bounds_.n_features)
+        tables = [
+            CDFTable(sketch.directions_, sketch.half_widths_ / unit, cdf) for cdf in sketch.cdf_
+        ]
+        problem = CoupledFlowProblem(
+            tables,
+            sampler._axis.unit_knots,
+            sampler.n_particles,
+            regularization(sampler, self.default_regularization),
+            error_variances(sketch) if sampler.smooth else None,
+        )
+        result = coupled_flow(
+            problem,
+            phases(sampler, self.default_schedule),
+            rng,
+            WarmCoupling(),
+            progress="flow of all times" if sampler.verbose else None,
+        )
+        return result.particles, result.displacements
+
+
+class LangevinTrajectories:
+    """Publish noisy sums of clipped gradients, step by step."""
+
+    default_schedule = ((0.02, None, 60),)
+    default_regularization = 1.0
+
+    def release(
+        self, sampler: BaseEstimator, streams: Streams, data: TimedRows, X: Any
+    ) -> dict[str, Any]:
+        """Warm-start and run the particles; every step sees private rows."""
+        _refuse(sampler, "mfld", ("n_slices", "n_bins", "slices"))
+        n_samples, n_features = data.rows.shape
+        check_steps(phases(sampler, self.default_schedule), data.axis.spacings)
+        plan, warm = self._plan(sampler, data)
+        public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
+        label = type(sampler).__name__
+        spent = charge(
+            sampler.budget,
+            plan.event,
+            epsilon=None if sampler.noise_multiplier is not None else sampler.epsilon,
+            delta=sampler.delta,
+            label=label,
+            assumptions=(
+                *assumptions(None, public, streams, public_labels=True, group_size=data.group_size),
+                *data.assumptions,
+            ),
+            sigma=plan.sigmas,
+            sensitivity=tuple(2.0 * plan.clip for _ in plan.sigmas),
+            mechanism=(
+                f"{plan.n_iter} noisy sums of clipped gradients of {sampler.n_particles} particles "
+                f"at each of {data.axis.n_times} times"
+            ),
+        )
+        warn_of_composition(X, spent, sampler.budget, label)
+        bounds = (
+            release_private_bounds(data.rows, plan.bounds, streams)[0]
+            if isinstance(plan.bounds, BoundsPlan)
+            else plan.bounds
+        )
+        mapped = _in_unit(bounds, data.rows)
+        rows = [mapped[data.positions == i] for i in range(data.axis.n_times)]
+        released, start = self._start(sampler, warm, rows, streams)
+        result = mean_field_langevin(
+            rows,
+            start,
+            data.axis.spacings,
+            plan,
+            bandwidth=sampler.bandwidth,
+            regularization=regularization(sampler, self.default_regularization),
+            secret=streams.secret,
+            coupling=WarmCoupling(),
+            radius=math.sqrt(n_features),
+            progress="steps" if sampler.verbose else None,
+        )
+        return {
+            "bounds_": bounds,
+            "privacy_spent_": spent,
+            "noise_multiplier_": plan.noise_multipliers,
+            "_released_particles": (result.particles, result.displacements),
+            **released,
+        }
+
+    def particles(
+        self, sampler: BaseEstimator, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what was released."""
+        released: tuple[np.ndarray, np.ndarray] = sampler._released_particles
+        return released
+
+    def _plan(
+        self, sampler: BaseEstimator, data: TimedRows
+    ) -> tuple[LangevinPlan, WarmStartPlan | None]:
+        """Fix what every phase does and costs, from public facts."""
+        target = privacy_target(sampler.epsilon, sampler.delta, sampler.budget)
+        n_samples, n_features = data.rows.shape
+        given = public_bounds(sampler.bounds, sampler.norm_bound, n_features)
+        bounds = bounds_or_plan(given or n_samples, n_features, target.mu_cap, data.group_size)
+        warm = _warm_plan(sampler, target, n_features, data.group_size)
+        plan = plan_langevin(
+            target,
+            phases(sampler, self.default_schedule),
+            clip=sampler.clip,
+            sampling_rate=sampling_rate(sampler, data.counts),
+            bounds=bounds,
+            noise_multiplier=sampler.noise_multiplier,
+            warm=warm,
+            group_size=data.group_size,
+        )
+        return plan, warm
+
+    def _start(
+        self,
+        sampler: BaseEstimator,
+        warm: WarmStartPlan | None,
+        rows: list[np.ndarray],
+        streams: Streams,
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """Return what a warm start releases, and the particles that follow."""
+        m, rng = sampler.n_particles, streams.solver
+        if warm is None:
+            center = np.zeros((len(rows), rows[0].shape[1]))
+            return {}, start_particles(center, None, m, _START_SPREAD, rng)
+        shares = None
+        if sampler.warm_start == "mean":
+            centers = release_mean_start(rows, warm, streams.secret)
+        else:
+            centers, shares = release_kmeans_start(rows, warm, streams.secret, streams.public)
+        released = {"_centers": centers} | ({} if shares is None else {"cluster_shares_": shares})
+        return released, start_particles(centers, shares, m, sampler.bandwidth, rng)
+
+
+TRAJECTORY_MECHANISMS: dict[str, Any] = {
+    "sketch": SketchTrajectories(),
+    "mfld": LangevinTrajectories(),
+}
+
+
+def phases(sampler: BaseEstimator, default: _Schedule) -> tuple[LangevinPhase, ...]:
+    """Read the schedule: the given one, or the mechanism's own."""
+    try:
+        read = tuple(
+            LangevinPhase(float(step), float(tau or sampler.diffusivity), int(n_iter))
+            for step, tau, n_iter in sampler.schedule or default
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "schedule must be a list of phases (step, tau, n_iter): a step above 0, a diffusivity "
+            f"above 0 (or None for the parameter), and a number of iterations. {error}"
+        ) from error
+    return read
+
+
+def regularization(sampler: BaseEstimator, default: float) -> float:
+    """Read the divisor of the data fit: the given one, or the mechanism's own."""
+    return default if sampler.regularization is None else float(sampler.regularization)
+
+
+def sampling_rate(sampler: BaseEstimator, counts: np.ndarray) -> float:
+    """Read the sampling rate: the given one, or that of a batch of 64 at the scarcest time."""
+    if sampler.sampling_rate is not None:
+        return float(sampler.sampling_rate)
+    return min(1.0, _BATCH / float(counts.min()))
+
+
+def error_variances(sketch: SlicedSketch) -> np.ndarray:
+    """Return the variances of the errors of each time's distribution functions, roughly.
+
+    The noise of a released function is that of the table over the number of rows; the rows
+    themselves are a sample, whose distribution function has a mean variance near 1 / (6 n).
+    """
+    strategy = square_root_strategy(sketch.statistic_.shape[-1])
+    counts = np.maximum(sketch.class_counts_, 1.0)
+    noise = float(np.diag(strategy.known_total_covariance).mean()) * sketch.noise_scale_**2
+    variances: np.ndarray = noise / counts**2 + 1.0 / (6.0 * counts)
+    return variances
+
+
+def _warm_plan(
+    sampler: BaseEstimator, target: PrivacyTarget, n_features: int, group_size: int
+) -> WarmStartPlan | None:
+    """Plan the warm start, for its share of the squared mu."""
+    if sampler.warm_start is None:
+        return None
+    mu = target.mu_cap * math.sqrt(sampler.warm_start_share)
+    radius = math.sqrt(n_features)
+    if sampler.warm_start == "mean":
+        return plan_mean_start(mu, radius, n_features, group_size=group_size)
+    return plan_kmeans_start(mu, radius, n_features, sampler.n_clusters, group_size=group_size)
+
+
+def _in_unit(bounds: DataBounds, rows: np.ndarray) -> np.ndarray:
+    """Map rows to the ball of radius sqrt(d)."""
+    mapped: np.ndarray = bounds.to_ball(rows) * (math.sqrt(bounds.n_features) / bounds.radius)
+    return mapped
+
+
+def _refuse(sampler: BaseEstimator, mechanism: str, names: tuple[str, ...]) -> None:
+    """Refuse parameters that a mechanism cannot follow, before any charge."""
+    defaults = {
+        name: parameter.default for name, parameter in signature(type(sampler)).parameters.items()
+    }
+    changed = [
+        name
+        for name in names
+        if not (getattr(sampler, name) is None or getattr(sampler, name) is defaults[name])
+    ]
+    if changed:
+        raise ValueError(
+            f'mechanism="{mechanism}" has no use for {", ".join(changed)}: leave the default, or '
+            "choose the other mechanism."
+        )

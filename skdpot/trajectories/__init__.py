@@ -1,0 +1,1 @@
+"""Trajectories of a population from one point a person."""

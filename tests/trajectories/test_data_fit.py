@@ -1,0 +1,209 @@
+"""One record's pull on all particles: the formula, its norm, and what a neighbour can change."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+
+from skdpot.trajectories import data_fit
+from skdpot.trajectories.data_fit import clipped_fit_gradient, fit_loss
+
+NO_CLIP = 1e60
+EXTREMES = (0.0, 1.0, -1.0, 1e-9, 1e6, -1e15, 1e80, -1e200, 1e308)
+
+
+def gradient(particles, rows, *, bandwidth=0.4, weight=1.3, clip=NO_CLIP):
+    return clipped_fit_gradient(particles, rows, bandwidth=bandwidth, weight=weight, clip=clip)
+
+
+def written_out(particles, rows, bandwidth, weight, clip):
+    """Record by record, as the definition reads."""
+    total = np.zeros_like(particles)
+    for y in rows:
+        exponents = -((particles - y) ** 2).sum(axis=1) / (2 * bandwidth**2)
+        shares = np.exp(exponents - logsumexp(exponents))
+        of_record = weight * len(particles) / bandwidth**2 * shares[:, None] * (particles - y)
+        total += of_record * min(1.0, clip / np.linalg.norm(of_record))
+    return total
+
+
+def sample(seed=0, m=7, b=5, d=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(m, d)), rng.normal(size=(b, d))
+
+
+@pytest.mark.parametrize("clip", [NO_CLIP, 3.0, 0.2])
+@pytest.mark.parametrize(("m", "b", "d"), [(1, 1, 1), (7, 5, 3), (40, 33, 2), (500, 70, 9)])
+def test_is_the_sum_of_the_records_clipped_gradients(m, b, d, clip):
+    particles, rows = sample(1, m, b, d)
+    expected = written_out(particles, rows, 0.4, 1.3, clip)
+    np.testing.assert_allclose(
+        gradient(particles, rows, clip=clip), expected, rtol=1e-9, atol=1e-9 * m
+    )
+
+
+def test_blocks_do_not_matter(monkeypatch):
+    particles, rows = sample(2, 11, 37, 2)
+    whole = gradient(particles, rows, clip=0.5)
+    monkeypatch.setattr(data_fit, "_BLOCK", 50)
+    np.testing.assert_allclose(gradient(particles, rows, clip=0.5), whole, rtol=1e-12)
+
+
+def test_is_m_times_the_gradient_of_the_loss():
+    """The first variation of the loss, moved along with a particle of mass 1/m."""
+    particles, rows = sample(3)
+    step = 1e-6
+    numeric = np.empty_like(particles)
+    for k, j in np.ndindex(particles.shape):
+        moved = []
+        for sign in (1, -1):
+            other = particles.copy()
+            other[k, j] += sign * step
+            moved.append(fit_loss(other, rows, bandwidth=0.4))
+        numeric[k, j] = (moved[0] - moved[1]) / (2 * step)
+    expected = 1.3 * len(rows) * len(particles) * numeric
+    np.testing.assert_allclose(gradient(particles, rows), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_descent_explains_the_records_better():
+    rng = np.random.default_rng(4)
+    particles, rows = rng.normal(size=(60, 2)), rng.normal([2.0, -1.0], 0.3, (200, 2))
+    before = fit_loss(particles, rows, bandwidth=0.5)
+    for _ in range(400):
+        particles -= 0.003 * gradient(particles, rows, bandwidth=0.5, weight=1.0) / len(rows)
+    assert fit_loss(particles, rows, bandwidth=0.5) < before - 1
+
+
+def test_loss_is_minus_the_mean_logarithm_of_the_likelihood():
+    particles, rows = sample(5)
+    squares = ((particles - rows[:, None]) ** 2).sum(axis=2)
+    expected = -np.mean(logsumexp(-squares / (2 * 0.4**2), axis=1) - math.log(len(particles)))
+    assert fit_loss(particles, rows, bandwidth=0.4) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_sum_of_no_records_is_zero():
+    particles, rows = sample()
+    np.testing.assert_array_equal(gradient(particles, rows[:0]), 0.0)
+
+
+# What the account rests on ------------------------------------------------------------------
+
+cases = given(
+    m=st.sampled_from([1, 2, 9, 60]),
+    d=st.sampled_from([1, 2, 5]),
+    bandwidth=st.sampled_from([1e-90, 1e-5, 0.05, 0.5, 30.0, 1e90]),
+    weight=st.sampled_from([1e-9, 1.0, 1e9]),
+    clip=st.sampled_from([1e-3, 1.0, 50.0]),
+    scale=st.sampled_from([1e-12, 1e-6, 1.0, 1e5]),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
+def wild(rng, m, d, scale):
+    """Particles, some in one place and some away from the origin, and wild records."""
+    particles = scale * rng.normal(size=(m, d)) + rng.choice([0.0, 1.0, 1e4])
+    particles[rng.random(m) < 0.3] = particles[0]
+    records = [
+        particles[0] + scale * 10.0 ** rng.uniform(-16, 3) * rng.normal(size=d),
+        rng.choice(EXTREMES, d),
+        particles[rng.integers(m)],
+        rng.normal(size=d),
+    ]
+    return particles, np.stack(records)
+
+
+@settings(max_examples=300, deadline=None)
+@cases
+def test_no_record_has_a_norm_above_the_clip(m, d, bandwidth, weight, clip, scale, seed):
+    """Of the whole matrix: a mutant that clips each particle by itself exceeds it."""
+    particles, records = wild(np.random.default_rng(seed), m, d, scale)
+    for record in records:
+        alone = gradient(particles, record[None], bandwidth=bandwidth, weight=weight, clip=clip)
+        assert np.isfinite(alone).all()
+        assert float(np.linalg.norm(alone)) <= clip
+
+
+@settings(max_examples=300, deadline=None)
+@cases
+def test_no_neighbour_moves_a_sum_further_than_twice_the_clip(
+    m, d, bandwidth, weight, clip, scale, seed
+):
+    rng = np.random.default_rng(seed)
+    particles, records = wild(rng, m, d, scale)
+    rows = np.concatenate([records, rng.normal(size=(6, d))])
+    other = rows.copy()
+    other[0] = (
+        records[rng.integers(len(records))] if rng.random() < 0.5 else rng.choice(EXTREMES, d)
+    )
+    sums = [
+        gradient(particles, batch, bandwidth=bandwidth, weight=weight, clip=clip)
+        for batch in (rows, other, rows[1:])
+    ]
+    room = 1 + 1e-11  # ten terms of the sum are rounded
+    assert np.linalg.norm(sums[0] - sums[1]) <= 2 * clip * room
+    # The form that Poisson sampling needs: a record that joins moves the sum by one clip.
+    assert np.linalg.norm(sums[0] - sums[2]) <= clip * room
+    assert np.linalg.norm(sums[1] - sums[2]) <= clip * room
+
+
+@pytest.mark.parametrize(("m", "d"), [(1, 1), (10, 2), (200, 2), (50, 8)])
+def test_a_search_for_the_worst_neighbours_attains_twice_the_clip(m, d):
+    """Records near one particle, moved by ever less: 95 % of the bound, and never more."""
+    rng = np.random.default_rng(6)
+    particles, clip = 0.2 * rng.normal(size=(m, d)), 0.7
+
+    def moved(old, new):
+        one, two = (gradient(particles, row[None], bandwidth=0.05, clip=clip) for row in (old, new))
+        return float(np.linalg.norm(one - two))
+
+    lonely = particles[np.linalg.norm(particles, axis=1).argmax()]
+    best, pair = 0.0, np.stack([lonely, lonely])
+    for step in np.geomspace(0.05, 0.003, 800):
+        tried = pair + step * rng.normal(size=pair.shape)
+        if (value := moved(*tried)) > best:
+            best, pair = value, tried
+    assert 0.95 * 2 * clip <= best <= 2 * clip
+
+
+def test_clipping_does_not_turn_a_gradient():
+    """One factor a record: what clips feature by feature or particle by particle would."""
+    particles, rows = sample(7)
+    free, clipped = gradient(particles, rows[:1]), gradient(particles, rows[:1], clip=0.1)
+    np.testing.assert_allclose(clipped / 0.1, free / np.linalg.norm(free), rtol=1e-9)
+
+
+def test_a_record_far_from_all_particles_pulls_the_nearest():
+    particles = np.array([[0.0, 0.0], [1.0, 0.0]])
+    pulled = gradient(particles, np.array([[1e5, 0.0]]), bandwidth=0.1, clip=2.0)
+    np.testing.assert_allclose(pulled, [[0.0, 0.0], [-2.0, 0.0]])
+
+
+def test_a_record_on_a_particle_far_from_the_origin_keeps_its_precision():
+    """Squared distances by a matrix product would be off by millions here."""
+    at = 1e8 + np.arange(4.0)[:, None]
+    pulled = gradient(at, at[1:2] + 2.0**-20, bandwidth=0.01, weight=1e-4)
+    expected = np.zeros((4, 1))
+    expected[1] = -1e-4 * 4 / 0.01**2 * 2.0**-20
+    np.testing.assert_allclose(pulled, expected, rtol=1e-9, atol=1e-30)
+
+
+# Refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bandwidth", "weight", "clip"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, True])
+def test_refuses_what_is_not_positive(name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be positive and finite"):
+        gradient(*sample(), **{name: value})
+
+
+def test_refuses_shapes_that_do_not_match_without_the_size_of_the_batch():
+    particles, rows = sample(b=73)
+    with pytest.raises(ValueError, match="as many features") as caught:
+        gradient(particles[:, :2], rows)
+    assert "73" not in str(caught.value)
+    with pytest.raises(ValueError, match="at least one particle"):
+        gradient(particles[:0], rows)

@@ -1,0 +1,386 @@
+"""Mean-field Langevin dynamics: what it computes, and what it lets out."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skdpot._utils.rng import SecretStream
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.trajectories.data_fit import clipped_fit_gradient
+from skdpot.trajectories.langevin import check_steps, mean_field_langevin, time_weights
+from skdpot.trajectories.langevin_plan import LangevinPhase, plan_langevin
+
+BOX = DataBounds.from_box(-1, 1, 2)
+SPACINGS = np.array([0.2, 0.5, 0.3])
+# Of the data fit nothing is left beside the noise; particles stand still without it.
+NO_FIT = 1e12
+
+
+def no_coupling(particles, spacings, diffusivity):
+    return np.zeros_like(particles[1:]), np.zeros_like(particles[1:])
+
+
+def springs(particles, spacings, diffusivity):
+    """Particle k of one time pulls particle k of the next one, more so where diffusivity is low."""
+    pull = (particles[:-1] - particles[1:]) / (1 + diffusivity)
+    return pull, -pull
+
+
+def plan(*phases, kappa=0.0, rate=1.0, clip=0.5):
+    return plan_langevin(
+        PrivacyTarget(1.0, 1e-3),
+        [LangevinPhase(*phase) for phase in phases] or [LangevinPhase(0.01, 0.3, 1)],
+        clip=clip,
+        sampling_rate=rate,
+        bounds=BOX,
+        noise_multiplier=kappa,
+    )
+
+
+def data(seed=0, sizes=(40, 25, 60, 31)):
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1, 1, (n, 2)) for n in sizes]
+
+
+def run(rows, made, *, seed=0, m=6, start=None, coupling=no_coupling, spacings=None, **options):
+    spacings = SPACINGS[: len(rows) - 1] if spacings is None else spacings
+    if start is None:
+        start = np.random.default_rng(99).normal(0, 0.5, (len(rows), m, 2))
+    options = {"bandwidth": 0.4, "regularization": 2.0} | options
+    secret = SecretStream(seed)
+    return mean_field_langevin(
+        rows, start, spacings, made, secret=secret, coupling=coupling, **options
+    )
+
+
+# What it computes ---------------------------------------------------------------------------
+
+
+def test_is_algorithm_one_with_the_expected_batch():
+    """Step by step as DESIGN writes it: no noise, all records in every batch, two phases."""
+    rows, start = data(), np.random.default_rng(1).normal(0, 0.5, (4, 6, 2))
+    made = plan((0.02, 0.3, 3), (0.01, 0.1, 2))
+    expected = start.copy()
+    weights = np.array([0.2, 0.35, 0.4, 0.3]) / 2.0
+    for step, diffusivity in [(0.02, 0.3)] * 3 + [(0.01, 0.1)] * 2:
+        forward, backward = springs(expected, SPACINGS, diffusivity)
+        moved = np.zeros_like(expected)
+        for i in range(4):
+            moved[i] = clipped_fit_gradient(
+                expected[i], rows[i], bandwidth=0.4, weight=weights[i], clip=0.5
+            ) / len(rows[i])
+            if i < 3:
+                moved[i] += forward[i] / SPACINGS[i]
+            if i > 0:
+                moved[i] += backward[i - 1] / SPACINGS[i - 1]
+        expected -= step * moved
+    found = run(rows, made, start=start, coupling=springs)
+    np.testing.assert_allclose(found.particles, expected, rtol=1e-12)
+
+
+def test_displacements_are_those_of_the_released_particles():
+    rows, made = data(), plan((0.02, 0.3, 1), kappa=1.0, rate=0.3)
+    start = np.random.default_rng(1).normal(size=(4, 6, 2))
+    found = run(rows, made, start=start)
+    moved = np.sqrt(((found.particles - start) ** 2).sum(axis=-1).mean())
+    assert found.displacements == pytest.approx([moved])
+
+
+def test_start_is_left_alone_and_may_be_in_single_precision():
+    start = np.zeros((4, 6, 2), dtype=np.float32)
+    found = run(data(), plan(kappa=1.0), start=start)
+    assert not start.any()
+    assert found.particles.dtype == np.float64
+
+
+def test_one_time_has_no_coupling():
+    def refuse(*_):
+        raise AssertionError("there is nothing to couple")
+
+    found = run(data(sizes=(30,)), plan((0.05, 0.3, 40)), coupling=refuse, regularization=0.5)
+    assert found.particles.shape == (1, 6, 2)
+    assert found.displacements.shape == (40,)
+
+
+def test_particles_go_where_the_records_are():
+    rng = np.random.default_rng(5)
+    rows = [rng.normal([x, 0.5], 0.1, (300, 2)) for x in (-0.5, 0.0, 0.5)]
+    spacings = np.array([0.5, 0.5])
+    made = plan((0.05, 0.05, 150), kappa=1.0, rate=0.2, clip=5.0)
+    options = {"coupling": springs, "bandwidth": 0.5, "regularization": 0.05}
+    found = run(rows, made, m=30, spacings=spacings, **options)
+    means = found.particles.mean(axis=1)
+    assert np.all(np.diff(means[:, 0]) > 0.1)
+    np.testing.assert_allclose(means[:, 1], 0.5, atol=0.15)
+
+
+def test_particles_are_shortened_to_the_ball_at_the_end_only():
+    rows, made = data(), plan((0.1, 0.3, 5), kappa=40.0)
+    free, kept = run(rows, made), run(rows, made, radius=0.9)
+    norms = np.linalg.norm(free.particles, axis=-1, keepdims=True)
+    assert (norms > 0.9).any()
+    np.testing.assert_allclose(kept.particles, free.particles * np.minimum(1, 0.9 / norms))
+    np.testing.assert_array_equal(kept.displacements, free.displacements)
+
+
+@pytest.mark.parametrize(
+    ("spacings", "weights"),
+    [([], [1.0]), ([0.4], [0.4, 0.4]), ([0.2, 0.6], [0.2, 0.4, 0.6])],
+)
+def test_weights_are_the_means_of_the_spacings_beside(spacings, weights):
+    np.testing.assert_allclose(time_weights(spacings), weights)
+
+
+def test_steps_at_the_limit_are_stable_and_longer_ones_are_refused():
+    spacings = np.full(19, 1 / 19)
+    start = np.zeros((20, 3, 2))
+    start[::2], start[1::2] = 1.0, -1.0  # the stiffest mode
+    rows = [np.zeros((1, 2))] * 20
+
+    def pull(particles, *_):
+        return particles[:-1] - particles[1:], particles[1:] - particles[:-1]
+
+    longest = 1 / (2 * 19)
+    options = {"start": start, "spacings": spacings, "coupling": pull, "regularization": NO_FIT}
+    found = run(rows, plan((0.999 * longest, 0.3, 400)), **options)
+    assert np.abs(found.particles).max() < 1.01
+    with pytest.raises(ValueError, match="Use steps of at most 0.0263158, or fewer times"):
+        run(rows, plan((1.01 * longest, 0.3, 1)), **options)
+    check_steps(plan((1e9, 0.3, 1)).phases, [])
+
+
+# Sensitivity, through the whole step --------------------------------------------------------
+
+
+def batch_sums(rows, made, **options):
+    """What one noiseless iteration adds up for each time, from how far particles moved."""
+    start = np.random.default_rng(99).normal(0, 0.5, (len(rows), 6, 2))
+    moved = start - run(rows, made, start=start, **options).particles
+    sizes = np.array([len(of_time) for of_time in rows])
+    return moved * (sizes * made.sampling_rate / made.phases[0].step_size)[:, None, None]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    time=st.integers(0, 3),
+    seed=st.integers(0, 2**32 - 1),
+    bandwidth=st.sampled_from([0.02, 0.3, 5.0]),
+    regularization=st.sampled_from([1e-6, 1.0, 1e3]),
+)
+def test_a_neighbour_moves_one_time_by_at_most_the_sensitivity(
+    time, seed, bandwidth, regularization
+):
+    rng = np.random.default_rng(seed)
+    rows, made = data(seed % 7), plan()
+    sensitivity = 2 * made.clip
+    others = [of_time.copy() for of_time in rows]
+    others[time][rng.integers(len(rows[time]))] = rng.choice([-1.0, 0.0, 1.0, 1e9], 2)
+    options = {"bandwidth": bandwidth, "regularization": regularization}
+    moved = batch_sums(rows, made, **options) - batch_sums(others, made, **options)
+    norms = np.sqrt((moved**2).sum(axis=(1, 2)))
+    assert norms[time] <= sensitivity * (1 + 1e-6)
+    np.testing.assert_array_equal(np.delete(norms, time), 0.0)
+
+
+def test_the_sensitivity_is_attained():
+    """A record on either side of a particle that stands alone."""
+    made, start = plan(), np.array([[[0.0, 0.0], [50.0, 0.0], [99.0, 0.0]]])
+    rows = [np.concatenate([data()[0], [[0.9, 0.0]]])]
+    others = [rows[0].copy()]
+    others[0][-1] *= -1
+    options = {"bandwidth": 0.2, "regularization": 1e-3, "start": start}
+    ends = [run(r, made, **options).particles for r in (rows, others)]
+    moved = np.linalg.norm(ends[0] - ends[1]) * len(rows[0]) / made.phases[0].step_size
+    assert 0.999 * 2 * made.clip <= moved <= 2 * made.clip * (1 + 1e-9)
+
+
+def test_other_times_run_the_same_releases_whichever_the_neighbour():
+    """Parallel composition: with the potentials of equal pasts, other times are equal in law.
+
+    With one seed for both, batches and noise of the other times are the same numbers; through
+    the coupling a difference comes one time further an iteration, out of released particles.
+    """
+    rows = data()
+    others = [*rows[:3], -rows[3]]
+    for n_iter in (1, 2, 3):
+        made = plan((0.01, 0.3, n_iter), kappa=1.0, rate=0.4)
+        one, two = (run(r, made, coupling=springs).particles for r in (rows, others))
+        differs = [not np.array_equal(one[i], two[i]) for i in range(4)]
+        assert differs == [i >= 4 - n_iter for i in range(4)]
+        made = plan((0.01, 0.3, n_iter), kappa=1.0, rate=0.4)
+        one, two = (run(r, made).particles for r in (rows, others))
+        np.testing.assert_array_equal(one[:3], two[:3])
+
+
+# Noise --------------------------------------------------------------------------------------
+
+
+def test_noise_has_the_standard_deviation_of_the_event():
+    """20,000 numbers; either side misses a true one once in 2e8."""
+    rows, rate, step = data(sizes=(50, 80)), 0.25, 0.03
+    made = plan((step, 0.3, 1), kappa=1.7, rate=rate, clip=0.6)
+    start = np.zeros((2, 5000, 2))
+    found = run(rows, made, start=start, regularization=NO_FIT, spacings=np.array([1.0]))
+    for moved, n in zip(found.particles, (50, 80), strict=True):
+        noise = -moved * rate * n / step
+        squares = float((noise**2).sum()) / (1.7 * 0.6) ** 2
+        assert stats.chi2.sf(squares, noise.size) > 5e-9
+        assert stats.chi2.cdf(squares, noise.size) > 5e-9
+        assert stats.kstest((noise / (1.7 * 0.6)).ravel(), "norm").pvalue > 1e-8
+    assert made.event.events[0].sigma == pytest.approx(1.7 * 0.6)
+    assert made.event.events[0].sensitivity == pytest.approx(2 * 0.6)
+
+
+def test_noise_of_phases_is_that_of_each():
+    phases = ((0.01, 0.3, 2), (0.01, 0.3, 3))
+    made = plan_langevin(
+        PrivacyTarget(1.0, 1e-3),
+        [LangevinPhase(*phase) for phase in phases],
+        clip=0.5,
+        sampling_rate=1.0,
+        bounds=BOX,
+        noise_multiplier=(1.0, 5.0),
+    )
+    rows = data(sizes=(10,))
+    found = run(rows, made, start=np.zeros((1, 20000, 2)), regularization=NO_FIT)
+    scale = 0.01 / 10 * math.sqrt(2) * 0.5
+    np.testing.assert_allclose(found.displacements, np.repeat([1, 5], (2, 3)) * scale, rtol=0.03)
+
+
+def test_noise_is_fresh_for_every_time_iteration_and_run():
+    rows = data()
+    start = np.zeros((4, 2000, 2))
+    runs = []
+    for n_iter, seed in ((1, 0), (2, 0), (1, 1)):
+        made = plan((0.01, 0.3, n_iter), kappa=1.0)
+        runs.append(run(rows, made, start=start, seed=seed, regularization=NO_FIT).particles)
+    parts = [*runs[0].reshape(4, -1), *(runs[1] - runs[0]).reshape(4, -1), *runs[2].reshape(4, -1)]
+    correlation = np.corrcoef(parts) - np.eye(12)
+    assert np.abs(correlation).max() < 6 / math.sqrt(4000)
+
+
+def test_unseeded_noise_differs_between_runs():
+    rows, made = data(), plan(kappa=1.0)
+    ends = [run(rows, made, seed=None).particles for _ in range(2)]
+    assert not np.any(ends[0] == ends[1])
+
+
+# Batches ------------------------------------------------------------------------------------
+
+
+def taking_part(sizes, rate, n_iter):
+    """How many records each time's batches held, from steps of one clip a record.
+
+    All records are in one place, far off, so that each pulls the one particle by the clip. What
+    the particles move is the number of records over the divisor, which must be the expected one.
+    """
+    rows = [np.full((n, 1), 1e9) for n in sizes]
+    made = plan_langevin(
+        PrivacyTarget(1.0, 1e-3),
+        [LangevinPhase(1.0, 0.3, n_iter)],
+        clip=1.0,
+        sampling_rate=rate,
+        bounds=BOX,
+        noise_multiplier=0.0,
+    )
+    moved = []
+
+    def watch(particles, *_):
+        moved.append(particles[:, 0, 0].copy())
+        return np.zeros_like(particles[1:]), np.zeros_like(particles[1:])
+
+    start = np.zeros((len(sizes), 1, 1))
+    spacings = np.full(len(sizes) - 1, 10.0)
+    end = run(rows, made, start=start, coupling=watch, spacings=spacings, bandwidth=1.0)
+    path = np.array([*moved, end.particles[:, 0, 0]])
+    return np.diff(path, axis=0) * rate * np.array(sizes)
+
+
+def test_batches_are_poisson_samples_and_the_divisor_is_their_expected_size():
+    """Were the divisor the real size, the counts would all be the expected one."""
+    sizes, rate, n_iter = (40, 90, 10), 0.15, 3000
+    counts = taking_part(sizes, rate, n_iter)
+    np.testing.assert_allclose(counts, np.rint(counts), atol=1e-5)
+    counts = np.rint(counts).astype(int)
+    for of_time, n in zip(counts.T, sizes, strict=True):
+        law = stats.binom(n, rate)
+        edges = np.unique(law.ppf([0.1, 0.3, 0.5, 0.7, 0.9]).astype(int))
+        cells = np.searchsorted(edges, of_time)
+        expected = n_iter * np.diff([0.0, *law.cdf(edges), 1.0])
+        seen = np.bincount(cells, minlength=len(expected))
+        assert stats.chisquare(seen, expected).pvalue > 1e-8
+    # Batches of different times and of following iterations have nothing to do with each other.
+    series = np.concatenate([counts[1:], counts[:-1]], axis=1).T
+    assert np.abs(np.corrcoef(series) - np.eye(6)).max() < 6 / math.sqrt(n_iter)
+
+
+def test_every_record_takes_part_at_the_rate_of_the_event():
+    """The records themselves, not only their number: each has a particle of its own."""
+    n, rate, n_iter = 12, 0.3, 2000
+    places = 1000.0 * np.arange(n)[:, None]
+    made = plan_langevin(
+        PrivacyTarget(1.0, 1e-3),
+        [LangevinPhase(1e-9, 0.3, n_iter)],
+        clip=1.0,
+        sampling_rate=rate,
+        bounds=BOX,
+        noise_multiplier=0.0,
+    )
+    start = (places + 5.0)[None]
+    found = run([places], made, start=start, bandwidth=1.0)
+    moved = (start - found.particles)[0, :, 0] * rate * n / 1e-9
+    chance = stats.binom(n_iter, rate)
+    assert np.all((chance.ppf(1e-9) <= moved + 0.5) & (moved - 0.5 <= chance.isf(1e-9)))
+
+
+# What is let out ----------------------------------------------------------------------------
+
+
+def test_no_record_and_no_batch_is_kept():
+    rows = [np.full((20, 2), 0.123456789123)] * 3
+    found = run(rows, plan((0.01, 0.3, 3), kappa=1.0, rate=0.5))
+    kept = pickle.dumps(found)
+    assert np.float64(0.123456789123).tobytes() not in kept
+    assert set(vars(found)) == {"plan", "particles", "displacements"}
+    assert len(kept) < 3000
+
+
+def test_the_bar_shows_no_speed(capsys):
+    run(data(), plan((0.01, 0.3, 3), kappa=1.0), progress="Langevin")
+    shown = capsys.readouterr().err
+    assert "Langevin" in shown
+    assert "3/3" in shown
+    assert "it/s" not in shown
+    assert "?" not in shown
+    run(data(), plan(kappa=1.0))
+    assert not capsys.readouterr().err
+
+
+# Arguments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bandwidth": 0.0}, "`bandwidth` must be positive and finite"),
+        ({"regularization": math.inf}, "`regularization` must be positive and finite"),
+        ({"spacings": np.array([0.1, 0.2])}, "`spacings` must hold 3 positive numbers"),
+        ({"spacings": np.array([0.1, 0.2, 0.0])}, "`spacings` must hold 3 positive numbers"),
+        ({"start": np.zeros((4, 0, 2))}, r"`start` must be finite, of shape \(T, m, d\)"),
+        ({"start": np.full((4, 2, 2), np.nan)}, "`start` must be finite"),
+        ({"start": np.zeros((4, 5))}, r"`start` must be finite, of shape \(T, m, d\)"),
+        ({"start": np.zeros((4, 5, 3))}, "rows of 3 features"),
+        ({"rows": data(sizes=(4, 5, 6))}, "for each of 4 times"),
+        ({"rows": [*data()[:3], np.zeros((0, 2))]}, "leave out times at which nothing was seen"),
+    ],
+)
+def test_refuses_what_does_not_fit(change, message):
+    arguments = {"rows": data(), "made": plan(), "start": np.zeros((4, 5, 2)), "spacings": SPACINGS}
+    with pytest.raises(ValueError, match=message):
+        run(**(arguments | change))
