@@ -7,6 +7,7 @@ public bounds is [-1, 1]^d. Parameters such as the diffusivity have these units.
 import math
 from dataclasses import replace
 from inspect import signature
+from numbers import Real
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -28,7 +29,12 @@ from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.table import CDFTable
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
 from skdpot.trajectories.coupling import WarmCoupling
-from skdpot.trajectories.langevin import check_steps, mean_field_langevin
+from skdpot.trajectories.langevin import (
+    check_steps,
+    longest_stable_step,
+    mean_field_langevin,
+    time_weights,
+)
 from skdpot.trajectories.langevin_plan import LangevinPhase, LangevinPlan, plan_langevin
 from skdpot.trajectories.warm_start import (
     WarmStartPlan,
@@ -43,8 +49,11 @@ __all__ = ["TRAJECTORY_MECHANISMS", "TrajectoryMechanism"]
 
 _Schedule: TypeAlias = tuple[tuple[float, float | None, int], ...]
 
-_BATCH = 64  # expected rows of a step
+_CLIP_A_PARTICLE = 35.0
+_NEIGHBOURHOOD = 2.0  # over which noisy gradients are averaged, in bandwidths
+_MEAN_SPREAD = 0.2  # of particles around a mean
 _START_SPREAD = 0.5  # of particles that no warm start has placed
+_OF_STABLE = 0.9  # of the longest stable step, where times are near to each other
 
 
 class TrajectoryMechanism(Protocol):
@@ -66,6 +75,7 @@ class SketchTrajectories:
 
     default_schedule = ((1.0, None, 60), (0.5, None, 60), (0.15, None, 60))
     default_regularization = 1e-4
+    default_particles = 500
 
     def release(
         self, sampler: BaseEstimator, streams: Streams, data: TimedRows, X: Any
@@ -94,13 +104,12 @@ class SketchTrajectories:
             group_size=data.group_size,
         )
         label = type(sampler).__name__
-        sketch._release(label, streams, data.rows, data.positions)
+        sketch._release(label, streams, data.rows, data.positions, origin=X)
         spent = replace(
             sketch.privacy_spent_,
             assumptions=(*sketch.privacy_spent_.assumptions, *data.assumptions),
             mechanism=f"{sketch.privacy_spent_.mechanism}, at each of {data.axis.n_times} times",
         )
-        warn_of_composition(X, spent, sampler.budget, label)
         return {"sketch_": sketch, "bounds_": sketch.bounds_, "privacy_spent_": spent}
 
     def particles(
@@ -115,7 +124,7 @@ class SketchTrajectories:
         problem = CoupledFlowProblem(
             tables,
             sampler._axis.unit_knots,
-            sampler.n_particles,
+            sampler.n_particles or self.default_particles,
             regularization(sampler, self.default_regularization),
             error_variances(sketch) if sampler.smooth else None,
         )
@@ -132,17 +141,19 @@ class SketchTrajectories:
 class LangevinTrajectories:
     """Publish noisy sums of clipped gradients, step by step."""
 
-    default_schedule = ((0.02, None, 60),)
-    default_regularization = 1.0
+    default_schedule = ((0.0006, None, 40),)
+    default_regularization = 0.01
+    default_particles = 300
 
     def release(
         self, sampler: BaseEstimator, streams: Streams, data: TimedRows, X: Any
     ) -> dict[str, Any]:
         """Warm-start and run the particles; every step sees private rows."""
         _refuse(sampler, "mfld", ("n_slices", "n_bins", "slices"))
-        n_samples, n_features = data.rows.shape
-        check_steps(phases(sampler, self.default_schedule), data.axis.spacings)
+        n_features = data.rows.shape[1]
+        strength = self._regularization(sampler, data)
         plan, warm = self._plan(sampler, data)
+        check_steps(plan.phases, data.axis.spacings)
         public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
         label = type(sampler).__name__
         spent = charge(
@@ -158,7 +169,7 @@ class LangevinTrajectories:
             sigma=plan.sigmas,
             sensitivity=tuple(2.0 * plan.clip for _ in plan.sigmas),
             mechanism=(
-                f"{plan.n_iter} noisy sums of clipped gradients of {sampler.n_particles} particles "
+                f"{plan.n_iter} noisy sums of clipped gradients of {self._size(sampler)} particles "
                 f"at each of {data.axis.n_times} times"
             ),
         )
@@ -177,9 +188,10 @@ class LangevinTrajectories:
             data.axis.spacings,
             plan,
             bandwidth=sampler.bandwidth,
-            regularization=regularization(sampler, self.default_regularization),
+            regularization=strength,
             secret=streams.secret,
             coupling=WarmCoupling(),
+            smoothing=_NEIGHBOURHOOD * sampler.bandwidth if sampler.smooth else None,
             radius=math.sqrt(n_features),
             progress="steps" if sampler.verbose else None,
         )
@@ -198,10 +210,16 @@ class LangevinTrajectories:
         released: tuple[np.ndarray, np.ndarray] = sampler._released_particles
         return released
 
+    def _size(self, sampler: BaseEstimator) -> int:
+        """Return the number of particles at each time."""
+        return int(sampler.n_particles or self.default_particles)
+
     def _plan(
         self, sampler: BaseEstimator, data: TimedRows
     ) -> tuple[LangevinPlan, WarmStartPlan | None]:
         """Fix what every phase does and costs, from public facts."""
+        longest = _OF_STABLE * longest_stable_step(data.axis.spacings)
+        default = tuple((min(s, longest), tau, n) for s, tau, n in self.default_schedule)
         target = privacy_target(sampler.epsilon, sampler.delta, sampler.budget)
         n_samples, n_features = data.rows.shape
         given = public_bounds(sampler.bounds, sampler.norm_bound, n_features)
@@ -209,15 +227,27 @@ class LangevinTrajectories:
         warm = _warm_plan(sampler, target, n_features, data.group_size)
         plan = plan_langevin(
             target,
-            phases(sampler, self.default_schedule),
-            clip=sampler.clip,
-            sampling_rate=sampling_rate(sampler, data.counts),
+            phases(sampler, default),
+            clip=sampler.clip or _CLIP_A_PARTICLE * math.sqrt(self._size(sampler)),
+            sampling_rate=sampler.sampling_rate,
             bounds=bounds,
             noise_multiplier=sampler.noise_multiplier,
             warm=warm,
             group_size=data.group_size,
         )
         return plan, warm
+
+    def _regularization(self, sampler: BaseEstimator, data: TimedRows) -> float:
+        """Return the divisor of the data fit; refuse, before any charge, what is none."""
+        strength = regularization(sampler, self.default_regularization)
+        with np.errstate(divide="ignore", over="ignore"):
+            weights = time_weights(data.axis.spacings) / strength
+        if not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(
+                f'With mechanism="mfld" the data fit is divided by regularization={strength:g}, '
+                "which must be above 0 and of ordinary size, such as 1."
+            )
+        return strength
 
     def _start(
         self,
@@ -227,7 +257,7 @@ class LangevinTrajectories:
         streams: Streams,
     ) -> tuple[dict[str, Any], np.ndarray]:
         """Return what a warm start releases, and the particles that follow."""
-        m, rng = sampler.n_particles, streams.solver
+        m, rng = self._size(sampler), streams.solver
         if warm is None:
             center = np.zeros((len(rows), rows[0].shape[1]))
             return {}, start_particles(center, None, m, _START_SPREAD, rng)
@@ -237,7 +267,8 @@ class LangevinTrajectories:
         else:
             centers, shares = release_kmeans_start(rows, warm, streams.secret, streams.public)
         released = {"_centers": centers} | ({} if shares is None else {"cluster_shares_": shares})
-        return released, start_particles(centers, shares, m, sampler.bandwidth, rng)
+        spread = _MEAN_SPREAD if shares is None else sampler.bandwidth
+        return released, start_particles(centers, shares, m, spread, rng)
 
 
 TRAJECTORY_MECHANISMS: dict[str, Any] = {
@@ -248,12 +279,12 @@ TRAJECTORY_MECHANISMS: dict[str, Any] = {
 
 def phases(sampler: BaseEstimator, default: _Schedule) -> tuple[LangevinPhase, ...]:
     """Read the schedule: the given one, or the mechanism's own."""
+    given = default if sampler.schedule is None else sampler.schedule
     try:
-        read = tuple(
-            LangevinPhase(float(step), float(tau or sampler.diffusivity), int(n_iter))
-            for step, tau, n_iter in sampler.schedule or default
-        )
-    except (TypeError, ValueError) as error:
+        read = tuple(_phase(sampler, *phase) for phase in given)
+        if not read:
+            raise ValueError("There must be at least one.")
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             "schedule must be a list of phases (step, tau, n_iter): a step above 0, a diffusivity "
             f"above 0 (or None for the parameter), and a number of iterations. {error}"
@@ -261,16 +292,16 @@ def phases(sampler: BaseEstimator, default: _Schedule) -> tuple[LangevinPhase, .
     return read
 
 
+def _phase(sampler: BaseEstimator, step: Any, tau: Any, n_iter: Any) -> LangevinPhase:
+    diffusivity = sampler.diffusivity if tau is None else tau
+    if int(n_iter) != n_iter:
+        raise ValueError("The number of iterations must be an integer.")
+    return LangevinPhase(float(step), float(diffusivity), int(n_iter))
+
+
 def regularization(sampler: BaseEstimator, default: float) -> float:
     """Read the divisor of the data fit: the given one, or the mechanism's own."""
     return default if sampler.regularization is None else float(sampler.regularization)
-
-
-def sampling_rate(sampler: BaseEstimator, counts: np.ndarray) -> float:
-    """Read the sampling rate: the given one, or that of a batch of 64 at the scarcest time."""
-    if sampler.sampling_rate is not None:
-        return float(sampler.sampling_rate)
-    return min(1.0, _BATCH / float(counts.min()))
 
 
 def error_variances(sketch: SlicedSketch) -> np.ndarray:
@@ -290,7 +321,7 @@ def _warm_plan(
     sampler: BaseEstimator, target: PrivacyTarget, n_features: int, group_size: int
 ) -> WarmStartPlan | None:
     """Plan the warm start, for its share of the squared mu."""
-    if sampler.warm_start is None:
+    if not sampler.warm_start:
         return None
     mu = target.mu_cap * math.sqrt(sampler.warm_start_share)
     radius = math.sqrt(n_features)
@@ -310,10 +341,13 @@ def _refuse(sampler: BaseEstimator, mechanism: str, names: tuple[str, ...]) -> N
     defaults = {
         name: parameter.default for name, parameter in signature(type(sampler)).parameters.items()
     }
+    given = {name: getattr(sampler, name) for name in names}
+    # Arrays do not compare to one truth value, and no default is one. False is no warm start.
     changed = [
         name
-        for name in names
-        if not (getattr(sampler, name) is None or getattr(sampler, name) is defaults[name])
+        for name, value in given.items()
+        if not (value is None or value is False)
+        and not (isinstance(value, str | Real) and value == defaults[name])
     ]
     if changed:
         raise ValueError(

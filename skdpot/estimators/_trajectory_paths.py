@@ -11,6 +11,7 @@ from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.estimators._synthetic_rows import check_n_samples, like_input
 from skdpot.estimators._trajectory_mechanisms import TRAJECTORY_MECHANISMS
+from skdpot.estimators._trajectory_rows import given_stamps
 from skdpot.metrics import wasserstein_distance
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.trajectories.paths import PathMeasure
@@ -110,18 +111,22 @@ class TrajectoryPaths(BaseEstimator):
         """
         rng = self._ready(random_state)
         check_n_samples(n_samples)
+        if np.ndim(time) > 0:
+            raise ValueError("time must be a single time; for several at once use sample.")
         (at,) = self._axis.to_unit(time)
         return like_input(self, self._to_data(self.path_.sample_marginal(at, n_samples, rng)))
 
-    def score(self, X: Any, t: Any) -> float:
+    def score(self, X: Any, y: Any = None, *, t: Any = None) -> float:
         """Negative mean, over times, of the Wasserstein-2 distance from X to synthetic rows.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             **Public** rows: the score is computed from them without noise.
-        t : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,)
             Their time stamps; each counts for the fitted time that it belongs to.
+        t : array-like of shape (n_samples,), optional
+            The same by a better name, in place of `y`.
 
         Returns
         -------
@@ -131,7 +136,7 @@ class TrajectoryPaths(BaseEstimator):
         """
         rng = self._ready(0)
         rows = validate_rows(self, X, reset=False)
-        positions = self._axis.positions(read_stamps(t, "t", len(rows)))
+        positions = self._axis.positions(read_stamps(given_stamps(y, t), "t", len(rows)))
         distances = []
         for i in np.unique(positions):
             seen = rng.permutation(np.flatnonzero(positions == i))[:_MOST_SCORED]

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from skdpot._utils.validation import validate_rows
 from skdpot.trajectories.time_axis import TimeAxis, read_stamps
 
-__all__ = ["TimedRows", "timed_rows"]
+__all__ = ["TimedRows", "given_stamps", "timed_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,13 @@ class TimedRows:
     def counts(self) -> np.ndarray:
         """Number of rows of each time."""
         return np.bincount(self.positions, minlength=self.axis.n_times)
+
+
+def given_stamps(y: Any, t: Any) -> Any:
+    """Return the time stamps, which have the place of y and may be given by their own name."""
+    if y is not None and t is not None:
+        raise TypeError("The time stamps were given twice, as y and as t; pass them once.")
+    return t if y is None else y
 
 
 def timed_rows(
@@ -79,30 +86,42 @@ def timed_rows(
     stamps = read_stamps(t, "t", len(rows))
     axis = TimeAxis.of_stamps(stamps, sampler.n_times)
     positions = axis.positions(stamps)
+    if groups is None:
+        _check_unmixed(axis, stamps, sampler.group_size)
     kept = np.arange(len(rows))
+    if sampler.n_time_subsample is not None and sampler.n_time_subsample < axis.n_times:
+        chosen = _some_times(axis.n_times, sampler.n_time_subsample, rng)
+        kept = np.flatnonzero(np.isin(positions, chosen))
+    if groups is not None:
+        persons = _persons(groups, len(rows))
+        kept = kept[_bounded(positions[kept], persons[kept], sampler.group_size, rng)]
+    # Neither what was not chosen is a time, nor where the limit on rows has left none.
+    present = np.unique(positions[kept])
+    if len(present) < axis.n_times:
+        axis = axis.subset(present)
     assumed = [
         f"the time stamp of every row, and so the number of rows at each of {axis.n_times} times"
     ]
     if groups is not None:
-        kept = _bounded(positions, _persons(groups, len(rows)), sampler.group_size, rng)
         assumed.append("which rows belong to one person")
-    if sampler.n_time_subsample is not None and sampler.n_time_subsample < axis.n_times:
-        chosen = _some_times(axis.n_times, sampler.n_time_subsample, rng)
-        kept = kept[np.isin(positions[kept], chosen)]
-        positions = np.searchsorted(chosen, positions)
-        axis = axis.subset(chosen)
-    # The limit on rows may have left a time without any.
-    present = np.unique(positions[kept])
-    if len(present) < axis.n_times:
-        positions = np.searchsorted(present, positions)
-        axis = axis.subset(present)
     return TimedRows(
         rows if len(kept) == len(rows) else rows[kept],
-        positions[kept],
+        np.searchsorted(present, positions[kept]),
         axis,
         min(sampler.group_size, axis.n_times),
         tuple(assumed),
     )
+
+
+def _check_unmixed(axis: TimeAxis, stamps: np.ndarray, group_size: int) -> None:
+    """Refuse a limit on a person's rows that bins would break: two of the rows in one bin."""
+    if group_size > 1 and len(np.unique(stamps)) > axis.n_times:
+        raise ValueError(
+            f"group_size={group_size} counts rows of one person at different times, but here "
+            f"different time stamps are put in one of {axis.n_times} bins, and a person may have "
+            "more than one row in a bin. Pass groups=, by which all but one of them are left out, "
+            "or round the time stamps so that nobody has two equal ones."
+        )
 
 
 def _some_times(n_times: int, wanted: int, rng: np.random.Generator) -> np.ndarray:

@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from skdpot._utils.rng import Streams, spawn_streams
-from skdpot._utils.validation import Interval, StrOptions, all_or_nothing, fit_context
+from skdpot._utils.validation import Interval, Options, StrOptions, all_or_nothing, fit_context
 from skdpot.estimators._trajectory_mechanisms import TRAJECTORY_MECHANISMS
 from skdpot.estimators._trajectory_paths import TrajectoryPaths
-from skdpot.estimators._trajectory_rows import timed_rows
+from skdpot.estimators._trajectory_rows import given_stamps, timed_rows
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.sketch import SlicedSketch
 
@@ -39,8 +39,8 @@ class PrivateTrajectorySampler(TrajectoryPaths):
         directions at each time, once. "mfld" is private mean-field Langevin dynamics (Algorithm
         1 of the paper): particles follow noisy gradients, each of which is a release.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when
-        `noise_multiplier` is given.
+        Privacy parameter of the whole fit; ``inf`` for no privacy. When `noise_multiplier` is
+        given, it only says how much private bounds and a warm start take.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
@@ -60,38 +60,41 @@ class PrivateTrajectorySampler(TrajectoryPaths):
         of other times are not touched. It saves time and no privacy.
     group_size : int, default=1
         How many rows one person may have given, at different times: the guarantee is for all of
-        them together. With ``groups=`` in `fit` the limit is enforced, otherwise it is trusted.
-    n_particles : int, default=500
-        Particles m at each time.
+        them together. With ``groups=`` in `fit` the limit is enforced. Otherwise it is trusted,
+        and more than 1 is refused where different time stamps share a bin.
+    n_particles : int, optional
+        Particles m at each time. By default 500 for a sketch and 300 for "mfld".
     diffusivity : float, default=0.05
         Variance per unit of time of the Brownian motion that couples times and fills the gaps
         between them. Unit of time is the span of all times; unit of length half the side of the
         box of `bounds` (in general the radius of the ball that holds all rows over sqrt(d)).
     regularization : float, optional
         Divisor λ of the data fit: the larger, the more neighbouring times pull at each other. By
-        default 1e-4 for a sketch, where 0 turns the pull off, and 1 for "mfld".
+        default 1e-4 for a sketch, where 0 turns the pull off, and 0.01 for "mfld".
     smooth : bool, default=True
-        Whether the tables of a sketch borrow from neighbouring times, as strongly as the released
-        tables themselves show to be right.
+        Whether noise is smoothed away. The tables of a sketch borrow from neighbouring times, as
+        strongly as the released tables themselves show to be right. The noisy gradients of
+        "mfld" are averaged over particles within twice the `bandwidth` of each other; the paper's
+        algorithm does not do that.
     coupling : {"entropic", "exact"}, default="entropic"
         How paths pass from one time to the next: by the plan of the diffusion, or by an optimal
         transport plan, which crosses less between clusters.
     schedule : list of (step, tau, n_iter), optional
         Phases of the iteration: step size, diffusivity of the reference process (None for
         `diffusivity`) and number of iterations. Steps are shares of the longest stable one for
-        a sketch, and η for "mfld".
+        a sketch, and η for "mfld", where by default they are short enough for the times.
     warm_start : {"mean", "kmeans"}, optional
         Where the particles of "mfld" start: at private means, or private k-means centres with
-        noisy counts. By default around the centre of the bounds.
-    warm_start_share : float, default=0.5
+        noisy counts. By default, or with False, around the centre of the bounds.
+    warm_start_share : float, default=0.2
         Share of the squared mu that the warm start takes.
     n_clusters : int, default=3
         Centres of k-means at each time.
-    sampling_rate : float, optional
-        Probability ρ that a row takes part in a step of "mfld". By default 64 rows are expected
-        at the time with the fewest.
-    clip : float, default=1.0
-        Norm C that the gradient of one row on all particles is clipped to.
+    sampling_rate : float, default=1.0
+        Probability ρ that a row takes part in a step of "mfld".
+    clip : float, optional
+        Norm C that the gradient of one row on all particles is clipped to. By default 35 times
+        the root of `n_particles`: 35 for each particle.
     bandwidth : float, default=0.1
         Width σ of the kernel of the data fit of "mfld", in the unit of length.
     noise_multiplier : float or list of float, optional
@@ -202,17 +205,18 @@ n_features), default="axes+orthogonal"
         "mechanism": [StrOptions(set(TRAJECTORY_MECHANISMS))],
         "n_times": [Interval(Integral, 1, None, closed="left"), None],
         "n_time_subsample": [Interval(Integral, 2, None, closed="left"), None],
-        "n_particles": [Interval(Integral, 1, None, closed="left")],
+        "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "diffusivity": [Interval(Real, 0, None, closed="neither")],
         "regularization": [Interval(Real, 0, None, closed="left"), None],
         "smooth": ["boolean"],
         "coupling": [StrOptions({"entropic", "exact"})],
         "schedule": ["array-like", None],
-        "warm_start": [StrOptions({"mean", "kmeans"}), None],
+        # Checks of scikit-learn switch every warm start off in this way.
+        "warm_start": [StrOptions({"mean", "kmeans"}), Options(bool, {False}), None],
         "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "sampling_rate": [Interval(Real, 0, 1, closed="right"), None],
-        "clip": [Interval(Real, 0, None, closed="neither")],
+        "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+        "clip": [Interval(Real, 0, None, closed="neither"), None],
         "bandwidth": [Interval(Real, 0, None, closed="neither")],
         "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "verbose": ["verbose"],
@@ -230,17 +234,17 @@ n_features), default="axes+orthogonal"
         n_times: int | None = None,
         n_time_subsample: int | None = None,
         group_size: int = 1,
-        n_particles: int = 500,
+        n_particles: int | None = None,
         diffusivity: float = 0.05,
         regularization: float | None = None,
         smooth: bool = True,
         coupling: str = "entropic",
         schedule: Any = None,
         warm_start: str | None = None,
-        warm_start_share: float = 0.5,
+        warm_start_share: float = 0.2,
         n_clusters: int = 3,
-        sampling_rate: float | None = None,
-        clip: float = 1.0,
+        sampling_rate: float = 1.0,
+        clip: float | None = None,
         bandwidth: float = 0.1,
         noise_multiplier: Any = None,
         n_slices: int | str = "auto",
@@ -280,7 +284,9 @@ n_features), default="axes+orthogonal"
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, t: ArrayLike, *, groups: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike | None = None, *, t: ArrayLike | None = None, groups: Any = None
+    ) -> Self:
         """Publish a release of X at each time and couple the times.
 
         An interrupt after the release loses nothing that was paid for: the release stays, and
@@ -290,8 +296,10 @@ n_features), default="axes+orthogonal"
         ----------
         X : array-like of shape (n_samples, n_features)
             Private rows, at least two.
-        t : array-like of shape (n_samples,)
-            Public time stamps: numbers or dates. It has the place of ``y``.
+        y : array-like of shape (n_samples,)
+            Public time stamps: numbers or dates.
+        t : array-like of shape (n_samples,), optional
+            The same by a better name, in place of `y`.
         groups : array-like of shape (n_samples,), optional
             Public number of the person that each row belongs to. Of every person at most one
             row a time and `group_size` rows in all are used, chosen at random.
@@ -310,7 +318,7 @@ n_features), default="axes+orthogonal"
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
         with all_or_nothing(self):
-            self._release(streams, X, t, groups)
+            self._release(streams, X, given_stamps(y, t), groups)
         self._generate(streams.solver)
         return self
 

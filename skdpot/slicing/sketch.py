@@ -307,13 +307,17 @@ n_features), default="axes+orthogonal"
         self._decode()
         return self
 
-    def _release(self, label: str, streams: Streams, X: Any, y: Any) -> Self:
-        """Fit under another name and with given streams; `fit` of the estimators that compose."""
+    def _release(self, label: str, streams: Streams, X: Any, y: Any, *, origin: Any = None) -> Self:
+        """Fit under another name and with given streams; `fit` of the estimators that compose.
+
+        `origin` is what the rows of X were taken from, where that is another object.
+        """
         with all_or_nothing(self):
             self.__dict__.pop("_accumulator", None)
             rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
             self._open(label, streams, rows, classes, len(rows))
-            warn_of_composition(X, self.privacy_spent_, self.budget, label)
+            given = X if origin is None else origin
+            warn_of_composition(given, self.privacy_spent_, self.budget, label)
             self._accumulator.add(rows, codes)
             return self.close()
 

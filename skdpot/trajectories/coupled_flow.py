@@ -29,6 +29,7 @@ __all__ = ["CoupledFlowProblem", "CoupledFlowResult", "coupled_flow"]
 
 _PREFERRED_BATCH = 64  # directions a step, as in a flow without time
 _MOMENTUM = 0.9
+_LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyway
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +47,8 @@ class CoupledFlowProblem:
     regularization : float
         Divisor λ of the data fit; 0 ties nothing.
     variances : ndarray of shape (T,) or None
-        Variances of the errors of the tables, up to a common factor, with which they are smoothed
-        in time first. None leaves them as they are.
+        Variances of the errors of the tables, with which they are smoothed in time first. None
+        leaves them as they are.
     """
 
     tables: Sequence[CDFTable]
@@ -68,10 +69,24 @@ class CoupledFlowProblem:
         levels = (np.arange(self.n_particles) + 0.5) / self.n_particles
         quantiles = np.stack([table.quantiles(levels) for table in self.tables])
         if self.variances is not None:
-            quantiles = smoothed_in_time(quantiles, self.times, self.variances)
+            error = self._squared_error(levels)
+            quantiles = smoothed_in_time(quantiles, self.times, self.variances, error)
         limits = self.tables[0].half_widths[:, None]
         clipped: np.ndarray = np.clip(quantiles, -limits, limits).astype(np.float32)
         return clipped
+
+    def _squared_error(self, levels: np.ndarray) -> float:
+        """Return about the mean square error of the quantiles before they are smoothed.
+
+        An error of a distribution function by its standard deviation up or down moves a quantile to
+        where the level is higher or lower by as much; this holds across gaps too.
+        """
+        deviations = np.zeros(len(self.tables)) if self.variances is None else self.variances**0.5
+        errors = []
+        for table, deviation in zip(self.tables, deviations, strict=True):
+            above, below = np.minimum(levels + deviation, 1.0), np.maximum(levels - deviation, 0.0)
+            errors.append(np.mean((table.quantiles(above) - table.quantiles(below)) ** 2) / 4)
+        return float(np.mean(errors))
 
     @property
     def spacings(self) -> np.ndarray:
@@ -152,7 +167,7 @@ def coupled_flow(
     Notes
     -----
     A step is preconditioned: residuals along directions with the longest stable step, and the ties
-    with the sum of their stiffnesses, so that no regularisation makes it diverge.
+    with the sum of their largest stiffnesses, so that no regularisation makes it diverge.
 
     References
     ----------
@@ -172,37 +187,40 @@ def coupled_flow(
             chosen = next(batches)
             ahead = particles + momentum * step
             gradient = _residual(ahead, problem.directions[chosen], problem.quantiles[:, chosen])
-            gradient += ties.gradient(ahead, phase.diffusivity)
-            step = momentum * step - np.float32(phase.step_size) * gradient / ties.stiffness
+            gradient = ties.share_of_fit * gradient + ties.gradient(ahead, phase.diffusivity)
+            step = momentum * step - np.float32(phase.step_size) * gradient
             particles += step
             displacements[number] = np.sqrt(np.mean(np.sum(step**2, axis=-1)))
     return CoupledFlowResult(problem, particles.astype(np.float64), displacements)
 
 
 class _Ties:
-    """The pull between neighbouring times, in units of the data fit's gradient."""
+    """The pull between neighbouring times, and the shares of data and ties in a stable step."""
 
     def __init__(self, problem: CoupledFlowProblem, coupling: Coupling) -> None:
         self._spacings, self._coupling = problem.spacings, coupling
         n_times = len(problem.times)
-        self._strengths = np.zeros((n_times, 2))
+        strengths = np.zeros((n_times, 2))
         if problem.regularization > 0 and n_times > 1:
-            scale = problem.regularization / time_weights(self._spacings)
-            self._strengths[:-1, 0] = scale[:-1] / self._spacings
-            self._strengths[1:, 1] = scale[1:] / self._spacings
-        stiffness = 1.0 + self._strengths.sum(axis=1)
-        self.stiffness = stiffness[:, None, None].astype(np.float32)
+            scale = min(problem.regularization, _LARGEST) / time_weights(self._spacings)
+            strengths[:-1, 0] = scale[:-1] / self._spacings
+            strengths[1:, 1] = scale[1:] / self._spacings
+        # Where neighbours move towards each other a tie is twice as stiff as where one stands still.
+        # What it is divided by comes first, before anything is rounded to single precision.
+        stiffness = 1.0 + 2.0 * strengths.sum(axis=1)
+        self.share_of_fit = (1.0 / stiffness)[:, None, None].astype(np.float32)
+        self._shares = (strengths / stiffness[:, None]).astype(np.float32)
 
     def gradient(self, particles: np.ndarray, diffusivity: float) -> np.ndarray:
-        """Return the gradient at particles (T, m, d), float32."""
+        """Return the ties' share of the gradient at particles (T, m, d), float32."""
         pull = np.zeros_like(particles)
-        if not self._strengths.any():
+        if not self._shares.any():
             return pull
         forward, backward = self._coupling(
             particles.astype(np.float64), self._spacings, diffusivity
         )
-        pull[:-1] += self._strengths[:-1, 0, None, None] * _relative(forward)
-        pull[1:] += self._strengths[1:, 1, None, None] * _relative(backward)
+        pull[:-1] += self._shares[:-1, 0, None, None] * _relative(forward)
+        pull[1:] += self._shares[1:, 1, None, None] * _relative(backward)
         return pull
 
 

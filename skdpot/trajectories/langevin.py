@@ -33,11 +33,13 @@ from skdpot.privacy.noise import gaussian_noise
 from skdpot.privacy.subsampling import poisson_batches
 from skdpot.trajectories.data_fit import clipped_fit_gradient
 from skdpot.trajectories.langevin_plan import LangevinPhase, LangevinPlan
+from skdpot.trajectories.neighbour_average import averaged_over_neighbours
 
 __all__ = [
     "Coupling",
     "LangevinResult",
     "check_steps",
+    "longest_stable_step",
     "mean_field_langevin",
     "time_weights",
 ]
@@ -79,6 +81,7 @@ def mean_field_langevin(
     regularization: float,
     secret: SecretStream,
     coupling: Coupling,
+    smoothing: float | None = None,
     radius: float | None = None,
     progress: str | None = None,
 ) -> LangevinResult:
@@ -107,6 +110,9 @@ def mean_field_langevin(
         potentials between neighbouring times at the particles of the earlier and of the later
         time, two arrays of shape (T - 1, m, d). It sees released particles only. With one time
         it is not called.
+    smoothing : float, optional
+        Width of the neighbourhood over which released gradients of the data fit are averaged
+        (post-processing). The paper's algorithm does not.
     radius : float, optional
         Particles are shortened to this norm after the last iteration (post-processing). On the
         way they may leave the ball: no projection interferes with the dynamics.
@@ -153,6 +159,8 @@ def mean_field_langevin(
     )
     for number, (phase, sigma) in enumerate(bar):
         gradient = fit.gradient(particles, sigma)
+        if smoothing is not None:
+            gradient = averaged_over_neighbours(gradient, particles, smoothing)
         if len(gaps):
             forward, backward = coupling(particles, gaps, phase.diffusivity)
             gradient[:-1] += forward / gaps[:, None, None]
@@ -187,12 +195,34 @@ def time_weights(spacings: npt.ArrayLike) -> FloatArray:
     return weights
 
 
-def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> None:
-    r"""Refuse steps so long that the coupling in time diverges; needs no data.
+def longest_stable_step(spacings: npt.ArrayLike) -> float:
+    r"""Return the longest step with which the coupling in time does not diverge.
 
     Moving the particles of time i by x and their neighbours the other way changes the gradient
     of the coupling by up to twice :math:`(1/\Delta t_{i-1} + 1/\Delta t_i) x`, so that steps of
     all times together are stable below the inverse of the largest such sum.
+
+    Parameters
+    ----------
+    spacings : array-like of shape (T - 1,)
+        Time between neighbouring times.
+
+    Returns
+    -------
+    float
+        Infinite for a single time.
+    """
+    gaps = np.asarray(spacings, dtype=np.float64)
+    if not gaps.size:
+        return math.inf
+    stiffness = np.zeros(gaps.size + 1)
+    stiffness[:-1] += 1.0 / gaps
+    stiffness[1:] += 1.0 / gaps
+    return 1.0 / float(stiffness.max())
+
+
+def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> None:
+    """Refuse steps so long that the coupling in time diverges; needs no data.
 
     Parameters
     ----------
@@ -204,15 +234,9 @@ def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> Non
     Raises
     ------
     ValueError
-        If a step is too long.
+        If a step is longer than `longest_stable_step`.
     """
-    gaps = np.asarray(spacings, dtype=np.float64)
-    if not gaps.size:
-        return
-    stiffness = np.zeros(gaps.size + 1)
-    stiffness[:-1] += 1.0 / gaps
-    stiffness[1:] += 1.0 / gaps
-    longest = 1.0 / float(stiffness.max())
+    longest = longest_stable_step(spacings)
     found = max(phase.step_size for phase in phases)
     if found > longest:
         raise ValueError(

@@ -275,7 +275,7 @@ def _noise(
 
 def _multipliers(given: float | Sequence[float], n_phases: int) -> tuple[float, ...]:
     """Return one noise multiplier a phase."""
-    listed = (given,) * n_phases if isinstance(given, int | float) else tuple(given)
+    listed = tuple(given) if isinstance(given, Iterable) else (given,) * n_phases
     if len(listed) != n_phases:
         raise ValueError(
             f"`noise_multiplier` must be one number or one a phase, of which there are {n_phases}; "

@@ -4,7 +4,9 @@ Quantile functions along a direction change little from one time to the next, an
 different times are independent: the records are others, and so is the noise. Each quantile is
 taken for a Gaussian process in time, seen with noise. How fast it changes, and how strong the noise
 is, are the same for all quantiles along all directions, and maximise their restricted likelihood.
-Where nothing is common to neighbouring times, next to nothing is smoothed.
+What changes without any order from one time to the next looks like noise, so that noise is believed
+only up to a level that is known beforehand: where nothing is common to neighbouring times, and more
+happens than that, next to nothing is smoothed.
 
 Averages of quantile functions are quantile functions of Wasserstein barycentres, so that clouds
 that move are smoothed along their way and not smeared.
@@ -21,7 +23,9 @@ _N_RANGES, _N_RATIOS = 16, 36
 _LEAST_RATIO, _LARGEST_RATIO = 1e-5, 1e2
 
 
-def smoothed_in_time(values: np.ndarray, times: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def smoothed_in_time(
+    values: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
+) -> np.ndarray:
     """Return estimates of quantile functions that borrow from neighbouring times.
 
     Parameters
@@ -32,6 +36,8 @@ def smoothed_in_time(values: np.ndarray, times: np.ndarray, variances: np.ndarra
         Increasing.
     variances : ndarray of shape (T,)
         Variances of their errors, up to a common factor.
+    largest_noise : float, default=inf
+        Largest mean square of the errors that is believed.
 
     Returns
     -------
@@ -39,7 +45,7 @@ def smoothed_in_time(values: np.ndarray, times: np.ndarray, variances: np.ndarra
         Increasing along the last axis. The values themselves below four times.
     """
     flat = values.reshape(len(values), -1).astype(np.float64)
-    weights = smoothing_weights(flat @ flat.T, times, variances)
+    weights = smoothing_weights(flat @ flat.T, times, variances, largest_noise * flat.shape[1])
     smooth = (weights @ flat).reshape(values.shape)
     # Weights below zero can make two neighbouring quantiles change places; their
     # rearrangement is nearer to every increasing function than they are.
@@ -47,7 +53,9 @@ def smoothed_in_time(values: np.ndarray, times: np.ndarray, variances: np.ndarra
     return smooth
 
 
-def smoothing_weights(products: np.ndarray, times: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def smoothing_weights(
+    products: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
+) -> np.ndarray:
     r"""Return the matrix that smooths many series with one likeliest covariance.
 
     The series have unknown constant means, covariance :math:`a(K_\ell + r V)`, a Matérn kernel K
@@ -61,6 +69,10 @@ def smoothing_weights(products: np.ndarray, times: np.ndarray, variances: np.nda
         Increasing.
     variances : ndarray of shape (T,)
         Variances of the noise, up to a common factor.
+    largest_noise : float, default=inf
+        Largest mean variance of the noise that is believed, summed over the series. Without it,
+        series that change from one time to the next in no recognisable way are all noise, and are
+        averaged.
 
     Returns
     -------
@@ -89,8 +101,11 @@ def smoothing_weights(products: np.ndarray, times: np.ndarray, variances: np.nda
         masses, vectors = eigh(of_signal, contrasts @ noise @ contrasts.T)
         squares = np.maximum(np.einsum("ki,kl,li->i", vectors, seen, vectors), 0.0)
         spread = np.maximum(masses, 0.0) + ratios[:, None]
-        amplitudes = np.maximum((squares / spread).mean(axis=1), np.finfo(float).tiny)
-        misfits = np.log(spread).sum(axis=1) + (n_times - 1) * np.log(amplitudes)
+        best_amplitudes = np.maximum((squares / spread).mean(axis=1), np.finfo(float).tiny)
+        amplitudes = np.minimum(best_amplitudes, largest_noise / ratios)
+        misfits = np.log(spread).sum(axis=1) + (n_times - 1) * (
+            np.log(amplitudes) + best_amplitudes / amplitudes
+        )
         best = int(misfits.argmin())
         likeliest = min(likeliest, (float(misfits[best]), float(reach), float(ratios[best])))
     _, reach, ratio = likeliest

@@ -1,9 +1,11 @@
 """Time stamps: what counts as one time, and where it lies on an axis from 0 to 1."""
 
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
 __all__ = ["TimeAxis", "read_stamps"]
@@ -11,6 +13,7 @@ __all__ = ["TimeAxis", "read_stamps"]
 _MOST_DISTINCT = 50  # time stamps that are times of their own without being asked
 _DEFAULT_BINS = 20
 _SECONDS = 1e-9  # of a nanosecond
+_SAME = 1e-9  # of the whole time: nearer stamps differ by rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +45,7 @@ class TimeAxis:
         n_times : int or None
             Number of bins of equal width; bins without a stamp are dropped, and a bin's time is
             the mean of its stamps. None takes every different stamp, or 20 bins where more
-            than 50 are different.
+            than 50 are different. Stamps that differ by rounding alone are the same.
 
         Returns
         -------
@@ -51,13 +54,21 @@ class TimeAxis:
         origin = t.min() if t.dtype.kind == "M" else None
         stamps = _numbers(t, origin)
         distinct = np.unique(stamps)
-        if n_times is None and len(distinct) <= _MOST_DISTINCT:
-            return cls(distinct, (distinct[:-1] + distinct[1:]) / 2, origin)
-        edges = np.linspace(distinct[0], distinct[-1], (n_times or _DEFAULT_BINS) + 1)[1:-1]
-        bins = np.searchsorted(edges, stamps, side="right")
-        present, position = np.unique(bins, return_inverse=True)
-        knots = np.bincount(position, stamps) / np.bincount(position)
-        return cls(knots, edges[present[1:] - 1], origin)
+        apart = np.diff(distinct) > _SAME * (distinct[-1] - distinct[0])
+        edges = None
+        if n_times is not None or apart.sum() >= _MOST_DISTINCT:
+            edges = np.linspace(distinct[0], distinct[-1], (n_times or _DEFAULT_BINS) + 1)[1:-1]
+            bins = np.searchsorted(edges, distinct, side="right")
+            apart &= np.diff(bins) > 0
+        first = np.flatnonzero(apart) + 1  # of the distinct stamps that a knot stands for
+        # From the first stamp on: the sums of large numbers would lose their small differences.
+        since = stamps - distinct[0]
+        knot = np.searchsorted(first, np.searchsorted(distinct, stamps), side="right")
+        knots = distinct[0] + np.bincount(knot, since) / np.bincount(knot)
+        boundaries = (distinct[first - 1] + distinct[first]) / 2
+        if edges is not None:
+            boundaries = edges[bins[first] - 1]
+        return cls(knots, boundaries, origin)
 
     @property
     def n_times(self) -> int:
@@ -90,25 +101,29 @@ class TimeAxis:
         return positions
 
     def to_unit(self, times: Any) -> np.ndarray:
-        """Map times to the axis from 0 to 1.
+        """Map times to the axis from 0 to 1; a time that is a knot but for rounding is that knot.
 
         Raises
         ------
         ValueError
             If a time lies outside the knots.
         """
-        stamps = self._read(read_stamps(np.atleast_1d(times), "times"))
+        given = [times] if np.ndim(times) == 0 else times
+        stamps = self._read(read_stamps(given, "times"))
         span = self.knots[-1] - self.knots[0]
-        room = 1e-9 * max(span, 1e-300)
+        # `stamps` of dates are rounded to whole nanoseconds.
+        room = _SAME * span if self.origin is None else max(_SAME * span, _SECONDS)
         if stamps.min() < self.knots[0] - room or stamps.max() > self.knots[-1] + room:
             raise ValueError(
                 f"times must lie between the first and the last fitted time, {self.stamps[0]} and "
                 f"{self.stamps[-1]} (attribute times_): nothing is known of a process before or "
                 "after."
             )
-        unit = (stamps - self.knots[0]) / (span if span > 0 else 1.0)
-        clipped: np.ndarray = np.clip(unit, 0.0, 1.0)
-        return clipped
+        unit = np.clip((stamps - self.knots[0]) / (span if span > 0 else 1.0), 0.0, 1.0)
+        nearest = np.abs(stamps[:, None] - self.knots).argmin(axis=1)
+        at_knot = np.abs(stamps - self.knots[nearest]) <= room
+        snapped: np.ndarray = np.where(at_knot, self.unit_knots[nearest], unit)
+        return snapped
 
     def subset(self, chosen: np.ndarray) -> "TimeAxis":
         """Return the axis with some of the knots; stamps then belong to the nearest one."""
@@ -148,14 +163,20 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: the second "
             "argument holds the public time stamp of each row."
         )
-    stamps: np.ndarray = column_or_1d(_without_zone(t), warn=True)
-    if stamps.dtype.kind != "M":
+    stamps: np.ndarray = column_or_1d(_as_column(t), warn=True)
+    if stamps.dtype.kind == "M":
+        stamps = _in_nanoseconds(stamps, name)
+    else:
+        texts = stamps.dtype.kind == "O" and any(isinstance(v, str) for v in stamps)
         try:
+            if texts or stamps.dtype.kind not in "biufO":
+                raise TypeError
             stamps = stamps.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must hold numbers or dates, one a row.") from error
-    else:
-        stamps = stamps.astype("datetime64[ns]")
+            raise ValueError(
+                f"{name} must hold numbers or dates, one a row; of texts make dates with "
+                "pandas.to_datetime, of durations numbers by dividing by a unit."
+            ) from error
     missing = np.isnat(stamps) if stamps.dtype.kind == "M" else ~np.isfinite(stamps)
     if missing.any():
         raise ValueError(f"{name} contains NaN, infinity or a missing date; every row needs one.")
@@ -169,15 +190,27 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     return stamps
 
 
-def _without_zone(t: Any) -> Any:
-    """Turn pandas time stamps, with or without a zone, into datetime64 in UTC."""
-    series = getattr(t, "dt", None)
-    if series is not None and getattr(series, "tz", None) is not None:
-        return series.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-    array = np.asarray(t)
-    if array.dtype == object and array.size and hasattr(array.flat[0], "timestamp"):
-        return array.astype("datetime64[ns]")
-    return array
+def _as_column(t: Any) -> Any:
+    """Turn dates, with or without a zone, into datetime64 in UTC; leave the rest as it is."""
+    if isinstance(t, pd.Series | pd.Index) and isinstance(t.dtype, pd.DatetimeTZDtype):
+        return pd.DatetimeIndex(t).tz_convert("UTC").tz_localize(None).to_numpy()
+    column = np.asarray(t)
+    if column.dtype == object and column.size and all(_is_date(v) for v in column.flat):
+        dates = pd.to_datetime(list(column.flat), utc=True).tz_localize(None)
+        return dates.to_numpy().reshape(column.shape)
+    return column
+
+
+def _is_date(value: Any) -> bool:
+    # A missing value may stand among dates; whether there is one at all is checked later.
+    return isinstance(value, date | np.datetime64) or value is pd.NaT or value is None
+
+
+def _in_nanoseconds(dates: np.ndarray, name: str) -> np.ndarray:
+    fine = dates.astype("datetime64[ns]")
+    if not (np.isnat(dates) | (fine.astype(dates.dtype) == dates)).all():
+        raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
+    return fine
 
 
 def _numbers(t: np.ndarray, origin: np.datetime64 | None) -> np.ndarray:

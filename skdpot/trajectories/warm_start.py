@@ -32,6 +32,8 @@ Rows = Sequence[npt.NDArray[np.floating]]
 
 # A cluster of fewer rows than this many standard deviations of its count keeps its centre.
 _LEAST_COUNT = 4.0
+# And so does one of less than this part of an average cluster, while there is time to do better.
+_LEAST_SHARE = 0.125
 # Distance of the halves of a split cluster from where it was, in radii.
 _SPLIT = 1e-3
 
@@ -104,10 +106,10 @@ def release_kmeans_start(
 
     Notes
     -----
-    The first step sweeps forward in time, the second one backward, and so on. In the first, each
-    time starts from what the time before has just released; later ones start from their own
-    centres. A cluster in which the noise leaves nothing to be seen gets one half of the largest
-    one; without this most starts end in poor optima. All of this is post-processing of releases.
+    In the first step each time starts from what the time before has just released; later ones
+    start from their own centres. A cluster in which the noise leaves nothing to be seen gets one
+    half of the largest one; without this most starts end in poor optima. All of this is
+    post-processing of releases.
     """
     _check_plan(rows, plan, "kmeans")
     # First of all, so that no arithmetic, and no warning of it, depends on wild values.
@@ -117,10 +119,12 @@ def release_kmeans_start(
     shares = np.empty((n_times, k))
     packed = sphere_packed_centers(k, plan.n_features, plan.radius, public)
     for step in range(plan.n_iter):
-        for i in range(n_times) if step % 2 == 0 else reversed(range(n_times)):
+        for i in range(n_times):
             if step == 0:
                 centers[i] = packed if i == 0 else centers[i - 1]
-            centers[i], shares[i] = _lloyd_step(kept[i], centers[i], plan, secret, public)
+            centers[i], shares[i] = _lloyd_step(
+                kept[i], centers[i], plan, secret, public, is_last=step == plan.n_iter - 1
+            )
     return centers, shares
 
 
@@ -139,10 +143,14 @@ def _lloyd_step(
     plan: WarmStartPlan,
     secret: SecretStream,
     public: np.random.Generator,
+    *,
+    is_last: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """Return new centres and the shares of the clusters; of the rows it sees one release."""
     sums, counts = _noisy_sums(rows, _nearest(rows, centers), plan, secret)
     least = max(1.0, _LEAST_COUNT * plan.count_sigma)
+    if not is_last:  # a cluster of a few rows is worth less than a better optimum
+        least = max(least, _LEAST_SHARE * len(rows) / plan.n_clusters)
     seen = counts >= least
     moved: FloatArray = np.where(seen[:, None], sums / np.maximum(counts, 1.0)[:, None], centers)
     for j in np.flatnonzero(~seen):

@@ -13,6 +13,7 @@ from skdpot import (
     FairPrivateRegressor,
     PrivacyBudget,
     PrivateSWAutoencoder,
+    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
@@ -37,6 +38,7 @@ ESTIMATORS = [
     FairPrivateClassifier(),
     FairPrivateRegressor(),
     PrivateSWAutoencoder(),
+    PrivateTrajectorySampler(),
     PrivateWassersteinDistance(),
     SlicedSketch(),
 ]

@@ -1,0 +1,123 @@
+"""
+How fast the error falls with the number of rows a time and with the number of times.
+
+The truth is an Ornstein-Uhlenbeck process on the line. Both laws are convolved with a normal law
+of standard deviation 0.1 at each time, those between the knots included, and compared by the
+squared Hellinger distance, integrated over time: the left-hand side of the paper's Theorem 3.2.
+The law that was recovered needs no sampling: it is a mixture of normal laws, one for each particle
+at a knot, and in between one for each pair of particles that a plan joins, with the variance of
+the bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from trajectory_methods import UNCOUPLED, fitted
+
+from skdpot import PrivateTrajectorySampler
+from skdpot.datasets import OrnsteinUhlenbeck, make_ornstein_uhlenbeck_trajectories
+
+__all__ = ["rates"]
+
+SMOOTHING = 0.1
+BOUNDS = (-1.0, 2.0)
+HALF_SIDE = (BOUNDS[1] - BOUNDS[0]) / 2
+DELTA = 1e-4
+PROCESS = {"n_features": 1, "diffusivity": 0.1}
+N_ROWS, N_TIMES = (16, 64, 256, 1024, 4096), 17
+N_TIMES_ALL, ROWS = (3, 5, 9, 17, 33, 49), {np.inf: 64, 1.0: 256}
+EPSILONS = (np.inf, 1.0)
+INSIDE = 4  # times that are looked at in each interval, its left end among them
+GRID = np.linspace(-2.5, 3.5, 1501)
+STEP = GRID[1] - GRID[0]
+METHODS = {"sketch": {}, "sketch, times apart": UNCOUPLED}
+
+
+def rates(seeds: int, _: Any) -> Iterator[dict[str, Any]]:
+    """Yield the integrated distance for each method, size and seed."""
+    for epsilon in EPSILONS:
+        sizes = [("N", n, N_TIMES) for n in N_ROWS]
+        sizes += [("T", ROWS[epsilon], n_times) for n_times in N_TIMES_ALL]
+        for seed in range(seeds):
+            for varied, n_rows, n_times in sizes:
+                X, t, law = make_ornstein_uhlenbeck_trajectories(
+                    n_rows, n_times, random_state=1000 * seed + n_times, **PROCESS
+                )
+                facts = {"epsilon": epsilon, "varied": varied, "N": n_rows, "T": n_times}
+                for method, parameters in METHODS.items():
+                    sampler = fitted(
+                        X,
+                        t,
+                        epsilon=epsilon,
+                        delta=DELTA,
+                        bounds=BOUNDS,
+                        diffusivity=PROCESS["diffusivity"] / HALF_SIDE**2,
+                        random_state=seed,
+                        **parameters,
+                    )
+                    whole, knots = integrated_distance(sampler, law)
+                    yield facts | {
+                        "method": method,
+                        "seed": seed,
+                        "squared_hellinger": whole,
+                        "at_knots": knots,
+                    }
+
+
+def integrated_distance(
+    sampler: PrivateTrajectorySampler, law: OrnsteinUhlenbeck
+) -> tuple[float, float]:
+    """
+    Return the squared Hellinger distance over all times, and its mean over the knots.
+
+    Parameters
+    ----------
+    sampler : PrivateTrajectorySampler
+        Fitted to times from 0 to 1.
+    law : OrnsteinUhlenbeck
+        The truth.
+
+    Returns
+    -------
+    tuple of two floats
+        By the trapezoidal rule in time and on a grid in space.
+    """
+    knots = sampler.times_
+    times = np.append(
+        (knots[:-1, None] + np.diff(knots)[:, None] * np.arange(INSIDE) / INSIDE).ravel(), knots[-1]
+    )
+    distances = np.array([_squared_hellinger(sampler, law, time) for time in times])
+    return float(np.trapezoid(distances, times)), float(distances[::INSIDE].mean())
+
+
+def _squared_hellinger(
+    sampler: PrivateTrajectorySampler, law: OrnsteinUhlenbeck, time: float
+) -> float:
+    deviation = np.sqrt(law.covariance(time)[0, 0] + SMOOTHING**2)
+    truth = stats.norm(law.mean(time)[0], deviation).pdf(GRID)
+    difference = np.sqrt(truth) - np.sqrt(_recovered_density(sampler, time))
+    return float(np.sum(difference**2) * STEP)
+
+
+def _recovered_density(sampler: PrivateTrajectorySampler, time: float) -> np.ndarray:
+    """Return the smoothed density of the recovered law on the grid."""
+    knots, particles = sampler.times_, sampler.particles_[:, :, 0]
+    left = int(np.clip(np.searchsorted(knots, time, side="right") - 1, 0, len(knots) - 2))
+    spacing = knots[left + 1] - knots[left]
+    share = (time - knots[left]) / spacing
+    variance = PROCESS["diffusivity"] * spacing * share * (1 - share) + SMOOTHING**2
+    plan = sampler.path_.plans[left]
+    places = (1 - share) * particles[left, plan.rows] + share * particles[left + 1, plan.columns]
+    # Each mass is divided between the two grid points beside it.
+    position = (places - GRID[0]) / STEP
+    below = position.astype(np.intp)
+    above = plan.masses * (position - below)
+    masses = np.bincount(below, plan.masses - above, len(GRID))
+    masses += np.bincount(below + 1, above, len(GRID))
+    reach = np.arange(-int(1.2 / STEP), int(1.2 / STEP) + 1) * STEP
+    kernel = stats.norm(0.0, np.sqrt(variance)).pdf(reach)
+    return np.convolve(masses, kernel, mode="same")

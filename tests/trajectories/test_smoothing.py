@@ -1,0 +1,207 @@
+"""Smoothing in time: the likeliest Gaussian process, found on another route."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from skdpot.trajectories.smoothing import smoothed_in_time, smoothing_weights
+
+TIMES = np.array([0.0, 0.05, 0.2, 0.3, 0.45, 0.5, 0.7, 0.85, 0.9, 1.0])
+VARIANCES = np.array([1.0, 2.0, 1.0, 0.5, 1.0, 4.0, 1.0, 1.0, 0.3, 1.0])
+
+
+def matern(times, reach):
+    """Of order 5/2, written out."""
+    steps = np.abs(np.subtract.outer(times, times)) * math.sqrt(5) / reach
+    return (1 + steps + steps**2 / 3) * np.exp(-steps)
+
+
+def series(n, reach, noise, seed=0, times=TIMES, variances=VARIANCES):
+    """Smooth random functions with unknown means, and what is seen of them."""
+    rng = np.random.default_rng(seed)
+    root = np.linalg.cholesky(matern(times, reach) + 1e-10 * np.eye(len(times)))
+    truth = 3 * rng.standard_normal(n) + root @ rng.standard_normal((len(times), n))
+    errors = rng.standard_normal(truth.shape) * np.sqrt(noise * variances)[:, None]
+    return truth, truth + errors
+
+
+def misfit(values, covariance):
+    """Minus twice the restricted log-likelihood of Patterson and Thompson, its dense formula.
+
+    The amplitude is at its best value; additive constants are left out.
+    """
+    n_times, n = values.shape
+    ones = np.ones((n_times, 1))
+    inverse = np.linalg.inv(covariance)
+    information = ones.T @ inverse @ ones
+    means = np.linalg.solve(information, ones.T @ inverse @ values)
+    rest = values - ones @ means
+    amplitude = np.einsum("tn,ts,sn->", rest, inverse, rest) / (n * (n_times - 1))
+    determinants = np.linalg.slogdet(covariance)[1] + np.linalg.slogdet(information)[1]
+    return n * (determinants + (n_times - 1) * math.log(amplitude))
+
+
+def krige(covariance, signal):
+    """Best linear unbiased prediction with an unknown mean, textbook formula."""
+    n_times = len(signal)
+    ones = np.ones((n_times, 1))
+    inverse = np.linalg.inv(covariance)
+    mean = np.linalg.solve(ones.T @ inverse @ ones, ones.T @ inverse)
+    return ones @ mean + signal @ inverse @ (np.eye(n_times) - ones @ mean)
+
+
+def best_by_optimisation(values):
+    noise = np.diag(VARIANCES / VARIANCES.mean())
+
+    def loss(logs):
+        return misfit(values, matern(TIMES, math.exp(logs[0])) + math.exp(logs[1]) * noise)
+
+    starts = [(math.log(reach), math.log(ratio)) for reach in (0.2, 0.6, 2) for ratio in (0.01, 1)]
+    limits = [(math.log(1 / 9), math.log(3.0)), (math.log(1e-5), math.log(100))]
+    fits = [minimize(loss, x, method="L-BFGS-B", bounds=limits) for x in starts]
+    best = min(fits, key=lambda fit: fit.fun)
+    signal = matern(TIMES, math.exp(best.x[0]))
+    return best.fun, krige(signal + math.exp(best.x[1]) * noise, signal)
+
+
+@pytest.mark.parametrize(
+    ("reach", "noise"), [(0.5, 0.05), (0.5, 0.5), (0.25, 0.02), (1.5, 0.1), (1.5, 1.0)]
+)
+def test_weights_are_those_of_the_likeliest_process(reach, noise):
+    """Dense formulas and a continuous optimiser in place of spectra and a grid."""
+    _, values = series(200, reach, noise)
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    _, expected = best_by_optimisation(values)
+    # A step of the grid is a quarter in the range and a half in the ratio.
+    assert np.abs(weights - expected).max() < 0.05
+
+
+def test_a_node_of_the_grid_is_found_exactly():
+    """The likeliest of all nodes, by dense formulas."""
+    _, values = series(60, 0.4, 0.2)
+    noise = np.diag(VARIANCES / VARIANCES.mean())
+    nodes = [
+        (matern(TIMES, reach), ratio)
+        for reach in np.geomspace(1 / 9, 3.0, 16)
+        for ratio in np.geomspace(1e-5, 1e2, 36)
+    ]
+    signal, ratio = min(nodes, key=lambda node: misfit(values, node[0] + node[1] * noise))
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    np.testing.assert_allclose(weights, krige(signal + ratio * noise, signal), atol=1e-8)
+
+
+def test_rows_sum_to_one():
+    _, values = series(50, 0.5, 0.5)
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-10)
+
+
+def test_units_of_times_values_and_variances_do_not_matter():
+    _, values = series(50, 0.5, 0.3)
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    scaled = 1e4 * values + 7e4 * np.random.default_rng(1).standard_normal(50)
+    again = smoothing_weights(scaled @ scaled.T, 365 * TIMES - 20, 1e-7 * VARIANCES)
+    np.testing.assert_allclose(again, weights, atol=1e-6)
+
+
+def test_what_is_not_alike_is_left_alone():
+    """Independent times of which each is known well: all other values would only mislead."""
+    rng = np.random.default_rng(2)
+    values = rng.standard_normal((10, 500))
+    times = np.linspace(0, 1, 10)
+    weights = smoothing_weights(values @ values.T, times, np.ones(10))
+    # The shortest range, one spacing, still correlates neighbours by .52 and others by .14.
+    error = np.sqrt(np.mean((weights @ values - values) ** 2))
+    plain = smoothing_weights(*(lambda v: (v @ v.T, times))(series_of_noise()), np.ones(10))
+    assert np.abs(weights - plain).max() < 0.2
+    assert error <= np.sqrt(np.mean((plain @ values - values) ** 2)) + 0.2
+
+
+def series_of_noise():
+    return np.random.default_rng(3).standard_normal((10, 500))
+
+
+def test_rough_series_seen_without_noise_come_back():
+    times = np.linspace(0, 1, 10)
+    _, values = series(400, 1 / 9, 1e-7, times=times, variances=np.ones(10))
+    weights = smoothing_weights(values @ values.T, times, np.ones(10))
+    np.testing.assert_allclose(weights, np.eye(10), atol=0.01)
+
+
+def test_constant_series_are_averaged_by_their_precision():
+    """Nothing changes in time: the weights go to those of a weighted mean."""
+    rng = np.random.default_rng(4)
+    values = 3 * rng.standard_normal(3000) + rng.standard_normal((10, 3000)) * np.sqrt(
+        VARIANCES[:, None]
+    )
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    precisions = 1 / VARIANCES
+    np.testing.assert_allclose(
+        weights, np.tile(precisions / precisions.sum(), (10, 1)), atol=0.06
+    )
+
+
+def test_times_that_are_known_better_count_more():
+    _, values = series(400, 0.8, 0.5)
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    equal = smoothing_weights(values @ values.T, TIMES, np.ones(10))
+    doubtful, sure = 5, 8  # variances 4 and 0.3
+    assert weights[doubtful, doubtful] < equal[doubtful, doubtful]
+    assert weights[sure, sure] > equal[sure, sure]
+
+
+@pytest.mark.parametrize(("reach", "noise"), [(0.5, 0.05), (0.5, 1.0), (1.5, 0.3), (0.15, 0.01)])
+def test_smoothing_comes_nearer_to_the_truth(reach, noise):
+    truth, values = series(300, reach, noise, seed=5)
+    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
+    before, after = (np.mean((found - truth) ** 2) for found in (values, weights @ values))
+    assert after < 0.97 * before
+    # And nearly as near as one who knows the law.
+    signal = matern(TIMES, reach)
+    known = krige(signal + noise * np.diag(VARIANCES), signal) @ values
+    assert after < 1.1 * np.mean((known - truth) ** 2)
+
+
+# Quantile functions -------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_quantiles_stay_in_order_and_shifts_commute(seed, n_times):
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.uniform(0.1, 2, n_times))
+    values = np.sort(rng.standard_normal((n_times, 3, 20)) * 5, axis=-1)
+    variances = rng.uniform(0.1, 3, n_times)
+    smooth = smoothed_in_time(values, times, variances)
+    assert smooth.shape == values.shape
+    assert np.all(np.diff(smooth, axis=-1) >= 0)
+    moved = smoothed_in_time(values + 4.0, times, variances)
+    np.testing.assert_allclose(moved, smooth + 4.0, atol=1e-7)
+
+
+def test_fewer_than_four_times_are_left_alone():
+    values = np.sort(np.random.default_rng(0).standard_normal((3, 2, 9)), axis=-1)
+    np.testing.assert_array_equal(
+        smoothed_in_time(values, np.array([0, 0.3, 1.0]), np.ones(3)), values
+    )
+
+
+def test_a_cloud_that_moves_is_smoothed_along_its_way():
+    """Averages of quantiles, not of densities: the spread of a moving cloud stays what it is."""
+    levels = np.linspace(-2, 2, 41)
+    times = np.linspace(0, 1, 12)
+    rng = np.random.default_rng(6)
+    truth = 3 * times[:, None, None] + 0.1 * np.tile(levels, (12, 8, 1))
+    seen = truth + 0.05 * rng.standard_normal((12, 8, 1))
+    smooth = smoothed_in_time(seen, times, np.ones(12))
+    assert np.mean((smooth - truth) ** 2) < 0.6 * np.mean((seen - truth) ** 2)
+    np.testing.assert_allclose(smooth.std(axis=-1), truth.std(axis=-1), rtol=0.01)
+
+
+def test_values_of_no_variation_are_left_alone():
+    values = np.tile(np.linspace(0, 1, 5), (6, 2, 1))
+    np.testing.assert_allclose(smoothed_in_time(values, np.arange(6.0), np.ones(6)), values)

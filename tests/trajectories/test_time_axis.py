@@ -1,0 +1,203 @@
+"""Time stamps: what is one time, where it lies, what is refused."""
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skdpot.trajectories.time_axis import TimeAxis, read_stamps
+
+DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-05"], dtype="datetime64[D]")
+IN_PARIS = pd.to_datetime(["2020-01-01 01:00", "2020-01-02 01:00", "2020-01-05 01:00"]).tz_localize(
+    "Europe/Paris"
+)
+
+
+def axis_of(t, n_times=None):
+    return TimeAxis.of_stamps(read_stamps(t, "t"), n_times)
+
+
+def test_every_different_stamp_is_a_time():
+    axis = axis_of([3.0, 1.0, 1.0, 7.0, 3.0])
+    np.testing.assert_array_equal(axis.stamps, [1, 3, 7])
+    np.testing.assert_allclose(axis.unit_knots, [0, 1 / 3, 1])
+    np.testing.assert_allclose(axis.spacings, [1 / 3, 2 / 3])
+    np.testing.assert_array_equal(axis.positions(np.array([3.0, 1.0, 1.0, 7.0])), [1, 0, 0, 2])
+    np.testing.assert_array_equal(axis.positions(np.array([-9.0, 1.9, 2.1, 99.0])), [0, 0, 1, 2])
+
+
+def test_more_than_fifty_stamps_are_put_in_twenty_bins():
+    assert axis_of(np.arange(50.0)).n_times == 50
+    assert axis_of(np.arange(51.0)).n_times == 20
+    assert axis_of(np.arange(51.0), 51).n_times == 51
+
+
+def test_the_time_of_a_bin_is_the_mean_of_its_stamps_and_empty_bins_are_dropped():
+    t = np.array([0.0, 0.1, 0.1, 9.9, 10.0, 5.2])
+    axis = axis_of(t, 10)
+    np.testing.assert_allclose(axis.stamps, [0.2 / 3, 5.2, 9.95])
+    np.testing.assert_array_equal(axis.positions(t), [0, 0, 0, 2, 2, 1])
+    # A stamp on an edge belongs to the bin above; between bins the edges count.
+    np.testing.assert_array_equal(axis.positions(np.array([4.9, 5.0, 8.9, 9.0])), [0, 1, 1, 2])
+
+
+@given(
+    st.lists(st.integers(-1000, 1000), min_size=1, max_size=80),
+    st.none() | st.integers(1, 30),
+    st.integers(-30, 30),
+)
+def test_an_axis_holds_every_stamp_once(values, n_times, exponent):
+    t = np.array(values) / 8
+    axis = axis_of(t, n_times)
+    positions = axis.positions(t)
+    counts = np.bincount(positions, minlength=axis.n_times)
+    assert counts.min() > 0
+    assert np.all(np.diff(axis.knots) > 0)
+    assert len(axis.boundaries) == axis.n_times - 1 == len(axis.spacings)
+    assert axis.n_times <= (n_times or 50)
+    # Later stamps never belong to earlier knots, and each knot is among its own stamps.
+    assert np.all(np.diff(positions[np.argsort(t)]) >= 0)
+    np.testing.assert_allclose(np.bincount(positions, t) / counts, axis.knots, atol=1e-9)
+    # Units do not matter, up to rounding that a power of two does not make.
+    scaled = axis_of(t * 2.0**exponent, n_times)
+    np.testing.assert_allclose(scaled.unit_knots, axis.unit_knots)
+    np.testing.assert_array_equal(scaled.positions(t * 2.0**exponent), positions)
+
+
+def test_rounding_makes_no_time_of_its_own():
+    t = np.array([0.1 + 0.2, 0.3, 0.6, 0.1 * 6, 1.0])
+    axis = axis_of(t)
+    np.testing.assert_allclose(axis.stamps, [0.3, 0.6, 1.0])
+    np.testing.assert_array_equal(axis.positions(t), [0, 0, 1, 1, 2])
+
+
+def test_small_differences_of_large_stamps_are_kept():
+    """Nanoseconds since 1970: sums of thousands of them would be wrong by milliseconds."""
+    t = 1.7e18 + 1024.0 * np.repeat(np.arange(100), 40)
+    axis = axis_of(t, 25)
+    assert np.all(np.diff(axis.knots) > 0)
+    np.testing.assert_allclose(axis.unit_knots, np.linspace(0, 1, 25), atol=1e-3)
+
+
+def test_one_time():
+    for n_times in (None, 1, 7):
+        axis = axis_of([4.5, 4.5], n_times)
+        np.testing.assert_array_equal(axis.stamps, [4.5])
+        np.testing.assert_array_equal(axis.unit_knots, [0.0])
+        np.testing.assert_array_equal(axis.to_unit(axis.stamps), [0.0])
+        assert len(axis.spacings) == 0
+        with pytest.raises(ValueError, match="first and the last fitted time, 4.5 and 4.5"):
+            axis.to_unit(4.6)
+
+
+def test_a_subset_takes_the_stamps_that_are_nearest():
+    axis = axis_of([0.0, 1.0, 2.0, 10.0]).subset(np.array([0, 2, 3]))
+    np.testing.assert_array_equal(axis.stamps, [0, 2, 10])
+    np.testing.assert_array_equal(axis.positions(np.array([0.9, 1.1, 5.9, 6.1])), [0, 1, 1, 2])
+
+
+# Times that are asked for -------------------------------------------------------------------
+
+
+def test_times_between_the_ends_are_mapped():
+    axis = axis_of([10.0, 20.0, 30.0])
+    np.testing.assert_allclose(axis.to_unit([30, 12.5, 10]), [1, 0.125, 0])
+    np.testing.assert_allclose(axis.to_unit(20), [0.5])
+
+
+@pytest.mark.parametrize("times", [[9.9], [30.1], [20.0, 31.0], -1e9])
+def test_times_outside_are_refused(times):
+    with pytest.raises(ValueError, match=r"10\.0 and 30\.0 \(attribute times_\)"):
+        axis_of([10.0, 20.0, 30.0]).to_unit(times)
+
+
+@given(st.lists(st.integers(0, 10**18), min_size=2, max_size=60), st.integers(1, 12))
+def test_the_knots_themselves_are_found_exactly(nanoseconds, n_times):
+    """Also after the rounding of means of dates to nanoseconds."""
+    t = np.datetime64("1990-01-01", "ns") + np.array(nanoseconds, dtype="timedelta64[ns]")
+    axis = axis_of(t, n_times)
+    found = axis.to_unit(axis.stamps)
+    if np.diff(axis.knots).min(initial=1.0) > 1e-6:
+        np.testing.assert_array_equal(found, axis.unit_knots)
+
+
+# Dates --------------------------------------------------------------------------------------
+
+THE_SAME_DATES = {
+    "days": DAYS,
+    "microseconds": DAYS.astype("datetime64[us]"),
+    "series": pd.Series(DAYS),
+    "index": pd.DatetimeIndex(DAYS),
+    "series with a zone": pd.Series(IN_PARIS),
+    "index with a zone": IN_PARIS,
+    "dates of Python": [date(2020, 1, 1), date(2020, 1, 2), date(2020, 1, 5)],
+    "moments of Python": [datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2, 5)],
+    "moments in other zones": list(IN_PARIS),
+    "objects": np.array(list(DAYS), dtype=object),
+}
+
+
+@pytest.mark.parametrize("name", THE_SAME_DATES)
+def test_dates_are_read_whatever_holds_them(name):
+    stamps = read_stamps(THE_SAME_DATES[name], "t", 3)
+    assert stamps.dtype == np.dtype("datetime64[ns]")
+    np.testing.assert_array_equal(stamps, DAYS)
+    axis = TimeAxis.of_stamps(stamps, None)
+    np.testing.assert_array_equal(axis.stamps, DAYS)
+    np.testing.assert_allclose(axis.unit_knots, [0, 0.25, 1])
+    given = THE_SAME_DATES[name]
+    one = given.iloc[1] if isinstance(given, pd.Series) else given[1]
+    np.testing.assert_allclose(axis.to_unit(one), [0.25])
+
+
+def test_dates_and_numbers_are_not_mixed():
+    with pytest.raises(ValueError, match="must be dates, as they were in fit"):
+        axis_of(DAYS).to_unit(3.0)
+    with pytest.raises(ValueError, match="must be numbers, as they were in fit"):
+        axis_of([1.0, 2.0]).to_unit(DAYS)
+
+
+# What is refused ----------------------------------------------------------------------------
+
+TEXTS = "must hold numbers or dates"
+BAD = {
+    "texts": (["2020-01-01", "2020-01-02"], TEXTS),
+    "numbers as text": (["1", "2"], TEXTS),
+    "text among objects": (np.array(["1", 2], dtype=object), TEXTS),
+    "bytes": (np.array([b"1", b"2"]), TEXTS),
+    "dictionaries": ([{}, {}], TEXTS),
+    "dates and numbers": (np.array([date(2020, 1, 1), 3], dtype=object), TEXTS),
+    "durations": (np.array([1, "NaT"], dtype="timedelta64[D]"), TEXTS),
+    "periods": (pd.period_range("2020-01", periods=2, freq="M"), TEXTS),
+    "complex": (np.array([1 + 1j, 2]), "Complex data not supported|" + TEXTS),
+    "NaN": ([1.0, np.nan], "contains NaN"),
+    "infinite": ([1.0, np.inf], "contains NaN, infinity"),
+    "missing integer": (pd.array([1, None], dtype="Int64"), "contains NaN|" + TEXTS),
+    "missing date": (pd.Series(pd.to_datetime(["2020-01-01", None])), "missing date"),
+    "missing moment": ([datetime(2020, 1, 1), None], "missing date"),
+    "beyond nanoseconds": (np.array(["3000-01-01", "2000-01-01"], "M8[D]"), "1678 and 2262"),
+    "nobody's": ([None, None], "missing date|" + TEXTS),
+    "None": (None, "the target y is None"),
+    "two columns": (np.ones((2, 2)), "should be a 1d array"),
+    "too long": ([1, 2, 3], "2 rows and 3 time stamps in t"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_time_is_refused(name):
+    given, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        read_stamps(given, "t", 2)
+
+
+def test_nothing_is_refused():
+    with pytest.raises(ValueError, match="times must hold at least one time"):
+        read_stamps([], "times")
+
+
+@pytest.mark.parametrize("good", [[1, 2], [True, False], np.array([1, 2.5], dtype=object)])
+def test_numbers_of_all_kinds(good):
+    assert read_stamps(good, "t", 2).dtype == np.float64
