@@ -32,7 +32,7 @@ import pandas as pd
 from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
 from tqdm import tqdm
-from trajectory_methods import METHODS, PRIVATE, Recovered, fitted, paper_settings
+from trajectory_methods import METHODS, PRIVATE, WANDERING, Recovered, fitted, paper_settings
 from trajectory_rates import rates
 from trajectory_report import write_report
 from trajectory_tasks import StrokeTask, stroke_tasks
@@ -45,13 +45,14 @@ BRANCHING_BUDGET = (1.0, 1e-2)
 BRANCHING = {
     "sketch, entropic plans": {},
     "sketch, exact plans": {"coupling": "exact"},
+    "sketch, wandering, exact": {"coupling": "exact", "diffusivity": WANDERING},
     "mfld, k-means start": {"mechanism": "mfld", "warm_start": "kmeans"},
 }
 N_PATHS = 3000
 LEFT_OPEN = {
     "bandwidth": (0.05, 0.1, 0.2),
     "regularization": (0.1, 1.0),
-    "diffusivity": (0.01, 0.1),
+    "diffusivity": (0.01, 0.05, 0.5),
 }
 
 
@@ -122,9 +123,8 @@ def settings(seeds: int, data: Path) -> Iterator[dict[str, Any]]:
         for values in product(*LEFT_OPEN.values()):
             left_open = dict(zip(LEFT_OPEN, values, strict=True))
             parameters = paper_settings(epsilon, delta, task.scarcest, left_open)
-            sampler = fitted(
-                X, t, epsilon=epsilon, delta=delta, random_state=task.seed, **parameters
-            )
+            parameters |= {"epsilon": epsilon, "delta": delta, "bounds": (0.0, 1.0)}
+            sampler = fitted(X, t, random_state=task.seed, **parameters)
             points = [sampler.sample_marginal(s, task.n_drawn, task.seed) for s in task.times]
             errors = _marginal_errors(task, points)
             yield left_open | {"seed": task.seed} | errors

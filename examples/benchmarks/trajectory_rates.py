@@ -12,6 +12,7 @@ the bridge.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,11 @@ BOUNDS = (-1.0, 2.0)
 HALF_SIDE = (BOUNDS[1] - BOUNDS[0]) / 2
 DELTA = 1e-4
 PROCESS = {"n_features": 1, "diffusivity": 0.1}
-N_ROWS, N_TIMES = (16, 64, 256, 1024, 4096), 17
-N_TIMES_ALL, ROWS = (3, 5, 9, 17, 33, 49), {np.inf: 64, 1.0: 256}
-EPSILONS = (np.inf, 1.0)
+# One direction is all there is on the line; fine bins, and many particles where errors are small.
+SKETCH = {"n_slices": 1, "n_bins": 256, "bounds": BOUNDS, "delta": DELTA}
+OF_ROWS = [("N", n_rows, 17, 500) for n_rows in (16, 64, 256, 1024, 4096)]
+OF_TIMES = {np.inf: (8, 64), 1.0: (64, 256)}  # numbers of rows with which the times vary
+N_TIMES = (3, 5, 9, 17, 33, 49)
 INSIDE = 4  # times that are looked at in each interval, its left end among them
 GRID = np.linspace(-2.5, 3.5, 1501)
 STEP = GRID[1] - GRID[0]
@@ -39,33 +42,20 @@ METHODS = {"sketch": {}, "sketch, times apart": UNCOUPLED}
 
 def rates(seeds: int, _: Any) -> Iterator[dict[str, Any]]:
     """Yield the integrated distance for each method, size and seed."""
-    for epsilon in EPSILONS:
-        sizes = [("N", n, N_TIMES) for n in N_ROWS]
-        sizes += [("T", ROWS[epsilon], n_times) for n_times in N_TIMES_ALL]
-        for seed in range(seeds):
-            for varied, n_rows, n_times in sizes:
-                X, t, law = make_ornstein_uhlenbeck_trajectories(
-                    n_rows, n_times, random_state=1000 * seed + n_times, **PROCESS
-                )
-                facts = {"epsilon": epsilon, "varied": varied, "N": n_rows, "T": n_times}
-                for method, parameters in METHODS.items():
-                    sampler = fitted(
-                        X,
-                        t,
-                        epsilon=epsilon,
-                        delta=DELTA,
-                        bounds=BOUNDS,
-                        diffusivity=PROCESS["diffusivity"] / HALF_SIDE**2,
-                        random_state=seed,
-                        **parameters,
-                    )
-                    whole, knots = integrated_distance(sampler, law)
-                    yield facts | {
-                        "method": method,
-                        "seed": seed,
-                        "squared_hellinger": whole,
-                        "at_knots": knots,
-                    }
+    diffusivity = PROCESS["diffusivity"] / HALF_SIDE**2
+    for epsilon, numbers in OF_TIMES.items():
+        of_times = [("T", n_rows, n_times, 300) for n_rows in numbers for n_times in N_TIMES]
+        for seed, (varied, n_rows, n_times, m) in product(range(seeds), OF_ROWS + of_times):
+            X, t, law = make_ornstein_uhlenbeck_trajectories(
+                n_rows, n_times, random_state=seed, **PROCESS
+            )
+            facts = {"epsilon": epsilon, "varied": varied, "N": n_rows, "T": n_times, "m": m}
+            common = {"epsilon": epsilon, "n_particles": m, "diffusivity": diffusivity}
+            for method, parameters in METHODS.items():
+                sampler = fitted(X, t, random_state=seed, **SKETCH, **common, **parameters)
+                whole, knots = integrated_distance(sampler, law)
+                errors = {"squared_hellinger": whole, "at_knots": knots}
+                yield facts | {"method": method, "seed": seed} | errors
 
 
 def integrated_distance(

@@ -12,12 +12,8 @@ from matplotlib.axes import Axes
 __all__ = ["write_report"]
 
 BLUE, GREY = "#0072B2", "#666666"
-COUPLED, UNCOUPLED = "sketch", "sketch, times apart"
-# The paper's upper bound, up to constants and logarithms.
-THEOREM = {
-    "N": lambda n, t: np.maximum(1 / t, n ** (-2 / 3) * t ** (-1 / 3)),
-    "T": lambda n, t: np.maximum(1 / t, n ** (-2 / 3) * t ** (-1 / 3)),
-}
+COUPLED, WANDERING, UNCOUPLED = "sketch", "sketch, wandering", "sketch, times apart"
+FIRST = 9  # times, from which on the error between the knots no longer matters
 LABELS = {"N": "rows a time, N", "T": "times, T"}
 
 
@@ -47,8 +43,9 @@ def _digits(table: pd.DataFrame) -> None:
         summary = means.groupby("method").agg(["mean", "sem"]).loc[_order(both)]
         print(f"\n{title}: means over the digits, with their standard errors over seeds")
         print(summary.drop(columns=[("seconds", "sem"), ("spent", "sem")]).round(5).to_string())
-        print(f"\n{title}: {COUPLED} minus {UNCOUPLED}, by digit")
-        print(_paired(part).to_string())
+        for method in (COUPLED, WANDERING):
+            print(f"\n{title}: {method} minus {UNCOUPLED}, by digit")
+            print(_paired(part, method).to_string())
 
 
 def _cells(table: pd.DataFrame, column: str, style: str) -> str:
@@ -63,12 +60,12 @@ def _order(table: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(table["method"]))
 
 
-def _paired(table: pd.DataFrame) -> pd.DataFrame:
+def _paired(table: pd.DataFrame, method: str) -> pd.DataFrame:
     """Return differences between the coupled and the uncoupled rows of the same run."""
     columns = {}
     for column, factor in {"squared_w2": 1000, "paths": 1000}.items():
         wide = table.pivot(index=["digit", "seed"], columns="method", values=column)
-        difference = factor * (wide[COUPLED] - wide[UNCOUPLED])
+        difference = factor * (wide[method] - wide[UNCOUPLED])
         groups = difference.groupby("digit")
         columns[f"{column} x 1000"] = groups.mean().round(3)
         columns[f"{column} error"] = groups.sem().round(3)
@@ -86,22 +83,33 @@ def _rates(table: pd.DataFrame) -> None:
     figures = table.groupby(keys)[["squared_hellinger", "at_knots"]]
     print(figures.agg(["mean", "sem"]).to_string(float_format="{:.2e}".format))
     print("\nslopes in logarithms, with standard errors over seeds")
-    print(_slopes(table).round(2).to_string())
+    print(pd.concat(map(_slope, _lines(table)), axis=1).T.round(2).to_string(index=False))
 
 
-def _slopes(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the slope of every line: of each seed by itself, then mean and standard error."""
-    rows = []
-    for keys, part in table.groupby(["epsilon", "varied", "method"]):
+def _lines(table: pd.DataFrame) -> list[tuple[pd.Series, pd.DataFrame]]:
+    """Return what is held fixed, and the rows of each line of the picture."""
+    lines = []
+    for varied, fixed in (("N", "T"), ("T", "N")):
+        part = table[table["varied"] == varied]
+        for keys, line in part.groupby(["epsilon", fixed, "method"], sort=False):
+            names = pd.Series(keys, index=["epsilon", "fixed", "method"])
+            lines.append((pd.concat([pd.Series({"varied": varied}), names]), line))
+    return lines
+
+
+def _slope(named_line: tuple[pd.Series, pd.DataFrame]) -> pd.Series:
+    """Return the slope of a line: of each seed by itself, then mean and standard error."""
+    names, line = named_line
+    varied = names["varied"]
+    figures = {}
+    for label, part in (("", line), (f" from {FIRST} times", line[line["T"] >= FIRST])):
         slopes = [
-            np.polyfit(np.log(run[keys[1]]), np.log(run["squared_hellinger"]), 1)[0]
+            np.polyfit(np.log(run[varied]), np.log(run["squared_hellinger"]), 1)[0]
             for _, run in part.groupby("seed")
         ]
-        bound = THEOREM[keys[1]](part["N"].to_numpy(float), part["T"].to_numpy(float))
-        steepest = np.polyfit(np.log(part[keys[1]]), np.log(bound), 1)[0]
-        rows.append((*keys, np.mean(slopes), np.std(slopes, ddof=1) / len(slopes) ** 0.5, steepest))
-    names = ["epsilon", "varied", "method", "slope", "standard error", "slope of the bound"]
-    return pd.DataFrame(rows, columns=names)
+        figures[f"slope{label}"] = np.mean(slopes)
+        figures[f"error{label}"] = np.std(slopes, ddof=1) / len(slopes) ** 0.5
+    return pd.concat([names, pd.Series(figures)])
 
 
 def _time(table: pd.DataFrame) -> None:
@@ -125,32 +133,47 @@ SUMMARIES = {
 
 
 def _picture(table: pd.DataFrame) -> plt.Figure:
-    """Draw the error against N and against T, one column each, one row for each budget."""
+    """Draw the error against N and against T, a row of pictures for each budget."""
     budgets = sorted(table["epsilon"].unique(), reverse=True)
     figure, axes = plt.subplots(
-        len(budgets), 2, figsize=(9.5, 4.0 * len(budgets)), layout="constrained", squeeze=False
+        len(budgets), 3, figsize=(12, 4.0 * len(budgets)), layout="constrained", squeeze=False
     )
-    for row, epsilon in zip(axes, budgets, strict=True):
-        for ax, varied in zip(row, LABELS, strict=True):
-            part = table[(table["epsilon"] == epsilon) & (table["varied"] == varied)]
-            fixed = "T" if varied == "N" else "N"
-            name = "no privacy" if np.isinf(epsilon) else f"ε = {epsilon:g} at each time"
-            ax.set_title(f"{name}, {fixed} = {part[fixed].iloc[0]}", fontsize="medium")
-            _lines(ax, part, varied)
+    panels: dict[tuple[float, str, int], Axes] = {}
+    for names, line in _lines(table):
+        epsilon, fixed, varied = names["epsilon"], int(names["fixed"]), names["varied"]
+        ax = panels.get((epsilon, varied, fixed))
+        if ax is None:
+            row = budgets.index(epsilon)
+            ax = axes[row, sum(key[0] == epsilon for key in panels)]
+            panels[epsilon, varied, fixed] = ax
+            _decorate(ax, names, line)
+        groups = line.groupby(varied)["squared_hellinger"]
+        color = BLUE if names["method"] == COUPLED else GREY
+        ax.errorbar(
+            *zip(*groups.mean().items(), strict=True),
+            groups.sem(),
+            marker="o",
+            ms=4,
+            color=color,
+            label=names["method"],
+        )
     axes[0, 0].legend(fontsize="small")
     figure.supylabel("integrated squared Hellinger distance")
     return figure
 
 
-def _lines(ax: Axes, part: pd.DataFrame, varied: str) -> None:
-    for method, color in {COUPLED: BLUE, UNCOUPLED: GREY}.items():
-        groups = part[part["method"] == method].groupby(varied)["squared_hellinger"]
-        mean = groups.mean()
-        ax.errorbar(mean.index, mean, groups.sem(), marker="o", ms=4, color=color, label=method)
-    sizes = part.groupby(varied)[["N", "T"]].first().astype(float)
-    bound = THEOREM[varied](sizes["N"], sizes["T"])
-    first = part[part["method"] == COUPLED].groupby(varied)["squared_hellinger"].mean().iloc[0]
-    label = "bound of Theorem 3.2, moved to the first point"
-    ax.plot(sizes.index, bound * first / bound.iloc[0], color="black", ls=":", label=label)
+def _decorate(ax: Axes, names: pd.Series, line: pd.DataFrame) -> None:
+    """Set titles and scales, and draw the rate of the theorem from the first point on."""
+    varied, epsilon = names["varied"], names["epsilon"]
+    fixed = "T" if varied == "N" else "N"
+    name = "no privacy" if np.isinf(epsilon) else f"ε = {epsilon:g}"
+    ax.set_title(f"{name}, {fixed} = {names['fixed']}", fontsize="medium")
+    mean = line.groupby(varied)["squared_hellinger"].mean()
+    power = -2 / 3 if varied == "N" else -1 / 3
+    rate = mean.iloc[0] * (mean.index / mean.index[0]) ** power
+    label = "N to the power -2/3" if varied == "N" else "T to the power -1/3"
+    ax.plot(mean.index, rate, color="black", ls=":", label=label)
+    if varied == "T":
+        ax.plot(mean.index, mean.iloc[0] * mean.index[0] / mean.index, color="black", ls="--")
     ax.set(xscale="log", yscale="log", xlabel=LABELS[varied])
     ax.grid(alpha=0.25)

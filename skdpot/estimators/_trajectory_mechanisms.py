@@ -51,6 +51,7 @@ _Schedule: TypeAlias = tuple[tuple[float, float | None, int], ...]
 
 _CLIP_A_PARTICLE = 35.0
 _NEIGHBOURHOOD = 2.0  # over which noisy gradients are averaged, in bandwidths
+_WIDEST_MOVE = 1e6  # of all particles together in one iteration, in units of length
 _MEAN_SPREAD = 0.2  # of particles around a mean
 _START_SPREAD = 0.5  # of particles that no warm start has placed
 _OF_STABLE = 0.9  # of the longest stable step, where times are near to each other
@@ -235,6 +236,7 @@ class LangevinTrajectories:
             warm=warm,
             group_size=data.group_size,
         )
+        _refuse_wild_steps(plan, int(data.counts.min()), self._size(sampler) * n_features)
         return plan, warm
 
     def _regularization(self, sampler: BaseEstimator, data: TimedRows) -> float:
@@ -328,6 +330,20 @@ def _warm_plan(
     if sampler.warm_start == "mean":
         return plan_mean_start(mu, radius, n_features, group_size=group_size)
     return plan_kmeans_start(mu, radius, n_features, sampler.n_clusters, group_size=group_size)
+
+
+def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:
+    """Refuse, before any charge, noise and clipping that would throw particles out of range."""
+    widest = max(
+        phase.step_size * (plan.clip + 10.0 * sigma * math.sqrt(n_numbers) / n_rows)
+        for phase, sigma in zip(plan.phases, plan.sigmas, strict=True)
+    )
+    if not widest / plan.sampling_rate <= _WIDEST_MOVE:
+        raise ValueError(
+            "The steps of schedule, times clip or the noise that belongs to it, would throw "
+            f"particles {widest / plan.sampling_rate:.3g} units of length away in one iteration. "
+            "Take shorter steps, a smaller clip or noise_multiplier, or a higher sampling_rate."
+        )
 
 
 def _in_unit(bounds: DataBounds, rows: np.ndarray) -> np.ndarray:

@@ -39,8 +39,8 @@ class PrivateTrajectorySampler(TrajectoryPaths):
         directions at each time, once. "mfld" is private mean-field Langevin dynamics (Algorithm
         1 of the paper): particles follow noisy gradients, each of which is a release.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy. When `noise_multiplier` is
-        given, it only says how much private bounds and a warm start take.
+        Privacy parameter of the whole fit; ``inf`` for no privacy and no noise. When
+        `noise_multiplier` is given, it only says how much private bounds and a warm start take.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
@@ -215,9 +215,9 @@ n_features), default="axes+orthogonal"
         "warm_start": [StrOptions({"mean", "kmeans"}), Options(bool, {False}), None],
         "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
         "clip": [Interval(Real, 0, None, closed="neither"), None],
-        "bandwidth": [Interval(Real, 0, None, closed="neither")],
+        "bandwidth": [Interval(Real, 1e-6, 1e6, closed="both")],
         "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "verbose": ["verbose"],
     }
@@ -289,8 +289,9 @@ n_features), default="axes+orthogonal"
     ) -> Self:
         """Publish a release of X at each time and couple the times.
 
-        An interrupt after the release loses nothing that was paid for: the release stays, and
-        the first `sample` or `score` runs what is left.
+        The release of a sketch survives an interrupt: the first `sample` or `score` then runs
+        what is left. The steps of "mfld" are all releases; if they are interrupted, or their
+        parameters let the particles overflow, what was charged stays charged and nothing is kept.
 
         Parameters
         ----------
@@ -312,7 +313,8 @@ n_features), default="axes+orthogonal"
         Raises
         ------
         ValueError
-            If parameters or data are not usable. Nothing is charged.
+            If parameters or data are not usable. Nothing is charged, except where the steps of
+            "mfld" diverge.
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import GaussianEvent
 
 __all__ = ["check_comparable", "merged_fields"]
 
@@ -46,6 +47,13 @@ def _named(sketches: Sequence[Any]) -> list[Any]:
     return [sketch for sketch in sketches if hasattr(sketch, "feature_names_in_")]
 
 
+def _same_sensitivity(sketch: Any, other: Any) -> bool:
+    """Return whether two sketches are private for as many rows; parameters may have changed."""
+    events = (sketch.privacy_spent_.event, other.privacy_spent_.event)
+    noisy = [event for event in events if isinstance(event, GaussianEvent)]
+    return len({event.sensitivity for event in noisy}) <= 1
+
+
 def _one_release(first: Any, second: Any) -> bool:
     """Return whether two sketches hold the same noise: no two releases do by chance."""
     noisy = first.noise_scale_ > 0 and second.noise_scale_ > 0
@@ -76,7 +84,7 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
                 "Labels are public in some of the sketches and private in others; give all the "
                 "same public_labels."
             )
-        if sketch.group_size != first.group_size:
+        if sketch.group_size != first.group_size or not _same_sensitivity(sketch, first):
             raise ValueError(
                 "The sketches assume different numbers of rows of one person; give all the largest "
                 "group_size."

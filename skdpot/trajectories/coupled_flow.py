@@ -29,6 +29,7 @@ __all__ = ["CoupledFlowProblem", "CoupledFlowResult", "coupled_flow"]
 
 _PREFERRED_BATCH = 64  # directions a step, as in a flow without time
 _MOMENTUM = 0.9
+_PULLS_EVERY = 3  # iterations; particles move little in between
 _LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyway
 
 
@@ -79,13 +80,17 @@ class CoupledFlowProblem:
         """Return about the mean square error of the quantiles before they are smoothed.
 
         An error of a distribution function by its standard deviation up or down moves a quantile to
-        where the level is higher or lower by as much; this holds across gaps too.
+        where the level is higher or lower by as much; this holds across gaps too. Levels that this
+        takes near 0 or 1 tell nothing: there the table ends, however few rows are beyond.
         """
         deviations = np.zeros(len(self.tables)) if self.variances is None else self.variances**0.5
         errors = []
         for table, deviation in zip(self.tables, deviations, strict=True):
-            above, below = np.minimum(levels + deviation, 1.0), np.maximum(levels - deviation, 0.0)
-            errors.append(np.mean((table.quantiles(above) - table.quantiles(below)) ** 2) / 4)
+            middle = table.quantiles(levels)
+            for shifted in (levels + deviation, levels - deviation):
+                inside = (shifted > deviation) & (shifted < 1.0 - deviation)
+                moved = table.quantiles(shifted[inside]) - middle[:, inside]
+                errors.append(np.mean(moved**2) if inside.any() else np.inf)
         return float(np.mean(errors))
 
     @property
@@ -205,7 +210,7 @@ class _Ties:
             scale = min(problem.regularization, _LARGEST) / time_weights(self._spacings)
             strengths[:-1, 0] = scale[:-1] / self._spacings
             strengths[1:, 1] = scale[1:] / self._spacings
-        # Where neighbours move towards each other a tie is twice as stiff as where one stands still.
+        # Where neighbours move towards each other a tie is twice as stiff as where one stands.
         # What it is divided by comes first, before anything is rounded to single precision.
         stiffness = 1.0 + 2.0 * strengths.sum(axis=1)
         self.share_of_fit = (1.0 / stiffness)[:, None, None].astype(np.float32)

@@ -43,6 +43,8 @@ from skdpot.trajectories.warm_start_plan import WarmStartPlan
 
 __all__ = ["LangevinPhase", "LangevinPlan", "plan_langevin"]
 
+_SMALLEST, _LARGEST = 1e-12, 1e12  # beyond, potentials and steps are no longer finite
+
 
 @dataclass(frozen=True)
 class LangevinPhase:
@@ -72,8 +74,11 @@ class LangevinPhase:
         """Check the ranges."""
         for name in ("step_size", "diffusivity"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
-                raise ValueError(f"`{name}` of a phase must be positive and finite, got {value!r}.")
+            if isinstance(value, bool) or not _SMALLEST <= value <= _LARGEST:
+                raise ValueError(
+                    f"`{name}` of a phase must lie between {_SMALLEST:g} and {_LARGEST:g}, got "
+                    f"{value!r}."
+                )
         if isinstance(self.n_iter, bool) or int(self.n_iter) != self.n_iter or self.n_iter < 1:
             raise ValueError(f"`n_iter` of a phase must be an integer >= 1, got {self.n_iter!r}.")
 
@@ -258,6 +263,12 @@ def _noise(
 ) -> tuple[Event, tuple[float, ...]]:
     """Return the event of the whole fit and the noise of each phase."""
     if math.isinf(target.epsilon):
+        if given is not None and any(_multipliers(given, n_phases)):
+            raise ValueError(
+                "`noise_multiplier` asks for noise and epsilon=inf for none: leave "
+                "noise_multiplier=None, or give the epsilon that private bounds and a warm start "
+                "may take."
+            )
         return NonPrivateEvent(), (0.0,) * n_phases
     if given is None:
         event = calibrate(target, lambda multiplier: whole((multiplier,) * n_phases))

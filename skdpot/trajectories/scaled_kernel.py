@@ -19,7 +19,7 @@ SIAM Journal on Scientific Computing 2019.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 __all__ = ["HalfSteps", "ScaledKernel", "kernel_type"]
 
@@ -127,20 +127,31 @@ class ScaledKernel:
 
     def source_barycentres(self, target: np.ndarray) -> np.ndarray:
         """Return the mean partner of each point of the first cloud, under the potentials b."""
-        return self._barycentres(self._kernel, self._second, target - self._target)
+        left, right = self._factors(np.zeros(len(self._first)), target)
+        return self._barycentres(self._kernel, self._second, target - self._target, (left, right))
 
     def target_barycentres(self, source: np.ndarray) -> np.ndarray:
         """Return the mean partner of each point of the second cloud, under the potentials a."""
-        return self._barycentres(self._kernel.T, self._first, source - self._source)
+        left, right = self._factors(source, np.zeros(len(self._second)))
+        return self._barycentres(self._kernel.T, self._first, source - self._source, (right, left))
 
     def _barycentres(
-        self, kernel: np.ndarray, points: np.ndarray, logarithms: np.ndarray
+        self,
+        kernel: np.ndarray,
+        points: np.ndarray,
+        logarithms: np.ndarray,
+        factors: tuple[np.ndarray, np.ndarray],
     ) -> np.ndarray:
-        scaled = np.hstack([points, np.ones((len(points), 1))])
-        scaled *= np.exp(logarithms)[:, None]
-        sums = (kernel @ scaled.astype(kernel.dtype)).astype(np.float64)
-        means: np.ndarray = self._center + self._scale * sums[:, :-1] / sums[:, -1:]
-        return means
+        with np.errstate(all="ignore"):  # what went wrong is mended below
+            scaled = np.hstack([points, np.ones((len(points), 1))])
+            scaled *= np.exp(logarithms)[:, None]
+            sums = (kernel @ scaled.astype(kernel.dtype)).astype(np.float64)
+            means: np.ndarray = sums[:, :-1] / sums[:, -1:]
+        vanished = ~((sums[:, -1] > np.finfo(kernel.dtype).tiny) & np.isfinite(means).all(axis=1))
+        if vanished.any():  # a point so far from all others that its row of the kernel underflows
+            means[vanished] = softmax(factors[0][vanished] @ factors[1].T, axis=1) @ points
+        barycentres: np.ndarray = self._center + self._scale * means
+        return barycentres
 
     def _fill(self, source: np.ndarray, target: np.ndarray) -> None:
         """Compute the kernel around these potentials."""

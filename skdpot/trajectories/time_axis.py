@@ -111,8 +111,9 @@ class TimeAxis:
         given = [times] if np.ndim(times) == 0 else times
         stamps = self._read(read_stamps(given, "times"))
         span = self.knots[-1] - self.knots[0]
-        # `stamps` of dates are rounded to whole nanoseconds.
-        room = _SAME * span if self.origin is None else max(_SAME * span, _SECONDS)
+        room = _SAME * span
+        if self.origin is not None:  # `stamps` are rounded to nanoseconds
+            room = max(room, _SECONDS + 4 * float(np.spacing(self.knots[-1])))
         if stamps.min() < self.knots[0] - room or stamps.max() > self.knots[-1] + room:
             raise ValueError(
                 f"times must lie between the first and the last fitted time, {self.stamps[0]} and "

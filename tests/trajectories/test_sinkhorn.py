@@ -346,3 +346,24 @@ def test_a_start_of_another_shape_is_refused():
     start = schrodinger_potentials(np.zeros((1, 3, 2)), np.zeros((1, 3, 2)), np.ones(1))
     with pytest.raises(ValueError, match="same shapes"):
         schrodinger_potentials(np.zeros((1, 4, 2)), np.zeros((1, 3, 2)), np.ones(1), start=start)
+
+
+def test_a_point_that_no_other_is_near_has_a_finite_partner():
+    # Warm starts of clouds that are thrown about leave rows of the kernel that underflow.
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(2, 1, 40, 2))
+    last = None
+    for _ in range(20):
+        last = schrodinger_potentials(
+            first, second, np.array([1e-3]), start=last, tol=1e-2, max_iter=1
+        )
+        assert np.isfinite(last.source_gradients()).all()
+        assert np.isfinite(last.target_gradients()).all()
+        # Barycentres are means of the other cloud's points.
+        nearest = first - last.source_gradients()
+        assert (nearest <= second.max(axis=1) + 1e-3).all()  # single precision
+        assert (nearest >= second.min(axis=1) - 1e-3).all()
+        first, second = (
+            first + 30 * rng.normal(size=first.shape),
+            second + 30 * rng.normal(size=second.shape),
+        )

@@ -1,0 +1,663 @@
+"""Trajectories: what is charged, when, for what, and that nothing else is let out."""
+
+import io
+import math
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_privacy_accountant
+from dp_accounting.privacy_accountant import NeighboringRelation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.pipeline import make_pipeline
+
+from skdpot import PrivacyBudget, PrivateTrajectorySampler
+from skdpot._utils.rng import SecretStream
+from skdpot.estimators import _trajectory_mechanisms as mechanisms
+from skdpot.estimators._trajectory_rows import timed_rows
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.preprocessing import PrivateScaler
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, PoissonGaussianEvent
+from skdpot.slicing import square_root_strategy
+from skdpot.trajectories import langevin
+
+RNG = np.random.default_rng(8841)
+N_TIMES, N_ROWS = 4, 840
+X = RNG.uniform(-1, 1, (N_ROWS, 2))
+T = np.repeat(np.arange(4.0), [270, 170, 190, 210])
+SKETCH = {
+    "bounds": (-1, 1),
+    "n_slices": 4,
+    "n_bins": 16,
+    "n_particles": 12,
+    "schedule": [(1.0, None, 3)],
+}
+MFLD = {
+    "mechanism": "mfld",
+    "bounds": (-1, 1),
+    "n_particles": 12,
+    "schedule": [(0.01, None, 3), (0.005, 0.1, 2)],
+    "sampling_rate": 0.3,
+    "clip": 0.8,
+    "regularization": 1.0,
+    "noise_multiplier": 3.0,
+}
+QUICK = {"sketch": SKETCH, "mfld": MFLD}
+WAYS = {
+    "sketch": SKETCH,
+    "sketch, private bounds": SKETCH | {"bounds": "private"},
+    "mfld": MFLD,
+    "mfld, private bounds": MFLD | {"bounds": "private"},
+    "mfld, mean": MFLD | {"warm_start": "mean"},
+    "mfld, kmeans": MFLD | {"warm_start": "kmeans", "bounds": "private"},
+}
+
+
+def sampler(mechanism="sketch", **changes):
+    return PrivateTrajectorySampler(**(QUICK[mechanism] | changes))
+
+
+def quiet_fit(estimator, rows=X, t=T, **options):
+    """Bounds from few rows, and seeds, are worth a warning that is not the matter here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return estimator.fit(rows, t, **options)
+
+
+# The account, on another route --------------------------------------------------------------
+
+
+def parts(event):
+    return (
+        [leaf for part in event.events for leaf in parts(part)]
+        if hasattr(event, "events")
+        else [event]
+    )
+
+
+def delta_of_gaussians(mus, epsilon):
+    """Balle and Wang's closed form for releases of mu each."""
+    mu = math.sqrt(sum(m**2 for m in mus))
+    return stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(
+        -epsilon / mu - mu / 2
+    )
+
+
+def epsilon_by_dp_accounting(steps, mus, delta):
+    """Under replace-one it measures noise in clipping norms, half of the sensitivity."""
+    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    for multiplier, rate, count in steps:
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(multiplier))
+        accountant.compose(step, count)
+    for mu in mus:
+        accountant.compose(dp_event.GaussianDpEvent(2.0 / mu))
+    return accountant.get_epsilon(delta)
+
+
+def sensitivity_of_a_table(fitted):
+    """One row replaced: at most one count of each histogram moves, to any other bin."""
+    _, n_slices, n_bins = fitted.sketch_.statistic_.shape
+    a = square_root_strategy(n_bins).matrix
+    moved = a[:, :, None] - a[:, None, :]
+    return math.sqrt(n_slices * np.einsum("bij,bij->ij", moved, moved).max())
+
+
+@pytest.mark.parametrize("group_size", [1, 3])
+@pytest.mark.parametrize("bounds", [(-1, 1), "private"])
+def test_epsilon_of_a_sketch_is_that_of_its_noise(bounds, group_size):
+    options = {"bounds": bounds, "group_size": group_size, "epsilon": 2.0, "delta": 1e-4}
+    fitted = quiet_fit(sampler(**options))
+    mus = [math.sqrt(group_size) * sensitivity_of_a_table(fitted) / fitted.sketch_.noise_scale_]
+    events = parts(fitted.privacy_spent_.event)
+    if bounds == "private":
+        *of_bounds, _ = events
+        # Two histograms of d features, or one of norms: every row of the person in each.
+        cells = 1 if len(of_bounds) == 1 else 2
+        mus += [group_size * math.sqrt(2 * cells) / event.sigma for event in of_bounds]
+    assert len(events) == len(mus)
+    assert events[-1].sigma == fitted.sketch_.noise_scale_
+    spent = delta_of_gaussians(mus, 2.0)
+    assert 0.97e-4 < spent <= 1e-4 * (1 + 1e-6)
+
+
+CASES = [
+    ({}, 3, []),
+    ({"warm_start": "mean"}, 2, ["mean"]),
+    ({"warm_start": "mean", "bounds": "private"}, 1, ["mean"]),
+    ({"warm_start": "kmeans", "bounds": "private"}, 2, ["kmeans"]),
+]
+
+
+@pytest.mark.parametrize(("options", "k", "warm"), CASES)
+def test_epsilon_of_mfld_is_that_of_its_noise(options, k, warm):
+    options = options | {"noise_multiplier": None, "group_size": k, "epsilon": 1.5, "delta": 1e-4}
+    fitted = quiet_fit(sampler("mfld", **options))
+    first, again = fitted.noise_multiplier_
+    assert first == again
+    gaussians = [e for e in parts(fitted.privacy_spent_.event) if isinstance(e, GaussianEvent)]
+    mus = []
+    if warm:
+        start = gaussians.pop()
+        distance = 2 * math.sqrt(2) + math.sqrt(2) * start.lattice  # of rows of norm sqrt(d)
+        n_steps = k * (4 if warm == ["kmeans"] else 1)
+        mus.append(math.sqrt(n_steps) * distance / start.sigma)
+    cells = 1 if len(gaussians) == 1 else 2
+    mus += [k * math.sqrt(2 * cells) / event.sigma for event in gaussians]
+    assert len(gaussians) == 0 or options["bounds"] == "private"
+    epsilon = epsilon_by_dp_accounting([(first, 0.3, 5 * k)], mus, 1e-4)
+    assert 0.98 * 1.5 < epsilon < 1.5 * 1.001
+    assert fitted.privacy_spent_.epsilon == 1.5
+
+
+def test_given_noise_is_stated_with_what_it_costs():
+    spent = sampler("mfld", noise_multiplier=[2.0, 4.0], delta=1e-4).fit(X, T).privacy_spent_
+    expected = epsilon_by_dp_accounting([(2.0, 0.3, 3), (4.0, 0.3, 2)], [], 1e-4)
+    assert spent.epsilon == pytest.approx(expected, rel=1e-3)
+    assert spent.sigma == pytest.approx((1.6, 3.2))
+    assert spent.sensitivity == (1.6, 1.6)
+    assert all(e.clipped_sum for e in parts(spent.event) if isinstance(e, PoissonGaussianEvent))
+
+
+def test_the_number_of_times_and_of_rows_costs_nothing():
+    one, many = (
+        sampler("mfld", schedule=[(0.001, None, 3)]).fit(X, t).privacy_spent_.event
+        for t in (np.zeros(N_ROWS), np.arange(N_ROWS) % 20)
+    )
+    assert one == many
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+@pytest.mark.parametrize("warm_start", [None, "mean", "kmeans"])
+def test_infinite_epsilon_is_no_noise_and_says_so(mechanism, warm_start):
+    if mechanism == "sketch" and warm_start:
+        return
+    options = {"epsilon": math.inf, "warm_start": warm_start, "noise_multiplier": None}
+    fits = [sampler(mechanism, **options, random_state=3) for _ in range(2)]
+    for fitted in fits:
+        quiet_fit(fitted)
+        assert fitted.privacy_spent_.epsilon == math.inf
+        assert fitted.privacy_spent_.event == NonPrivateEvent()
+    if mechanism == "mfld":
+        assert set(fitted.noise_multiplier_) == {0.0}
+    with pytest.raises(BudgetExceededError, match="left"):
+        sampler(mechanism, **options, budget=PrivacyBudget(1e6)).fit(X, T)
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_the_statement_names_what_is_public(mechanism):
+    spent = sampler(mechanism, group_size=2).fit(X, T, groups=np.arange(N_ROWS)).privacy_spent_
+    stated = " ".join(spent.assumptions)
+    for fact in (
+        "the time stamp of every row",
+        "at each of 4 times",
+        "which rows belong to one person",
+        "at most 2 rows",
+        "bounds given by the caller",
+    ):
+        assert fact in stated
+    assert "4 times" in spent.mechanism
+    assert str(spent.relation) == "replace_one"
+
+
+# Charges ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_charge_is_on_the_disk_before_noise_and_data(way, tmp_path, monkeypatch):
+    budget = PrivacyBudget(50.0, ledger=tmp_path / "ledger.sqlite")
+    seen = {"noise": [], "rows": []}
+
+    def watched(name, method):
+        def spy(self, *args):
+            seen[name].append(len(budget.history()))
+            return method(self, *args)
+
+        return spy
+
+    monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
+    monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
+    monkeypatch.setattr(
+        mechanisms,
+        "release_private_bounds",
+        lambda *args: seen["rows"].append(len(budget.history())) or RELEASE_BOUNDS(*args),
+    )
+    quiet_fit(PrivateTrajectorySampler(**WAYS[way], budget=budget))
+    for calls in seen.values():
+        assert calls
+        assert set(calls) == {1}
+    assert list(budget.history()["label"]) == ["PrivateTrajectorySampler"]
+
+
+RELEASE_BOUNDS = mechanisms.release_private_bounds
+
+
+@pytest.mark.parametrize("way", ["sketch", "sketch, private bounds", "mfld, kmeans"])
+def test_the_whole_budget_pays_for_one_fit(way):
+    options = WAYS[way] | {"epsilon": 1.0, "delta": 1e-4, "noise_multiplier": None}
+    budget = PrivacyBudget(1.0, 1e-4)
+    fitted = quiet_fit(PrivateTrajectorySampler(**options, budget=budget))
+    assert budget.remaining() < 0.02
+    before = dict(vars(fitted))
+    with pytest.raises(BudgetExceededError, match="left"):
+        fitted.fit(X + 1, T)
+    assert vars(fitted) == before
+    fitted.sample(5)
+    fitted.score(X, T)
+    assert len(budget.history()) == 1
+
+
+REFUSED = {
+    "no times": ({}, {"y": None}, "target y is None"),
+    "times given twice": ({}, {"y": T, "t": T}, "given twice"),
+    "missing time": ({}, {"y": np.where(T > 2, np.nan, T)}, "NaN"),
+    "texts": ({}, {"y": T.astype(str)}, "numbers or dates"),
+    "too few times": ({}, {"y": T[1:]}, "inconsistent numbers of samples"),
+    "too few groups": ({}, {"groups": T[1:]}, "groups must hold the person"),
+    "missing person": ({}, {"groups": np.where(T > 2, np.nan, T)}, "missing values"),
+    "persons in bins": ({"group_size": 2, "n_times": 2}, {}, "more than one row in a bin"),
+    "empty schedule": ({"schedule": []}, {}, "schedule must be"),
+    "no phases": ({"schedule": [1, 2, 3]}, {}, "schedule must be"),
+    "half a step": ({"schedule": [(0.01, None, 2.5)]}, {}, "schedule must be"),
+    "endless": ({"schedule": [(0.01, None, math.inf)]}, {}, "schedule must be"),
+    "no step": ({"schedule": [(0.0, None, 2)]}, {}, "schedule must be"),
+    "no diffusivity": ({"schedule": [(0.01, 0.0, 2)]}, {}, "schedule must be"),
+    "too long": ({"schedule": [(1.5, None, 2)]}, {}, "too long|at most 1"),
+    "a parameter": ({"diffusivity": math.inf}, {}, "diffusivity"),
+}
+REFUSED_BY = {
+    "sketch": {
+        "warm start": ({"warm_start": "mean"}, {}, "no use for warm_start"),
+        "noise": ({"noise_multiplier": 1.0}, {}, "no use for noise_multiplier"),
+    },
+    "mfld": {
+        "slices": ({"slices": np.eye(2)}, {}, "no use for slices"),
+        "bins": ({"n_bins": 9}, {}, "no use for n_bins"),
+        "no regularization": ({"regularization": 0.0}, {}, "regularization=0"),
+        "next to none": ({"regularization": 1e-320}, {}, "regularization="),
+        "other phases": ({"noise_multiplier": [1.0]}, {}, "one a phase"),
+        "hopeless": (
+            {
+                "noise_multiplier": None,
+                "warm_start": "mean",
+                "warm_start_share": 0.99,
+                "bounds": "private",
+            },
+            {},
+            "already costs",
+        ),
+    },
+}
+ALL_REFUSED = [
+    (mechanism, name) for mechanism in QUICK for name in (*REFUSED, *REFUSED_BY[mechanism])
+]
+
+
+@pytest.mark.parametrize(("mechanism", "name"), ALL_REFUSED)
+def test_a_refused_fit_charges_nothing_and_changes_nothing(mechanism, name, monkeypatch):
+    options, given, message = (REFUSED | REFUSED_BY[mechanism])[name]
+    budget = PrivacyBudget(50.0)
+    monkeypatch.setattr(SecretStream, "random_bytes", lambda *_: pytest.fail("noise was drawn"))
+    refused = sampler(mechanism, budget=budget, **options)
+    refused.times_ = "of an earlier fit"
+    before = dict(vars(refused))
+    with pytest.raises((ValueError, TypeError), match=message):
+        refused.fit(X, **({"y": T} | given))
+    assert vars(refused) == before
+    assert len(budget.history()) == 0
+
+
+@pytest.mark.parametrize("bad", ["NaN", "text", "a vector", "one row"])
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_refused_rows_are_not_quoted(mechanism, bad):
+    rows = {
+        "NaN": np.where(X > 0.99, np.nan, X + 123456.789),
+        "text": np.full((N_ROWS, 2), "SECRET-123456.789", dtype=object),
+        "a vector": X[:, 0] + 123456.789,
+        "one row": X[:1] + 123456.789,
+    }[bad]
+    budget = PrivacyBudget(50.0)
+    with pytest.raises((ValueError, TypeError)) as refusal:
+        sampler(mechanism, budget=budget).fit(rows, T[: len(rows)])
+    error = refusal.value
+    for text in (repr(error), repr(error.__cause__), repr(error.__context__)):
+        assert "12345" not in text
+        assert "SECRET" not in text
+    assert len(budget.history()) == 0
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_a_pipeline_without_a_shared_budget_is_told_the_sum_once(mechanism):
+    steps = PrivateScaler(), sampler(mechanism, bounds=(-9, 9))
+    with pytest.warns(PrivacyWarning, match="together with this fit") as shown:
+        make_pipeline(*steps).fit(X, T)
+    assert sum("together with" in str(warning.message) for warning in shown) == 1
+
+
+def test_a_shared_budget_needs_no_such_warning():
+    budget = PrivacyBudget(50.0)
+    scaler = PrivateScaler(budget=budget)
+    make_pipeline(scaler, sampler(bounds=(-9, 9), budget=budget)).fit(X, T)
+    assert list(budget.history()["label"]) == ["PrivateScaler", "PrivateTrajectorySampler"]
+
+
+# What a row touches -------------------------------------------------------------------------
+
+
+def neighbours(time):
+    """Another row at this time, far outside of the bounds."""
+    other = X.copy()
+    other[np.flatnonzero(time == T)[5]] = [1e6, -1e6]
+    return X, other
+
+
+@pytest.mark.parametrize("time", [0, 2])
+def test_a_row_touches_the_table_of_its_time_only(time):
+    first, second = (quiet_fit(sampler(random_state=1), rows).sketch_ for rows in neighbours(time))
+    changed = [
+        not np.array_equal(a, b) for a, b in zip(first.statistic_, second.statistic_, strict=True)
+    ]
+    assert changed == [i == time for i in range(N_TIMES)]
+    moved = np.linalg.norm(first.statistic_ - second.statistic_)
+    assert 0 < moved <= first.privacy_spent_.sensitivity
+
+
+@pytest.mark.parametrize("time", [0, 2])
+def test_a_row_touches_the_sums_of_its_time_only(time):
+    """One step: after that the other times answer to what was released."""
+    options = {"schedule": [(0.01, None, 1)], "random_state": 1, "sampling_rate": 1.0}
+    first, second = (
+        quiet_fit(sampler("mfld", **options), rows).path_.particles for rows in neighbours(time)
+    )
+    changed = [not np.array_equal(a, b) for a, b in zip(first, second, strict=True)]
+    assert changed == [i == time for i in range(N_TIMES)]
+
+
+def test_a_row_touches_the_mean_of_its_time_only():
+    first, second = (
+        quiet_fit(sampler("mfld", warm_start="mean", random_state=1), rows).centers_
+        for rows in neighbours(2)
+    )
+    changed = [not np.array_equal(a, b) for a, b in zip(first, second, strict=True)]
+    assert changed == [i == 2 for i in range(N_TIMES)]
+
+
+def one_step(rows, clip, rate=1.0, multiplier=0.0, m=15, size=0.01):
+    """How the sum of gradients came out, from where the particles of one time went."""
+    options = {"schedule": [(size, None, 1)], "sampling_rate": rate, "clip": clip, "smooth": False}
+    options |= {"noise_multiplier": multiplier, "n_particles": m}
+    fitted = sampler("mfld", **options).fit(rows, np.zeros(len(rows)))
+    return -fitted.path_.particles[0] * rate * len(rows) / size
+
+
+@pytest.fixture
+def from_the_origin(monkeypatch):
+    """Particles start where one knows it."""
+    monkeypatch.setattr(
+        mechanisms, "start_particles", lambda centers, shares, m, *_: np.zeros((1, m, 2))
+    )
+
+
+@pytest.mark.usefixtures("from_the_origin")
+def test_neighbours_differ_by_at_most_twice_the_clip():
+    """Through bounds, mapping, sampling and clipping; attained by rows on opposite sides."""
+    clip, largest = 0.8, 0.0
+    base = 1e-3 * X[:20]
+    for old, new in (
+        [(0.9, 0), (-0.9, 0)],
+        [(50, 80), (-60, -90)],
+        [(0, 0), (1, 1)],
+        X[:2],
+        X[2:4],
+    ):
+        tables = []
+        for record in (old, new):
+            rows = base.copy()
+            rows[7] = record
+            tables.append(one_step(rows, clip))
+        moved = np.linalg.norm(tables[1] - tables[0])
+        assert moved <= 2 * clip * (1 + 1e-6)
+        largest = max(largest, moved)
+    assert largest >= 0.95 * 2 * clip
+
+
+@pytest.mark.usefixtures("from_the_origin")
+def test_noise_of_the_stated_size_is_drawn():
+    """8,000 numbers: a relative standard error of .008, and bounds seven times as wide."""
+    clip, multiplier = 0.8, 5.0
+    total = one_step(X, clip, rate=0.3, multiplier=multiplier, m=4000, size=1e-3)
+    assert total.std(axis=0).mean() == pytest.approx(clip * multiplier, rel=0.056)
+
+
+def test_noise_of_a_table_is_of_the_stated_size():
+    """1,024 numbers that are none of the rows: a standard error of .022, bounds seven times."""
+    options = {"slices": np.tile(np.eye(2), (2, 1)), "n_bins": 64}
+    private, exact = (
+        sampler(**options, epsilon=epsilon).fit(X, T).sketch_ for epsilon in (1.0, math.inf)
+    )
+    rest = private.statistic_ - exact.statistic_
+    assert rest.size == 1024
+    assert rest.std() == pytest.approx(private.noise_scale_, rel=0.155)
+
+
+def test_batches_are_drawn_at_the_stated_rate(monkeypatch):
+    """Each fails by chance once in 10^9 sums of 400 steps."""
+    sizes = []
+
+    def count(particles, rows, **_):
+        sizes.append(len(rows))
+        return np.zeros_like(particles)
+
+    monkeypatch.setattr(langevin, "clipped_fit_gradient", count)
+    options = {"schedule": [(1e-3, None, 100)], "n_particles": 2, "noise_multiplier": 50.0}
+    sampler("mfld", **options, sampling_rate=0.3).fit(X, T)
+    by_time = np.reshape(sizes, (100, N_TIMES))
+    chance = stats.binom(100 * np.bincount(T.astype(int)), 0.3)
+    assert np.all(chance.ppf(1e-9) <= by_time.sum(axis=0))
+    assert np.all(by_time.sum(axis=0) <= chance.isf(1e-9))
+    assert np.all(by_time.std(axis=0) > 1)
+
+
+# Persons with several rows ------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 5)), min_size=2, max_size=60),
+    st.integers(1, 4),
+    st.none() | st.integers(1, 4),
+    st.none() | st.integers(2, 4),
+    st.integers(0, 1000),
+)
+def test_nobody_has_more_rows_than_allowed(pairs, group_size, n_times, n_kept, seed):
+    persons, t = np.array(pairs).T
+    rows = np.column_stack([np.arange(len(t)), persons, t]).astype(float)
+    estimator = PrivateTrajectorySampler(
+        group_size=group_size, n_times=n_times, n_time_subsample=n_kept
+    )
+    data = timed_rows(estimator, rows, t, persons, np.random.default_rng(seed))
+    of_person = data.rows[:, 1]
+    table = np.column_stack([of_person, data.positions])
+    assert len(np.unique(table, axis=0)) == len(table)
+    assert np.unique(of_person, return_counts=True)[1].max() <= data.group_size <= group_size
+    assert data.counts.min() >= 1
+    assert data.axis.n_times <= (n_kept or 6)
+    if n_kept is None:
+        assert set(of_person) == set(persons)
+    # What is kept does not depend on the rows.
+    other = timed_rows(estimator, rows[:, [0, 0, 0]] * -7, t, persons, np.random.default_rng(seed))
+    np.testing.assert_array_equal(other.positions, data.positions)
+    np.testing.assert_array_equal(other.rows[:, 0], -7 * data.rows[:, 0])
+
+
+def test_times_that_are_left_out_are_not_touched():
+    estimator = PrivateTrajectorySampler(n_time_subsample=3)
+    chosen = set()
+    for seed in range(40):
+        data = timed_rows(estimator, X, T, None, np.random.default_rng(seed))
+        times = tuple(data.axis.stamps)
+        assert times[0] == 0
+        assert times[-1] == 3
+        assert len(times) == 3
+        chosen.add(times[1])
+        np.testing.assert_array_equal(data.rows, X[np.isin(T, times)])
+        np.testing.assert_array_equal(data.axis.stamps[data.positions], T[np.isin(T, times)])
+    assert chosen == {1.0, 2.0}
+
+
+def test_rows_that_are_kept_are_a_random_choice():
+    """Of a person's four rows each is kept as often: 400 persons, seven standard errors."""
+    persons = np.repeat(np.arange(400), 4)
+    t = np.tile(np.arange(4), 400)
+    data = timed_rows(
+        PrivateTrajectorySampler(), np.ones((1600, 1)), t, persons, np.random.default_rng()
+    )
+    assert data.counts.sum() == 400
+    assert np.abs(data.counts - 100).max() < 7 * math.sqrt(400 * 3 / 16)
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_bins_without_persons_are_refused_only_where_they_mix_times(mechanism):
+    assert sampler(mechanism, group_size=2).fit(X, T).n_samples_ == N_ROWS
+    assert sampler(mechanism, group_size=1, n_times=2).fit(X, T).n_samples_ == N_ROWS
+    persons = np.arange(N_ROWS) % 100
+    fitted = sampler(mechanism, group_size=2, n_times=2).fit(X, T, groups=persons)
+    assert fitted.n_samples_ <= 200
+    assert np.all(fitted.time_counts_ <= 100)
+
+
+# What is let out ----------------------------------------------------------------------------
+
+CANARY = np.array([123456.789, -98765.4321])
+WILD = RNG.uniform(-1e5, 1e5, (N_ROWS, 2))
+WILD[17] = CANARY
+LARGE = 200_000.0
+
+
+def fitted_on_wild(way):
+    options = WAYS[way] | {"budget": PrivacyBudget(50.0)}
+    if options["bounds"] != "private":
+        options["bounds"] = (-LARGE, LARGE)
+    return quiet_fit(PrivateTrajectorySampler(**options), WILD)
+
+
+def reachable(value, seen=None):
+    """Every object that can be reached by attributes and containers."""
+    seen = {} if seen is None else seen
+    if id(value) in seen or isinstance(value, type):
+        return seen
+    seen[id(value)] = value
+    children = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, dict):
+        children += list(value.values())
+    if isinstance(value, (list, tuple, set)):
+        children += list(value)
+    for child in children:
+        reachable(child, seen)
+    return seen
+
+
+def forms(array):
+    array = np.ascontiguousarray(array)
+    yield array.astype(np.float64).tobytes()
+    yield array.astype(np.float32).tobytes()
+    if np.array_equal(array, np.rint(array)) and np.abs(array).max() < 2**31:
+        yield array.astype(np.int64).tobytes()
+        yield array.astype(np.int32).tobytes()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_row_and_no_exact_statistic_is_in_a_pickle(way):
+    fitted = fitted_on_wild(way)
+    buffer = io.BytesIO()
+    joblib.dump(fitted, buffer)
+    contents = [pickle.dumps(fitted, protocol=p) for p in (0, 4, 5)] + [buffer.getvalue()]
+    mapped = fitted.bounds_.to_ball(WILD)
+    units = [WILD, mapped, mapped * math.sqrt(2) / fitted.bounds_.radius]
+    secrets = [row for rows in units for row in (*rows[:20], CANARY)]
+    for rows in units:
+        of_times = [rows[i == T] for i in range(N_TIMES)]
+        secrets += [part.mean(axis=0) for part in of_times]
+        secrets += [part.sum(axis=0) for part in of_times]
+        secrets += [part.min(axis=0) for part in of_times] + [part.max(axis=0) for part in of_times]
+        secrets += [rows.mean(axis=0), rows.std(axis=0), rows[:4, 0], np.sort(rows[:, 0])[:3]]
+    for content in contents:
+        for secret in secrets:
+            assert not any(form in content for form in forms(secret))
+        for text in (b"123456.789", b"98765.43"):
+            assert text not in content
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_table_without_noise_is_kept(way):
+    fitted = fitted_on_wild(way)
+    if not hasattr(fitted, "sketch_"):
+        return
+    exact = quiet_fit(
+        sampler(
+            epsilon=math.inf,
+            bounds=fitted.bounds_,
+            slices=fitted.sketch_.directions_,
+            n_bins=fitted.sketch_.statistic_.shape[2],
+        ),
+        WILD,
+    ).sketch_
+    for value in reachable(fitted).values():
+        for table in (exact.statistic_, exact.cdf_, exact.statistic_[1], exact.cdf_[1]):
+            assert not (isinstance(value, np.ndarray) and np.array_equal(value, table))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_of_the_size_of_the_data_is_kept(way):
+    sizes = {N_ROWS, *np.bincount(T.astype(int)).tolist()}
+    for value in reachable(fitted_on_wild(way)).values():
+        if isinstance(value, np.ndarray):
+            assert not sizes & set(value.shape)
+        elif isinstance(value, (list, tuple)):
+            assert len(value) not in sizes
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_texts_hold_no_private_number(way, capsys):
+    fitted = fitted_on_wild(way)
+    spent = fitted.privacy_spent_
+    texts = [repr(fitted), fitted._repr_html_(), repr(fitted.path_), repr(spent), str(spent)]
+    texts += [spent._repr_html_(), spent.to_frame().to_string(), capsys.readouterr().err]
+    texts.append(fitted.budget.history().to_string())
+    for hidden in ("123456.", "98765.4"):
+        assert not any(hidden in text for text in texts)
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_the_same_rows_give_other_releases_every_time(mechanism):
+    first, second = (sampler(mechanism).fit(X, T).path_.particles for _ in range(2))
+    assert np.mean(first == second) < 0.1
+
+
+def test_the_bar_of_secret_batches_shows_no_speed(capsys):
+    sampler("mfld", verbose=1).fit(X, T)
+    shown = capsys.readouterr().err
+    assert "5/5" in shown
+    assert "it/s" not in shown
+    sampler("sketch", verbose=1).fit(X, T)
+    assert "flow of all times" in capsys.readouterr().err
+
+
+def test_a_crash_after_the_charge_keeps_the_charge(monkeypatch):
+    budget = PrivacyBudget(50.0)
+
+    def broken(self, rows):
+        raise MemoryError
+
+    monkeypatch.setattr(DataBounds, "to_ball", broken)
+    for mechanism in QUICK:
+        unfitted = sampler(mechanism, budget=budget)
+        with pytest.raises(MemoryError):
+            unfitted.fit(X, T)
+        assert not hasattr(unfitted, "privacy_spent_")
+    assert len(budget.history()) == 2

@@ -1,0 +1,555 @@
+"""What the trajectory sampler gives back: paths, marginals, frames, scores."""
+
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import PrivacyBudget, PrivateTrajectorySampler
+from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
+from skdpot.estimators import _trajectory_mechanisms as mechanisms
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.metrics import wasserstein_distance
+from skdpot.preprocessing import PrivateScaler
+from skdpot.trajectories.paths import PathMeasure
+
+RNG = np.random.default_rng(8841)
+T = RNG.integers(0, 5, 800) * 2.5 + 10  # 10, 12.5 ... 20
+X = np.column_stack([(T - 15) / 8, np.zeros(800)]) + RNG.uniform(-0.3, 0.3, (800, 2))
+FRAME = pd.DataFrame(X, columns=["a", "b"])
+SKETCH = {
+    "bounds": (-1, 1),
+    "n_slices": 8,
+    "n_bins": 32,
+    "n_particles": 60,
+    "schedule": [(1.0, None, 20)],
+}
+MFLD = {
+    "mechanism": "mfld",
+    "bounds": (-1, 1),
+    "n_particles": 30,
+    "schedule": [(0.01, None, 5)],
+    "sampling_rate": 0.5,
+    "noise_multiplier": 3.0,
+    "regularization": 1.0,
+}
+QUICK = {"sketch": SKETCH, "mfld": MFLD}
+
+
+def sampler(mechanism="sketch", **changes):
+    return PrivateTrajectorySampler(**(QUICK[mechanism] | changes))
+
+
+def seeded(estimator, rows, t):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return estimator.fit(rows, t)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return sampler(epsilon=np.inf).fit(X, T)
+
+
+# Paths --------------------------------------------------------------------------------------
+
+
+def test_paths_pass_the_times(fitted):
+    np.testing.assert_array_equal(fitted.times_, [10, 12.5, 15, 17.5, 20])
+    np.testing.assert_array_equal(fitted.time_counts_, np.unique(T, return_counts=True)[1])
+    paths = fitted.sample(60, random_state=0)
+    assert paths.shape == (60, 5, 2)
+    held = {point.tobytes() for cloud in fitted.particles_ for point in cloud}
+    assert all(point.tobytes() in held for path in paths for point in path)
+    np.testing.assert_allclose(paths.mean(axis=0)[:, 0], (fitted.times_ - 15) / 8, atol=0.15)
+
+
+def test_paths_at_any_times_in_any_order(fitted):
+    at = [20, 11, 15, 11, 10]
+    paths = fitted.sample(40, times=at, random_state=1)
+    assert paths.shape == (40, 5, 2)
+    np.testing.assert_array_equal(paths[:, 1], paths[:, 3])
+    again = fitted.sample(40, random_state=1)
+    np.testing.assert_allclose(paths[:, [4, 2, 0]], again[:, [0, 2, 4]])
+
+
+@pytest.mark.parametrize("times", [[9.9], [15, 20.1], [-1e6], [1e6]])
+def test_times_outside_are_refused(fitted, times):
+    with pytest.raises(ValueError, match="nothing is known of a process before or after"):
+        fitted.sample(3, times=times)
+    with pytest.raises(ValueError, match="nothing is known"):
+        fitted.sample_marginal(times[-1], 3)
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, 2.5, "3", None])
+def test_numbers_must_be_positive_integers(fitted, n_samples):
+    for draw in (fitted.sample, fitted.sample_frame):
+        with pytest.raises(ValueError, match="integer of at least 1"):
+            draw(n_samples)
+    with pytest.raises(ValueError, match="integer of at least 1"):
+        fitted.sample_marginal(15, n_samples)
+
+
+def test_a_marginal_has_one_time(fitted):
+    rows = fitted.sample_marginal(12.5, 60)
+    held = {point.tobytes() for point in fitted.particles_[1]}
+    assert {row.tobytes() for row in rows} == held
+    assert fitted.sample_marginal(13.1, 7).shape == (7, 2)
+    with pytest.raises(ValueError, match="must be a single time; for several at once use sample"):
+        fitted.sample_marginal([12.5, 13.0], 3)
+
+
+def test_random_states(fitted):
+    for draw in (fitted.sample, fitted.sample_marginal):
+        first = () if draw == fitted.sample else (13.0,)
+        one, same, other, free = (draw(*first, 9, random_state=state) for state in (3, 3, 4, None))
+        np.testing.assert_array_equal(one, same)
+        assert not np.array_equal(one, other)
+        assert not np.array_equal(one, free)
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_random_state_of_a_fit(mechanism):
+    one, same, other = (seeded(sampler(mechanism, random_state=state), X, T) for state in (5, 5, 6))
+    np.testing.assert_array_equal(one.particles_, same.particles_)
+    assert not np.array_equal(one.particles_, other.particles_)
+    with pytest.warns(PrivacyWarning, match="PrivateTrajectorySampler: `random_state`") as shown:
+        one.fit(X, T)
+    assert len(shown) == 1
+
+
+def test_frames(fitted):
+    named = sampler(epsilon=np.inf).fit(FRAME, pd.Series(T))
+    assert list(named.feature_names_in_) == ["a", "b"]
+    rows = named.sample_marginal(13, 4)
+    assert isinstance(rows, pd.DataFrame)
+    assert list(rows.columns) == ["a", "b"]
+    table = named.sample_frame(3, times=[10, 14, 20], random_state=2)
+    assert list(table.columns) == ["path", "time", "a", "b"]
+    assert table["path"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert table["time"].tolist() == [10, 14, 20] * 3
+    paths = named.sample(3, times=[10, 14, 20], random_state=2)
+    np.testing.assert_array_equal(table[["a", "b"]].to_numpy().reshape(3, 3, 2), paths)
+    assert named.score(FRAME, T) < 0
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.score(FRAME.rename(columns={"a": "z"}), T)
+    assert list(fitted.sample_frame(2).columns) == ["path", "time", "x0", "x1"]
+    assert len(fitted.sample_frame(2)) == 10
+    assert isinstance(fitted.sample_marginal(13, 4), np.ndarray)
+    refitted = named.fit(X, T)
+    assert not hasattr(refitted, "feature_names_in_")
+    assert isinstance(refitted.sample_marginal(13), np.ndarray)
+
+
+def test_scores_fall_with_the_distance(fitted):
+    score = fitted.score(X, T)
+    by_hand = [
+        wasserstein_distance(X[i == T], p)
+        for i, p in zip(fitted.times_, fitted.particles_, strict=True)
+    ]
+    assert score == pytest.approx(-np.mean(by_hand), rel=1e-6)
+    assert 0 > score > fitted.score(X + 0.2, T) > fitted.score(X + 0.5, T)
+    assert fitted.score(X, t=T) == score
+    early = T == 10
+    assert fitted.score(X[early], T[early]) == pytest.approx(-by_hand[0], rel=1e-6)
+    # A mistaken time is a distance too.
+    assert fitted.score(X, 30 - T) < 3 * score
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.score(X, T[1:])
+    with pytest.raises(ValueError, match="target y is None"):
+        fitted.score(X)
+
+
+def test_scores_look_at_two_thousand_rows_a_time(fitted):
+    many = np.repeat(X[T == 10], 20, axis=0)
+    assert fitted.score(many, np.full(len(many), 10)) == pytest.approx(
+        fitted.score(X[T == 10], T[T == 10]), abs=0.02
+    )
+
+
+@pytest.mark.parametrize("method", ["sample", "sample_frame", "sample_marginal", "score"])
+def test_an_unfitted_sampler_says_so(method):
+    arguments = {"sample_marginal": [3.0], "score": [X, T]}.get(method, [])
+    with pytest.raises(AttributeError, match="not fitted yet"):
+        getattr(PrivateTrajectorySampler(), method)(*arguments)
+
+
+# Times --------------------------------------------------------------------------------------
+
+
+def test_dates_in_dates_out():
+    days = pd.Series(pd.Timestamp("2021-03-01") + pd.to_timedelta((T - 10) * 4, unit="D"))
+    for stamps in (days, days.dt.tz_localize("UTC"), days.dt.tz_localize("UTC").to_numpy()):
+        dated = sampler(epsilon=np.inf).fit(X, stamps)
+        assert dated.times_.dtype == np.dtype("datetime64[ns]")
+        np.testing.assert_array_equal(dated.times_, np.unique(days))
+        assert dated.sample(3, times=[stamps[0]]).shape == (3, 1, 2)
+        assert dated.sample(3, times=dated.times_).shape == (3, 5, 2)
+        assert dated.sample_marginal(pd.Timestamp("2021-03-08 12:00"), 3).shape == (3, 2)
+        np.testing.assert_array_equal(dated.sample_frame(1)["time"], dated.times_)
+        assert dated.score(X, stamps) > -0.3
+        with pytest.raises(ValueError, match="2021-03-01.*2021-04-10"):
+            dated.sample(3, times=[pd.Timestamp("2021-02-01")])
+        with pytest.raises(ValueError, match="must be dates"):
+            dated.sample(3, times=[3.0])
+
+
+def test_bins():
+    t = np.sort(RNG.uniform(0, 1, 800))
+    t = t[(t < 0.3) | (t > 0.5)]
+    rows = X[: len(t)]
+    binned = sampler(epsilon=np.inf, n_times=10).fit(rows, t)
+    assert len(binned.times_) == 8
+    assert binned.time_counts_.sum() == len(t)
+    edges = np.linspace(t[0], t[-1], 11)
+    means = [
+        t[(t >= low) & (t <= high)].mean()
+        for low, high in itertools.pairwise(edges)
+        if ((t >= low) & (t <= high)).any()
+    ]
+    np.testing.assert_allclose(binned.times_, means, atol=0.01)
+    assert binned.sample(2, times=binned.times_).shape == (2, 8, 2)
+    assert len(sampler(epsilon=np.inf).fit(rows, t).times_) <= 20
+
+
+def test_a_subsample_of_times():
+    few = sampler(epsilon=np.inf, n_time_subsample=3).fit(X, T)
+    assert len(few.times_) == 3
+    assert list(few.times_[[0, 2]]) == [10, 20]
+    assert few.n_samples_ == few.time_counts_.sum() < 800
+    assert few.sample(2, times=[10, 11, 20]).shape == (2, 3, 2)
+    assert len(sampler(epsilon=np.inf, n_time_subsample=9).fit(X, T).times_) == 5
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+@pytest.mark.parametrize("coupling", ["entropic", "exact"])
+def test_one_time(mechanism, coupling):
+    one = sampler(mechanism, coupling=coupling).fit(X, np.full(800, 3.0))
+    assert one.particles_.shape[0] == 1
+    assert one.sample(4).shape == (4, 1, 2)
+    assert one.sample(4, times=[3.0, 3.0]).shape == (4, 2, 2)
+    assert one.sample_marginal(3.0, 5).shape == (5, 2)
+    assert np.isfinite(one.score(X, np.full(800, 3.0)))
+    with pytest.raises(ValueError, match="nothing is known"):
+        one.sample(1, times=[3.1])
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_one_row_a_time(mechanism):
+    few = sampler(mechanism, coupling="exact").fit(X[:6], np.arange(6))
+    assert few.sample(4).shape == (4, 6, 2)
+    assert np.isfinite(few.particles_).all()
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_many_times_need_no_other_parameters(mechanism):
+    """Default steps shrink where times are near to each other."""
+    t = np.concatenate([np.arange(400) / 10, [3.04] * 400])
+    changes = {"schedule": None, "n_particles": 10, "n_times": 60, "noise_multiplier": None}
+    if mechanism == "mfld":
+        changes["noise_multiplier"] = 3.0
+    many = sampler(mechanism, **changes).fit(X, t)
+    assert np.isfinite(many.particles_).all()
+
+
+# Shapes, types, units -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+@pytest.mark.parametrize("n_features", [1, 8])
+def test_dimensions(mechanism, n_features):
+    rows = RNG.uniform(-1, 1, (800, n_features))
+    any_of = sampler(mechanism).fit(rows, T)
+    assert any_of.sample(3).shape == (3, 5, n_features)
+    assert np.all(np.abs(any_of.sample(30, times=[11.0, 14.0])) <= 1 + 1e-9)
+    assert any_of.n_features_in_ == n_features
+
+
+def test_containers_and_types():
+    for rows in (X.tolist(), X.astype(np.float32), np.asfortranarray(X), (X * 9).astype(int)):
+        for t in (T.tolist(), T.astype(np.float32), pd.Series(T)):
+            drawn = sampler(epsilon=np.inf, bounds=(-9, 9)).fit(rows, t).sample(2)
+            assert drawn.dtype == np.float64
+
+
+def test_units_of_the_data_come_back():
+    low, high = np.array([0, 1000.0]), np.array([1, 3000.0])
+    rows = low + (high - low) * (X + 1) / 2
+    other = sampler(epsilon=np.inf, bounds=(low, high)).fit(rows, T)
+    for i, time in enumerate(other.times_):
+        np.testing.assert_allclose(
+            (other.particles_[i].mean(axis=0) - rows[time == T].mean(axis=0)) / (high - low),
+            0,
+            atol=0.03,
+        )
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_norm_bound_keeps_points_in_the_ball(mechanism):
+    # Noise of "mfld" at this size throws particles far away.
+    inside = sampler(mechanism, bounds="private", norm_bound=0.5).fit(X, T)
+    for points in (inside.particles_, inside.sample(50, times=[11, 13.3, 19])):
+        assert np.linalg.norm(points, axis=-1).max() <= 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("warm_start", ["mean", "kmeans"])
+def test_warm_starts_are_where_the_rows_are(warm_start):
+    options = {"epsilon": np.inf, "noise_multiplier": None}
+    warm = sampler("mfld", warm_start=warm_start, n_clusters=2, **options).fit(X, T)
+    if warm_start == "mean":
+        assert warm.centers_.shape == (5, 1, 2) or warm.centers_.shape == (5, 2)
+        assert not hasattr(warm, "cluster_shares_")
+        means = [X[time == T].mean(axis=0) for time in warm.times_]
+        np.testing.assert_allclose(warm.centers_.reshape(5, 2), means, atol=1e-6)
+    else:
+        assert warm.centers_.shape == (5, 2, 2)
+        np.testing.assert_allclose(warm.cluster_shares_.sum(axis=1), 1)
+        for i, time in enumerate(warm.times_):
+            mean = warm.cluster_shares_[i] @ warm.centers_[i]
+            np.testing.assert_allclose(mean, X[time == T].mean(axis=0), atol=0.1)
+    cold = warm.set_params(warm_start=None).fit(X, T)
+    for name in ("centers_", "cluster_shares_", "_centers"):
+        assert not hasattr(cold, name)
+
+
+def test_mechanisms_leave_nothing_of_each_other_behind():
+    changed = sampler("mfld").fit(X, T)
+    assert changed.noise_multiplier_ == (3.0,)
+    assert changed.displacements_.shape == (5,)
+    changed.set_params(mechanism="sketch", noise_multiplier=None, sampling_rate=None)
+    changed.set_params(sampling_rate=PrivateTrajectorySampler().sampling_rate).fit(X, T)
+    assert not hasattr(changed, "noise_multiplier_")
+    assert not hasattr(changed, "_released_particles")
+    assert hasattr(changed, "sketch_")
+    changed.set_params(**MFLD).fit(X, T)
+    assert not hasattr(changed, "sketch_")
+
+
+def test_array_schedules_are_schedules():
+    steps = np.array([[0.9, 0.1, 7], [0.3, 0.05, 4]])
+    assert sampler(schedule=steps).fit(X, T).displacements_.shape == (11,)
+
+
+# Known truth --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def diffusion():
+    """A process with a known law, seen at eleven times, and what is recovered without noise."""
+    rows, t, law = make_ornstein_uhlenbeck_trajectories(
+        2000, 11, initial_covariance=0.1, diffusivity=0.3, random_state=1
+    )
+    options = {"bounds": (-2.5, 2.5), "diffusivity": 0.3 / 2.5**2, "n_particles": 400}
+    estimator = PrivateTrajectorySampler(epsilon=np.inf, random_state=0, **options)
+    return seeded(estimator, rows, t), law
+
+
+def test_marginals_are_those_of_the_law(diffusion):
+    recovered, law = diffusion
+    for i, time in enumerate(recovered.times_):
+        cloud = recovered.particles_[i]
+        np.testing.assert_allclose(cloud.mean(axis=0), law.mean(time), atol=0.03)
+        np.testing.assert_allclose(np.cov(cloud.T), law.covariance(time), atol=0.02)
+
+
+@pytest.mark.parametrize("time", [0.05, 0.33, 0.77])
+def test_between_the_times_too(diffusion, time):
+    recovered, law = diffusion
+    points = recovered.sample_marginal(time, 20_000, random_state=0)
+    np.testing.assert_allclose(points.mean(axis=0), law.mean(time), atol=0.04)
+    np.testing.assert_allclose(np.cov(points.T), law.covariance(time), atol=0.03)
+    paths = recovered.sample(20_000, times=[time], random_state=1)[:, 0]
+    np.testing.assert_allclose(paths.mean(axis=0), points.mean(axis=0), atol=0.02)
+
+
+def test_paths_remember_where_they_came_from(diffusion):
+    """Cross-covariances of neighbouring times, up to what one point a person cannot tell.
+
+    The reference process is a Brownian motion, without the drift back of the truth.
+    """
+    recovered, law = diffusion
+    paths = recovered.sample(20_000, random_state=2)
+    for i in (0, 4, 9):
+        s, t = recovered.times_[[i, i + 1]]
+        around = paths[:, [i, i + 1]] - paths[:, [i, i + 1]].mean(axis=0)
+        found = np.einsum("na,nb->ab", around[:, 0], around[:, 1]) / len(paths)
+        np.testing.assert_allclose(found, law.cross_covariance(s, t), atol=0.03)
+
+
+def test_privacy_costs_little_here(diffusion):
+    """Means of 2,000 rows, seen through noise: off by .01 to .03 in thirty fits."""
+    _, law = diffusion
+    rows, t, _ = make_ornstein_uhlenbeck_trajectories(
+        2000, 6, initial_covariance=0.1, diffusivity=0.3, random_state=2
+    )
+    private = PrivateTrajectorySampler(epsilon=1.0, delta=1e-4, bounds=(-2.5, 2.5)).fit(rows, t)
+    for i, time in enumerate(private.times_):
+        np.testing.assert_allclose(private.particles_[i].mean(axis=0), law.mean(time), atol=0.12)
+
+
+def test_unrelated_times_are_not_averaged():
+    """Clouds that jump about: what looks like noise in time is none."""
+    rng = np.random.default_rng(3)
+    t = np.repeat(np.arange(10), 300)
+    places = rng.uniform(-0.7, 0.7, (10, 2))
+    rows = places[t] + 0.05 * rng.standard_normal((3000, 2))
+    jumping = seeded(sampler(epsilon=np.inf, n_bins=128, schedule=None, random_state=0), rows, t)
+    np.testing.assert_allclose(jumping.particles_.mean(axis=1), places, atol=0.05)
+
+
+def test_mfld_moves_from_the_center_towards_the_rows():
+    """Without a warm start it takes long: the clip lets rows far away pull little."""
+    rows = 0.1 * RNG.standard_normal((800, 2)) + np.column_stack([(T - 15) / 8, 0 * T + 0.6])
+    options = {"epsilon": np.inf, "bounds": (-1, 1), "n_particles": 60, "random_state": 0}
+    options["schedule"] = [(0.0006, None, 400)]
+    means = seeded(PrivateTrajectorySampler("mfld", **options), rows, T).particles_.mean(axis=1)
+    assert means[-1, 0] - means[0, 0] > 0.15
+    assert means[:, 1].mean() > 0.05
+
+
+@pytest.mark.parametrize("coupling", ["entropic", "exact"])
+def test_couplings_make_different_paths_of_the_same_particles(coupling):
+    coupled = seeded(sampler(epsilon=np.inf, random_state=0, coupling=coupling), X, T)
+    other = seeded(sampler(epsilon=np.inf, random_state=0), X, T)
+    np.testing.assert_array_equal(coupled.particles_, other.particles_)
+    assert isinstance(coupled.path_, PathMeasure)
+    partners = [np.count_nonzero(plan.toarray() > 1e-9, axis=1) for plan in coupled.path_.plans]
+    assert np.mean(partners) < 1.5 if coupling == "exact" else np.mean(partners) > 3
+
+
+# scikit-learn -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", QUICK)
+def test_a_fitted_sampler_travels(mechanism):
+    there = sampler(mechanism).fit(X, T)
+    back = pickle.loads(pickle.dumps(there))
+    np.testing.assert_array_equal(
+        there.sample(9, [11, 20], random_state=1), back.sample(9, [11, 20], random_state=1)
+    )
+    again = pickle.loads(pickle.dumps(clone(back))).fit(X, T)
+    assert again.get_params() == {**there.get_params(), "schedule": again.schedule}
+    assert "PrivateTrajectorySampler" in repr(again)
+
+
+@pytest.mark.parametrize(("mechanism", "n_jobs"), [("sketch", 1), ("mfld", 1), ("mfld", 2)])
+def test_a_grid_search_charges_folds_times_candidates_and_the_refit(mechanism, n_jobs):
+    budget = PrivacyBudget(100.0)
+    grid = {"diffusivity": [0.02, 0.2]}
+    search = GridSearchCV(
+        sampler(mechanism, budget=budget), grid, cv=3, n_jobs=n_jobs, error_score="raise"
+    ).fit(X, T)
+    history = budget.history()
+    assert len(history) == 7
+    assert set(history["label"]) == {"PrivateTrajectorySampler"}
+    assert search.best_estimator_.budget is budget
+    assert search.best_estimator_.sample(3).shape == (3, 5, 2)
+    assert search.score(X, T) < 0
+
+
+def test_a_search_that_runs_out_says_so():
+    budget = PrivacyBudget(1.5)
+    search = GridSearchCV(
+        sampler(budget=budget), {"diffusivity": [0.1, 0.2]}, cv=3, error_score="raise"
+    )
+    with pytest.raises(BudgetExceededError, match="left"):
+        search.fit(X, T)
+    assert 0 < len(budget.history()) < 6
+
+
+def test_in_pipelines():
+    pipeline = make_pipeline(FunctionTransformer(), sampler(epsilon=np.inf)).fit(X, T)
+    assert pipeline.score(X, T) > -0.3
+    budget = PrivacyBudget(50.0)
+    scaled = make_pipeline(PrivateScaler(budget=budget), sampler(budget=budget, bounds=(-4, 4)))
+    assert scaled.fit(X, T)[-1].sample(2).shape == (2, 5, 2)
+
+
+def test_time_stamps_by_their_own_name():
+    assert sampler().fit(X, t=T).sample(2).shape == (2, 5, 2)
+    with pytest.raises(TypeError, match="given twice"):
+        sampler().fit(X, T, t=T)
+    with pytest.raises(ValueError, match="target y is None"):
+        sampler().fit(X)
+
+
+def test_parameters_may_change_after_a_fit():
+    changed = sampler(epsilon=np.inf).fit(X, T)
+    before = changed.sample(5, [11.0], random_state=0)
+    changed.set_params(mechanism="mfld", n_particles=3, diffusivity=9.0, coupling="exact")
+    np.testing.assert_array_equal(changed.sample(5, [11.0], random_state=0), before)
+    assert changed.score(X, T) > -0.3
+
+
+# Interrupts ---------------------------------------------------------------------------------
+
+
+def interrupted(monkeypatch, error, **changes):
+    """A sampler whose flow was broken off after the release."""
+    broken_off = sampler(budget=PrivacyBudget(np.inf), epsilon=np.inf, **changes)
+
+    def fail(*args, **kwargs):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mechanisms, "coupled_flow", fail)
+        with pytest.raises(error):
+            broken_off.fit(X, T)
+    return broken_off
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("first", ["sample", "sample_marginal", "sample_frame", "score"])
+def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(error, first, monkeypatch):
+    broken_off = interrupted(monkeypatch, error)
+    assert broken_off.privacy_spent_.epsilon == np.inf
+    assert not hasattr(broken_off, "particles_")
+    broken_off = pickle.loads(pickle.dumps(broken_off))
+    arguments = {"sample_marginal": [13.0], "score": [X, T]}.get(first, [])
+    getattr(broken_off, first)(*arguments)
+    assert broken_off.particles_.shape == (5, 60, 2)
+    assert broken_off.score(X, T) > -0.3
+    assert len(broken_off.budget.history()) == 1
+
+
+def test_what_was_too_large_can_be_made_smaller_afterwards(monkeypatch):
+    broken_off = interrupted(monkeypatch, MemoryError)
+    broken_off.set_params(n_particles=7, mechanism="mfld").sample()
+    assert broken_off.particles_.shape == (5, 7, 2)
+
+
+def test_an_interrupted_refit_has_the_new_release_and_nothing_old(monkeypatch):
+    refitted = sampler(epsilon=np.inf).fit(X, T)
+
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mechanisms, "coupled_flow", fail)
+        with pytest.raises(KeyboardInterrupt):
+            refitted.fit(-X[T > 10], T[T > 10])
+    for name in ("particles_", "path_", "displacements_"):
+        assert not hasattr(refitted, name)
+    assert len(refitted.times_) == 4
+    assert refitted.sample(3).shape == (3, 4, 2)
+    assert refitted.score(-X[T > 10], T[T > 10]) > -0.3
+
+
+def test_an_interrupted_release_changes_nothing(monkeypatch):
+    refitted = sampler("mfld").fit(X, T)
+    before = dict(vars(refitted))
+
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mechanisms, "mean_field_langevin", fail)
+    with pytest.raises(KeyboardInterrupt):
+        refitted.fit(-X, T)
+    assert vars(refitted) == before

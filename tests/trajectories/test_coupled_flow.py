@@ -1,0 +1,190 @@
+"""Particles that fit tables at all times: where they end, and what ties do."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.slicing.directions import make_directions
+from skdpot.slicing.histogram import bin_edges
+from skdpot.slicing.table import CDFTable
+from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
+from skdpot.trajectories.coupling import WarmCoupling
+from skdpot.trajectories.langevin_plan import LangevinPhase
+
+STEPS = (LangevinPhase(1.0, 0.05, 60), LangevinPhase(0.3, 0.05, 60))
+
+
+def table_of(rows, directions, n_bins=256, width=2.0):
+    """The distribution functions of rows, without noise."""
+    half_widths = np.full(len(directions), width)
+    edges = bin_edges(half_widths, n_bins)
+    projections = np.sort(directions @ rows.T, axis=1)
+    cdf = [np.searchsorted(p, e) / len(rows) for p, e in zip(projections, edges, strict=True)]
+    cdf = np.array(cdf)
+    cdf[:, -1] = 1.0
+    return CDFTable(directions, half_widths, cdf)
+
+
+def problem(clouds, *, regularization=0.0, n_particles=150, n_slices=32, variances=None, **kwargs):
+    rng = np.random.default_rng(0)
+    directions = make_directions("axes+orthogonal", n_slices, clouds[0].shape[1], rng)
+    times = kwargs.get("times", np.linspace(0, 1, len(clouds)) if len(clouds) > 1 else np.zeros(1))
+    tables = [table_of(rows, directions) for rows in clouds]
+    return CoupledFlowProblem(tables, times, n_particles, regularization, variances)
+
+
+def no_coupling(*_):
+    raise AssertionError("there is nothing to couple")
+
+
+def solve(task, steps=STEPS, coupling=None, seed=0):
+    return coupled_flow(task, steps, np.random.default_rng(seed), coupling or WarmCoupling())
+
+
+def squared_distance(particles, table):
+    """SW₂² of particles to a table, by quantiles."""
+    projections = np.sort(table.directions @ particles.T, axis=1)
+    levels = (np.arange(len(particles)) + 0.5) / len(particles)
+    return float(np.mean((projections - table.quantiles(levels)) ** 2))
+
+
+def moving_clouds(n_times=5, n=2000, seed=3):
+    """Two clusters that part."""
+    rng = np.random.default_rng(seed)
+    sides = np.where(rng.random((n_times, n, 1)) < 0.5, -1.0, 1.0)
+    t = np.linspace(0, 1, n_times)[:, None, None]
+    means = np.concatenate([np.broadcast_to(t - 0.5, sides.shape), 0.6 * sides * t], axis=2)
+    return means + 0.1 * rng.standard_normal((n_times, n, 2))
+
+
+def test_particles_come_to_their_tables():
+    task = problem(moving_clouds(), regularization=1e-4)
+    found = solve(task)
+    for particles, table in zip(found.particles, task.tables, strict=True):
+        assert squared_distance(particles, table) < 2e-4  # the start has .005 to .07
+    assert found.displacements.shape == (120,)
+    assert found.displacements[-1] < 0.02 * found.displacements[0]
+
+
+def test_without_ties_every_time_is_a_flow_of_its_own():
+    """The other times have no influence, and the coupling is never asked for."""
+    clouds = moving_clouds()
+    together = solve(problem(clouds), coupling=no_coupling)
+    changed = clouds.copy()
+    changed[3] += 0.3
+    other = solve(problem(changed), coupling=no_coupling)
+    same = [np.array_equal(together.particles[i], other.particles[i]) for i in range(5)]
+    assert same == [True, True, True, False, True]
+    alone = solve(problem(clouds[2:3]), coupling=no_coupling)
+    np.testing.assert_allclose(alone.particles[0], together.particles[2], atol=1e-5)
+
+
+def test_ties_pull_neighbours_together():
+    """More of what changes from time to time is lost the stronger they are; means stay."""
+    clouds = moving_clouds()
+    ways = []
+    for regularization in (0.0, 1e-2, 1.0):
+        particles = solve(problem(clouds, regularization=regularization)).particles
+        means = clouds.mean(axis=1)
+        np.testing.assert_allclose(particles.mean(axis=1), means, atol=0.03)
+        around = particles - particles.mean(axis=1, keepdims=True)
+        spreads = around.std(axis=(1, 2))
+        ways.append(np.abs(np.diff(spreads)).sum())
+    assert ways[0] > ways[1] > ways[2]
+    assert ways[2] < 0.8 * ways[0]
+
+
+def test_a_common_motion_costs_nothing():
+    """The reference drifts with the mean: a cloud that only moves loses nothing of its way."""
+    shape = 0.2 * np.random.default_rng(1).standard_normal((2000, 2))
+    clouds = np.stack([shape + np.array([x, 0]) for x in np.linspace(-1, 1, 5)])
+    particles = solve(problem(clouds, regularization=0.1)).particles
+    np.testing.assert_allclose(particles.mean(axis=1), clouds.mean(axis=1), atol=0.01)
+
+
+def test_one_time():
+    cloud = moving_clouds()[4:]
+    for regularization in (0.0, 1.0):
+        task = problem(cloud, regularization=regularization, variances=np.full(1, 1e-4))
+        found = solve(task, coupling=no_coupling)
+        assert squared_distance(found.particles[0], task.tables[0]) < 2e-4
+
+
+@pytest.mark.parametrize("spacing", [0.25, 1e-3])
+@pytest.mark.parametrize("regularization", [1e-300, 1.0, 1e2, 1e5, 1e30, 1.7e308])
+@pytest.mark.filterwarnings("error")
+def test_no_regularisation_makes_it_diverge(regularization, spacing):
+    clouds = moving_clouds()
+    times = np.array([0, spacing, 0.5, 0.75, 1.0])
+    steps = (LangevinPhase(1.0, 0.05, 80),)
+    task = problem(clouds, regularization=regularization, times=times, n_particles=60)
+    found = solve(task, steps)
+    assert np.isfinite(found.particles).all()
+    assert np.abs(found.particles).max() < 3
+    assert found.displacements[-1] < 0.5 * found.displacements[0]
+
+
+def test_neighbours_that_swing_against_each_other_come_to_rest():
+    """The stiffest mode: the pull is twice that on one time among others that stand still."""
+
+    def springs(particles, spacings, diffusivity):
+        pull = particles[:-1] - particles[1:]
+        return pull, -pull
+
+    clouds = np.stack([np.random.default_rng(i).normal(0, 0.2, (500, 2)) for i in range(8)])
+    steps = (LangevinPhase(1.0, 0.05, 300),)
+    found = solve(problem(clouds, regularization=1e6, n_particles=40), steps, springs)
+    assert found.displacements[-1] < 1e-3 * found.displacements[:10].max()
+    around = found.particles - found.particles.mean(axis=1, keepdims=True)
+    assert np.abs(np.diff(around, axis=0)).max() < 0.05
+
+
+def test_fewer_directions_than_features():
+    clouds = np.random.default_rng(0).normal(0, 0.3, (3, 500, 6))
+    task = problem(clouds, n_slices=4, regularization=1e-4)
+    found = solve(task)
+    assert np.isfinite(found.particles).all()
+    for particles, table in zip(found.particles, task.tables, strict=True):
+        assert squared_distance(particles, table) < 1e-3
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 12), st.integers(0, 10**6))
+def test_any_shape(n_times, n_features, n_particles, seed):
+    rng = np.random.default_rng(seed)
+    clouds = rng.uniform(-1, 1, (n_times, 40, n_features))
+    task = problem(clouds, n_particles=n_particles, n_slices=4, regularization=1e-3)
+    found = solve(task, (LangevinPhase(0.5, 0.1, 4),), seed=seed)
+    assert found.particles.shape == (n_times, n_particles, n_features)
+    assert np.isfinite(found.particles).all()
+    again = solve(task, (LangevinPhase(0.5, 0.1, 4),), seed=seed)
+    np.testing.assert_array_equal(found.particles, again.particles)
+
+
+# Tables that are smoothed first -------------------------------------------------------------
+
+
+def test_smoothing_takes_errors_off_what_moves_smoothly():
+    rng = np.random.default_rng(5)
+    times = np.linspace(0, 1, 10)
+    few = [0.2 * rng.standard_normal((60, 2)) + [x, x**2] for x in times]
+    truth = [0.2 * rng.standard_normal((20_000, 2)) + [x, x**2] for x in times]
+    plain = problem(few, times=times)
+    smooth = problem(few, times=times, variances=np.full(10, 1 / (6 * 60)))
+    exact = problem(truth, times=times).quantiles
+    before, after = (np.mean((task.quantiles - exact) ** 2) for task in (plain, smooth))
+    assert after < 0.6 * before
+
+
+def test_smoothing_leaves_unrelated_times_alone():
+    """However much the clouds jump about: jumps are not errors of tables of many rows."""
+    rng = np.random.default_rng(6)
+    clouds = [0.1 * rng.standard_normal((5000, 2)) + rng.uniform(-1, 1, 2) for _ in range(10)]
+    plain, smooth = problem(clouds), problem(clouds, variances=np.full(10, 1 / 30_000))
+    assert np.sqrt(np.mean((plain.quantiles - smooth.quantiles) ** 2)) < 0.02
+
+
+def test_quantiles_stay_within_the_bins():
+    clouds = np.random.default_rng(0).normal(0, 3, (5, 100, 2))
+    assert np.abs(problem(clouds, variances=np.full(5, 0.01)).quantiles).max() <= 2
