@@ -83,7 +83,8 @@ def _rates(table: pd.DataFrame) -> None:
     figures = table.groupby(keys)[["squared_hellinger", "at_knots"]]
     print(figures.agg(["mean", "sem"]).to_string(float_format="{:.2e}".format))
     print("\nslopes in logarithms, with standard errors over seeds")
-    print(pd.concat(map(_slope, _lines(table)), axis=1).T.round(2).to_string(index=False))
+    slopes = pd.concat(map(_slope, _lines(table)), axis=1).T.infer_objects()
+    print(slopes.round(2).to_string(index=False))
 
 
 def _lines(table: pd.DataFrame) -> list[tuple[pd.Series, pd.DataFrame]]:
@@ -173,7 +174,10 @@ def _decorate(ax: Axes, names: pd.Series, line: pd.DataFrame) -> None:
     rate = mean.iloc[0] * (mean.index / mean.index[0]) ** power
     label = "N to the power -2/3" if varied == "N" else "T to the power -1/3"
     ax.plot(mean.index, rate, color="black", ls=":", label=label)
-    if varied == "T":
+    if varied == "T" and names["fixed"] >= mean.index.max():
+        # Then this is the larger term of the theorem's bound.
         ax.plot(mean.index, mean.iloc[0] * mean.index[0] / mean.index, color="black", ls="--")
     ax.set(xscale="log", yscale="log", xlabel=LABELS[varied])
+    ax.set_xticks(mean.index, [str(size) for size in mean.index], minor=False)
+    ax.set_xticks([], minor=True)
     ax.grid(alpha=0.25)

@@ -82,7 +82,8 @@ class SketchTrajectories:
         self, sampler: BaseEstimator, streams: Streams, data: TimedRows, X: Any
     ) -> dict[str, Any]:
         """Publish a `SlicedSketch` with a table for each time."""
-        _refuse(sampler, "sketch", ("warm_start", "sampling_rate", "noise_multiplier"))
+        _refuse(sampler, "sketch", ("warm_start", "sampling_rate", "noise_multiplier", "clip"))
+        _refuse(sampler, "sketch", ("bandwidth", "n_clusters", "warm_start_share"))
         steps = phases(sampler, self.default_schedule)  # refused here, before any charge
         if max(phase.step_size for phase in steps) > 1:
             raise ValueError(
@@ -283,7 +284,7 @@ def phases(sampler: BaseEstimator, default: _Schedule) -> tuple[LangevinPhase, .
     """Read the schedule: the given one, or the mechanism's own."""
     given = default if sampler.schedule is None else sampler.schedule
     try:
-        read = tuple(_phase(sampler, *phase) for phase in given)
+        read = tuple(_phase(sampler, step, tau, n_iter) for step, tau, n_iter in given)
         if not read:
             raise ValueError("There must be at least one.")
     except (TypeError, ValueError, OverflowError) as error:

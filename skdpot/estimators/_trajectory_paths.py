@@ -41,8 +41,8 @@ class TrajectoryPaths(BaseEstimator):
         n_samples : int, default=1
             Number of paths.
         times : array-like of shape (n_times,), optional
-            Times in the unit of the time stamps, from the first to the last of `times_`, which
-            are the default.
+            Times in the unit of the time stamps, from the first to the last that was fitted. By
+            default `times_`.
         random_state : int, RandomState or None, default=None
             Randomness of this call, which protects nothing.
 
@@ -76,12 +76,22 @@ class TrajectoryPaths(BaseEstimator):
         -------
         DataFrame
             One row a path and time, with the columns ``path``, ``time`` and one a feature.
+
+        Raises
+        ------
+        ValueError
+            As for `sample`, or if a feature is called "path" or "time".
         """
         paths = self.sample(n_samples, times, random_state)
         stamps = self.times_ if times is None else np.atleast_1d(np.asarray(times))
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j}" for j in range(paths.shape[2])]
+        if {"path", "time"} & set(names):
+            raise ValueError(
+                'A feature is called "path" or "time", like the columns that sample_frame adds. '
+                "Rename it before fit, or use sample."
+            )
         table = pd.DataFrame(paths.reshape(-1, paths.shape[2]), columns=names)
         table.insert(0, "time", np.tile(stamps, n_samples))
         table.insert(0, "path", np.repeat(np.arange(n_samples), len(stamps)))
@@ -93,7 +103,7 @@ class TrajectoryPaths(BaseEstimator):
         Parameters
         ----------
         time : float or date
-            A time from the first to the last of `times_`.
+            A time from the first to the last that was fitted.
         n_samples : int, default=1
             Number of rows.
         random_state : int, RandomState or None, default=None
@@ -124,7 +134,8 @@ class TrajectoryPaths(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             **Public** rows: the score is computed from them without noise.
         y : array-like of shape (n_samples,)
-            Their time stamps; each counts for the fitted time that it belongs to.
+            Their time stamps, from the first to the last that was fitted; each counts for the
+            time of `times_` that it belongs to.
         t : array-like of shape (n_samples,), optional
             The same by a better name, in place of `y`.
 

@@ -83,9 +83,10 @@ class PrivateTrajectorySampler(TrajectoryPaths):
         Phases of the iteration: step size, diffusivity of the reference process (None for
         `diffusivity`) and number of iterations. Steps are shares of the longest stable one for
         a sketch, and η for "mfld", where by default they are short enough for the times.
-    warm_start : {"mean", "kmeans"}, optional
+    warm_start : {"mean", "kmeans"} or None, default=None
         Where the particles of "mfld" start: at private means, or private k-means centres with
-        noisy counts. By default, or with False, around the centre of the bounds.
+        noisy counts. None (or False) is around the centre of the bounds, from where the steps of
+        the default schedule are too short to arrive: choose a start, or take hundreds of steps.
     warm_start_share : float, default=0.2
         Share of the squared mu that the warm start takes.
     n_clusters : int, default=3

@@ -30,6 +30,8 @@ __all__ = ["CoupledFlowProblem", "CoupledFlowResult", "coupled_flow"]
 _PREFERRED_BATCH = 64  # directions a step, as in a flow without time
 _MOMENTUM = 0.9
 _PULLS_EVERY = 3  # iterations; particles move little in between
+_LOOSE = 0.1  # ties, beside a data fit of 1
+_SURE = 3.0  # standard deviations
 _LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyway
 
 
@@ -80,17 +82,15 @@ class CoupledFlowProblem:
         """Return about the mean square error of the quantiles before they are smoothed.
 
         An error of a distribution function by its standard deviation up or down moves a quantile to
-        where the level is higher or lower by as much; this holds across gaps too. Levels that this
-        takes near 0 or 1 tell nothing: there the table ends, however few rows are beyond.
+        where the level is higher or lower by as much; this holds across gaps too. Levels that are
+        as near to 0 or 1 as the noise tell nothing: there the table ends, where it may.
         """
         deviations = np.zeros(len(self.tables)) if self.variances is None else self.variances**0.5
         errors = []
         for table, deviation in zip(self.tables, deviations, strict=True):
-            middle = table.quantiles(levels)
-            for shifted in (levels + deviation, levels - deviation):
-                inside = (shifted > deviation) & (shifted < 1.0 - deviation)
-                moved = table.quantiles(shifted[inside]) - middle[:, inside]
-                errors.append(np.mean(moved**2) if inside.any() else np.inf)
+            inner = levels[np.abs(levels - 0.5) < 0.5 - _SURE * deviation]
+            above, below = table.quantiles(inner + deviation), table.quantiles(inner - deviation)
+            errors.append(np.mean((above - below) ** 2) / 4 if len(inner) else np.inf)
         return float(np.mean(errors))
 
     @property
@@ -215,17 +215,27 @@ class _Ties:
         stiffness = 1.0 + 2.0 * strengths.sum(axis=1)
         self.share_of_fit = (1.0 / stiffness)[:, None, None].astype(np.float32)
         self._shares = (strengths / stiffness[:, None]).astype(np.float32)
+        # Loose ties may look back; with tight ones particles would chase where others have been.
+        self._every = _PULLS_EVERY if strengths.sum(axis=1).max() <= _LOOSE else 1
+        self._calls = 0
+        self._partners: tuple[np.ndarray, np.ndarray] | None = None
 
     def gradient(self, particles: np.ndarray, diffusivity: float) -> np.ndarray:
-        """Return the ties' share of the gradient at particles (T, m, d), float32."""
+        """Return the ties' share of the gradient at particles (T, m, d), float32.
+
+        Where loose ties lead to is looked up again in every third call.
+        """
         pull = np.zeros_like(particles)
         if not self._shares.any():
             return pull
-        forward, backward = self._coupling(
-            particles.astype(np.float64), self._spacings, diffusivity
-        )
-        pull[:-1] += self._shares[:-1, 0, None, None] * _relative(forward)
-        pull[1:] += self._shares[1:, 1, None, None] * _relative(backward)
+        if self._partners is None or self._calls % self._every == 0:
+            places = particles.astype(np.float64)
+            forward, backward = self._coupling(places, self._spacings, diffusivity)
+            self._partners = places[:-1] - forward, places[1:] - backward
+        self._calls += 1
+        after, before = self._partners
+        pull[:-1] += self._shares[:-1, 0, None, None] * _relative(particles[:-1] - after)
+        pull[1:] += self._shares[1:, 1, None, None] * _relative(particles[1:] - before)
         return pull
 
 

@@ -114,8 +114,8 @@ def mean_field_langevin(
         Width of the neighbourhood over which released gradients of the data fit are averaged
         (post-processing). The paper's algorithm does not.
     radius : float, optional
-        Particles are shortened to this norm after the last iteration (post-processing). On the
-        way they may leave the ball: no projection interferes with the dynamics.
+        Particles are shortened to this norm after every iteration (post-processing): at a time of
+        few rows the noise would throw them far away, and those of the neighbours after them.
     progress : str, optional
         Label of a progress bar over iterations. It shows no speed, which would depend on the
         sizes of secret batches.
@@ -167,10 +167,10 @@ def mean_field_langevin(
             gradient[1:] += backward / gaps[:, None, None]
         step = phase.step_size * gradient
         particles -= step
+        if radius is not None:
+            norms = np.linalg.norm(particles, axis=-1, keepdims=True)
+            particles *= np.minimum(1.0, radius / np.maximum(norms, radius))
         displacements[number] = math.sqrt(np.einsum("tkd,tkd->", step, step) / step[..., 0].size)
-    if radius is not None:
-        norms = np.linalg.norm(particles, axis=-1, keepdims=True)
-        particles *= np.minimum(1.0, radius / np.maximum(norms, radius))
     return LangevinResult(plan, particles, displacements)
 
 

@@ -14,7 +14,7 @@ __all__ = ["CouplingPlan", "entropic_plans", "exact_plans"]
 
 _MAX_PIVOTS = 10**8  # of the network simplex; a few times m suffice in practice
 _TOLERANCE, _MAX_ITERATIONS = 1e-6, 2000  # of entropic plans; their margins are mended after
-_NEGLIGIBLE = 1e-8  # density with respect to the independent coupling
+_NEGLIGIBLE = 1e-6  # density with respect to the independent coupling
 _ROUNDING = 1e-9  # share of a particle's mass that the simplex may leave behind by rounding
 
 
@@ -95,6 +95,10 @@ class CouplingPlan:
     def sample_previous(self, index: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw the partner of each particle of the second cloud, as `sample_next` does."""
         return self._backward.draw(index, rng)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the tables for sampling out of pickles; they are made again when needed."""
+        return {name: value for name, value in self.__dict__.items() if name[0] != "_"}
 
     @cached_property
     def _forward(self) -> "_Conditional":

@@ -26,12 +26,16 @@ class TimeAxis:
         Increasing times; seconds since `origin` when the stamps are dates.
     boundaries : ndarray of shape (T - 1,)
         Stamps below ``boundaries[i]`` belong to a knot before ``i + 1``.
+    limits : tuple of float
+        The earliest and the latest stamp. Between them and the knots of the outer bins the process
+        is taken to stand still.
     origin : numpy.datetime64 or None, default=None
         The date of time 0; None when stamps are numbers.
     """
 
     knots: np.ndarray
     boundaries: np.ndarray
+    limits: tuple[float, float]
     origin: np.datetime64 | None = field(default=None)
 
     @classmethod
@@ -65,10 +69,14 @@ class TimeAxis:
         since = stamps - distinct[0]
         knot = np.searchsorted(first, np.searchsorted(distinct, stamps), side="right")
         knots = distinct[0] + np.bincount(knot, since) / np.bincount(knot)
+        alone = np.diff(first, prepend=0, append=len(distinct)) == 1
+        knots[alone] = distinct[np.concatenate([[0], first])][alone]  # as they were given
         boundaries = (distinct[first - 1] + distinct[first]) / 2
         if edges is not None:
             boundaries = edges[bins[first] - 1]
-        return cls(knots, boundaries, origin)
+        # The mean of two neighbouring floating-point numbers is one of them.
+        boundaries = np.maximum(boundaries, np.nextafter(distinct[first - 1], np.inf))
+        return cls(knots, boundaries, (float(distinct[0]), float(distinct[-1])), origin)
 
     @property
     def n_times(self) -> int:
@@ -80,7 +88,7 @@ class TimeAxis:
         """The knots in the units of the time stamps."""
         if self.origin is None:
             return self.knots
-        dates: np.ndarray = self.origin + np.rint(self.knots / _SECONDS).astype("timedelta64[ns]")
+        dates: np.ndarray = _as_stamp(self.knots, self.origin)
         return dates
 
     @property
@@ -96,8 +104,16 @@ class TimeAxis:
         return np.diff(self.unit_knots)
 
     def positions(self, t: np.ndarray) -> np.ndarray:
-        """Return the number of the knot that each time stamp belongs to."""
-        positions: np.ndarray = np.searchsorted(self.boundaries, self._read(t), side="right")
+        """Return the number of the knot that each time stamp belongs to.
+
+        Raises
+        ------
+        ValueError
+            If a stamp lies outside those that were fitted.
+        """
+        stamps = self._read(t, "t")
+        self._check_inside(stamps, "t")
+        positions: np.ndarray = np.searchsorted(self.boundaries, stamps, side="right")
         return positions
 
     def to_unit(self, times: Any) -> np.ndarray:
@@ -106,20 +122,13 @@ class TimeAxis:
         Raises
         ------
         ValueError
-            If a time lies outside the knots.
+            If a time lies outside the stamps that were fitted.
         """
         given = [times] if np.ndim(times) == 0 else times
-        stamps = self._read(read_stamps(given, "times"))
+        stamps = self._read(read_stamps(given, "times"), "times")
         span = self.knots[-1] - self.knots[0]
-        room = _SAME * span
-        if self.origin is not None:  # `stamps` are rounded to nanoseconds
-            room = max(room, _SECONDS + 4 * float(np.spacing(self.knots[-1])))
-        if stamps.min() < self.knots[0] - room or stamps.max() > self.knots[-1] + room:
-            raise ValueError(
-                f"times must lie between the first and the last fitted time, {self.stamps[0]} and "
-                f"{self.stamps[-1]} (attribute times_): nothing is known of a process before or "
-                "after."
-            )
+        room = self._room
+        self._check_inside(stamps, "times")
         unit = np.clip((stamps - self.knots[0]) / (span if span > 0 else 1.0), 0.0, 1.0)
         nearest = np.abs(stamps[:, None] - self.knots).argmin(axis=1)
         at_knot = np.abs(stamps - self.knots[nearest]) <= room
@@ -129,12 +138,32 @@ class TimeAxis:
     def subset(self, chosen: np.ndarray) -> "TimeAxis":
         """Return the axis with some of the knots; stamps then belong to the nearest one."""
         knots = self.knots[chosen]
-        return TimeAxis(knots, (knots[:-1] + knots[1:]) / 2, self.origin)
+        low = self.limits[0] if chosen[0] == 0 else float(knots[0])
+        high = self.limits[1] if chosen[-1] == self.n_times - 1 else float(knots[-1])
+        boundaries = np.maximum((knots[:-1] + knots[1:]) / 2, np.nextafter(knots[:-1], np.inf))
+        return TimeAxis(knots, boundaries, (low, high), self.origin)
 
-    def _read(self, t: np.ndarray) -> np.ndarray:
+    @property
+    def _room(self) -> float:
+        """How far beside a time another one may lie that is meant to be the same."""
+        room = _SAME * (self.knots[-1] - self.knots[0])
+        if self.origin is not None:  # stamps are rounded to nanoseconds
+            room = max(room, _SECONDS + 4 * float(np.spacing(self.knots[-1])))
+        return float(room)
+
+    def _check_inside(self, stamps: np.ndarray, name: str) -> None:
+        low, high = self.limits
+        if stamps.min() < low - self._room or stamps.max() > high + self._room:
+            first, last = (_as_stamp(limit, self.origin) for limit in self.limits)
+            raise ValueError(
+                f"{name} must lie between the first and the last fitted time, {first} and {last}: "
+                "nothing is known of a process before or after."
+            )
+
+    def _read(self, t: np.ndarray, name: str) -> np.ndarray:
         if (t.dtype.kind == "M") != (self.origin is not None):
             kind = "numbers" if self.origin is None else "dates"
-            raise ValueError(f"Time stamps must be {kind}, as they were in fit.")
+            raise ValueError(f"{name} must hold {kind}, as the time stamps in fit did.")
         return _numbers(t, self.origin)
 
 
@@ -164,7 +193,7 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: the second "
             "argument holds the public time stamp of each row."
         )
-    stamps: np.ndarray = column_or_1d(_as_column(t), warn=True)
+    stamps: np.ndarray = column_or_1d(_as_column(t), warn=name == "t")
     if stamps.dtype.kind == "M":
         stamps = _in_nanoseconds(stamps, name)
     else:
@@ -172,12 +201,14 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
         try:
             if texts or stamps.dtype.kind not in "biufO":
                 raise TypeError
-            stamps = stamps.astype(np.float64)
+            doubles = stamps.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{name} must hold numbers or dates, one a row; of texts make dates with "
                 "pandas.to_datetime, of durations numbers by dividing by a unit."
             ) from error
+        _check_resolved(stamps, doubles, name)
+        stamps = doubles
     missing = np.isnat(stamps) if stamps.dtype.kind == "M" else ~np.isfinite(stamps)
     if missing.any():
         raise ValueError(f"{name} contains NaN, infinity or a missing date; every row needs one.")
@@ -207,11 +238,30 @@ def _is_date(value: Any) -> bool:
     return isinstance(value, date | np.datetime64) or value is pd.NaT or value is None
 
 
+def _check_resolved(given: np.ndarray, doubles: np.ndarray, name: str) -> None:
+    """Refuse numbers that double precision may have made equal to others."""
+    with np.errstate(all="ignore"):
+        back = doubles if given.dtype.kind == "O" else doubles.astype(given.dtype)
+        kept = np.asarray(back == given, dtype=bool)
+    if not (kept | ~np.isfinite(doubles)).all():
+        raise ValueError(
+            f"{name} holds numbers that double precision does not resolve, such as nanoseconds of "
+            "our days: subtract a common origin, or pass dates."
+        )
+
+
 def _in_nanoseconds(dates: np.ndarray, name: str) -> np.ndarray:
     fine = dates.astype("datetime64[ns]")
     if not (np.isnat(dates) | (fine.astype(dates.dtype) == dates)).all():
         raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
     return fine
+
+
+def _as_stamp(time: Any, origin: np.datetime64 | None) -> Any:
+    """Return seconds since the origin as dates; times without an origin as they are."""
+    if origin is None:
+        return time
+    return origin + np.rint(np.asarray(time) / _SECONDS).astype("timedelta64[ns]")
 
 
 def _numbers(t: np.ndarray, origin: np.datetime64 | None) -> np.ndarray:

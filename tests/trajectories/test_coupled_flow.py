@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skdpot import PrivateTrajectorySampler
+from skdpot.exceptions import PrivacyWarning
 from skdpot.slicing.directions import make_directions
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.table import CDFTable
@@ -188,3 +190,25 @@ def test_smoothing_leaves_unrelated_times_alone():
 def test_quantiles_stay_within_the_bins():
     clouds = np.random.default_rng(0).normal(0, 3, (5, 100, 2))
     assert np.abs(problem(clouds, variances=np.full(5, 0.01)).quantiles).max() <= 2
+
+
+@pytest.mark.parametrize("kind", ["one jump", "back and forth", "breathing"])
+def test_smoothing_in_time_spares_what_does_not_change_smoothly(kind):
+    """Only as much is averaged as the errors of the tables can explain."""
+    rng = np.random.default_rng(0)
+    knot = np.repeat(np.arange(10), 1000)
+    place, spread = np.zeros(len(knot)), np.full(len(knot), 0.2)
+    if kind == "one jump":
+        place = np.where(knot >= 5, 0.5, -0.5)
+    elif kind == "back and forth":
+        place = np.where(knot % 2, 0.3, -0.3)
+    else:
+        spread = np.where(knot % 3, 0.07, 0.3)
+    X = place[:, None] + spread[:, None] * rng.normal(size=(len(knot), 2))
+    sampler = PrivateTrajectorySampler(
+        epsilon=0.5, delta=1e-4, bounds=(-1, 1), n_particles=200, regularization=0, random_state=0
+    )
+    with pytest.warns(PrivacyWarning):
+        smooth = sampler.fit(X, knot).score(X, knot)
+        plain = sampler.set_params(smooth=False).fit(X, knot).score(X, knot)
+    assert smooth > 1.2 * plain  # scores are negative distances

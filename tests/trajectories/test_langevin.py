@@ -120,13 +120,21 @@ def test_particles_go_where_the_records_are():
     np.testing.assert_allclose(means[:, 1], 0.5, atol=0.15)
 
 
-def test_particles_are_shortened_to_the_ball_at_the_end_only():
-    rows, made = data(), plan((0.1, 0.3, 5), kappa=40.0)
+def test_particles_are_shortened_to_the_ball():
+    rows, made = data(), plan((0.1, 0.3, 1), kappa=40.0)
     free, kept = run(rows, made), run(rows, made, radius=0.9)
     norms = np.linalg.norm(free.particles, axis=-1, keepdims=True)
     assert (norms > 0.9).any()
     np.testing.assert_allclose(kept.particles, free.particles * np.minimum(1, 0.9 / norms))
     np.testing.assert_array_equal(kept.displacements, free.displacements)
+
+
+def test_noise_throws_nothing_out_of_the_ball_on_the_way():
+    rows, made = data(), plan((0.1, 0.3, 5), kappa=4000.0)
+    kept = run(rows, made, radius=0.9)
+    assert np.linalg.norm(kept.particles, axis=-1).max() <= 0.9 + 1e-12
+    # Shortened at the end only, the last steps would be as long as the way out.
+    assert kept.displacements.max() < 3 * kept.displacements[0]
 
 
 @pytest.mark.parametrize(
