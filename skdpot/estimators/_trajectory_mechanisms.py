@@ -83,7 +83,7 @@ class SketchTrajectories:
     ) -> dict[str, Any]:
         """Publish a `SlicedSketch` with a table for each time."""
         _refuse(sampler, "sketch", ("warm_start", "sampling_rate", "noise_multiplier", "clip"))
-        _refuse(sampler, "sketch", ("bandwidth", "n_clusters", "warm_start_share"))
+        _refuse(sampler, "sketch", ("bandwidth", "warm_start_share"))
         steps = phases(sampler, self.default_schedule)  # refused here, before any charge
         if max(phase.step_size for phase in steps) > 1:
             raise ValueError(

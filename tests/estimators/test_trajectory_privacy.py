@@ -661,3 +661,61 @@ def test_a_crash_after_the_charge_keeps_the_charge(monkeypatch):
             unfitted.fit(X, T)
         assert not hasattr(unfitted, "privacy_spent_")
     assert len(budget.history()) == 2
+
+
+# Stamps that rounding could make one ---------------------------------------------------------
+
+
+def near_stamps(offset, step):
+    return offset + step * np.repeat(np.arange(4), N_ROWS // 4)
+
+
+@pytest.mark.parametrize(
+    "t", [near_stamps(1e9, 2.0**-23), near_stamps(1.0, np.spacing(1.0)), near_stamps(0.0, 5e-324)]
+)
+def test_rows_of_a_person_at_neighbouring_stamps_are_at_different_times(t):
+    """Or the fit is refused: two rows of one person at one time would cost twice as much."""
+    try:
+        fitted = sampler("sketch", group_size=2).fit(X, t)
+    except ValueError as error:
+        assert "more than one row in a bin" in str(error)
+    else:
+        np.testing.assert_array_equal(fitted.time_counts_, [N_ROWS // 4] * 4)
+
+
+@pytest.mark.parametrize("mechanism", ["sketch", "mfld"])
+def test_stamps_that_doubles_do_not_resolve_are_refused(mechanism):
+    budget = PrivacyBudget(5.0, 1e-3)
+    t = near_stamps(1_700_000_000_000_000_000, 1)
+    with pytest.raises(ValueError, match="double precision does not resolve"):
+        sampler(mechanism, group_size=2, budget=budget).fit(X, t)
+    assert len(budget.history()) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clip": 1e12, "noise_multiplier": None},
+        {"clip": 1e100},
+        {"noise_multiplier": 1e100},
+        {"diffusivity": 1e-30},
+        {"schedule": [(0.01, 1e308, 2)]},
+        {"epsilon": np.inf},  # and a noise multiplier
+    ],
+)
+def test_steps_that_cannot_be_carried_out_are_refused_before_the_charge(changes):
+    budget = PrivacyBudget(np.inf, 1e-3)
+    options = {"budget": budget, "delta": 1e-4} | changes
+    with pytest.raises(ValueError, match="particles|schedule|noise_multiplier"):
+        sampler("mfld", **options).fit(X, T)
+    assert len(budget.history()) == 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"bandwidth": 1e-6}, {"diffusivity": 1e-12}])
+def test_times_of_few_rows_end_in_the_ball_like_the_others(changes):
+    t = np.repeat(np.arange(4.0), [2, 3, 430, 405])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = sampler("mfld", **{"noise_multiplier": 20.0, "schedule": None} | changes).fit(X, t)
+    assert np.abs(fitted.particles_).max() <= 1 + 1e-9
+    assert np.isfinite(fitted.displacements_).all()

@@ -197,7 +197,7 @@ def test_dates_in_dates_out():
         assert dated.score(X, stamps) > -0.3
         with pytest.raises(ValueError, match="2021-03-01.*2021-04-10"):
             dated.sample(3, times=[pd.Timestamp("2021-02-01")])
-        with pytest.raises(ValueError, match="must be dates"):
+        with pytest.raises(ValueError, match="times must hold dates"):
             dated.sample(3, times=[3.0])
 
 

@@ -361,3 +361,10 @@ def test_mechanisms_without_a_sketch_know_no_labels(mechanism, changes):
     with pytest.raises(ValueError, match="knows no labels"):
         sampler.fit(X, TIMES)
     assert budget.history().empty
+
+
+def test_parties_are_compared_by_what_they_released_and_not_by_what_they_say():
+    one, two = (SlicedSketch(**PUBLIC | {"group_size": k}).fit(X, TIMES) for k in (1, 2))
+    one.set_params(group_size=2)  # after the fit, whose noise is for one row
+    with pytest.raises(ValueError, match="different numbers of rows of one person"):
+        two.merge(one)
