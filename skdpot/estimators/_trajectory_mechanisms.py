@@ -84,12 +84,7 @@ class SketchTrajectories:
         """Publish a `SlicedSketch` with a table for each time."""
         _refuse(sampler, "sketch", ("warm_start", "sampling_rate", "noise_multiplier", "clip"))
         _refuse(sampler, "sketch", ("bandwidth", "warm_start_share"))
-        steps = phases(sampler, self.default_schedule)  # refused here, before any charge
-        if max(phase.step_size for phase in steps) > 1:
-            raise ValueError(
-                'With mechanism="sketch" the steps of schedule are shares of the longest stable '
-                "one, so at most 1."
-            )
+        self._steps(sampler)  # what cannot be done is refused before any charge
         sketch = SlicedSketch(
             epsilon=sampler.epsilon,
             delta=sampler.delta,
@@ -132,12 +127,22 @@ class SketchTrajectories:
         )
         result = coupled_flow(
             problem,
-            phases(sampler, self.default_schedule),
+            self._steps(sampler),
             rng,
             WarmCoupling(),
             progress="flow of all times" if sampler.verbose else None,
         )
         return result.particles, result.displacements
+
+    def _steps(self, sampler: BaseEstimator) -> tuple[LangevinPhase, ...]:
+        """Read the schedule; a flow takes no steps that are longer than stable ones."""
+        steps = phases(sampler, self.default_schedule)
+        if max(phase.step_size for phase in steps) > 1:
+            raise ValueError(
+                'With mechanism="sketch" the steps of schedule are shares of the longest stable '
+                "one, so at most 1."
+            )
+        return steps
 
 
 class LangevinTrajectories:

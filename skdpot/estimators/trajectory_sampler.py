@@ -162,7 +162,8 @@ n_features), default="axes+orthogonal"
     replacing a row moves the sum by at most 2C. Sums are divided by the expected size of the
     sample. The noise of "mfld" is continuous and not hardened against attacks on floating-point
     numbers. Warm starts are events of their own (Gaussian, on a lattice). A person with k rows at
-    different times pays k times the steps, or sqrt(k) times the sensitivity of a table.
+    different times pays k times the steps, or sqrt(k) times the sensitivity of a table, and k
+    times that of private bounds, which see all times together.
 
     Neither `diffusivity` nor any randomness of the solver is counted. Rows given to `score` are
     treated as public.
