@@ -129,8 +129,10 @@ def recommended_slices(n_samples: int, n_features: int, mu: float, n_classes: in
     Returns
     -------
     int
-        A multiple of `n_features`.
+        A multiple of `n_features`; 1 for one feature.
     """
+    if n_features == 1:
+        return 1  # there is no other direction
     most = max(1, _MOST_SLICES // n_features)
     blocks = n_samples * mu / n_classes / _SIGNAL_PER_BLOCK
     return n_features * int(min(max(blocks, 1), most))

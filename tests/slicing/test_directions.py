@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, kstest
 
+from skdpot import SlicedSketch
 from skdpot.slicing import (
     make_directions,
     orthogonal_directions,
+    recommended_slices,
     sparse_directions,
     uniform_directions,
 )
@@ -230,3 +232,10 @@ def test_extreme_scales_of_directions_do_no_harm(scale, rng):
 def test_bad_arrays_of_directions_are_refused(array, text, rng):
     with pytest.raises(ValueError, match=text):
         make_directions(array, 4, 3, rng)
+
+
+def test_one_feature_has_one_direction():
+    """More would be copies, which cost noise and time and tell nothing new."""
+    assert [recommended_slices(n, 1, 1.0) for n in (10, 10**7)] == [1, 1]
+    sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1)).fit(np.linspace(-1, 1, 500)[:, None])
+    assert sketch.directions_.shape == (1, 1)
