@@ -20,7 +20,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["clipped_fit_gradient", "fit_loss"]
+__all__ = ["clipped_fit_gradient"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -114,42 +114,6 @@ def clipped_fit_gradient(
             offsets = points[:, j] - part[:, j, None]
             total[:, j] += np.einsum("bk,bk->k", shares, offsets)
     return total
-
-
-def fit_loss(
-    particles: npt.NDArray[np.floating], rows: npt.NDArray[np.floating], *, bandwidth: float
-) -> float:
-    r"""Return the data fit: minus the mean logarithm of the likelihood, up to a constant.
-
-    Parameters
-    ----------
-    particles : ndarray of shape (m, d)
-        Particles of one time.
-    rows : ndarray of shape (b, d)
-        Records of the same time, at least one.
-    bandwidth : float
-        Standard deviation of the kernel.
-
-    Returns
-    -------
-    float
-        :math:`-\frac1b \sum_y \log \frac1m \sum_l \exp(-\|x_l - y\|^2 / 2\sigma^2)`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not positive and finite, or the shapes do not match.
-
-    Privacy
-    -------
-    For public rows: nothing is clipped and no noise is added.
-    """
-    squares = _squared_distances(*_checked(particles, rows, bandwidth=bandwidth))
-    nearest = squares.min(axis=1)
-    with np.errstate(over="ignore", under="ignore"):
-        kernel = np.exp(-(squares - nearest[:, None]) / bandwidth / bandwidth / 2.0)
-    logarithms = np.log(kernel.mean(axis=1)) - nearest / bandwidth / bandwidth / 2.0
-    return -float(np.mean(logarithms))
 
 
 def _checked(

@@ -92,10 +92,6 @@ class CouplingPlan:
         """
         return self._forward.draw(index, rng)
 
-    def sample_previous(self, index: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw the partner of each particle of the second cloud, as `sample_next` does."""
-        return self._backward.draw(index, rng)
-
     def __getstate__(self) -> dict[str, object]:
         """Leave the tables for sampling out of pickles; they are made again when needed."""
         return {name: value for name, value in self.__dict__.items() if name[0] != "_"}
@@ -103,13 +99,6 @@ class CouplingPlan:
     @cached_property
     def _forward(self) -> "_Conditional":
         return _Conditional.of(self.rows, self.columns, self.masses, self.shape[0])
-
-    @cached_property
-    def _backward(self) -> "_Conditional":
-        order = np.argsort(self.columns, kind="stable")
-        return _Conditional.of(
-            self.columns[order], self.rows[order], self.masses[order], self.shape[1]
-        )
 
 
 @dataclass(frozen=True, eq=False)

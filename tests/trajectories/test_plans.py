@@ -70,17 +70,17 @@ def test_one_time_needs_no_plan():
     assert entropic_plans(particles(4, (1, 5, 2)), np.empty(0), 0.1) == ()
 
 
-@pytest.mark.parametrize("forward", [True, False])
-def test_partners_follow_the_conditional_law(forward):
+@pytest.mark.parametrize("wide", [True, False])
+def test_partners_follow_the_conditional_law(wide):
     rng = np.random.default_rng(5)
     matrix = rng.random((4, 6)) * (rng.random((4, 6)) < 0.7)
     matrix[:, 0] += 0.1
     matrix[0] += 0.05
-    plan = CouplingPlan.from_matrix(matrix)
-    conditionals = matrix if forward else matrix.T
+    conditionals = matrix if wide else matrix.T
+    plan = CouplingPlan.from_matrix(conditionals)
     n = 20_000
     index = rng.permutation(np.repeat(np.arange(len(conditionals)), n))
-    drawn = (plan.sample_next if forward else plan.sample_previous)(index, rng)
+    drawn = plan.sample_next(index, rng)
     for given_index, masses in enumerate(conditionals):
         counts = np.bincount(drawn[index == given_index], minlength=len(masses))
         assert np.all(counts[masses == 0] == 0)
@@ -94,7 +94,6 @@ def test_a_permutation_leaves_no_choice():
     rng, index = np.random.default_rng(7), np.arange(50)
     there = plan.sample_next(index, rng)
     np.testing.assert_array_equal(order[there], index)
-    np.testing.assert_array_equal(plan.sample_previous(there, rng), index)
 
 
 class _Extreme:
@@ -111,10 +110,10 @@ class _Extreme:
 def test_the_ends_of_the_unit_interval_stay_inside_the_row(level):
     matrix = np.random.default_rng(8).random((30, 30))
     matrix[np.triu_indices(30, 1)] = 0.0
-    plan = CouplingPlan.from_matrix(matrix)
     index = np.arange(30)
-    assert np.all(plan.sample_next(index, _Extreme(level)) <= index)
-    assert np.all(plan.sample_previous(index, _Extreme(level)) >= index)
+    lower, upper = CouplingPlan.from_matrix(matrix), CouplingPlan.from_matrix(matrix.T)
+    assert np.all(lower.sample_next(index, _Extreme(level)) <= index)
+    assert np.all(upper.sample_next(index, _Extreme(level)) >= index)
 
 
 def test_a_solver_that_gives_up_is_reported(monkeypatch):
