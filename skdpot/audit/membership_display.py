@@ -54,7 +54,9 @@ class MembershipDisplay:
         self.allowed_tpr = allowed_tpr
         self.epsilon = epsilon
 
-    def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Self:
+    def plot(
+        self, ax: Any = None, *, legend: bool = True, log: bool = False, **kwargs: Any
+    ) -> Self:
         """Draw the curve, the region and the diagonal of guessing.
 
         Parameters
@@ -63,6 +65,8 @@ class MembershipDisplay:
             Axes to draw on; new ones by default.
         legend : bool, default=True
             Whether to draw the legend.
+        log : bool, default=False
+            Whether both axes are logarithmic, for small false positive rates.
         **kwargs : dict
             For ``Axes.plot``.
 
@@ -87,10 +91,15 @@ class MembershipDisplay:
         )
         style = {"color": COLORS[0], "drawstyle": "steps-post", "label": "attack"} | kwargs
         (self.line_,) = ax.plot(self.fpr, self.tpr, **style)
-        ax.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=1, label="guessing")
+        # Not with ends at zero: on logarithmic axes such a line would have none.
+        ends = [[self._least, 1]] * 2 if log else [[0, 1]] * 2
+        ax.plot(*ends, color="black", linestyle=":", linewidth=1, label="guessing")
+        if log:
+            ax.set(xscale="log", yscale="log")
+        lower = self._least if log else 0
         ax.set(
-            xlim=(0, 1),
-            ylim=(0, 1),
+            xlim=(lower, 1),
+            ylim=(lower, 1),
             xlabel="false positive rate",
             ylabel="true positive rate",
             aspect="equal",
@@ -99,3 +108,9 @@ class MembershipDisplay:
             ax.legend(loc="lower right")
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    @property
+    def _least(self) -> float:
+        """Where logarithmic axes begin: at the smallest rate above zero, at most a thousandth."""
+        seen = self.fpr[self.fpr > 0]
+        return float(np.clip(seen.min() if len(seen) else 1.0, 1e-5, 1e-3))

@@ -8,7 +8,7 @@ from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.strategy import square_root_strategy
 
-__all__ = ["log_likelihoods", "statistic_of"]
+__all__ = ["log_likelihoods", "statistic_of", "statistics_of_rows"]
 
 
 def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None) -> np.ndarray:
@@ -56,6 +56,44 @@ def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None)
     )
     table: np.ndarray = counts @ square_root_strategy(n_bins).matrix.T
     return table.reshape(n_classes, n_slices, n_bins)
+
+
+def statistics_of_rows(
+    sketch: SlicedSketch, X: np.ndarray, y: np.ndarray | None = None
+) -> np.ndarray:
+    """Compute what each single row adds to the table of a sketch.
+
+    Parameters
+    ----------
+    sketch : SlicedSketch
+        A closed sketch.
+    X : ndarray of shape (n_rows, n_features)
+        Rows.
+    y : ndarray of shape (n_rows,), optional
+        Their labels, for a sketch with classes.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_classes * n_slices * n_bins)
+    """
+    n_classes, n_slices, n_bins = sketch.statistic_.shape
+    # Each row is counted as a class of its own.
+    counts = count_projections(
+        X,
+        sketch.directions_,
+        sketch.half_widths_,
+        n_bins,
+        codes=np.arange(len(X)),
+        n_classes=len(X),
+        bounds=sketch.bounds_,
+    )
+    own = (counts @ square_root_strategy(n_bins).matrix.T).reshape(len(X), n_slices * n_bins)
+    if n_classes == 1:
+        return own
+    codes, _ = encode_labels(y, len(X), sketch.classes_)
+    tables = np.zeros((len(X), n_classes, n_slices * n_bins))
+    tables[np.arange(len(X)), codes] = own
+    return tables.reshape(len(X), -1)
 
 
 def log_likelihoods(sketch: SlicedSketch, others: np.ndarray, statistics: np.ndarray) -> np.ndarray:

@@ -1,0 +1,85 @@
+"""What an audit found: a lower bound of ε beside the claimed one."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.audit.audit_display import AuditDisplay
+
+__all__ = ["AuditResult"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AuditResult:
+    """Outcome of `skdpot.audit.one_run_audit`.
+
+    Parameters
+    ----------
+    epsilon_lower : float
+        With probability `confidence` the fit is not (ε, delta)-private for any smaller ε.
+    confidence : float
+        Of the bound.
+    n_canaries, n_guesses, n_correct : int
+        Coins, guesses and right guesses.
+    epsilon, delta : float
+        What was claimed.
+    right : ndarray of bool of shape (n_canaries,)
+        Which guesses are right, the surest first; the first `n_guesses` were counted.
+    """
+
+    epsilon_lower: float
+    confidence: float
+    n_canaries: int
+    n_guesses: int
+    n_correct: int
+    epsilon: float
+    delta: float
+    right: np.ndarray
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is refuted at this confidence."""
+        return self.epsilon_lower > self.epsilon
+
+    @property
+    def verdict(self) -> str:
+        """What follows, in a sentence."""
+        found = f"ε ≥ {self.epsilon_lower:.3g} at {100 * self.confidence:g} % confidence"
+        if math.isinf(self.epsilon):
+            return f"{found}; nothing was claimed."
+        if self.refuted:
+            return f"REFUTED: {found}, but ε = {self.epsilon:.4g} was claimed."
+        return f"Not refuted: {found}, within the claimed ε = {self.epsilon:.4g}."
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> AuditDisplay:
+        """Draw the share of right guesses, and what the claim allows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        **kwargs : dict
+            For ``Axes.plot``.
+
+        Returns
+        -------
+        AuditDisplay
+            The display.
+        """
+        display = AuditDisplay(
+            right=self.right,
+            n_guesses=self.n_guesses,
+            epsilon=self.epsilon,
+            confidence=self.confidence,
+            epsilon_lower=self.epsilon_lower,
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def __repr__(self) -> str:
+        return (
+            f"AuditResult(epsilon_lower={self.epsilon_lower:.4g}, confidence={self.confidence:g}, "
+            f"{self.n_correct} of {self.n_guesses} guesses right, {self.n_canaries} canaries, "
+            f"claimed epsilon={self.epsilon:.4g}, delta={self.delta:.2g})"
+        )

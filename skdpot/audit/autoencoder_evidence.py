@@ -1,0 +1,113 @@
+"""Canaries for private autoencoders, and what the noisy gradients of their training say.
+
+The gradient of a record's reconstruction error is long beside the usual clip, so that nearly every
+record moves a step by as much as it may; what makes canaries strong is that their gradients
+differ. Attacks have teeth where there are more parameters than canaries, where batches hold a good
+share of the records (with all of them the other canaries do not disturb at all) and where the
+learning rate is so small that the network does not fit the canaries. A penalty's noise pays for
+more than one record moves in practice, and these audits then stay further below the claim.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot.audit.audited_fit import AuditedFit
+from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
+from skdpot.audit.coin_evidence import CoinEvidence
+from skdpot.audit.contributions import (
+    Contributions,
+    at_parameters,
+    gradients_by_parameter,
+    of_clipped_gradients,
+    of_vectors,
+)
+from skdpot.audit.crowds import Crowd, crowd_of_audit, public_facts_of_pairs
+from skdpot.audit.sketch_evidence import edges
+from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
+from skdpot.nets.code_parity import CodeParity
+from skdpot.nets.evaluation import to_network_units
+from skdpot.nets.output_gradients import shares_of_jacobians
+from skdpot.nets.per_sample import record_outputs
+from skdpot.nets.prior_penalty import PriorPenalty
+
+__all__ = ["autoencoder_canaries", "autoencoder_score"]
+
+
+def autoencoder_canaries(
+    estimator: Any,
+    n_pairs: int,
+    X: np.ndarray,
+    y: np.ndarray | None,
+    *,
+    fit_params: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> CanaryPairs:
+    """Make opposite rows on the edge of what is declared, of one group in each pair."""
+    if not estimator.private:
+        raise ValueError("private=False claims no privacy: there is nothing to audit.")
+    low, high = edges(estimator, X)
+    pairs = antipodal_pairs(n_pairs, low, high, rng=rng, corners=estimator.norm_bound is None)
+    facts = public_facts_of_pairs(n_pairs, fit_params, rng)
+    if y is None:
+        return replace(pairs, fit_params=facts)
+    same = rng.choice(np.asarray(y), size=n_pairs)  # ignored by the fit
+    return replace(pairs, fit_params=facts, first_labels=same, second_labels=same)
+
+
+def autoencoder_score(audited: AuditedFit) -> np.ndarray:
+    """Score pairs by the noisy gradients of all steps, see `CoinEvidence`.
+
+    With a penalty, which compares the codes of a batch, a record's own term is taken, among
+    known rows and both records of all pairs.
+    """
+    fitted = audited.fitted
+    network = nn.Sequential(fitted.encoder_, fitted.decoder_)
+    rows = torch.from_numpy(to_network_units(fitted.bounds_, audited.rows_and_weights()[0]))
+    parity = fitted.penalty == "parity"
+    crowd = crowd_of_audit(audited, audited.fit_params["sensitive_features"] if parity else None)
+    evidence = CoinEvidence(len(audited.pairs))
+    for release in audited.releases:
+        if release.kind != "gradient":
+            continue
+        facts = release.facts
+        plan, loss = facts["plan"], facts["loss"]
+        made = at_parameters(network, facts["parameters"])
+        own = _contributions(loss, made, rows.to(torch.float32), crowd, facts["directions"])
+        crowd.add_step(evidence, own, gradients_by_parameter(made, facts["gradients"]), facts, plan)
+    return evidence.scores()
+
+
+def _contributions(
+    loss: AutoencoderLoss,
+    network: nn.Sequential,
+    rows: torch.Tensor,
+    crowd: Crowd,
+    directions: np.ndarray | None,
+) -> Contributions:
+    """Return what each row adds to `AutoencoderLoss.clipped_sum`."""
+    own = of_clipped_gradients(network, rows, reconstruction_gradient, loss.clip)
+    if loss.penalty is None or directions is None:
+        return own
+    # A batch of all known rows, twice, and both records of all pairs has the expected ranks.
+    whole = rows[crowd.order]
+    encoder = network[:-1]
+    penalty = _of_batch(loss.penalty, crowd)
+    pulls = penalty.vectors(record_outputs(encoder, whole), directions)[crowd.places]
+
+    def vectors(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        return shares_of_jacobians(gram, loss.clip_jacobian)[:, None] * pulls[records]
+
+    pulled = of_vectors(encoder, rows, vectors).times(loss.alpha)
+    return own.times(1.0 - loss.alpha).plus(pulled)
+
+
+def _of_batch(penalty: Any, crowd: Crowd) -> PriorPenalty | CodeParity:
+    if isinstance(penalty, PriorPenalty):
+        return replace(penalty, batch_size=len(crowd.order))
+    parity: CodeParity = replace(penalty, batch_sizes=crowd.sizes)
+    return parity

@@ -1,0 +1,134 @@
+"""Audit of a whole fit by one run of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdpot._utils.rng import solver_generator
+from skdpot.audit.audit_result import AuditResult
+from skdpot.audit.audited_fit import AuditTask, Score, checked_scores, claimed
+from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.guessing import epsilon_lower_bound
+from skdpot.audit.white_box import default_canaries, default_score
+
+__all__ = ["one_run_audit"]
+
+
+def one_run_audit(
+    fit: Any,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    canaries: CanaryPairs | int = 1000,
+    score: Score | str = "auto",
+    n_guesses: int | None = None,
+    confidence: float = 0.95,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    fit_params: Mapping[str, ArrayLike] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> AuditResult:
+    """Bound the ε of a fit from below by one run of it (Steinke, Nasr and Jagielski, 2023).
+
+    Each canary slot holds one of two records, by the fall of a fair coin. The fit runs once on
+    the rows and the slots; an attacker who knows all but the coins scores them, and guesses those
+    with the largest scores. More right guesses than the claimed ε allows refute the claim.
+
+    Parameters
+    ----------
+    fit : estimator or callable
+        An estimator, which is cloned, or a function ``fit(X, y, **fit_params)`` that returns
+        what it released, for instance a fitted estimator.
+    X : array-like of shape (n_samples, n_features)
+        Rows beside the canaries; public or made-up ones. None at all may do:
+        ``np.empty((0, n_features))``.
+    y : array-like of shape (n_samples,), optional
+        Their labels.
+    canaries : CanaryPairs or int, default=1000
+        The pairs, or how many `skdpot.audit.default_canaries` is to make.
+    score : callable or "auto", default="auto"
+        ``score(audited: AuditedFit) -> ndarray of shape (n_pairs,)``: positive where the release
+        speaks for the first record of the pair, and the larger, the surer. "auto" takes the
+        white-box score of the estimator, see `skdpot.audit.default_score`.
+    n_guesses : int, optional
+        How many coins are guessed, half of them by default. To be chosen before the run.
+    confidence : float, default=0.95
+        Probability that the bound holds, in (0, 1).
+    epsilon, delta : float, optional
+        The claim, if `fit` returns something without a ``privacy_spent_``.
+    fit_params : mapping of str to array-like of shape (n_samples,), optional
+        Further facts of the rows for `fit`; those of the slots come with the canaries.
+    random_state : int, RandomState or None, default=None
+        Makes the canaries. Coins always come from the operating system.
+
+    Returns
+    -------
+    AuditResult
+        Lower bound, confidence, numbers of canaries, guesses and right guesses, and the claim.
+
+    Raises
+    ------
+    ValueError
+        If the estimator has a budget, a parameter is out of range, the score has a wrong
+        shape, or nothing says what is claimed.
+
+    Privacy
+    -------
+    For public or made-up rows. The release itself is as private as claimed, but scores are
+    computed from the rows without noise, and a result tells about them.
+
+    Notes
+    -----
+    A low bound is no proof of privacy: canaries and scores may be weak. With m canaries and half of
+    them guessed the bound cannot exceed about ``log(m / (2 log(1 / (1 − confidence))))``.
+
+    References
+    ----------
+    T. Steinke, M. Nasr, M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import SlicedSketch
+    >>> from skdpot.audit import one_run_audit
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(200, 8))
+    >>> result = one_run_audit(SlicedSketch(epsilon=1.0, bounds=(-1, 1)), X, canaries=400)
+    >>> result.refuted
+    False
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
+    rows = np.asarray(X)
+    labels = None if y is None else np.asarray(y)
+    known = {name: np.asarray(value) for name, value in (fit_params or {}).items()}
+    if not isinstance(canaries, CanaryPairs):
+        rng = solver_generator(random_state)
+        canaries = default_canaries(fit, canaries, rows, labels, fit_params=known, rng=rng)
+    n_pairs = len(canaries)
+    n_guesses = (n_pairs + 1) // 2 if n_guesses is None else n_guesses
+    if not 1 <= n_guesses <= n_pairs:
+        raise ValueError(f"n_guesses={n_guesses!r} must be from 1 to {n_pairs}, the pairs.")
+    task = AuditTask(fit=fit, pairs=canaries, X=rows, y=labels, fit_params=known)
+    # The theorem needs fair coins that nobody knows, whatever else has a seed.
+    heads = np.random.default_rng().random(n_pairs) < 0.5
+    audited = task.run(heads)
+    claim = claimed(audited.fitted, epsilon, delta)
+    judge = default_score(audited.fitted) if isinstance(score, str) else score
+    scores = checked_scores(judge(audited), n_pairs)
+    # A score of zero is a guess like any other, of the second record.
+    right = ((scores > 0) == heads)[np.argsort(-np.abs(scores), kind="stable")]
+    correct = int(right[:n_guesses].sum())
+    return AuditResult(
+        epsilon_lower=epsilon_lower_bound(
+            claim[1], confidence, n_canaries=n_pairs, n_guesses=n_guesses, n_correct=correct
+        ),
+        confidence=confidence,
+        n_canaries=n_pairs,
+        n_guesses=n_guesses,
+        n_correct=correct,
+        epsilon=claim[0],
+        delta=claim[1],
+        right=right,
+    )

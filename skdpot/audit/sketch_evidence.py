@@ -1,0 +1,82 @@
+"""Canaries for sketches, and what their noisy tables say about them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from skdpot.audit.audited_fit import AuditedFit
+from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
+from skdpot.audit.evidence import linear_evidence
+from skdpot.audit.sketch_likelihood import statistic_of, statistics_of_rows
+from skdpot.slicing.sketch import SlicedSketch
+
+__all__ = ["edges", "sketch_canaries", "sketch_score"]
+
+
+def edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the box that an estimator is told of, or else the one around public rows.
+
+    Raises
+    ------
+    ValueError
+        If there is neither.
+    """
+    n_features = X.shape[1]
+    bounds, radius = estimator.bounds, getattr(estimator, "norm_bound", None)
+    if radius is not None:
+        return np.full(n_features, -float(radius)), np.full(n_features, float(radius))
+    if isinstance(bounds, str):
+        if not len(X):
+            raise ValueError(
+                'With bounds="private" the canaries lie on the edge of the rows of X: give some, or '
+                "bounds=(low, high)."
+            )
+        return X.min(axis=0), X.max(axis=0)
+    low, high = (np.broadcast_to(np.asarray(b, dtype=float), n_features) for b in bounds)
+    return low, high
+
+
+def sketch_canaries(
+    estimator: Any,
+    n_pairs: int,
+    X: np.ndarray,
+    y: np.ndarray | None,
+    *,
+    fit_params: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> CanaryPairs:
+    """Make opposite corners of the box, of different classes where classes are protected."""
+    low, high = edges(estimator, X)
+    conditional = getattr(estimator, "conditional", False)
+    labels = y if conditional and not estimator.public_labels else None
+    pairs = antipodal_pairs(
+        n_pairs, low, high, rng=rng, corners=estimator.norm_bound is None, labels=labels
+    )
+    if y is None or labels is not None:
+        return pairs
+    same = rng.choice(np.asarray(y), size=n_pairs)
+    return CanaryPairs(
+        first=pairs.first, second=pairs.second, first_labels=same, second_labels=same
+    )
+
+
+def sketch_score(audited: AuditedFit) -> np.ndarray:
+    """Score pairs by the likelihood of the noisy table, see `linear_evidence`."""
+    sketch = audited.fitted
+    if not isinstance(sketch, SlicedSketch):
+        sketch = sketch.sketch_
+    pairs = audited.pairs
+    labelled = hasattr(sketch, "classes_")
+    first, second = (
+        statistics_of_rows(sketch, rows, labels if labelled else None)
+        for rows, labels in (
+            (pairs.first, pairs.first_labels),
+            (pairs.second, pairs.second_labels),
+        )
+    )
+    known = (first + second).sum(axis=0) / 2
+    if len(audited.X):
+        known += statistic_of(sketch, audited.X, audited.y if labelled else None).ravel()
+    residual = sketch.statistic_.ravel() - known
+    return linear_evidence(residual, first - second, sketch.noise_scale_)

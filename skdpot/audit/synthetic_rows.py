@@ -1,0 +1,116 @@
+"""What attacks on synthetic rows share: their input and their result."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_array
+
+from skdpot.audit.membership_result import MembershipResult
+
+__all__ = ["SyntheticMembershipResult", "read_rows", "scaled"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticMembershipResult(MembershipResult):
+    """Scores of members and of others in an attack on one set of synthetic rows.
+
+    Parameters
+    ----------
+    member_scores : ndarray of shape (n_members,)
+        Scores of rows that the generator was fitted on.
+    other_scores : ndarray of shape (n_others,)
+        Scores of other rows of the same population.
+    epsilon, delta : float
+        What the release claims; infinity and 0 for nothing.
+    attack : str, default=""
+        Its name.
+
+    Notes
+    -----
+    One release, many persons: confidence limits here are over the choice of persons, the
+    release being what it is. If members are a random part of the population, a claim bounds the
+    rates in the mean over releases. That refutes a claim less strictly than
+    `skdpot.audit.one_run_audit` does, and `epsilon_lower_bound` is only indicative.
+    """
+
+    attack: str = ""
+
+    def figures(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Return the figures of the attack.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Of the limits, in (0, 1).
+
+        Returns
+        -------
+        dict
+            ``auc`` with its limits, ``advantage``, and the true positive rates at false positive
+            rates of 0.001, 0.01 and 0.1 with theirs.
+
+        Raises
+        ------
+        ValueError
+            If `confidence` is not in (0, 1) or there are fewer than two scores of a kind.
+        """
+        low, high = self.auc_interval(confidence)
+        figures = {"auc": self.auc, "auc_low": low, "auc_high": high, "advantage": self.advantage}
+        for fpr in (0.001, 0.01, 0.1):
+            found = self.tpr_at(fpr, confidence)
+            for suffix, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
+                figures[f"tpr_at_{fpr:g}{suffix}"] = value
+        return figures
+
+    def __repr__(self) -> str:
+        return (
+            f"SyntheticMembershipResult({self.attack!r}, {len(self.member_scores)} members, "
+            f"{len(self.other_scores)} others, auc={self.auc:.3f}, "
+            f"tpr_at(0.01)={self.tpr_at(0.01).value:.3f})"
+        )
+
+
+def read_rows(X: ArrayLike, name: str, n_features: int | None = None) -> np.ndarray:
+    """Return finite float64 rows.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows.
+    name : str
+        What messages call them.
+    n_features : int, optional
+        How many features they must have.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+
+    Raises
+    ------
+    ValueError
+        If they are not such rows; no value is quoted.
+    """
+    try:
+        rows: np.ndarray = check_array(X, dtype=np.float64, input_name=name)
+        refusal = None
+    except (ValueError, TypeError) as error:
+        # Messages about text quote the text.
+        quotes = "could not convert" in str(error)
+        refusal = f"{name} must hold finite numbers." if quotes else str(error)
+    if refusal is not None:
+        raise ValueError(refusal)
+    if n_features is not None and rows.shape[1] != n_features:
+        raise ValueError(
+            f"{name} has {rows.shape[1]} features and synthetic has {n_features}: all rows must "
+            "have the same features in the same order."
+        )
+    return rows
+
+
+def scaled(rows: np.ndarray, divisors: np.ndarray) -> np.ndarray:
+    """Return rows whose features are divided by `divisors`."""
+    quotients: np.ndarray = rows / divisors
+    return quotients

@@ -1,0 +1,117 @@
+"""The canaries and the score that fit each estimator best: who audits what.
+
+Each estimator's noisy releases are public in the sense of its ε, so that the attacker reads them
+rather than the model: the table of a sketch, noisy projections, noisy gradients.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from skdpot.audit.audited_fit import Score
+from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.sketch_evidence import sketch_canaries, sketch_score
+
+__all__ = ["default_canaries", "default_score"]
+
+
+class CanaryMaker(Protocol):
+    """Makes pairs that move what an estimator releases as far as one record can."""
+
+    def __call__(
+        self,
+        estimator: Any,
+        n_pairs: int,
+        X: np.ndarray,
+        y: np.ndarray | None,
+        *,
+        fit_params: Mapping[str, np.ndarray],
+        rng: np.random.Generator,
+    ) -> CanaryPairs:
+        """Make `n_pairs` pairs for an unfitted estimator and the rows beside them."""
+
+
+# Name of the class, and its parameter that chooses the mechanism with the value it needs.
+_ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Score]] = {
+    ("SlicedSketch", ""): (sketch_canaries, sketch_score),
+    ("DPSlicedFlowSampler", "sketch"): (sketch_canaries, sketch_score),
+    ("DPSlicedGenerator", "sketch"): (sketch_canaries, sketch_score),
+    ("PrivateWassersteinDistance", "sliced"): (sketch_canaries, sketch_score),
+}
+_CHOICES = ("mechanism", "protocol", "gradient")
+
+
+def default_canaries(
+    estimator: Any,
+    n_pairs: int,
+    X: np.ndarray,
+    y: np.ndarray | None = None,
+    *,
+    fit_params: Mapping[str, np.ndarray] | None = None,
+    rng: np.random.Generator,
+) -> CanaryPairs:
+    """Make the canaries that show most of an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As it is to be audited.
+    n_pairs : int
+        How many.
+    X : ndarray of shape (n_samples, n_features)
+        Public rows beside them. Where the estimator finds its bounds itself, canaries lie on
+        the edge of these rows.
+    y : ndarray of shape (n_samples,), optional
+        Their labels.
+    fit_params : mapping of str to ndarray, optional
+        Further public facts of the rows.
+    rng : numpy.random.Generator
+        Draws the canaries.
+
+    Returns
+    -------
+    CanaryPairs
+
+    Raises
+    ------
+    ValueError
+        If no attack on this estimator is known.
+    """
+    maker, _ = _attack(estimator)
+    return maker(estimator, n_pairs, X, y, fit_params=fit_params or {}, rng=rng)
+
+
+def default_score(fitted: Any) -> Score:
+    """Return the white-box score of a fitted estimator.
+
+    Parameters
+    ----------
+    fitted : estimator
+        A fitted estimator of this package.
+
+    Returns
+    -------
+    callable
+        For `one_run_audit` and `gaussian_audit`.
+
+    Raises
+    ------
+    ValueError
+        If no attack on this estimator is known.
+    """
+    return _attack(fitted)[1]
+
+
+def _attack(estimator: Any) -> tuple[CanaryMaker, Score]:
+    """Look up the attack of an estimator and its mechanism."""
+    choices = [getattr(estimator, choice) for choice in _CHOICES if hasattr(estimator, choice)]
+    mechanism = str(choices[0]) if choices else ""
+    for base in type(estimator).__mro__:
+        if (base.__name__, mechanism) in _ATTACKS:
+            return _ATTACKS[base.__name__, mechanism]
+    named = f"{type(estimator).__name__}({mechanism!r})" if choices else type(estimator).__name__
+    raise ValueError(
+        f"No attack on {named} is known: give canaries= (CanaryPairs) and score= yourself. What "
+        "promises no differential privacy has none to be audited."
+    )

@@ -1,0 +1,231 @@
+"""The one-run audit: true mechanisms pass, false ones are caught, and misuse is refused."""
+
+import dataclasses
+import math
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
+from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
+from skdpot.audit.evidence import linear_evidence
+
+X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
+M = 600
+PAIRS = CanaryPairs(first=np.full((M, 3), 1.0), second=np.full((M, 3), -1.0))
+
+
+def randomized_response(epsilon, seed=0):
+    """Release the sign of each row's first number, each true with e^ε / (1 + e^ε)."""
+
+    def fit(rows, labels):
+        assert labels is None
+        rng = np.random.default_rng(seed)
+        lies = rng.random(len(rows)) > 1 / (1 + math.exp(-epsilon))
+        return np.sign(rows[:, 0]) * np.where(lies, -1, 1)
+
+    return fit
+
+
+def told(audited):
+    return audited.fitted[len(audited.X) :]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_randomized_response(epsilon):
+    options = {"canaries": PAIRS, "score": told, "delta": 0.0, "confidence": 0.999999}
+    result = one_run_audit(randomized_response(epsilon), X, epsilon=epsilon, **options)
+    assert 0.9 * (epsilon > 1) <= result.epsilon_lower <= epsilon
+    assert not result.refuted
+    assert result.verdict.startswith("Not refuted: ε ≥ ")
+    # The same mechanism with a claim of half of it, and enough guesses to see that.
+    false = one_run_audit(
+        randomized_response(epsilon + 2.5), X, epsilon=epsilon, n_guesses=M, **options
+    )
+    assert false.refuted
+    assert false.verdict.startswith("REFUTED: ")
+    assert (false.n_canaries, false.n_guesses) == (M, M)
+    assert false.n_correct == false.right.sum()
+
+
+def test_surest_are_guessed():
+    def fit(rows, labels):
+        return rows[:, 0]
+
+    def score(audited):
+        # The last hundred are known, all others are nonsense.
+        scores = np.full(M, -1e-3)
+        scores[-100:] = told(audited)[-100:]
+        return scores
+
+    claim = {"epsilon": 1.0, "delta": 0.0}
+    result = one_run_audit(fit, X, canaries=PAIRS, score=score, n_guesses=100, **claim)
+    assert result.n_correct == 100
+    assert result.epsilon_lower == pytest.approx(-math.log(0.05 ** (-1 / 100) - 1), abs=1e-5)
+
+
+def test_coins_are_fair_and_no_seed_fixes_them():
+    seen = []
+
+    def fit(rows, labels):
+        seen.append(rows[50:, 0] > 0)
+        return rows[:, 0]
+
+    for _ in range(20):
+        one_run_audit(fit, X, canaries=PAIRS, score=told, epsilon=1.0, delta=0.0, random_state=0)
+    assert not np.array_equal(seen[0], seen[1])
+    assert abs(np.mean(seen) - 0.5) < 5.5 / math.sqrt(4 * 20 * M)
+
+
+def test_claim_comes_from_the_fit():
+    result = one_run_audit(SlicedSketch(epsilon=0.7, delta=1e-6, bounds=(-1, 1)), X, canaries=40)
+    assert (result.epsilon, result.delta, result.n_guesses) == (0.7, 1e-6, 20)
+    with pytest.raises(ValueError, match="Give epsilon and delta"):
+        one_run_audit(randomized_response(1.0), X, canaries=PAIRS, score=told)
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_a_sketch_without_noise_tells_all_and_one_with_little_is_caught(conditional):
+    y = np.arange(50) % 2 if conditional else None
+    wide = np.random.default_rng(1).uniform(-1, 1, size=(50, 24))
+    sketch = SlicedSketch(epsilon=math.inf, bounds=(-1, 1), conditional=conditional)
+    result = one_run_audit(sketch, wide, y, canaries=400, confidence=0.999)
+    assert result.n_correct == 200
+    assert result.epsilon_lower > 3
+    assert not result.refuted
+    loud = sketch.set_params(epsilon=30.0)
+    assert one_run_audit(loud, wide, y, canaries=400, epsilon=1.0, delta=1e-5).refuted
+
+
+def test_facts_of_rows_travel_with_them():
+    groups = np.arange(50) % 3
+    pairs = dataclasses.replace(PAIRS, fit_params={"sensitive_features": np.full(M, 7)})
+
+    def fit(rows, labels, sensitive_features):
+        assert len(sensitive_features) == len(rows)
+        np.testing.assert_array_equal(sensitive_features[:50], groups)
+        assert set(sensitive_features[50:]) == {7}
+        return rows[:, 0]
+
+    options = {"score": told, "epsilon": 1.0, "delta": 0.0}
+    facts = {"sensitive_features": groups}
+    assert one_run_audit(fit, X, canaries=pairs, fit_params=facts, **options).n_correct == M // 2
+    with pytest.raises(ValueError, match="must have the same names"):
+        one_run_audit(fit, X, canaries=PAIRS, fit_params=facts, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"confidence": 1.0}, "confidence=1.0 must be"),
+        ({"n_guesses": 0}, "n_guesses=0 must be"),
+        ({"n_guesses": M + 1}, f"from 1 to {M}"),
+        ({"y": np.zeros(50)}, "y must be given if the canaries have labels"),
+        ({"score": lambda audited: np.zeros(3)}, r"score must return .* shape \(3,\)"),
+        ({"score": lambda audited: np.full(M, np.nan)}, "none of them NaN"),
+        ({"canaries": 5}, "No attack on function"),
+    ],
+)
+def test_refusals(changes, message):
+    options = {"canaries": PAIRS, "score": told, "epsilon": 1.0, "delta": 0.0} | changes
+    with pytest.raises(ValueError, match=message):
+        one_run_audit(randomized_response(1.0), X, options.pop("y", None), **options)
+
+
+def test_a_budget_is_not_spent_on_audits():
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(ValueError, match="budget=None"):
+        one_run_audit(DPSlicedFlowSampler(budget=budget), X)
+    assert len(budget.history()) == 0
+
+
+def test_what_promises_nothing_has_no_attack():
+    with pytest.raises(ValueError, match="No attack on PrivateWassersteinDistance.*triangle"):
+        one_run_audit(PrivateWassersteinDistance("triangle"), X)
+    with pytest.raises(ValueError, match="No attack on LogisticRegression"):
+        one_run_audit(LogisticRegression(), X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"second": np.zeros((M, 2))}, "one shape"),
+        ({"first": np.zeros(3), "second": np.zeros(3)}, "one shape"),
+        ({"first_labels": np.zeros(M)}, "both or neither"),
+        ({"fit_params": {"groups": np.zeros(2)}}, "groups must have one entry"),
+    ],
+)
+def test_pairs_are_checked(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(PAIRS, **changes)
+
+
+def test_antipodal_pairs_lie_on_the_edge():
+    rng = np.random.default_rng(0)
+    low, high = np.array([0.0, -2.0]), np.array([4.0, 2.0])
+    round_ = antipodal_pairs(30, low, high, rng=rng)
+    np.testing.assert_allclose(round_.first + round_.second, [[4.0, 0.0]] * 30)
+    np.testing.assert_allclose(np.linalg.norm(round_.first - [2, 0], axis=1), 2.0)
+    corners = antipodal_pairs(30, low, high, rng=rng, corners=True, labels=[0, 1, 2])
+    assert set(corners.first.ravel()) == {0.0, 4.0, -2.0, 2.0}
+    assert (corners.first_labels != corners.second_labels).all()
+    with pytest.raises(ValueError, match="two classes"):
+        antipodal_pairs(3, low, high, rng=rng, labels=[1, 1])
+
+
+def test_linear_evidence_solves_what_has_no_noise():
+    rng = np.random.default_rng(0)
+    differences = rng.normal(size=(40, 60))
+    coins = np.where(rng.random(40) < 0.5, 1, -1)
+    scores = linear_evidence(coins @ differences / 2, differences, 0.0)
+    np.testing.assert_allclose(scores, coins, atol=1e-4)
+    # One canary: the matched filter, scaled.
+    residual = rng.normal(size=60)
+    one = linear_evidence(residual, differences[:1], 3.0)
+    half = differences[0] / 2
+    assert one[0] == pytest.approx(residual @ half / (half @ half + 9.0))
+    # Canaries that cannot be told apart do not spoil the others.
+    twins = np.vstack([differences[:1], differences[:1], differences[5:6]])
+    assert np.sign(linear_evidence(differences[5] / 2, twins, 0.0)[2]) == 1
+
+
+def result_of(epsilon=1.0):
+    right = np.arange(100) < 70
+    return AuditResult(
+        epsilon_lower=1.2,
+        confidence=0.95,
+        n_canaries=100,
+        n_guesses=50,
+        n_correct=50,
+        epsilon=epsilon,
+        delta=1e-5,
+        right=right,
+    )
+
+
+def test_texts():
+    assert repr(result_of()) == (
+        "AuditResult(epsilon_lower=1.2, confidence=0.95, 50 of 50 guesses right, 100 canaries, "
+        "claimed epsilon=1, delta=1e-05)"
+    )
+    assert result_of().verdict == "REFUTED: ε ≥ 1.2 at 95 % confidence, but ε = 1 was claimed."
+    assert result_of(math.inf).verdict == "ε ≥ 1.2 at 95 % confidence; nothing was claimed."
+
+
+def test_picture():
+    before = mpl.get_backend()
+    plt.switch_backend("Agg")
+    try:
+        display = result_of().plot(color="red")
+        assert display.line_.get_color() == "red"
+        np.testing.assert_allclose(display.line_.get_ydata()[[49, 99]], [1.0, 0.7])
+        assert display.limit_.get_ydata()[-1] == pytest.approx(0.8)
+        again = display.plot(ax=plt.subplots()[1], legend=False)
+        assert again.ax_.get_legend() is None
+        assert result_of(math.inf).plot().limit_ is None
+    finally:
+        plt.close("all")
+        plt.switch_backend(before)
