@@ -4,16 +4,23 @@ Errors raised here go to people who may not see the data, so a message never quo
 value: scikit-learn's own texts are kept where they speak of shapes and types only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import wraps
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.base import _fit_context as fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_array
+from sklearn.utils._param_validation import (
+    HasMethods,
+    InvalidParameterError,
+    Options,
+    StrOptions,
+)
+from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 __all__ = [
@@ -23,9 +30,11 @@ __all__ = [
     "Options",
     "StrOptions",
     "all_or_nothing",
+    "as_finite",
     "check_is_fitted",
     "encode_labels",
     "fit_context",
+    "read_rows",
     "validate_rows",
     "validate_targets",
 ]
@@ -64,6 +73,60 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
     "Feature names": None,
     "setting an array element with a sequence": None,
 }
+
+
+class Interval(_Interval):
+    """Numbers in an interval; a boolean is no number, although Python counts it as one."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Return whether `val` is allowed."""
+        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
+
+
+def fit_context(
+    *, prefer_skip_nested_validation: bool
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Validate the parameters before ``fit``, as scikit-learn does, without printing tables.
+
+    Whoever writes ``Estimator(X)`` in the place of ``Estimator().fit(X)`` would else find rows in
+    the text of the error.
+
+    Parameters
+    ----------
+    prefer_skip_nested_validation : bool
+        Whether estimators inside of this one are not validated again.
+
+    Returns
+    -------
+    callable
+        The decorator.
+    """
+    validated = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+
+    def decorate(fit: Callable[..., Any]) -> Callable[..., Any]:
+        inner = validated(fit)
+
+        @wraps(fit)
+        def checked(estimator: BaseEstimator, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return inner(estimator, *args, **kwargs)
+            except InvalidParameterError as error:
+                refusal = InvalidParameterError(_without_tables(str(error), estimator))
+            raise refusal
+
+        return checked
+
+    return decorate
+
+
+def _without_tables(text: str, estimator: BaseEstimator) -> str:
+    """Return scikit-learn's refusal of a parameter; of what is no plain value, its type only."""
+    name = text.split("'", 2)[1] if text.startswith("The '") else ""
+    value = estimator.get_params(deep=False).get(name)
+    plain = value is None or isinstance(value, str | bytes | bool | int | float | np.number)
+    if plain or not name:
+        return text
+    return f"{text.partition('. Got ')[0]}. Got an object of type {type(value).__name__} instead."
 
 
 @contextmanager
@@ -111,18 +174,75 @@ def validate_rows(
     ValueError, TypeError
         With a message that quotes no value of X.
     """
+    options = {"dtype": list(dtype), "ensure_min_samples": min_samples}
+    return _quiet(lambda: validate_data(estimator, X, reset=reset, **options))
+
+
+def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> np.ndarray:
+    """Validate finite numeric rows that are not those of a fit: codes, for example.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_columns)
+        The rows.
+    dtype : tuple of types
+        Accepted floating types; other input becomes the first.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns)
+        The rows.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With a message that quotes no value of X.
+    """
+    return _quiet(lambda: check_array(X, dtype=list(dtype)))
+
+
+def _quiet(validate: Callable[[], np.ndarray]) -> np.ndarray:
+    """Validate without a warning, and without an error that quotes values."""
     try:
         # Sums of huge values would warn, and a warning about values is an output.
         with np.errstate(all="ignore"):
-            rows: np.ndarray = validate_data(
-                estimator, X, reset=reset, dtype=list(dtype), ensure_min_samples=min_samples
-            )
-    except (ValueError, TypeError, OverflowError) as error:
+            return validate()
+    # Tables of other libraries may raise anything where they are converted.
+    except Exception as error:
         refusal = _refusal(error)
-    else:
-        return rows
     # Outside of the handler, so that the original is not attached as the context.
     raise refusal
+
+
+def as_finite(values: Any, name: str) -> np.ndarray:
+    """Return finite numbers as an array of doubles.
+
+    Parameters
+    ----------
+    values : float or array-like
+        The numbers.
+    name : str
+        Name of the argument.
+
+    Returns
+    -------
+    ndarray of float64
+
+    Raises
+    ------
+    ValueError
+        If something is not a finite number. No value is quoted.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            given = np.asarray(values)
+            real = given.dtype.kind not in "cmMSUV"
+            numbers: np.ndarray | None = given.astype(np.float64) if real else None
+    except Exception:  # an array of another library may raise anything
+        numbers = None
+    if numbers is None or not np.isfinite(numbers).all():
+        raise ValueError(f"{name} must hold finite numbers.")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -235,7 +355,7 @@ def validate_targets(y: Any, n_samples: int) -> np.ndarray:
     try:
         with np.errstate(all="ignore"):
             targets: np.ndarray | None = np.asarray(y, dtype=np.float64)
-    except (ValueError, TypeError, OverflowError):
+    except Exception:  # a column of another library may raise anything
         targets = None
     if targets is None or targets.ndim not in (1, 2) or 0 in targets.shape:
         raise ValueError(
@@ -273,7 +393,7 @@ def _label_column(y: Any, words: LabelWords) -> np.ndarray:
     try:
         labels = _one_kind(column_or_1d(_as_given(y), warn=words.warns_of_column))
         found = _label_fault(labels)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # a column of another library may raise anything
         found = "unknown"
         if "should be a 1d array" in str(error):  # speaks of the shape
             refusal = ValueError(str(error).replace("y should", f"{words.argument} should", 1))

@@ -8,17 +8,19 @@ learning rate is so small that the network does not fit the canaries. A penalty'
 more than one record moves in practice, and these audits then stay further below the claim.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import hadamard
 from torch import nn
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.coin_evidence import CoinEvidence
+from skdpot.audit.batch_evidence import BatchEvidence
+from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.contributions import (
     Contributions,
     at_parameters,
@@ -27,6 +29,7 @@ from skdpot.audit.contributions import (
     of_vectors,
 )
 from skdpot.audit.crowds import Crowd, crowd_of_audit, public_facts_of_pairs
+from skdpot.audit.histogram_evidence import add_histograms
 from skdpot.audit.sketch_evidence import edges
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
 from skdpot.nets.code_parity import CodeParity
@@ -34,6 +37,7 @@ from skdpot.nets.evaluation import to_network_units
 from skdpot.nets.output_gradients import shares_of_jacobians
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.prior_penalty import PriorPenalty
+from skdpot.slicing.directions import orthogonal_directions
 
 __all__ = ["autoencoder_canaries", "autoencoder_score"]
 
@@ -51,16 +55,32 @@ def autoencoder_canaries(
     if not estimator.private:
         raise ValueError("private=False claims no privacy: there is nothing to audit.")
     low, high = edges(estimator, X)
-    pairs = antipodal_pairs(n_pairs, low, high, rng=rng, corners=estimator.norm_bound is None)
-    facts = public_facts_of_pairs(n_pairs, fit_params, rng)
-    if y is None:
-        return replace(pairs, fit_params=facts)
-    same = rng.choice(np.asarray(y), size=n_pairs)  # ignored by the fit
-    return replace(pairs, fit_params=facts, first_labels=same, second_labels=same)
+    middle, reach = (low + high) / 2.0, (high - low) / 2.0
+    if estimator.norm_bound is None:
+        reach = reach * _corners(n_pairs, X.shape[1], rng)
+    else:
+        reach = reach * orthogonal_directions(n_pairs, X.shape[1], rng)
+    same = None if y is None else rng.choice(np.asarray(y), size=n_pairs)  # ignored by the fit
+    return CanaryPairs(
+        first=middle + reach,
+        second=middle - reach,
+        first_labels=same,
+        second_labels=same,
+        fit_params=public_facts_of_pairs(n_pairs, fit_params, rng),
+    )
+
+
+def _corners(n_pairs: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw corners of the cube, orthogonal as far as there are so many."""
+    size = 2 ** math.ceil(math.log2(max(n_pairs, n_features, 2)))
+    signs = hadamard(size, dtype=float)
+    rows, columns = (rng.permutation(size)[:count] for count in (n_pairs, n_features))
+    corners: np.ndarray = signs[np.ix_(rows, columns)] * rng.choice([-1.0, 1.0], size=n_features)
+    return corners
 
 
 def autoencoder_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy gradients of all steps, see `CoinEvidence`.
+    """Score pairs by the noisy gradients of all steps, see `BatchEvidence`.
 
     With a penalty, which compares the codes of a batch, a record's own term is taken, among
     known rows and both records of all pairs.
@@ -70,7 +90,8 @@ def autoencoder_score(audited: AuditedFit) -> np.ndarray:
     rows = torch.from_numpy(to_network_units(fitted.bounds_, audited.rows_and_weights()[0]))
     parity = fitted.penalty == "parity"
     crowd = crowd_of_audit(audited, audited.fit_params["sensitive_features"] if parity else None)
-    evidence = CoinEvidence(len(audited.pairs))
+    evidence = BatchEvidence(len(audited.pairs))
+    add_histograms(evidence, audited)
     for release in audited.releases:
         if release.kind != "gradient":
             continue

@@ -1,4 +1,4 @@
-"""Membership from synthetic rows by distance: is a person's row too near to one of them?"""
+"""Membership from synthetic rows by distance: members lie too near to one of them."""
 
 import math
 from typing import NamedTuple
@@ -75,8 +75,8 @@ def distance_to_closest_record(
 
     Notes
     -----
-    This is what most tools report, and it is weak: it sees copies, and misses most other leaks [1]_.
-    An attack that fails proves nothing.
+    This is what most tools report, and it is weak: it sees copies, and misses most other
+    leaks [1]_. An attack that fails proves nothing.
 
     References
     ----------
@@ -86,7 +86,7 @@ def distance_to_closest_record(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.audit.synthetic_membership import distance_to_closest_record
+    >>> from skdpot.audit import distance_to_closest_record
     >>> rows = np.random.default_rng(0).normal(size=(400, 3))
     >>> bootstrap = rows[:200][np.random.default_rng(1).integers(200, size=1000)]
     >>> distance_to_closest_record(bootstrap, rows[:200], rows[200:]).auc > 0.98
@@ -95,14 +95,14 @@ def distance_to_closest_record(
     rows, divisors = _read(synthetic, members, others, scale)
     near = _distances(rows[0], rows[1:], metric)
     if reference is None:
-        scores = [-distances for distances in near]
+        own, foreign = (-distances for distances in near)
         name = "distance to closest record"
     else:
         crowd = scaled(read_rows(reference, "reference", rows[0].shape[1]), divisors)
         usual = _distances(crowd, rows[1:], metric)
-        scores = [_log_ratio(far, close) for far, close in zip(usual, near, strict=True)]
+        own, foreign = (_log_ratio(far, close) for far, close in zip(usual, near, strict=True))
         name = "distance to closest record, calibrated"
-    return SyntheticMembershipResult(*scores, epsilon=epsilon, delta=delta, attack=name)
+    return SyntheticMembershipResult(own, foreign, epsilon=epsilon, delta=delta, attack=name)
 
 
 def nearest_neighbour_distance_ratio(
@@ -145,12 +145,10 @@ def nearest_neighbour_distance_ratio(
     if len(places) < 2:
         raise ValueError("synthetic must hold at least two different rows for a ratio.")
     search = NearestNeighbors(n_neighbors=2, metric=metric).fit(places)
-    scores = []
-    for group in rows[1:]:
-        near, _ = search.kneighbors(group)
-        scores.append(_log_ratio(near[:, 1], near[:, 0]))
+    near = [search.kneighbors(group)[0] for group in rows[1:]]
+    own, foreign = (_log_ratio(distances[:, 1], distances[:, 0]) for distances in near)
     return SyntheticMembershipResult(
-        *scores, epsilon=epsilon, delta=delta, attack="nearest-neighbour distance ratio"
+        own, foreign, epsilon=epsilon, delta=delta, attack="nearest-neighbour distance ratio"
     )
 
 
@@ -165,9 +163,9 @@ class ClosestRecordShare(NamedTuple):
         What it would be if the synthetic rows told nothing about who is a member: the share of
         members among the real rows.
     deviation : float
-        Its standard deviation if members had been chosen from the real rows by chance. Few real rows
-        that attract many synthetic ones make it large, however many are drawn; compare with this,
-        not with the binomial limits.
+        Its standard deviation if members had been chosen from the real rows by chance. Few real
+        rows that attract many synthetic ones make it large, however many are drawn; compare with
+        this, not with the binomial limits.
     """
 
     share: Share
@@ -220,7 +218,7 @@ def closest_record_share(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.audit.synthetic_membership import closest_record_share
+    >>> from skdpot.audit import closest_record_share
     >>> rows = np.random.default_rng(0).normal(size=(400, 3))
     >>> result = closest_record_share(rows[:200], rows[:200], rows[200:])
     >>> result.share.value, result.expected

@@ -33,6 +33,7 @@ __all__ = [
     "of_clipped_gradients",
     "of_vectors",
     "pulled_apart",
+    "pulled_together",
 ]
 
 ByParameter = Mapping[nn.Parameter, torch.Tensor]
@@ -71,7 +72,20 @@ class Contributions:
         """Multiply all vectors."""
         return Contributions(tuple(_scaled(part, factor) for part in self.parts))
 
-    def rows(self) -> np.ndarray:
+    def take(self, places: np.ndarray) -> "Contributions":
+        """Return the vectors of some records."""
+        index = torch.from_numpy(places)
+        return Contributions(tuple(_taken(part, index) for part in self.parts))
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[nn.Parameter, torch.Tensor]:
+        """Sum the vectors, each times its weight."""
+        given = torch.from_numpy(weights)
+        total: dict[nn.Parameter, torch.Tensor] = {}
+        for part in self.parts:
+            total.update(zip(part.parameters, part.weighted_sum(given), strict=True))
+        return total
+
+    def vectors(self) -> np.ndarray:
         """Form the vectors, shape (n_records, n_parameters): for small networks."""
         formed = [g.flatten(1) for part in self.parts for g in _formed(part).gradients]
         return torch.cat(formed, dim=1).numpy()
@@ -79,7 +93,7 @@ class Contributions:
 
 def at_parameters(network: nn.Module, parameters: Sequence[np.ndarray]) -> nn.Module:
     """Return a copy of a network, on the CPU, with recorded parameters in their precision."""
-    copy = deepcopy(network).cpu().train()
+    copy = deepcopy(network).cpu().eval()
     copy.to(torch.from_numpy(parameters[0]).dtype)
     trained = [parameter for parameter in copy.parameters() if parameter.requires_grad]
     with torch.no_grad():
@@ -137,6 +151,19 @@ def pulled_apart(part: RecordJacobians, vectors: torch.Tensor) -> RecordGradient
     return FormedGradients(part.parameters, formed)
 
 
+def pulled_together(part: RecordJacobians, vectors: torch.Tensor) -> RecordGradients:
+    """Sum the Jacobians of m inputs times vectors of shape (n_records, m, k), for each record."""
+    if isinstance(part, OuterProductJacobians):
+        pulled = torch.einsum("njk,jku->nju", vectors, part.output_gradients.double())
+        weights = torch.einsum("nju,ji->nui", pulled, part.inputs.double())
+        both = (weights, pulled.sum(1))[: len(part.parameters)]
+        return FormedGradients(part.parameters, both)
+    if not isinstance(part, FormedJacobians):
+        raise TypeError(f"Unknown kind of Jacobians: {type(part).__name__}.")
+    formed = tuple(torch.tensordot(vectors, g.double(), dims=2) for g in part.gradients)
+    return FormedGradients(part.parameters, formed)
+
+
 def _formed(part: RecordGradients) -> FormedGradients:
     if isinstance(part, OuterProducts):
         weights = part.output_gradients[:, :, None] * part.inputs[:, None, :]
@@ -151,9 +178,8 @@ def _part_gram(part: RecordGradients) -> torch.Tensor:
     if isinstance(part, OuterProducts):
         inputs = part.inputs @ part.inputs.T + float(len(part.parameters) - 1)
         return inputs * (part.output_gradients @ part.output_gradients.T)
-    # Single precision is enough for what is solved with a floor of noise, and half the time.
-    flat = [gradient.flatten(1).float() for gradient in _formed(part).gradients]
-    return torch.stack([(rows @ rows.T).double() for rows in flat]).sum(0)
+    flat = [gradient.flatten(1) for gradient in _formed(part).gradients]
+    return torch.stack([rows @ rows.T for rows in flat]).sum(0)
 
 
 def _part_inner(part: RecordGradients, released: ByParameter) -> torch.Tensor:
@@ -180,3 +206,10 @@ def _scaled(part: RecordGradients, factor: float) -> RecordGradients:
         return OuterProducts(part.parameters, part.inputs, factor * part.output_gradients)
     gradients = tuple(factor * gradient for gradient in _formed(part).gradients)
     return FormedGradients(part.parameters, gradients)
+
+
+def _taken(part: RecordGradients, index: torch.Tensor) -> RecordGradients:
+    if isinstance(part, OuterProducts):
+        gradients = part.output_gradients[index]
+        return OuterProducts(part.parameters, part.inputs[index], gradients)
+    return FormedGradients(part.parameters, tuple(g[index] for g in _formed(part).gradients))

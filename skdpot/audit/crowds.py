@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.coin_evidence import CoinEvidence
+from skdpot.audit.batch_evidence import BatchEvidence
 from skdpot.audit.contributions import ByParameter, Contributions
 from skdpot.nets.training_plan import TrainingPlan
 
@@ -51,7 +51,7 @@ class Crowd:
 
     def add_step(
         self,
-        evidence: CoinEvidence,
+        evidence: BatchEvidence,
         own: Contributions,
         gradient: ByParameter,
         facts: Mapping[str, Any],
@@ -61,7 +61,7 @@ class Crowd:
 
         Parameters
         ----------
-        evidence : CoinEvidence
+        evidence : BatchEvidence
             Where to.
         own : Contributions
             Of each record, to the sum over a batch.
@@ -74,7 +74,7 @@ class Crowd:
         """
         gram, rates = own.gram(), self.rates(plan)
         inner = plan.batch_size * own.inner(gradient) - gram @ (rates * self.shares)
-        evidence.add_sampled(gram, inner, plan.batch_size * facts["noise_scale"], rates)
+        evidence.add_batch(gram, inner, plan.batch_size * facts["noise_scale"], rates)
 
 
 def crowd_of_audit(audited: AuditedFit, cells: np.ndarray | None = None) -> Crowd:

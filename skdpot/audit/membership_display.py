@@ -111,6 +111,6 @@ class MembershipDisplay:
 
     @property
     def _least(self) -> float:
-        """Where logarithmic axes begin: at the smallest rate above zero, at most a thousandth."""
+        """Where logarithmic axes begin: at the smallest rate above zero, below which is nothing."""
         seen = self.fpr[self.fpr > 0]
-        return float(np.clip(seen.min() if len(seen) else 1.0, 1e-5, 1e-3))
+        return float(np.clip(seen.min() if len(seen) else 1.0, 1e-5, 0.1))

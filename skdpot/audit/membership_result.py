@@ -192,7 +192,8 @@ class MembershipResult:
         """Largest advantage that the claim allows, ``(e^ε − 1 + 2 δ) / (e^ε + 1)``."""
         if math.isinf(self.epsilon):
             return 1.0
-        return math.tanh(self.epsilon / 2) + 2 * self.delta / (math.exp(self.epsilon) + 1)
+        small = math.exp(-self.epsilon)
+        return math.tanh(self.epsilon / 2) + 2 * self.delta * small / (1 + small)
 
     def tpr_bound(self, fpr: ArrayLike) -> np.ndarray:
         """Return the most true positives that the claim allows.
@@ -209,7 +210,7 @@ class MembershipResult:
             for its complement.
         """
         x = np.asarray(fpr, dtype=np.float64)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             steep = np.where(x > 0, np.exp(self.epsilon) * x, 0.0) + self.delta
         flat = 1 - math.exp(-self.epsilon) * (1 - self.delta - x)
         bound: np.ndarray = np.clip(np.minimum(steep, flat), 0.0, 1.0)

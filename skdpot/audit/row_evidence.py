@@ -113,6 +113,6 @@ def _kernels(
     for values, place in zip(batch.values, places, strict=True):
         points, counts = values.astype(np.float64), np.ones(len(values))
         if np.ptp(points) < cell * len(points):  # fewer cells of a fine grid than points
-            cells, counts = np.unique(np.rint(points / cell), return_counts=True)
-            points = cells * cell
+            cells, number = np.unique(np.rint(points / cell), return_counts=True)
+            points, counts = cells * cell, number.astype(np.float64)
         yield np.exp(-(((points - place[:, None]) / sigma) ** 2) / 2.0), counts

@@ -7,7 +7,8 @@ import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.evidence import linear_evidence
+from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.histogram_evidence import add_histograms
 from skdpot.audit.sketch_likelihood import statistic_of, statistics_of_rows
 from skdpot.slicing.sketch import SlicedSketch
 
@@ -29,8 +30,8 @@ def edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(bounds, str):
         if not len(X):
             raise ValueError(
-                'With bounds="private" the canaries lie on the edge of the rows of X: give some, or '
-                "bounds=(low, high)."
+                'With bounds="private" the canaries lie on the edge of the rows of X: give some '
+                "rows, or bounds=(low, high)."
             )
         return X.min(axis=0), X.max(axis=0)
     low, high = (np.broadcast_to(np.asarray(b, dtype=float), n_features) for b in bounds)
@@ -62,7 +63,7 @@ def sketch_canaries(
 
 
 def sketch_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the likelihood of the noisy table, see `linear_evidence`."""
+    """Score pairs by the noisy table, and by the histograms of private bounds: `EvidenceSum`."""
     sketch = audited.fitted
     if not isinstance(sketch, SlicedSketch):
         sketch = sketch.sketch_
@@ -79,4 +80,7 @@ def sketch_score(audited: AuditedFit) -> np.ndarray:
     if len(audited.X):
         known += statistic_of(sketch, audited.X, audited.y if labelled else None).ravel()
     residual = sketch.statistic_.ravel() - known
-    return linear_evidence(residual, first - second, sketch.noise_scale_)
+    evidence = EvidenceSum(len(pairs))
+    evidence.add(residual, first - second, sketch.noise_scale_)
+    add_histograms(evidence, audited)
+    return evidence.scores()

@@ -10,8 +10,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from skdpot.audit.audited_fit import Score
+from skdpot.audit.autoencoder_evidence import autoencoder_canaries, autoencoder_score
 from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.distance_evidence import (
+    contribution_canaries,
+    contribution_score,
+    refuse_without_claim,
+)
+from skdpot.audit.fair_evidence import fair_canaries, fair_score
+from skdpot.audit.generator_evidence import gradient_canaries, gradient_score
+from skdpot.audit.histogram_evidence import scaler_canaries, scaler_score
+from skdpot.audit.row_evidence import row_score
 from skdpot.audit.sketch_evidence import sketch_canaries, sketch_score
+from skdpot.audit.trajectory_evidence import (
+    langevin_score,
+    trajectory_canaries,
+    trajectory_sketch_score,
+)
 
 __all__ = ["default_canaries", "default_score"]
 
@@ -38,6 +53,22 @@ _ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Score]] = {
     ("DPSlicedFlowSampler", "sketch"): (sketch_canaries, sketch_score),
     ("DPSlicedGenerator", "sketch"): (sketch_canaries, sketch_score),
     ("PrivateWassersteinDistance", "sliced"): (sketch_canaries, sketch_score),
+    ("DPSlicedFlowSampler", "resample"): (sketch_canaries, row_score),
+    ("DPSlicedFlowSampler", "presample"): (sketch_canaries, row_score),
+    ("DPSlicedGenerator", "smoothing"): (sketch_canaries, row_score),
+    ("PrivateTrajectorySampler", "sketch"): (trajectory_canaries, trajectory_sketch_score),
+    ("PrivateTrajectorySampler", "mfld"): (trajectory_canaries, langevin_score),
+    ("PrivateSWAutoencoder", ""): (autoencoder_canaries, autoencoder_score),
+    ("DPSlicedGenerator", "gradient"): (gradient_canaries, gradient_score),
+    **{
+        (name, gradient): (fair_canaries, fair_score)
+        for name in ("FairPrivateClassifier", "FairPrivateRegressor")
+        for gradient in ("sketch", "ranks")
+    },
+    ("PrivateScaler", ""): (scaler_canaries, scaler_score),
+    ("ClientContribution", ""): (contribution_canaries, contribution_score),
+    ("PrivateWassersteinDistance", "triangle"): (refuse_without_claim, sketch_score),
+    ("PrivateWassersteinDistance", "fedwad"): (refuse_without_claim, sketch_score),
 }
 _CHOICES = ("mechanism", "protocol", "gradient")
 

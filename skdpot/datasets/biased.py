@@ -1,11 +1,12 @@
 """Data in which the group of a person predicts the outcome, and some features only the group."""
 
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import check_scalar
 
 from skdpot._utils.rng import solver_generator
+from skdpot.datasets._counts import check_count
 
 __all__ = ["make_biased_classification", "make_biased_regression"]
 
@@ -168,9 +169,9 @@ def _draw(
     random_state: int | np.random.RandomState | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw features, response and group; core and spurious are (number, variance)."""
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(core[0], "n_core", Integral, min_val=2)
-    check_scalar(spurious[0], "n_spurious", Integral, min_val=0)
+    check_count(n_samples, "n_samples", least=1)
+    check_count(core[0], "n_core", least=2)
+    check_count(spurious[0], "n_spurious", least=0)
     if core[0] % 2:
         raise ValueError(
             f"n_core={core[0]} must be even: the core features come in pairs, one for each "

@@ -1,7 +1,7 @@
 """Trajectories whose marginals and whose law as a whole are known: Ornstein-Uhlenbeck."""
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Self
 
 import numpy as np
@@ -10,6 +10,7 @@ from scipy import stats
 from sklearn.utils import check_scalar
 
 from skdpot._utils.rng import solver_generator
+from skdpot.datasets._counts import check_count
 from skdpot.datasets.trajectories import rows_a_time
 
 __all__ = ["OrnsteinUhlenbeck", "make_ornstein_uhlenbeck_trajectories"]
@@ -102,7 +103,7 @@ class OrnsteinUhlenbeck:
         }
         if n_features is None:
             n_features = max(len(np.atleast_1d(row)) for row in (covariance, *vectors.values()))
-        check_scalar(n_features, "n_features", Integral, min_val=1)
+        check_count(n_features, "n_features", least=1)
         for name, vector in vectors.items():
             vectors[name] = _as_row(vector, name, n_features)
         if (vectors["mean_reversion"] < 0).any():
@@ -229,7 +230,7 @@ class OrnsteinUhlenbeck:
         ValueError
             If `n_paths` is less than 1 or a time is negative.
         """
-        check_scalar(n_paths, "n_paths", Integral, min_val=1)
+        check_count(n_paths, "n_paths", least=1)
         stamps, order = np.unique(np.atleast_1d(_as_times(times)), return_inverse=True)
         values, vectors = np.linalg.eigh(self.initial_covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))

@@ -1,12 +1,13 @@
 """Data of which each person gives one point of a path, at one time."""
 
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_scalar
 
 from skdpot._utils.rng import solver_generator
+from skdpot.datasets._counts import check_count
 
 __all__ = [
     "branch_of",
@@ -144,7 +145,7 @@ def branching_paths(
            [ 0., -1.],
            [ 1.,  0.]])
     """
-    check_scalar(n_paths, "n_paths", Integral, min_val=1)
+    check_count(n_paths, "n_paths", least=1)
     deviation = _deviation(noise_variance)
     stamps = np.atleast_1d(_unit_times(times))
     rng = solver_generator(random_state)
@@ -265,7 +266,7 @@ def rows_a_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
     TypeError, ValueError
         If a number is no integer, or less than 1, or there are not n_times of them.
     """
-    check_scalar(n_times, "n_times", Integral, min_val=1)
+    check_count(n_times, "n_times", least=1)
     counts = np.asarray(n_per_time)
     if counts.dtype.kind not in "iu":
         raise TypeError("n_per_time must be an integer, or one integer a time.")

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 from torch import nn
 
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.validation import check_is_fitted, read_rows, validate_rows
 from skdpot.estimators._synthetic_rows import check_n_samples, like_input
 from skdpot.nets.evaluation import evaluate, from_network_units, to_network_units
 from skdpot.nets.prior_penalty import Prior, prior_samples
@@ -69,7 +68,7 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             If X has another number of columns.
         """
         check_is_fitted(self)
-        codes = check_array(X, dtype=[np.float64, np.float32])
+        codes = read_rows(X)
         if codes.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X has {codes.shape[1]} columns; a code has latent_dim={self._n_features_out}."

@@ -52,6 +52,10 @@ class SlicedProtocol:
         streams = spawn_streams(estimator.random_state, type(estimator).__name__)
         n_features = validate_rows(estimator, X, reset=True, min_samples=2).shape[1]
         directions = _directions(estimator, n_features)
+        public = public_bounds(estimator.bounds, estimator.norm_bound, n_features)
+        if public is not None:
+            # Refused before any charge: what no request can carry could never be compared.
+            SketchRequest(directions, estimator.n_bins, public)
         parameters = {
             "bounds": estimator.bounds,
             "norm_bound": estimator.norm_bound,

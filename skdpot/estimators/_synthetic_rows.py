@@ -14,6 +14,9 @@ from skdpot.metrics import sliced_wasserstein_distance
 __all__ = ["SyntheticRows", "check_n_samples", "like_input"]
 
 
+_TOO_MANY = 2**31  # rows of a call
+
+
 class SyntheticRows(BaseEstimator):
     """Sampling and scoring, whatever the rows are drawn from."""
 
@@ -108,8 +111,10 @@ class SyntheticRows(BaseEstimator):
 
 def check_n_samples(n_samples: Any) -> None:
     """Refuse what is not a number of rows."""
-    if not isinstance(n_samples, Integral) or n_samples < 1:
-        raise ValueError(f"n_samples={n_samples!r} must be an integer of at least 1.")
+    whole = isinstance(n_samples, Integral) and not isinstance(n_samples, bool)
+    if not whole or not 1 <= n_samples < _TOO_MANY:
+        given = repr(n_samples) if isinstance(n_samples, int | float | str) else "what was given"
+        raise ValueError(f"n_samples={given} must be an integer of at least 1 and below 2^31.")
 
 
 def like_input(estimator: Any, rows: np.ndarray) -> Any:

@@ -194,14 +194,14 @@ class PrivateSWAutoencoder(CodeReadings):
         "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list],
         "image_shape": [tuple, list, None],
         "normalize_codes": ["boolean"],
-        "clip": [Interval(Real, 0, None, closed="neither")],
-        "clip_jacobian": [Interval(Real, 0, None, closed="neither")],
-        "clip_output": [Interval(Real, 0, None, closed="neither")],
+        "clip": [Interval(Real, 1e-30, 1e30, closed="both")],
+        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
+        "clip_output": [Interval(Real, 1e-30, 1e30, closed="both")],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "learning_rate": [Interval(Real, 0, 1e6, closed="right"), StrOptions({"auto"})],
         "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
-        "sigma": [Interval(Real, 0, None, closed="left"), None],
+        "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
         "n_slices": [Interval(Integral, 1, None, closed="left")],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
@@ -326,9 +326,10 @@ class PrivateSWAutoencoder(CodeReadings):
     def _fit_public(self, rows: np.ndarray, cells: BatchCells) -> None:
         rng = solver_generator(self.random_state)
         loss = choose_loss(self, cells)
-        self.privacy_spent_ = charge_public(self)
+        # All that can be refused comes first; of public rows nothing has to wait for the charge.
         self.bounds_ = read_bounds(self, rows)
         autoencoder = build_autoencoder(self, rows.shape[1], rng, box=self.bounds_.box)
+        self.privacy_spent_ = charge_public(self)
         train_public(self, autoencoder, loss, cells, rows, rng)
 
     def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:

@@ -82,8 +82,10 @@ class ReleaseFile:
             if row is None:
                 reply = make()
                 connection.execute("INSERT INTO releases VALUES (?, ?, ?)", (key, party, reply))
+            elif isinstance(row[0], bytes):
+                reply = row[0]
             else:
-                reply = bytes(row[0])
+                raise self._unusable(ValueError("a release that is no bytes"))
         return reply
 
     @contextmanager
@@ -103,7 +105,7 @@ class ReleaseFile:
                 self._prepare(connection)
                 yield connection
                 connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes damaged bytes
             raise self._unusable(error) from error
 
     def _unusable(self, error: Exception) -> LedgerError:

@@ -17,11 +17,12 @@ from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.sketch_record import SketchRecord
 
-__all__ = ["SketchMessage", "check_feature_names", "is_writable", "restored_sketch"]
+__all__ = ["MOST_BINS", "SketchMessage", "check_feature_names", "is_writable", "restored_sketch"]
 
 _NUMBERS = ("directions_", "half_widths_", "statistic_")
 _SCALES = ("bounds_center", "bounds_scale", "bounds_radius")
 _MOST_NAME_BYTES = 2**19  # half of what a packet holds beside its numbers
+MOST_BINS = 512  # decoding takes a time that grows with the third power of their number
 _MOST_CHARACTERS = 2**23  # 32 MB: an array gives every text the room of the longest
 _CLASS_KINDS = {"b": "boolean", "i": "integer", "f": "float", "U": "text"}
 _CLASS_TYPES = {"boolean": bool, "integer": int, "float": float, "text": str}
@@ -169,6 +170,8 @@ def _from_wire(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SketchRe
             raise ValueError("classes must be different and sorted.")
     if arrays["bounds_radius"].ndim:
         raise TypeError("the radius of the bounds must be one number.")
+    if arrays["statistic_"].shape[-1:] > (MOST_BINS,):
+        raise ValueError(f"messages hold sketches of at most {MOST_BINS} bins.")
     for array in arrays.values():
         array.setflags(write=False)
     return SketchRecord(facts, arrays)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from skdpot.exceptions import MessageError
 from skdpot.federated.message_base import Content, Message
-from skdpot.federated.sketch_messages import SketchMessage, restored_sketch
+from skdpot.federated.sketch_messages import MOST_BINS, SketchMessage, restored_sketch
 from skdpot.federated.vault import check_type
 from skdpot.federated.wire import Packet
 from skdpot.privacy.data_bounds import DataBounds
@@ -20,7 +20,7 @@ from skdpot.slicing.sketch_record import SketchRecord
 
 __all__ = ["SketchRequest"]
 
-_FEWEST_BINS, _MOST_BINS = 2, 512  # an answer's time grows faster than their number
+_FEWEST_BINS = 2
 _MOST_ENTRIES = 2**24  # of the table that is asked for: 128 MB
 _MOST_COORDINATES = 2**25  # of the directions: 256 MB, so that answers fit in a message
 _LARGEST_BOUND = 1e150
@@ -76,8 +76,8 @@ class SketchRequest(Message):
             raise MessageError(f"bounds must be DataBounds, got {type(self.bounds).__name__}.")
         n_bins = self.n_bins
         whole = isinstance(n_bins, int | np.integer) and not isinstance(n_bins, bool)
-        if not (whole and _FEWEST_BINS <= n_bins <= _MOST_BINS):
-            raise MessageError(f"n_bins must be an integer from {_FEWEST_BINS} to {_MOST_BINS}.")
+        if not (whole and _FEWEST_BINS <= n_bins <= MOST_BINS):
+            raise MessageError(f"n_bins must be an integer from {_FEWEST_BINS} to {MOST_BINS}.")
         object.__setattr__(self, "n_bins", int(n_bins))
         object.__setattr__(self, "directions", _unit_rows(self.directions, self.bounds.n_features))
         if len(self.directions) * self.n_bins > _MOST_ENTRIES:

@@ -15,7 +15,10 @@ def as_labels(values: Any, name: str) -> np.ndarray:
     one column.
     """
     # A list of strings and numbers would silently become one of strings.
-    labels = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
+    try:
+        labels = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
+    except Exception as error:  # a column of another library may raise anything
+        raise ValueError(f"{name} cannot be converted to a column of labels.") from error
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -78,7 +81,8 @@ def _one_kind(labels: np.ndarray, name: str) -> np.ndarray:
         if all(strings) or all(numbers):
             labels = np.array(labels.tolist())
     kind = labels.dtype.kind
-    if kind == "f" and np.array_equal(labels, np.rint(labels)):
+    # An infinity and what no integer holds are not labels, although they are whole numbers.
+    if kind == "f" and (np.abs(labels) < 2.0**63).all() and (labels == np.rint(labels)).all():
         return labels.astype(np.int64)
     if kind not in "biuUS":
         found = "continuous numbers" if kind == "f" else "values of mixed or other kinds"

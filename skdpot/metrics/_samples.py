@@ -1,16 +1,29 @@
 """Input of the metrics: samples of points, all of them public."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-__all__ = ["as_points", "check_order", "check_same_features"]
+__all__ = ["as_numbers", "as_points", "check_order", "check_same_features"]
 
 
 def as_points(X: ArrayLike, name: str) -> np.ndarray:
     """Return X as finite float64 rows."""
-    points: np.ndarray = check_array(X, dtype=np.float64, input_name=name)
-    return points
+    return as_numbers(X, name)
+
+
+def as_numbers(values: Any, name: str, **options: Any) -> np.ndarray:
+    """Return finite float64 numbers; `options` are those of scikit-learn's `check_array`."""
+    try:
+        with np.errstate(all="ignore"):  # infinities are refused, and their sum need not warn
+            numbers: np.ndarray = check_array(values, dtype=np.float64, input_name=name, **options)
+    except (ValueError, TypeError):
+        raise
+    except Exception as error:  # an array of another library may raise anything
+        raise ValueError(f"{name} cannot be converted to an array of numbers.") from error
+    return numbers
 
 
 def check_same_features(first: int, second: int) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array, check_consistent_length, check_scalar
+from sklearn.utils import check_consistent_length, check_scalar
 from sklearn.utils.validation import column_or_1d
 
 from skdpot._utils.rng import solver_generator
-from skdpot.metrics._samples import as_points
+from skdpot.metrics._samples import as_numbers, as_points
 from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
 
 __all__ = [
@@ -247,9 +247,7 @@ def as_paths(paths: ArrayLike, name: str) -> np.ndarray:
     ValueError
         If they have another shape or are not finite.
     """
-    points: np.ndarray = check_array(
-        paths, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name
-    )
+    points = as_numbers(paths, name, ensure_2d=False, allow_nd=True)
     if points.ndim != 3 or 0 in points.shape:
         raise ValueError(
             f"{name} must have shape (paths, times, features), all at least 1; got {points.shape}."
@@ -259,7 +257,4 @@ def as_paths(paths: ArrayLike, name: str) -> np.ndarray:
 
 def _as_times(times: ArrayLike, name: str) -> np.ndarray:
     """Return finite float64 times, at least one."""
-    stamps: np.ndarray = check_array(
-        column_or_1d(times), dtype=np.float64, ensure_2d=False, input_name=name
-    )
-    return stamps
+    return as_numbers(column_or_1d(times), name, ensure_2d=False)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from skdpot._utils.rng import solver_generator
 from skdpot.metrics._groups import as_labels, check_same_length, group_codes
-from skdpot.metrics._samples import as_points
+from skdpot.metrics._samples import as_numbers, as_points
 from skdpot.metrics.selection import warn_of_undefined
 from skdpot.slicing.directions import orthogonal_directions
 from skdpot.slicing.transport import sliced_wasserstein_distance
@@ -82,7 +82,7 @@ def wasserstein_parity(
     >>> wasserstein_parity([0.1, 0.4, 0.3, 0.6], sensitive_features=["a", "a", "b", "b"])
     0.2
     """
-    values = np.asarray(scores)
+    values = as_numbers(scores, "scores", ensure_2d=False, allow_nd=True)
     points = as_points(values[:, np.newaxis] if values.ndim == 1 else values, "scores")
     groups = as_labels(sensitive_features, "sensitive_features")
     columns = {"scores": points, "sensitive_features": groups}

@@ -10,11 +10,11 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.clipping import clipped_gradient_sum
+from skdpot.nets.noisy_step import release_gradient
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.privacy.noise import gaussian_noise
 
 __all__ = ["AutoencoderLoss", "CodePenalty", "private_steps", "public_steps"]
 
@@ -171,11 +171,8 @@ def private_steps(
         batch = torch.from_numpy(next(batches)).to(rows.device)
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows[batch], directions)
-        for parameter, value in total.items():
-            if plan.sigma > 0:
-                noise = gaussian_noise(plan.sigma, tuple(value.shape), secret)
-                value += torch.from_numpy(noise).to(value)
-            parameter.grad = (value / plan.batch_size).to(parameter.dtype)
+        facts = {"loss": loss, "plan": plan, "directions": directions}
+        release_gradient(total, plan.sigma, plan.batch_size, secret, facts)
 
     return step
 

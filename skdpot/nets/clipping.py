@@ -15,7 +15,7 @@ from skdpot.nets.gradient_parts import RecordGradients, full_precision, zero_sum
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
 from skdpot.nets.per_sample import record_gradients
 
-__all__ = ["CHUNK_SIZE", "clipped_gradient_sum", "clipped_jacobian_sum"]
+__all__ = ["CHUNK_SIZE", "clipped_gradient_sum", "clipped_jacobian_sum", "clipped_shares"]
 
 CHUNK_SIZE = 64
 
@@ -72,7 +72,7 @@ def clipped_gradient_sum(
                 network, chunk, lambda outputs, rows: [output_gradient(outputs, rows)], chunk
             )
             squared = torch.stack([part.inner(part) for part in gradients]).sum(0)
-            held = _add(total, gradients, _shares(squared.sqrt(), clip))
+            held = _add(total, gradients, clipped_shares(squared.sqrt(), clip))
         start += size
         size = chunk_size or max(1, min(_LARGEST_CHUNK, _NUMBERS // max(1, held)))
     return total
@@ -124,7 +124,7 @@ def clipped_jacobian_sum(
     return pulled_back_sum(network, rows, shortened, chunk_size=chunk_size)
 
 
-def _shares(norms: torch.Tensor, clip: float) -> torch.Tensor:
+def clipped_shares(norms: torch.Tensor, clip: float) -> torch.Tensor:
     """Return by how much each record is shortened; nothing is left of what is not finite."""
     inside = clip * _INSIDE
     return torch.where(norms.isfinite(), inside / norms.clamp(min=inside), 0.0)

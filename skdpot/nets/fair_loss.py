@@ -11,7 +11,12 @@ from torch import nn
 from skdpot.nets.anchors import Anchors
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ComparedOutputs
-from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
+from skdpot.nets.output_gradients import (
+    ClippedVectors,
+    pulled_back_sum,
+    shares_of_jacobians,
+    shares_of_vectors,
+)
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 
@@ -96,6 +101,17 @@ class FairLoss:
         Not private by itself. Replacing one record by another of its cell moves it by at most
         `ranked_sensitivity`.
         """
+        vectors = self.ranked_vectors(network, batch, penalty, directions)
+        return pulled_back_sum(network, batch.rows, vectors)
+
+    def ranked_vectors(
+        self,
+        network: nn.Module,
+        batch: Records,
+        penalty: ParityPenalty | None,
+        directions: np.ndarray,
+    ) -> ClippedVectors:
+        """Return what `ranked_sum` pulls back of each record of a batch; as private as it is."""
         n, alpha = len(batch.rows), self.alpha if penalty else 0.0
         pulls = None if penalty is None else self._rank_pulls(network, batch, penalty, directions)
 
@@ -108,7 +124,7 @@ class FairLoss:
                 total = total + alpha * n * pull
             return _finite(total)
 
-        return pulled_back_sum(network, batch.rows, vectors)
+        return vectors
 
     def ranked_sensitivity(
         self, batch_size: int, penalty: ParityPenalty | None, width: float
@@ -164,6 +180,12 @@ class FairLoss:
         Not private by itself. A record contributes a vector of norm at most `joint_clip`, which
         does not depend on the other records but through the release.
         """
+        return pulled_back_sum(network, batch.rows, self.anchored_vectors(batch, anchors, cells))
+
+    def anchored_vectors(
+        self, batch: Records, anchors: Anchors | None, cells: Cells
+    ) -> ClippedVectors:
+        """Return what `anchored_sum` pulls back of each record of a batch; as private as it is."""
         alpha = self._alpha(cells)
 
         def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
@@ -174,7 +196,7 @@ class FairLoss:
             total = _finite(total)
             return _scaled(total, shares_of_vectors(total, gram, self.joint_clip(cells)))
 
-        return pulled_back_sum(network, batch.rows, vectors)
+        return vectors
 
     def joint_clip(self, cells: Cells) -> float:
         """Return the largest norm of what a record contributes to `anchored_sum`."""

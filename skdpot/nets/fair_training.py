@@ -16,18 +16,17 @@ it is clipped together with the loss, and one record moves only its own term.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.anchors import Anchors
 from skdpot.nets.cells import Cells
 from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
+from skdpot.nets.noisy_step import release_gradient
 from skdpot.nets.output_tables import OutputTables, TableNoise, release_tables
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.privacy.noise import gaussian_noise
 
 __all__ = ["ranked_steps", "tabled_steps"]
 
@@ -75,7 +74,14 @@ def ranked_steps(
     def step(network: nn.Module, number: int) -> None:
         batch = records.take(next(batches))
         total = loss.ranked_sum(network, batch, penalty, directions[number])
-        _fill_gradients(total, plan, secret)
+        facts = {
+            "loss": loss,
+            "cells": cells,
+            "plan": plan,
+            "penalty": penalty,
+            "directions": directions[number],
+        }
+        release_gradient(total, plan.sigma, plan.batch_size, secret, facts)
 
     return step
 
@@ -152,16 +158,7 @@ def tabled_steps(
         batch = next(batches)
         of_batch = None if anchors is None else anchors.take(batch)
         total = loss.anchored_sum(network, records.take(batch), of_batch, cells)
-        _fill_gradients(total, plan, secret)
+        facts = {"loss": loss, "cells": cells, "plan": plan, "tables": tables}
+        release_gradient(total, plan.sigma, plan.batch_size, secret, facts)
 
     return step
-
-
-def _fill_gradients(
-    total: dict[nn.Parameter, torch.Tensor], plan: TrainingPlan, secret: SecretStream
-) -> None:
-    for parameter, value in total.items():
-        if plan.sigma > 0:
-            noise = gaussian_noise(plan.sigma, tuple(value.shape), secret)
-            value += torch.from_numpy(noise).to(value)
-        parameter.grad = (value / plan.batch_size).to(parameter.dtype)

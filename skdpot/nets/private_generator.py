@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
+from skdpot.nets.noisy_step import release_gradient
 from skdpot.nets.output_sets import Ball
 from skdpot.nets.private_wasserstein import Side, clipped_wasserstein_gradient
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.privacy.noise import gaussian_noise
 
 __all__ = ["noisy_gradient_steps"]
 
@@ -65,6 +65,7 @@ def noisy_gradient_steps(
 
     def step(network: nn.Module, number: int) -> None:
         inputs = torch.from_numpy(draw_inputs()).to(next(network.parameters()).device)
+        along = next(directions)
         made = Side(
             batch_size=len(inputs), private=False, network=network, clip_jacobian=clip_jacobian
         )
@@ -73,13 +74,16 @@ def noisy_gradient_steps(
             data,
             inputs,
             torch.from_numpy(rows[next(batches)]),
-            next(directions),
+            along,
             clip_output=near,
         )
-        for parameter, value in total.items():
-            if plan.sigma > 0:
-                noise = gaussian_noise(plan.sigma / plan.batch_size, tuple(value.shape), secret)
-                value += torch.from_numpy(noise).to(value)
-            parameter.grad = value.to(parameter.dtype)
+        facts = {
+            "plan": plan,
+            "inputs": inputs.cpu(),
+            "directions": along,
+            "clip_jacobian": clip_jacobian,
+            "clip_output": near,
+        }
+        release_gradient(total, plan.sigma / plan.batch_size, 1.0, secret, facts)
 
     return step

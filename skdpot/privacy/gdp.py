@@ -45,7 +45,7 @@ def gdp_delta(
     Raises
     ------
     ValueError
-        If `mu` is negative or NaN.
+        If `mu` is negative, or something is NaN.
 
     References
     ----------
@@ -54,6 +54,8 @@ def gdp_delta(
     if not mu >= 0.0:
         raise ValueError(f"`mu` must be >= 0, got {mu!r}.")
     eps = np.asarray(epsilon, dtype=np.float64)
+    if np.isnan(eps).any():
+        raise ValueError("`epsilon` must hold real numbers, without NaN.")
     if mu == 0.0:
         delta = -np.expm1(np.minimum(eps, 0.0))
     elif math.isinf(mu):

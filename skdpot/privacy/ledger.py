@@ -1,12 +1,11 @@
 """The file that remembers what a budget has been charged, safe against races and crashes.
 
 An append-only SQLite file with one row of terms and one row a charge. Each charge carries the
-totals after it, so the last row is the state, and reading it, comparing it with the caps and
-appending happen inside one write transaction. The file knows nothing of accounting: it adds
-up two integers and compares them with two caps.
+totals after it, so that the last row is the state and every row vouches for the others. Reading
+and checking them, comparing with the caps and appending happen inside one write transaction. The
+file knows nothing of accounting: it adds up two integers and compares them with two caps.
 """
 
-import math
 import os
 import secrets
 import sqlite3
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from skdpot.exceptions import LedgerError
+from skdpot.privacy.ledger_check import check_intact, damaged, older_copy, whole_units
 from skdpot.privacy.ledger_file import PATIENCE, create_file, transaction
 from skdpot.privacy.relation import Relation
 
@@ -43,6 +43,14 @@ CREATE TABLE charges (
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
 """
+_STATEMENTS = tuple(part.strip() for part in _SCHEMA.split(";") if part.strip())
+_TABLES = tuple(statement for statement in _STATEMENTS if statement.startswith("CREATE TABLE"))
+
+_LATEST, _EARLIEST = 253_402_300_800.0, -62_135_596_800.0  # the years 1 to 9999
+_CAP_ROUNDING = 10**6  # releases of this package may round caps differently, by one part in it
+
+# By uid, the largest totals that this process has seen: a ledger never goes back.
+_SEEN: dict[str, "Totals"] = {}
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,13 @@ class Terms:
     def __str__(self) -> str:
         """Return the arguments that a caller chose."""
         return f"epsilon={self.epsilon!r}, delta={self.delta!r}, relation={str(self.relation)!r}"
+
+    def covers(self, stored: "Terms") -> bool:
+        """Whether the caps of `stored` are no larger than these: nobody has raised them."""
+        most, due = _CAP_ROUNDING + 1, _CAP_ROUNDING  # whole numbers, which may be huge
+        return stored.mu_squared_cap * due <= self.mu_squared_cap * most and (
+            stored.leak_cap * due <= self.leak_cap * most
+        )
 
     def admit(self, totals: "Totals") -> bool:
         """Whether `totals` stay within both caps."""
@@ -183,16 +198,19 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If there is no ledger, or one with another epsilon, delta or relation.
+            If there is no ledger, one with another epsilon, delta or relation, or a damaged one.
         """
         target = str(Path(path).expanduser().absolute())
         with transaction(target, "DEFERRED") as connection:
             stored = _read_terms(connection, target)
+            _read_totals(connection, target, Totals())
         if str(stored) != str(terms):
             raise LedgerError(
                 f"The ledger {target!r} was made for {stored}, but {terms} was asked for. "
                 "Pass the ledger's own values, or the path of another ledger."
             )
+        if not terms.covers(stored):
+            raise damaged(target)
         return cls(target, stored)
 
     def admit(self, charge: Charge) -> Decision:
@@ -213,14 +231,19 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If the file is missing, another one, or busy for a minute; nothing was charged.
+            If the file is missing, another one, damaged, or busy for a minute; nothing was
+            charged.
         """
+        seen = self._seen()
         with self._open("IMMEDIATE") as connection:
-            before = _read_totals(connection)
+            before = _read_totals(connection, self.path, seen)
             after = before.after(charge)
             admitted = self.terms.admit(after)
             if admitted:
                 _append(connection, charge, after)
+                if _read_totals(connection, self.path, before) != after:
+                    raise damaged(self.path)
+        self._remember(after if admitted else before)
         return Decision(admitted, before)
 
     def totals(self, patience: float = PATIENCE) -> Totals:
@@ -229,10 +252,13 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If the file is missing, another one, or busy.
+            If the file is missing, another one, damaged, or busy.
         """
+        seen = self._seen()
         with self._open("DEFERRED", patience) as connection:
-            return _read_totals(connection)
+            totals = _read_totals(connection, self.path, seen)
+        self._remember(totals)
+        return totals
 
     def records(self, patience: float = PATIENCE) -> list[Record]:
         """Return all charges, the oldest first, waiting at most `patience` seconds.
@@ -240,21 +266,25 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If the file is missing, another one, or busy.
+            If the file is missing, another one, damaged, or busy.
         """
+        seen = self._seen()
         with self._open("DEFERRED", patience) as connection:
+            totals = _read_totals(connection, self.path, seen)
             rows = connection.execute(
                 "SELECT number, time, label, event, epsilon, mu_squared, leak"
                 " FROM charges ORDER BY number"
             ).fetchall()
-        return [
-            Record(
-                number,
-                when,
-                Charge(label, event, epsilon, _units(mu_squared), _units(leak)),
-            )
-            for number, when, label, event, epsilon, mu_squared, leak in rows
-        ]
+        self._remember(totals)
+        return [_record(row, self.path) for row in rows]
+
+    def _seen(self) -> "Totals":
+        """Return what the file must hold at least; to be asked before a transaction begins."""
+        return _SEEN.get(self.terms.uid, Totals())
+
+    def _remember(self, totals: "Totals") -> None:
+        if totals.n_charges > self._seen().n_charges:
+            _SEEN[self.terms.uid] = totals
 
     @contextmanager
     def _open(
@@ -273,7 +303,7 @@ class Ledger:
 def _write_terms(path: str, terms: Terms) -> None:
     """Fill the empty file at `path`."""
     with transaction(path, "IMMEDIATE") as connection:
-        for statement in filter(str.strip, _SCHEMA.split(";")):
+        for statement in _STATEMENTS:
             connection.execute(statement)
         connection.execute(
             "INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?)",
@@ -299,23 +329,49 @@ def _read_terms(connection: sqlite3.Connection, path: str) -> Terms:
             f"The ledger {path!r} has format {version}, this version of skdpot reads format "
             f"{_VERSION}. Use the version of skdpot that made it."
         )
-    row = connection.execute(
+    check_intact(connection, path, _TABLES)
+    rows = connection.execute(
         "SELECT epsilon, delta, relation, mu_squared_cap, leak_cap, uid FROM terms"
-    ).fetchone()
+    ).fetchall()
     try:
-        epsilon, delta, relation, mu_squared_cap, leak_cap, uid = row
-        caps = _units(mu_squared_cap), _units(leak_cap)
-        return Terms(epsilon, delta, Relation(relation), *caps, uid=uid)
+        [(epsilon, delta, relation, mu_squared_cap, leak_cap, uid)] = rows
+        caps = whole_units((mu_squared_cap, leak_cap), path)
+        return Terms(epsilon, delta, Relation(relation), caps[0], caps[1], uid)
     except (TypeError, ValueError) as error:
-        raise LedgerError(f"The ledger {path!r} is damaged. Restore it from a copy.") from error
+        raise damaged(path) from error
 
 
-def _read_totals(connection: sqlite3.Connection) -> Totals:
-    """Return the totals that the last charge carries."""
-    row = connection.execute(
-        "SELECT number, mu_squared_total, leak_total FROM charges ORDER BY number DESC LIMIT 1"
-    ).fetchone()
-    return Totals() if row is None else Totals(row[0], _units(row[1]), _units(row[2]))
+def _read_totals(connection: sqlite3.Connection, path: str, seen: Totals) -> Totals:
+    """Add up the charges after the totals that were seen, which must still be there."""
+    rows = connection.execute(
+        "SELECT number, mu_squared, leak, mu_squared_total, leak_total FROM charges"
+        " WHERE number >= ? ORDER BY number",
+        (seen.n_charges or -(2**63),),
+    ).fetchall()
+    totals = seen
+    if seen.n_charges and (not rows or _totals_in(rows.pop(0), path) != seen):
+        raise older_copy(path)
+    for row in rows:
+        mu_squared, leak = whole_units(row[1:3], path)
+        totals = totals.after(Charge("", "", 0.0, mu_squared, leak))
+        if _totals_in(row, path) != totals:
+            raise damaged(path)
+    return totals
+
+
+def _totals_in(row: tuple[int, str, str, str, str], path: str) -> Totals:
+    """Return the totals that one row carries."""
+    return Totals(row[0], *whole_units(row[3:], path))
+
+
+def _record(row: tuple[int, float, str, str, float, str, str], path: str) -> Record:
+    """Return one row of the history."""
+    number, when, label, event, epsilon, *units = row
+    texts = isinstance(label, str) and isinstance(event, str)
+    numbers = isinstance(when, float) and isinstance(epsilon, float)
+    if not (texts and numbers and _EARLIEST <= when <= _LATEST):
+        raise damaged(path)
+    return Record(number, when, Charge(label, event, epsilon, *whole_units(units, path)))
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:
@@ -333,7 +389,3 @@ def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> No
             str(after.leak_units),
         ),
     )
-
-
-def _units(text: str) -> Units:
-    return math.inf if text == "inf" else int(text)

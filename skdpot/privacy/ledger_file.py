@@ -6,6 +6,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,8 @@ from skdpot.exceptions import LedgerError
 __all__ = ["PATIENCE", "create_file", "transaction"]
 
 PATIENCE = 60.0  # seconds that a call waits for other processes
+
+_NOT_OURS = "The file is no intact skdpot ledger and was left as it is. Pass another path."
 
 
 def create_file(path: Path, fill: Callable[[str], None]) -> None:
@@ -114,12 +117,17 @@ def transaction(
             connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise LedgerError(_explain(path, error)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its own messages
+        raise LedgerError(f"The ledger {path!r} is damaged. {_NOT_OURS}") from error
 
 
 def _check_is_file(path: str) -> None:
-    """Refuse what is missing or no regular file, with advice."""
+    """Refuse what is missing, no regular file or has a second name, with advice."""
     try:
-        mode = os.lstat(path).st_mode
+        found = os.lstat(path)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            _drop_drafts(Path(path), found)
+            found = os.lstat(path)
     except OSError as error:
         raise LedgerError(
             f"The ledger {path!r} cannot be reached ({error.strerror}), so nothing can be charged "
@@ -127,11 +135,27 @@ def _check_is_file(path: str) -> None:
             "lives as long as the process that made it: make a new PrivacyBudget, with "
             "`ledger='<path>'` to keep it, and count what was already released yourself."
         ) from error
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         raise LedgerError(
             f"{path!r} is no regular file, so it cannot be a ledger; it was left as it is. "
             "Pass the path of the ledger itself, not a directory or a symbolic link."
         )
+    if found.st_nlink > 1:
+        # SQLite finds the journal of a crashed process by the name of the file. Under another
+        # name it does not, and a journal that is found later takes back what was charged since.
+        raise LedgerError(
+            f"The ledger {path!r} has a second name (a hard link), and a crash under one of them "
+            "could take back charges that were made under the other. Remove the other name, with "
+            "`rm`; to keep a copy, copy the file."
+        )
+
+
+def _drop_drafts(path: Path, found: os.stat_result) -> None:
+    """Remove the names under which this file was filled: its maker may have been killed."""
+    for draft in path.parent.glob(f".{escape(path.name)}.*"):
+        with suppress(OSError):
+            if os.path.samestat(os.lstat(draft), found):
+                draft.unlink()
 
 
 def _explain(path: str, error: sqlite3.Error) -> str:
@@ -140,7 +164,7 @@ def _explain(path: str, error: sqlite3.Error) -> str:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         advice = "Another process holds it. Try again; nothing was charged."
     elif name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        advice = "The file is no intact skdpot ledger and was left as it is. Pass another path."
+        advice = _NOT_OURS
     else:
         advice = (
             "The file and its directory must be writable (SQLite keeps a journal beside it), and "

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import LatticeNoise, lattice_noise
+from skdpot.privacy.recording import record
 
 __all__ = [
     "MagnitudeGrid",
@@ -149,7 +150,9 @@ def noisy_histogram(
     """
     table = lattice_noise(noise.sigma, n_cells, stream, lattice=noise.lattice, mu=noise.mu)
     np.add.at(table, cells, round(1 / noise.lattice))
-    return table.astype(np.float64) * noise.lattice
+    noisy = table.astype(np.float64) * noise.lattice
+    record("histogram", lambda: {"table": noisy.copy(), "sigma": noise.sigma})
+    return noisy
 
 
 def noisy_quantiles(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.validation import as_finite, check_is_fitted, validate_rows
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.decoding import decode, decode_by_class
@@ -51,9 +51,14 @@ class SketchReadings(BaseEstimator):
 
         Raises
         ------
+        TypeError
+            If something else than sketches is given.
         ValueError
             If the sketches do not measure the same statistic.
         """
+        for other in others:
+            if not isinstance(other, SketchReadings):
+                raise TypeError(f"merge adds sketches, not a {type(other).__name__}.")
         parties = (self, *others)
         for party in parties:
             party._check_readable()
@@ -75,8 +80,13 @@ class SketchReadings(BaseEstimator):
         -------
         ndarray of shape (n_slices, n_points)
             Values in [0, 1].
+
+        Raises
+        ------
+        ValueError
+            If `x` is no number, or holds something else than finite ones.
         """
-        return self.table(label).evaluate(np.atleast_1d(np.asarray(x, dtype=np.float64)))
+        return self.table(label).evaluate(_line(x, "x"))
 
     def quantiles(self, q: ArrayLike, *, label: Any = None) -> np.ndarray:
         """Quantiles of the projections of the mapped rows.
@@ -98,7 +108,7 @@ class SketchReadings(BaseEstimator):
         ValueError
             If a level is outside [0, 1].
         """
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        levels = _line(q, "q")
         if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("q must hold levels in [0, 1].")
         return self.table(label).quantiles(levels)
@@ -219,13 +229,15 @@ class SketchReadings(BaseEstimator):
         return hasattr(self, "_accumulator")
 
     def _position(self, label: Any) -> int:
-        matches = np.flatnonzero(getattr(self, "classes_", np.array([])) == label)
-        if len(matches) == 0:
+        # Not by ``==`` on the array, which broadcasts against a label that is an array too.
+        known = getattr(self, "classes_", np.array([])).tolist()
+        matches = [position for position, one in enumerate(known) if _is_label(one, label)]
+        if not matches:
             raise ValueError(
                 "label is not a class of this sketch; classes_ lists them (a sketch has "
                 "classes when it is fitted with conditional=True)."
             )
-        return int(matches[0])
+        return matches[0]
 
     def _check_readable(self) -> None:
         if self._is_open:
@@ -234,3 +246,19 @@ class SketchReadings(BaseEstimator):
                 "Call close() first."
             )
         check_is_fitted(self, "statistic_")
+
+
+def _line(values: Any, name: str) -> np.ndarray:
+    """Return one number or several as an array of one axis."""
+    numbers = np.atleast_1d(as_finite(values, name))
+    if numbers.ndim > 1:
+        raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
+    return numbers
+
+
+def _is_label(known: Any, label: Any) -> bool:
+    """Whether what was given is this class."""
+    try:
+        return bool(np.ndim(label) == 0 and known == label)
+    except (TypeError, ValueError):
+        return False

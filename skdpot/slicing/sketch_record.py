@@ -6,34 +6,34 @@ precise than its noise allows, a smaller epsilon than its events cost) is refuse
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skdpot.privacy import events
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
+from skdpot.slicing.event_record import as_mapping, event_from_dict, event_to_dict, leaves
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.plan import table_sensitivity
 from skdpot.slicing.rules import projection_half_widths
 from skdpot.slicing.strategy import square_root_strategy
 
-__all__ = ["SketchRecord"]
+__all__ = ["ARRAYS", "BOUNDS", "SketchRecord"]
 
-_ARRAYS = ("directions_", "half_widths_", "statistic_", "classes_", "feature_names_in_")
-_BOUNDS = ("center", "scale", "radius", "box")
+ARRAYS = ("directions_", "half_widths_", "statistic_", "classes_", "feature_names_in_")
+BOUNDS = ("center", "scale", "radius", "box")
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
+_FACTS = {"n_samples", "noise_scale", "parameters", "declared_bounds", "label_counts", "spent"}
 _PRIVATE_LABELS = {"public_labels": False, "group_size": 1}  # in records that do not say
 _MOST_BINS = 4096
 _LARGEST_COUNT = 2**53
 _LARGEST_NOISE = 1e15
 _LARGEST_RADIUS = 1e150
 _NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
-_DEEPEST = 8
 _ROUNDING = 1e-9  # machines may differ in the last digits
 
 
@@ -70,7 +70,7 @@ class SketchRecord:
         ValueError
             If the classes are neither numbers nor strings.
         """
-        arrays = {name: getattr(sketch, name) for name in _ARRAYS if hasattr(sketch, name)}
+        arrays = {name: getattr(sketch, name) for name in ARRAYS if hasattr(sketch, name)}
         for name in ("classes_", "feature_names_in_"):
             if name in arrays and arrays[name].dtype == object:
                 arrays[name] = _as_text(arrays[name], name)
@@ -89,7 +89,7 @@ class SketchRecord:
                 "sensitivity": spent.sensitivity,
                 "assumptions": list(spent.assumptions),
                 "mechanism": spent.mechanism,
-                "event": _event_to_dict(spent.event),
+                "event": event_to_dict(spent.event),
             },
         }
         return cls(facts, arrays)
@@ -116,7 +116,9 @@ class SketchRecord:
 
     def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = dict(self.arrays)
-        bounds = DataBounds.from_dict({name: arrays.pop(f"bounds_{name}") for name in _BOUNDS})
+        if unknown := set(self.facts) - _FACTS:
+            raise ValueError(f"The sketch has unknown facts, {len(unknown)} of them.")
+        bounds = DataBounds.from_dict({name: arrays.pop(f"bounds_{name}") for name in BOUNDS})
         _check_shapes(arrays, bounds)
         label_counts = _read_label_counts(self.facts, len(arrays["statistic_"]))
         n_samples, noise_scale = _check_counts(self.facts, arrays["statistic_"], label_counts)
@@ -126,7 +128,7 @@ class SketchRecord:
             limits = _box(bounds)
             parameters["bounds"] = limits if bounds.box else bounds
         spent = _read_statement(self.facts["spent"])
-        _check_statement(spent, noise_scale, arrays["statistic_"].shape, parameters)
+        _check_statement(spent, noise_scale, arrays["statistic_"], parameters)
         fitted: dict[str, Any] = {
             **arrays,
             "bounds_": bounds,
@@ -143,7 +145,7 @@ class SketchRecord:
 
 
 def _check_shapes(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
-    unknown = set(arrays) - set(_ARRAYS)
+    unknown = set(arrays) - set(ARRAYS)
     missing = {"directions_", "half_widths_", "statistic_"} - set(arrays)
     if unknown or missing:
         raise ValueError(f"The sketch lacks {sorted(missing)} and has unknown {sorted(unknown)}.")
@@ -161,13 +163,22 @@ def _check_shapes(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
     )
     if not consistent:
         raise ValueError("The arrays of the sketch have inconsistent shapes.")
-    if any(
-        arrays[name].dtype.kind != "f" for name in ("directions_", "half_widths_", "statistic_")
-    ):
-        raise TypeError("numbers are due")
+    due = ("directions_", "half_widths_", "statistic_")
+    if any(arrays[name].dtype != np.float64 for name in due):
+        raise TypeError("numbers in double precision are due")
     numbers = (directions, statistic, bin_edges(arrays["half_widths_"], 1))
     if not all(np.isfinite(values).all() for values in numbers):
         raise ValueError("The arrays of the sketch hold non-finite values.")
+    _check_names(arrays)
+
+
+def _check_names(arrays: dict[str, np.ndarray]) -> None:
+    """Refuse classes that occur twice, and names of features that are no text."""
+    classes, names = arrays.get("classes_"), arrays.get("feature_names_in_")
+    if classes is not None and not np.array_equal(np.unique(classes), classes):
+        raise ValueError("The classes of the sketch must be different and sorted.")
+    if names is not None and names.dtype.kind not in "UO":
+        raise TypeError("text is due")
 
 
 def _read_label_counts(facts: dict[str, Any], n_classes: int) -> np.ndarray | None:
@@ -230,6 +241,8 @@ def _read_parameters(
     given: dict[str, Any], arrays: dict[str, np.ndarray], label_counts: np.ndarray | None
 ) -> dict[str, Any]:
     given = _PRIVATE_LABELS | given
+    if set(given) != set(_PARAMETERS):
+        raise ValueError("The sketch lacks an entry among its parameters, or has an unknown one.")
     parameters = {name: given[name] for name in _PARAMETERS}
     _check_target(parameters["epsilon"], parameters["delta"])
     norm_bound = parameters["norm_bound"]
@@ -248,8 +261,10 @@ def _read_parameters(
 
 def _read_statement(fields: dict[str, Any]) -> PrivacySpent:
     """Rebuild a privacy statement whose every field has the right type."""
-    fields = dict(fields)
-    event = _event_from_dict(fields.pop("event"))
+    fields = as_mapping(fields)
+    event = event_from_dict(fields.pop("event"))
+    if not isinstance(fields["assumptions"], list):
+        raise TypeError("a list is due")
     fields["assumptions"] = tuple(fields["assumptions"])
     _check_target(fields["epsilon"], fields["delta"])
     texts = (fields["mechanism"], *fields["assumptions"])
@@ -263,10 +278,10 @@ def _read_statement(fields: dict[str, Any]) -> PrivacySpent:
 
 
 def _check_statement(
-    spent: PrivacySpent, noise_scale: float, shape: tuple[int, ...], parameters: dict[str, Any]
+    spent: PrivacySpent, noise_scale: float, statistic: np.ndarray, parameters: dict[str, Any]
 ) -> None:
     """Refuse a statement that promises more than its own events and noise give."""
-    tables = list(_leaves(spent.event))
+    tables = list(leaves(spent.event))
     if not all(type(event) in (GaussianEvent, NonPrivateEvent) for event in tables):
         raise ValueError("A sketch is released by Gaussian events only.")
     if spent.relation is not Relation.REPLACE_ONE:
@@ -278,9 +293,10 @@ def _check_statement(
     if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + 1e-6):
         raise ValueError("The sketch states a smaller epsilon than its own events cost.")
     table = tables[-1]
+    strategy = square_root_strategy(statistic.shape[2])
     due = table_sensitivity(
-        square_root_strategy(shape[2]),
-        shape[1],
+        strategy,
+        statistic.shape[1],
         changes_table=parameters["conditional"] and not parameters["public_labels"],
         group_size=parameters["group_size"],
     )
@@ -293,6 +309,21 @@ def _check_statement(
         and math.isclose(_number(spent.sensitivity), table.sensitivity, rel_tol=_ROUNDING)
     ):
         raise ValueError("The noise of the sketch is not the one that its statement speaks of.")
+    _check_lattice(table.lattice, strategy.lattice, statistic)
+
+
+def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray) -> None:
+    """Refuse a table that is not on the lattice of its noise, or noise on none.
+
+    What is off the lattice did not come out of the sampler whose noise is charged. In a sum of
+    several sketches the stated lattice is that of the least noise, and so the finest.
+    """
+    steps = coarsest / lattice if lattice is not None else 0.0
+    if not (1 <= steps < math.inf and math.frexp(steps)[0] == 0.5):
+        raise ValueError("The sketch states noise on a lattice that no sketch has.")
+    units = statistic * (steps / coarsest)
+    if not (np.rint(units) == units).all():
+        raise ValueError("The table of the sketch holds values off the lattice of its noise.")
 
 
 def _check_target(epsilon: Any, delta: Any) -> None:
@@ -300,19 +331,13 @@ def _check_target(epsilon: Any, delta: Any) -> None:
         raise ValueError("The sketch states an epsilon that is not > 0, or a delta not in (0, 1).")
 
 
-def _leaves(event: Event) -> list[Event]:
-    """Return the events of which a composed one consists."""
-    if isinstance(event, ComposedEvent):
-        return [leaf for part in event.events for leaf in _leaves(part)]
-    return [event]
-
-
 def _number(scale: Any) -> float:
     return float(scale)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number that arithmetic in double precision can use."""
+    return type(value) is float or (type(value) is int and abs(value) <= _LARGEST_COUNT)
 
 
 def _is_true(value: Any) -> bool:
@@ -339,24 +364,3 @@ def _as_text(values: np.ndarray, name: str) -> np.ndarray:
     if not all(isinstance(value, str) for value in values):
         raise ValueError(f"{name} holds objects that are not strings and cannot be saved.")
     return values.astype(str)
-
-
-def _event_to_dict(event: Event) -> dict[str, Any]:
-    fields: dict[str, Any] = {"type": type(event).__name__}
-    if isinstance(event, ComposedEvent):
-        return fields | {"events": [_event_to_dict(part) for part in event.events]}
-    return fields | asdict(event)
-
-
-def _event_from_dict(fields: dict[str, Any], depth: int = 0) -> Event:
-    if depth > _DEEPEST:
-        raise ValueError("The events of the sketch are nested too deeply.")
-    fields = dict(fields)
-    name = fields.pop("type")
-    kind = getattr(events, name, None) if isinstance(name, str) else None
-    if not (isinstance(kind, type) and issubclass(kind, Event)):
-        raise ValueError("The sketch names an event that is not known.")
-    if issubclass(kind, ComposedEvent):
-        return kind(events=tuple(_event_from_dict(part, depth + 1) for part in fields["events"]))
-    fields["relation"] = Relation(fields["relation"])
-    return kind(**fields)

@@ -22,7 +22,7 @@ real one is a secret. The noise stands in for the Brownian motion of Langevin dy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import gaussian_noise
+from skdpot.privacy.recording import record
 from skdpot.privacy.subsampling import poisson_batches
 from skdpot.trajectories.data_fit import clipped_fit_gradient
 from skdpot.trajectories.langevin_plan import LangevinPhase, LangevinPlan
@@ -279,7 +280,20 @@ class _NoisyFit:
                 clip=self._clip,
             )
             total[i] /= self._expected[i]
+        record("fit_gradients", lambda: self._facts(total, particles, sigma))
         return total
+
+    def _facts(self, total: FloatArray, particles: FloatArray, sigma: float) -> dict[str, Any]:
+        """Return a noisy release and what everybody knows of it, for `record`."""
+        return {
+            "gradients": total.copy(),
+            "particles": particles.copy(),
+            "sigma": sigma,
+            "expected": np.array(self._expected),
+            "clip": self._clip,
+            "bandwidth": self._bandwidth,
+            "weights": self._weights,
+        }
 
 
 def _iterations(plan: LangevinPlan) -> Iterator[tuple[LangevinPhase, float]]:

@@ -58,7 +58,14 @@ class TimeAxis:
         origin = t.min() if t.dtype.kind == "M" else None
         stamps = _numbers(t, origin)
         distinct = np.unique(stamps)
-        apart = np.diff(distinct) > _SAME * (distinct[-1] - distinct[0])
+        with np.errstate(over="ignore"):
+            span = distinct[-1] - distinct[0]
+        if not np.isfinite(span):
+            raise ValueError(
+                "The first and the last time stamp are too far apart for double precision: t must "
+                "be in a larger unit of time."
+            )
+        apart = np.diff(distinct) > _SAME * span
         edges = None
         if n_times is not None or apart.sum() >= _MOST_DISTINCT:
             edges = np.linspace(distinct[0], distinct[-1], (n_times or _DEFAULT_BINS) + 1)[1:-1]
@@ -202,7 +209,7 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
             if texts or stamps.dtype.kind not in "biufO":
                 raise TypeError
             doubles = stamps.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"{name} must hold numbers or dates, one a row; of texts make dates with "
                 "pandas.to_datetime, of durations numbers by dividing by a unit."
@@ -226,7 +233,12 @@ def _as_column(t: Any) -> Any:
     """Turn dates, with or without a zone, into datetime64 in UTC; leave the rest as it is."""
     if isinstance(t, pd.Series | pd.Index) and isinstance(t.dtype, pd.DatetimeTZDtype):
         return pd.DatetimeIndex(t).tz_convert("UTC").tz_localize(None).to_numpy()
-    column = np.asarray(t)
+    try:
+        column = np.asarray(t)
+    except (ValueError, TypeError):
+        raise
+    except Exception:  # a column of another library may raise anything
+        column = np.array(["not readable"])  # refused below, as texts are
     if column.dtype == object and column.size and all(_is_date(v) for v in column.flat):
         dates = pd.to_datetime(list(column.flat), utc=True).tz_localize(None)
         return dates.to_numpy().reshape(column.shape)

@@ -16,7 +16,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.datasets import make_biased_classification
 from skdpot.estimators import _autoencoder
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.nets import autoencoder_training
+from skdpot.nets import autoencoder_training, noisy_step
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import FixedSizeGaussianEvent
@@ -119,7 +119,7 @@ def test_a_sum_is_released_with_the_noise_that_was_charged(monkeypatch):
     """What a step releases less the clipped sum is noise of the scale of the event."""
     sums, released, drawn = [], [], []
     clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
-    noise = autoencoder_training.gaussian_noise
+    noise = noisy_step.gaussian_noise
 
     def sum_spy(self, network, rows, directions):
         assert len(rows) == 60
@@ -134,7 +134,7 @@ def test_a_sum_is_released_with_the_noise_that_was_charged(monkeypatch):
         return noise(sigma, shape, stream)
 
     monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", sum_spy)
-    monkeypatch.setattr(autoencoder_training, "gaussian_noise", noise_spy)
+    monkeypatch.setattr(noisy_step, "gaussian_noise", noise_spy)
     # Gradients stay until the next step looks at them.
     monkeypatch.setattr("torch.optim.Adam.zero_grad", lambda *args, **kwargs: None)
     spent = fitted(n_steps=3).privacy_spent_

@@ -15,7 +15,7 @@ from torch import nn
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.nets import autoencoder_training
+from skdpot.nets import autoencoder_training, noisy_step
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 
@@ -118,7 +118,7 @@ def test_a_fit_interrupted_in_its_first_step_leaves_only_its_charge(monkeypatch)
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(autoencoder_training, "gaussian_noise", interrupted)
+    monkeypatch.setattr(noisy_step, "gaussian_noise", interrupted)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X)
     assert len(budget.history()) == 1

@@ -20,7 +20,7 @@ from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
-from skdpot.nets import fair_training, output_tables
+from skdpot.nets import noisy_step, output_tables
 from skdpot.nets.fair_loss import FairLoss, Records
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import (
@@ -120,7 +120,7 @@ def watched(case):
             lambda sigma, shape, *_, lattice, **__: seen["lattice"].append((sigma, shape, lattice)),
         )
         spy(
-            fair_training,
+            noisy_step,
             "gaussian_noise",
             lambda sigma, shape, _: seen["noise"].append((sigma, shape)),
         )
@@ -329,7 +329,7 @@ def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fair_training, "gaussian_noise", stop)
+    monkeypatch.setattr(noisy_step, "gaussian_noise", stop)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(X, CASES[case][1], sensitive_features=GROUP)
     assert vars(interrupted) == before

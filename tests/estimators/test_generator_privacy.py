@@ -73,6 +73,22 @@ def test_the_events_describe_the_batches():
     assert poisson.privacy_spent_.event.sampling_rate == pytest.approx(1 / 15)
 
 
+@pytest.mark.parametrize("clip", [0.25, 8.0])
+def test_the_sensitivity_is_that_of_the_clip_that_is_used(clip, monkeypatch):
+    used, make = [], _generator_mechanisms.noisy_gradient_steps
+
+    def spy(*args):
+        used.append(args[5])
+        return make(*args)
+
+    monkeypatch.setattr(_generator_mechanisms, "noisy_gradient_steps", spy)
+    spent = generator("gradient", clip_jacobian=clip, n_slices=9).fit(SMALL).privacy_spent_
+    (found,) = used
+    assert found == clip
+    radius, share = np.sqrt(2), np.sqrt(5 / 9)  # nine directions of the plane: five blocks
+    assert spent.sensitivity == pytest.approx(4 * radius * share * clip, rel=1e-4)
+
+
 def test_gradients_along_uniform_directions_cost_more():
     spent = generator("gradient", slices="uniform", sigma=50.0).fit(X).privacy_spent_
     assert 4.1 < spent.sensitivity <= 4.0 * np.sqrt(3) + 1e-6

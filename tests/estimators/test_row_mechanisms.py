@@ -17,7 +17,7 @@ from skdpot.flows import FlowSchedule
 from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.privacy import NonPrivateEvent, compose
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import sliced_wasserstein_distance, uniform_directions
+from skdpot.slicing import row_release, sliced_wasserstein_distance, uniform_directions
 
 RNG = np.random.default_rng(8841)
 LABELS = (RNG.random(600) < 0.25).astype(int)
@@ -109,6 +109,22 @@ def test_the_cost_of_presampling_does_not_depend_on_the_number_of_steps():
 def test_each_step_of_resampling_costs():
     few, many = (sampler("resample", n_steps=n).fit(X).privacy_spent_ for n in (1, 16))
     assert many.sigma > 1.3 * few.sigma
+
+
+@BOTH
+def test_as_much_noise_is_drawn_as_is_charged(mechanism, monkeypatch):
+    """A number for each row and direction of as many releases as the event counts."""
+    drawn, draw = [], row_release.lattice_noise
+
+    def spy(sigma, shape, *args, **options):
+        drawn.append((sigma, math.prod(shape)))
+        return draw(sigma, shape, *args, **options)
+
+    monkeypatch.setattr(row_release, "lattice_noise", spy)
+    event = sampler(mechanism, n_steps=5).fit(X).privacy_spent_.event
+    n_rows = 60 if mechanism == "resample" else len(X)
+    assert {sigma for sigma, _ in drawn} == {event.sigma}
+    assert sum(count for _, count in drawn) == event.n_steps * 6 * n_rows
 
 
 @BOTH

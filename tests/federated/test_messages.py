@@ -594,7 +594,7 @@ NONSENSE = {
     ),
     "unreachable counts": ({}, {"statistic_": STATISTIC + 1e9}, "cannot reach"),
     "one bin": ({}, {"statistic_": np.zeros((1, 4, 1))}, "inconsistent shapes"),
-    "ten thousand bins": ({}, {"statistic_": np.zeros((1, 4, 10**4))}, "inconsistent shapes"),
+    "ten thousand bins": ({}, {"statistic_": np.zeros((1, 4, 10**4))}, "at most 512 bins"),
     "two classes": ({}, {"statistic_": np.zeros((2, 4, 8))}, "inconsistent shapes"),
     "flat table": ({}, {"statistic_": np.zeros((4, 8))}, "inconsistent shapes"),
     "long directions": ({}, {"directions_": 2 * REQUEST.directions}, "unit length"),
@@ -653,7 +653,7 @@ def test_a_strangers_sketch_takes_bounded_memory():
     )
     tracemalloc.start()
     try:
-        with pytest.raises(MessageError, match="inconsistent shapes"):
+        with pytest.raises(MessageError, match="at most 512 bins"):
             Message.from_bytes(data)
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets import anchors as anchors_module
-from skdpot.nets import fair_training
+from skdpot.nets import fair_training, noisy_step
 from skdpot.nets.anchors import Anchors
 from skdpot.nets.cells import Cells
 from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
@@ -165,7 +165,7 @@ def planned(sampling, epsilon=1.0):
 def spied(monkeypatch):
     """What the steps draw, add up and hand on."""
     seen = {"noise": [], "batches": [], "sums": [], "directions": [], "releases": []}
-    draw, take, release = fair_training.gaussian_noise, Records.take, fair_training.release_tables
+    draw, take, release = noisy_step.gaussian_noise, Records.take, fair_training.release_tables
 
     def noise_spy(sigma, size, stream):
         seen["noise"].append((sigma, draw(sigma, size, stream)))
@@ -190,7 +190,7 @@ def spied(monkeypatch):
 
         monkeypatch.setattr(FairLoss, name, spy)
 
-    monkeypatch.setattr(fair_training, "gaussian_noise", noise_spy)
+    monkeypatch.setattr(noisy_step, "gaussian_noise", noise_spy)
     monkeypatch.setattr(fair_training, "release_tables", release_spy)
     monkeypatch.setattr(Records, "take", take_spy)
     sum_spy("ranked_sum")

@@ -157,6 +157,15 @@ def test_a_single_fit_leaves_room_for_the_noise_sampler(delta):
     assert event.sigma <= calibrate(PrivacyTarget(1.0, delta), gaussian).sigma / 3.0 * 10.0
 
 
+def test_a_single_fit_pays_for_the_noise_sampler_exactly():
+    """Fifty releases, of which the sampler may leak one in 10^18 each."""
+    event = GaussianEvent(sigma=30.0, sensitivity=1.0, n_steps=50)
+    of_gaussians = compose(event).delta(1.0)
+    assert 1e-9 < of_gaussians < 1e-4  # where doubles resolve 1e-18
+    assert not SingleFitTarget(1.0, of_gaussians + 49e-18).admits(event)
+    assert SingleFitTarget(1.0, of_gaussians + 51e-18).admits(event)
+
+
 def test_only_a_fit_without_a_budget_stands_alone():
     assert type(privacy_target(1.0, 1e-5, None)) is SingleFitTarget
     assert type(privacy_target(1.0, 1e-5, object())) is PrivacyTarget

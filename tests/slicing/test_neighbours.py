@@ -100,12 +100,14 @@ def test_a_fork_cannot_use_the_noise_of_an_open_sketch():
     child = os.fork()
     if child == 0:
         refused = 0
-        for attempt in (sketch.close, lambda: sketch.partial_fit(rows)):
-            try:
-                attempt()
-            except OpenSketchError:
-                refused += 1
-        os._exit(refused)
+        try:
+            for attempt in (sketch.close, lambda: sketch.partial_fit(rows)):
+                try:
+                    attempt()
+                except OpenSketchError:
+                    refused += 1
+        finally:  # whatever happens, the child must not go on with the tests
+            os._exit(refused)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 2
     assert sketch.close().n_samples_ == 20

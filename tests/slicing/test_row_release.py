@@ -244,6 +244,20 @@ def test_poisson_samples_vary_and_are_charged_as_such():
     assert release.privacy_spent.event.sampling_rate == 20 / 300
 
 
+@pytest.mark.parametrize("sampling", ["without_replacement", "poisson"])
+def test_batches_are_as_large_as_is_charged(sampling):
+    """Of 400 Poisson samples the mean size is within 5.5 standard deviations: one in 10^7."""
+    release = _release(sampling=sampling, n_steps=400, n_slices=1, noise="float")
+    event = release.privacy_spent.event
+    sizes = np.array([batch.values.shape[1] for batch in release.projections.batches])
+    assert len(sizes) == event.n_steps
+    if sampling == "without_replacement":
+        assert (set(sizes.tolist()), event.group_sizes) == ({event.batch_sizes[0]}, (300,))
+    else:
+        expected = event.sampling_rate * event.n_samples
+        assert abs(sizes.mean() - expected) < 5.5 * math.sqrt(expected / len(sizes))
+
+
 def test_empty_samples_are_left_out():
     release = _release(sampling="poisson", batch_size=1, n_steps=60)
     batches = release.projections.batches
@@ -284,6 +298,21 @@ def test_one_record_moves_the_values_by_no_more_than_the_sensitivity():
         # Sorting is 1-Lipschitz.
         assert 0 < np.linalg.norm(first - second) <= one.privacy_spent.sensitivity * (1 + 1e-6)
         assert one.projections.sigma == two.projections.sigma
+
+
+@pytest.mark.parametrize("noise", ["discrete", "float"])
+def test_the_worst_record_moves_a_truncated_block_by_the_sensitivity(noise):
+    """20 directions in 8 dimensions are two blocks and a half: the half counts as a whole.
+
+    One row, so that sorting moves nothing; it lies in the span of the half block.
+    """
+    options = {"batch_size": None, "n_steps": 1, "n_slices": 20, "noise": noise, "sigma": 20.0}
+    (batch,) = _release(_rows(1, 8), **options).projections.batches
+    worst = np.linalg.svd(batch.directions.astype(float))[2][:1]
+    one, two = (_release(sign * worst, **options) for sign in (1, -1))
+    first, second = (r.projections.batches[0].values.astype(float) for r in (one, two))
+    stated = one.privacy_spent.sensitivity
+    assert 0.99 * stated < np.linalg.norm(first - second) <= stated * (1 + 1e-6)
 
 
 def test_statement_lists_what_it_rests_on():

@@ -145,8 +145,11 @@ def with_facts(path, **changes):
 
 
 TAMPERED = {
-    "pickled array": (lambda p: rewrite(p, statistic_=np.array([Trap()])), "allow_pickle"),
-    "pickled facts": (lambda p: rewrite(p, facts=np.array([Trap()])), "allow_pickle"),
+    "pickled array": (
+        lambda p: rewrite(p, statistic_=np.array([Trap()])),
+        "'statistic_' is no array",
+    ),
+    "pickled facts": (lambda p: rewrite(p, facts=np.array([Trap()])), "'facts' is no array"),
     "other format": (lambda p: with_facts(p, format="other"), "has format 'other'"),
     "newer version": (lambda p: with_facts(p, version=99), "version 99"),
     "facts that are a list": (lambda p: rewrite(p, facts=np.array("[1]")), "another kind"),

@@ -7,6 +7,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+import torch
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import BudgetExceededError, OpenSketchError, PrivacyWarning
@@ -129,6 +130,17 @@ def test_a_refused_chunk_leaves_the_stream_as_it_was():
     sketch.partial_fit(X[60:])
     exact = SlicedSketch(epsilon=np.inf, **SHAPE).fit(X)
     np.testing.assert_array_equal(sketch.statistic_, exact.statistic_)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_a_device_that_is_not_there_is_refused_before_any_charge(method, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    budget = PrivacyBudget(1.0)
+    sketch = SlicedSketch(**SHAPE, budget=budget, device="cuda")
+    with pytest.raises(ValueError, match="needs a GPU"):
+        getattr(sketch, method)(X)
+    assert len(budget.history()) == 0
+    assert not hasattr(sketch, "privacy_spent_")
 
 
 def test_a_stream_is_charged_once():

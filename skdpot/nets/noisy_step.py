@@ -1,0 +1,64 @@
+"""The release of one training step: a gradient with its noise, and what is public about it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot._utils.rng import SecretStream
+from skdpot.privacy.noise import gaussian_noise
+from skdpot.privacy.recording import record
+
+__all__ = ["release_gradient"]
+
+
+def release_gradient(
+    total: dict[nn.Parameter, torch.Tensor],
+    noise_scale: float,
+    divisor: float,
+    secret: SecretStream,
+    circumstances: Mapping[str, Any],
+) -> None:
+    """Add noise to a clipped gradient and give it to the parameters.
+
+    Parameters
+    ----------
+    total : dict of parameter to tensor
+        Private, in double precision; changed in place.
+    noise_scale : float
+        Standard deviation of the noise on every entry; 0 without privacy.
+    divisor : float
+        What is divided by afterwards, such as the size of the batch of a sum.
+    secret : SecretStream
+        Draws the noise.
+    circumstances : mapping
+        Public facts of the step, which do not change later; for those who attack it
+        (`skdpot.privacy.recording.record_releases`).
+
+    Privacy
+    -------
+    One step of an event that the caller has charged. Recorded are the gradients with their noise,
+    as the optimizer gets them, and the parameters that they were computed at: nothing of the
+    batch.
+    """
+    for parameter, value in total.items():
+        if noise_scale > 0:
+            noise = gaussian_noise(noise_scale, tuple(value.shape), secret)
+            value += torch.from_numpy(noise).to(value)
+        parameter.grad = (value / divisor).to(parameter.dtype)
+    record(
+        "gradient",
+        lambda: {
+            "parameters": tuple(_copied(parameter) for parameter in total),
+            "gradients": tuple(_copied(parameter.grad) for parameter in total),
+            "noise_scale": noise_scale / divisor,
+            **circumstances,
+        },
+    )
+
+
+def _copied(tensor: torch.Tensor | None) -> np.ndarray:
+    values = torch.zeros(0) if tensor is None else tensor.detach()
+    return values.to("cpu", copy=True).numpy()

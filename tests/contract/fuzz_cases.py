@@ -1,0 +1,388 @@
+"""One case of each kind of call: draw what is passed, call, and see that everything holds."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from skdpot import ClientContribution, PrivacyBudget
+from tests.contract.fuzz_functions import FUNCTIONS, check_function
+from tests.contract.fuzz_harness import attempt, check_texts, fingerprint, is_finite
+from tests.contract.fuzz_strategies import MARKED, constants, labels, numbers_of_rows, tables, times
+from tests.contract.fuzz_targets import (
+    DRAWINGS,
+    PURSE,
+    READINGS,
+    TARGETS,
+    Target,
+    contribution,
+    fitted,
+    good_fit,
+)
+
+__all__ = ["CASES"]
+
+POOR = PrivacyBudget(1e-3)  # what hardly anything fits in
+MARKS = st.sampled_from(MARKED)
+# What a caller declares to be public may be quoted.
+DECLARED = (
+    *("bounds", "target_bounds", "norm_bound", "classes", "slices", "schedule", "module"),
+    *("noise_multiplier", "image_shape", "architecture"),
+)
+
+# --- fits -------------------------------------------------------------------------------------
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, target: Target) -> dict[str, Any]:
+    """Draw parameters: small ones, some of them replaced by others, usable or not."""
+    parameters = dict(target.small)
+    for name in draw(st.lists(st.sampled_from(sorted(target.variants)), max_size=4)):
+        parameters[name] = draw(st.sampled_from(target.variants[name]))
+    for _ in range(draw(st.sampled_from((0, 0, 1)))):
+        spoiled = draw(st.sampled_from(target.parameters))
+        values = constants() if spoiled in DECLARED else st.one_of(*[constants()] * 9, MARKS)
+        parameters[spoiled] = draw(values)
+    if "budget" in target.parameters and "budget" not in parameters:
+        parameters["budget"] = PURSE.budget() if draw(st.integers(0, 9)) else POOR
+    return parameters
+
+
+def second_argument(draw: st.DrawFn, target: Target, table: Any) -> tuple[str, Any]:
+    """Draw what `fit` takes after X."""
+    if target.second == "times":
+        return draw(times(table.n_rows))
+    if target.second == "targets" and draw(st.booleans()):
+        return "real numbers", np.linspace(-1, 1, table.n_rows)
+    return draw(labels(table.n_rows, usable=0.7))
+
+
+def columns_of_fit(draw: st.DrawFn, target: Target, table: Any) -> tuple[dict[str, str], Any]:
+    """Draw the other columns that `fit` takes; names for the report, and values."""
+    names, options = {}, {}
+    for option in target.options:
+        often = option == "sensitive_features"
+        if draw(st.integers(0, 9)) < (9 if often else 1):
+            drawn = times if option == "t" else labels
+            names[option], options[option] = draw(drawn(table.n_rows, usable=0.8))
+    return names, options
+
+
+def check_fit(draw: st.DrawFn, name: str) -> None:
+    """Fit once, and see that everything holds."""
+    target = TARGETS[name]
+    parameters = draw(spoilt(target))
+    table = draw(tables(usable=0.6))
+    y_name, y = second_argument(draw, target, table)
+    option_names, options = columns_of_fit(draw, target, table)
+    again, html = draw(st.integers(0, 7)) == 0, draw(st.integers(0, 7)) == 0
+    estimator = good_fit(name).set_params(**parameters) if again else target.make(**parameters)
+    budget = parameters.get("budget")
+    budget = budget if isinstance(budget, PrivacyBudget) else None
+    charged = 0 if budget is None else len(budget.history())
+    before, given_rows = fingerprint(vars(estimator)), fingerprint(table.value)
+
+    outcome = attempt(
+        name, lambda: estimator.fit(table.value, y, **options), private=target.private
+    )
+
+    def told() -> str:
+        changed = {k: v for k, v in parameters.items() if k not in ("budget", "random_state")}
+        given = f"{table}, y={y_name}, {option_names}, {changed}, again={again}"
+        return f"{name} of {given}: {outcome.error!r}"
+
+    with explained(told):
+        assert fingerprint(table.value) == given_rows, "X was written to"
+        charges = 0 if budget is None else len(budget.history()) - charged
+        if outcome.error is not None:
+            assert charges == 0, "a refused fit was charged"
+            assert fingerprint(vars(estimator)) == before, "a refused fit left traces"
+        else:
+            assert budget is None or charges == 1, f"{charges} charges"
+            check_statement(estimator, budget)
+        marked = any(value is one for value in parameters.values() for one in MARKED)
+        if target.private and not marked:  # an estimator shows its own parameters
+            check_shown(name, estimator, html=html)
+        if outcome.error is None:
+            later = attempt(f"{name}, read", lambda: target.check(estimator, table.n_rows))
+            assert later.error is None, f"unusable once it is fitted: {later.error!r}"
+
+
+@contextmanager
+def explained(told: Callable[[], str]) -> Iterator[None]:
+    """Say what was passed where something does not hold."""
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(told())
+        raise
+
+
+def check_statement(estimator: Any, budget: PrivacyBudget | None) -> None:
+    """The statement says what was asked for, and the history agrees."""
+    spent = estimator.privacy_spent_
+    own_noise = [getattr(estimator, name, None) for name in ("sigma", "noise_multiplier")]
+    plain = getattr(estimator, "protocol", "sliced") != "sliced"
+    if plain or not getattr(estimator, "private", True):
+        assert math.isinf(spent.epsilon)
+    elif all(noise is None for noise in own_noise):
+        assert spent.epsilon == pytest.approx(float(estimator.epsilon), rel=1e-6)
+    if budget is not None and spent.delta == budget.delta and math.isfinite(spent.epsilon):
+        assert budget.history()["epsilon"].iloc[-1] <= spent.epsilon * 1.05
+
+
+def check_shown(name: str, estimator: Any, *, html: bool) -> None:
+    """What a notebook shows of an estimator has no private value, whatever became of the fit."""
+    shown = [estimator, getattr(estimator, "privacy_spent_", None)]
+    texts = [repr(one) for one in shown]
+    if html:
+        # The numbers of its elements grow with every one that is shown.
+        cards = [one._repr_html_().split("</style>")[-1] for one in shown if one is not None]
+        texts += [re.sub(r'(id|for|tabindex)="[^"]*"', "", card) for card in cards]
+    check_texts(name, texts)
+
+
+# --- what fitted estimators are asked ----------------------------------------------------------
+
+
+def unchanged(name: str, estimator: Any, call: Callable[[], Any], **options: Any) -> Any:
+    """Call a fitted estimator, which must stay as it is; return what became of it."""
+    before = fingerprint(vars(estimator))
+    outcome = attempt(name, call, **options)
+    assert fingerprint(vars(estimator)) == before, f"{name} changed what was fitted"
+    return outcome
+
+
+def check_reading(draw: st.DrawFn, name: str, method: str, charges: int) -> None:
+    """Pass rows to a method of a fitted estimator."""
+    estimator = fitted(name)
+    width = estimator.n_features_in_
+    table = draw(tables(width=draw(st.sampled_from((width, width, width, None)))))
+    arguments: tuple[Any, ...] = (table.value,)
+    options: dict[str, Any] = {}
+    if method == "score":
+        target = TARGETS[name]
+        arguments += (second_argument(draw, target, table)[1],)
+        if "Fair" in name and draw(st.booleans()):
+            options["sample_weight"] = draw(labels(table.n_rows, usable=0.3))[1]
+    budget = getattr(estimator, "budget", None)
+    charged = 0 if budget is None else len(budget.history())
+    # Scikit-learn's own scores of predictors quote what they are given; rows here are public.
+    outcome = unchanged(
+        f"{name}.{method}",
+        estimator,
+        lambda: getattr(estimator, method)(*arguments, **options),
+        private=not (method == "score" and "Fair" in name),
+        allowed=(AttributeError,) if isinstance(table.value, type) else (),
+    )
+    with explained(lambda: f"{name}.{method}({table}, ...): {outcome.error!r}"):
+        due = charges if outcome.error is None else 0
+        if not (charges and repeated(table.value)):
+            assert budget is None or len(budget.history()) - charged == due
+        of_one = table.n_rows < 2 and method == "score"  # R² of one row is not defined
+        if outcome.error is None and method not in ("publish", "compare") and not of_one:
+            assert is_finite_or_label(outcome.value), outcome.value
+        if outcome.error is None and table.plain and method in PER_ROW:
+            assert len(outcome.value) == table.n_rows
+
+
+PER_ROW = ("predict", "predict_proba", "decision_function", "inverse_transform", "score_samples")
+
+
+def repeated(value: Any) -> bool:
+    """Whether what is published is what this estimator has published before: None is X."""
+    return value is None
+
+
+def is_finite_or_label(value: Any) -> bool:
+    """Whether a result is made of finite numbers, or of labels."""
+    found = np.asarray(value)
+    return found.dtype.kind in "US" or is_finite(found)
+
+
+def check_drawing(draw: st.DrawFn, name: str, method: str) -> None:
+    """Ask for so many rows."""
+    estimator = fitted(name)
+    n_samples, seed = draw(numbers_of_rows()), draw(st.sampled_from((None, 0, *SEEDS)))
+    arguments: tuple[Any, ...] = (n_samples, seed)
+    if isinstance(estimator, TARGETS["PrivateTrajectorySampler sketch"].make):
+        at = draw(st.one_of(st.sampled_from(STAMPS), constants()))
+        arguments = (at, n_samples, seed) if method == "sample_marginal" else (n_samples, at, seed)
+    outcome = unchanged(
+        f"{name}.{method}", estimator, lambda: getattr(estimator, method)(*arguments)
+    )
+    with explained(lambda: f"{name}.{method}{arguments!r}: {outcome.error!r}"):
+        if outcome.error is None:
+            rows = outcome.value[0] if isinstance(outcome.value, tuple) else outcome.value
+            assert is_finite(rows)
+            assert len(rows) % int(n_samples) == 0
+
+
+SEEDS = ("seed", -1, 2**32, 1.5, np.random.RandomState(0), np.random.default_rng(0), float("nan"))
+STAMPS = (None, 0.0, 0.25, 1.0, [0.0, 0.7], [], -1.0, 2.0, [float("nan")], "2020-01-01", ["a"])
+
+
+def check_sketch_reading(draw: st.DrawFn, method: str) -> None:
+    """Read a sketch at whatever positions, levels or labels."""
+    sketch = fitted("SlicedSketch")
+    at = draw(st.one_of(constants(), tables().map(lambda table: table.value)))
+    label = draw(st.one_of(st.none(), st.sampled_from((0, 1, 7)), constants()))
+    if method == "table":
+        outcome = unchanged("SlicedSketch.table", sketch, lambda: sketch.table(label))
+    elif method == "merge":
+        outcome = unchanged("SlicedSketch.merge", sketch, lambda: sketch.merge(at))
+    else:
+        read = getattr(sketch, method)
+        outcome = unchanged(f"SlicedSketch.{method}", sketch, lambda: read(at, label=label))
+        with explained(lambda: f"{method}({at!r}, label={label!r})"):
+            assert outcome.error is not None or is_finite(outcome.value)
+
+
+def check_file(draw: st.DrawFn, method: str) -> None:
+    """Save to, or load from, whatever is passed as a path."""
+    sketch = fitted("SlicedSketch")
+    path = draw(st.one_of(constants(), st.sampled_from(PATHS)))
+    if isinstance(path, int) and not isinstance(path, bool):
+        return  # an open file of this process, by its number
+    call = sketch.save if method == "save" else type(sketch).load
+    with TemporaryDirectory() as directory, chdir(directory):
+        unchanged(f"SlicedSketch.{method}", sketch, lambda: call(path), allowed=(OSError,))
+
+
+PATHS = ("/nonexistent/sketch.npz", gettempdir(), Path(gettempdir()), "a\0b", "/dev/null")
+
+
+def check_stream(draw: st.DrawFn) -> None:
+    """Feed a stream: a chunk that is refused is not added, and the stream goes on."""
+    parameters = draw(spoilt(TARGETS["SlicedSketch"]))
+    sketch = TARGETS["SlicedSketch"].make(**parameters)
+    budget = parameters.get("budget")
+    budget = budget if isinstance(budget, PrivacyBudget) else None
+    charged = 0 if budget is None else len(budget.history())
+    opened, rows = False, 0
+    for _ in range(draw(st.integers(1, 3))):
+        table = draw(tables(width=draw(st.sampled_from((2, 2, None)))))
+        _, y = draw(labels(table.n_rows, usable=0.8))
+        declared = draw(st.one_of(st.none(), st.none(), st.sampled_from((24, 1)), constants()))
+        closed = hasattr(sketch, "statistic_")
+        before = fingerprint(vars(sketch))
+        outcome = attempt(
+            "SlicedSketch.partial_fit",
+            lambda: sketch.partial_fit(table.value, y, n_samples=declared),  # noqa: B023
+            allowed=(AttributeError,) if closed else (),
+        )
+        if outcome.error is None:
+            opened, rows = True, rows + table.n_rows
+        else:
+            assert fingerprint(vars(sketch)) == before, f"{table} left traces: {outcome.error!r}"
+        charges = 0 if budget is None else len(budget.history()) - charged
+        assert budget is None or charges == opened, f"{charges} charges after {table}"
+        check_shown("SlicedSketch", sketch, html=False)
+    if opened and not hasattr(sketch, "statistic_"):
+        outcome = attempt("SlicedSketch.close", sketch.close)
+        assert outcome.error is None
+        TARGETS["SlicedSketch"].check(sketch, rows)
+
+
+def check_parties(draw: st.DrawFn, method: str) -> None:
+    """Compare with whatever is passed as parties."""
+    protocol = draw(st.sampled_from(("sliced", "triangle", "fedwad")))
+    name = f"PrivateWassersteinDistance {protocol}"
+    estimator = contribution() if method == "contributions" else fitted(name)
+    tried = st.one_of(constants(), tables(width=2).map(lambda table: table.value))
+    parties: Any = draw(
+        st.one_of(
+            tried,
+            st.lists(tried, max_size=3),
+            st.dictionaries(st.sampled_from(("a", "b", "", 3, None)), tried, max_size=3),
+        )
+    )
+    unchanged(
+        f"{type(estimator).__name__}.{method}",
+        estimator,
+        lambda: getattr(estimator, method)(parties),
+    )
+
+
+def check_contribution(draw: st.DrawFn) -> None:
+    """Fit `ClientContribution` with whatever is passed as an estimator."""
+    table = draw(tables(usable=0.7))
+    small = TARGETS["PrivateWassersteinDistance sliced"].small
+    inner = TARGETS["PrivateWassersteinDistance sliced"].make(**small)
+    estimator = ClientContribution(draw(st.one_of(st.just(inner), constants())))
+    before = fingerprint(vars(estimator))
+    y = draw(labels(table.n_rows))[1]
+    outcome = attempt("ClientContribution.fit", lambda: estimator.fit(table.value, y))
+    if outcome.error is not None:
+        assert fingerprint(vars(estimator)) == before
+    check_shown("ClientContribution", estimator, html=False)
+
+
+def check_retrain(draw: st.DrawFn) -> None:
+    """Train a generator anew with other parameters; nothing is charged."""
+    name = f"DPSlicedGenerator {draw(st.sampled_from(('sketch', 'smoothing', 'gradient')))}"
+    generator = good_fit(name)
+    variants = TARGETS[name].variants
+    for parameter in ("n_steps", "learning_rate", "n_latents", "latent_dim", "device", "module"):
+        if draw(st.integers(0, 2)) == 0:
+            usable = st.sampled_from(variants.get(parameter, (None,)))
+            generator.set_params(**{parameter: draw(st.one_of(usable, constants()))})
+    before, charged = fingerprint(vars(generator)), len(generator.budget.history())
+    seed = draw(st.sampled_from(SEEDS))
+    outcome = attempt(f"{name}.retrain", lambda: generator.retrain(seed))
+    assert len(generator.budget.history()) == charged
+    if outcome.error is not None:
+        assert fingerprint(vars(generator)) == before, f"retrain left traces: {outcome.error!r}"
+    else:
+        assert is_finite(generator.sample(3))
+
+
+# --- all of them -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is tried, and how often in the default run."""
+
+    check: Callable[[st.DrawFn], None]
+    examples: int
+
+
+def all_cases() -> dict[str, Case]:
+    """Return every case by the name of what is called."""
+    cases = {
+        f"{name}.fit": Case(partial(check_fit, name=name), 12 if "Fair" in name else 40)
+        for name in TARGETS
+    }
+    for name, methods in READINGS.items():
+        for method, charges in methods:
+            check = partial(check_reading, name=name, method=method, charges=charges)
+            cases[f"{name}.{method}"] = Case(check, 25)
+    for name, methods in DRAWINGS.items():
+        for method in methods:
+            check = partial(check_drawing, name=name, method=method)
+            cases[f"{name}.{method}"] = Case(check, 25)
+    for method in ("cdf", "quantiles", "table", "merge"):
+        cases[f"SlicedSketch.{method}"] = Case(partial(check_sketch_reading, method=method), 40)
+    for method in ("save", "load"):
+        cases[f"SlicedSketch.{method}"] = Case(partial(check_file, method=method), 40)
+    for method in ("pairwise_distances", "contributions"):
+        cases[method] = Case(partial(check_parties, method=method), 20)
+    cases["SlicedSketch.partial_fit"] = Case(check_stream, 40)
+    cases["ClientContribution.fit"] = Case(check_contribution, 20)
+    cases["DPSlicedGenerator.retrain"] = Case(check_retrain, 15)
+    for name, call in FUNCTIONS.items():
+        cases[name] = Case(partial(check_function, name=name, call=call), 40)
+    return cases
+
+
+CASES = all_cases()

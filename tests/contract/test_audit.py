@@ -1,0 +1,322 @@
+"""Every mechanism is attacked: what it claims must hold, and the attack must be able to win.
+
+`CASES` holds one entry for each estimator and mechanism. Each is audited with noise for ε = 1,
+where the lower bound must not exceed 1, and without noise, where it must reach 3: an audit that
+finds nothing there says nothing anywhere. In between, noise that is ten times too small for the
+claim is to be found out, where one run over hundreds of canaries can show it.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from skdpot import (
+    ClientContribution,
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    PrivateTrajectorySampler,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+)
+from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.histogram_evidence import histogram_score
+from skdpot.audit.one_run import one_run_audit
+from skdpot.audit.white_box import default_canaries
+from skdpot.preprocessing import PrivateScaler
+from skdpot.slicing.smoothed import SmoothedProjections
+
+DELTA = 1e-7
+CONFIDENCE = 0.999
+SUREST = 250
+BOX = (-1.0, 1.0)
+
+Data = tuple[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]]
+
+
+class Case(NamedTuple):
+    """One mechanism under attack.
+
+    Parameters
+    ----------
+    id : str
+        Estimator, mechanism and variant.
+    estimator : callable
+        Returns the estimator (or function) for an ε.
+    data : callable
+        Returns the public rows beside the canaries, their labels or None, and further facts of
+        rows that `fit` takes by keyword.
+    options : mapping
+        Further keyword arguments of `one_run_audit`: canaries, score, n_guesses.
+    slow : bool
+        Whether one of the audits takes more than ten seconds.
+    refuted_with_a_tenth : bool
+        Whether the audit can tell that the noise is ten times too small for ε = 1.
+    epsilons : tuple of float
+        With which ε the case is audited.
+    """
+
+    id: str
+    estimator: Callable[[float], Any]
+    data: Callable[[], Data]
+    options: Mapping[str, Any] = {}
+    slow: bool = False
+    refuted_with_a_tenth: bool = True
+    epsilons: tuple[float, ...] = (1.0, math.inf)
+
+
+def no_rows(n_features: int) -> Data:
+    """Return no rows beside the canaries."""
+    return np.empty((0, n_features)), None, {}
+
+
+def uniform_rows(n_rows: int, n_features: int, n_labels: int = 0) -> Data:
+    """Return rows of the box, with labels that take turns if there are any."""
+    X = np.random.default_rng(0).uniform(*BOX, size=(n_rows, n_features))
+    return X, np.arange(n_rows) % n_labels if n_labels else None, {}
+
+
+def _pairs(make: Callable[[], Any], n_pairs: int, n_features: int) -> Any:
+    """Make canaries for a function, which does not say for itself what its records are."""
+    rng = np.random.default_rng(0)
+    return default_canaries(make(), n_pairs, np.empty((0, n_features)), rng=rng)
+
+
+_TABLES = {"slices": "orthogonal", "n_slices": 2048, "n_bins": 2}
+_FEW = {"n_particles": 16}
+_PATHS = {"bounds": BOX, "n_particles": 10}
+
+
+def _sketch(epsilon: float, **parameters: Any) -> SlicedSketch:
+    return SlicedSketch(epsilon, DELTA, **({"bounds": BOX} | _TABLES | parameters))
+
+
+def _merged(epsilon: float) -> Callable[..., SlicedSketch]:
+    blocks = np.linalg.qr(np.random.default_rng(1).normal(size=(2, 64, 64)))[0]
+    directions = np.concatenate(blocks)
+
+    def fit(X: np.ndarray, y: None) -> SlicedSketch:
+        halves = (_sketch(epsilon, slices=directions).fit(half) for half in (X[::2], X[1::2]))
+        first, second = halves
+        return first.merge(second)
+
+    return fit
+
+
+def _flow(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedFlowSampler:
+    return DPSlicedFlowSampler(mechanism, epsilon, DELTA, bounds=BOX, **(_FEW | parameters))
+
+
+def _generator(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedGenerator:
+    settings = {"n_steps": 8, "latent_dim": 2} | parameters
+    return DPSlicedGenerator(mechanism, epsilon, DELTA, bounds=BOX, **settings)
+
+
+def _distance(epsilon: float) -> PrivateWassersteinDistance:
+    return PrivateWassersteinDistance(
+        epsilon=epsilon, delta=DELTA, bounds=BOX, n_bins=32, n_slices=64
+    )
+
+
+def _trajectories(epsilon: float, mechanism: str, **parameters: Any) -> PrivateTrajectorySampler:
+    return PrivateTrajectorySampler(mechanism, epsilon, DELTA, **(_PATHS | parameters))
+
+
+_LANGEVIN = {"mechanism": "mfld", "schedule": [(1e-4, None, 5)]}
+_FLOW_OF_TIMES = {"mechanism": "sketch", "schedule": [(1.0, None, 2)]} | _TABLES
+_TIMED = partial(uniform_rows, 20, 64, 10)
+_ONE_ROW = {"mechanism": "resample", "batch_size": 1, "n_slices": 64, "n_steps": 1000}
+
+CASES = [
+    Case("SlicedSketch", _sketch, partial(no_rows, 64)),
+    Case(
+        "SlicedSketch, private labels",
+        partial(_sketch, conditional=True),
+        partial(uniform_rows, 20, 64, 4),
+    ),
+    Case(
+        "SlicedSketch, public labels",
+        partial(_sketch, conditional=True, public_labels=True),
+        partial(uniform_rows, 20, 64, 4),
+    ),
+    Case(
+        "SlicedSketch, 2 rows a person",
+        partial(_sketch, conditional=True, public_labels=True, group_size=2),
+        partial(uniform_rows, 20, 64, 4),
+    ),
+    Case(
+        "SlicedSketch, private bounds",
+        partial(_sketch, bounds="private", n_bins=32),
+        partial(uniform_rows, 1000, 32),
+    ),
+    Case(
+        "private bounds alone",
+        partial(_sketch, bounds="private"),
+        partial(uniform_rows, 1000, 16),
+        {"score": histogram_score},
+        refuted_with_a_tenth=False,  # a tenth of the squared mu is theirs
+        epsilons=(1.0,),  # without noise there is no histogram
+    ),
+    Case(
+        "SlicedSketch, merged from two parties",
+        _merged,
+        partial(no_rows, 64),
+        {"canaries": _pairs(partial(_sketch, 1.0), 1000, 64)},
+    ),
+    Case(
+        "DPSlicedFlowSampler, sketch",
+        partial(_flow, mechanism="sketch", n_steps=2, **_TABLES),
+        partial(no_rows, 64),
+    ),
+    Case(
+        "DPSlicedFlowSampler, resample",
+        partial(_flow, mechanism="resample", n_steps=8, n_slices=32),
+        partial(no_rows, 64),
+        refuted_with_a_tenth=False,  # see skdpot.audit.row_evidence
+    ),
+    Case(
+        "DPSlicedFlowSampler, resample a Poisson sample",
+        partial(_flow, mechanism="resample", n_steps=8, n_slices=32, sampling="poisson"),
+        partial(no_rows, 64),
+        refuted_with_a_tenth=False,
+    ),
+    Case(
+        "DPSlicedFlowSampler, resample one row",
+        lambda epsilon: _flow(epsilon, **_ONE_ROW),
+        partial(no_rows, 64),
+        slow=True,
+    ),
+    Case(
+        "DPSlicedFlowSampler, presample",
+        partial(_flow, mechanism="presample", n_steps=2, n_slices=64),
+        partial(no_rows, 64),
+        refuted_with_a_tenth=False,
+    ),
+    Case(
+        "DPSlicedGenerator, sketch",
+        partial(_generator, mechanism="sketch", **_TABLES),
+        partial(no_rows, 64),
+    ),
+    Case(
+        "DPSlicedGenerator, smoothing",
+        partial(_generator, mechanism="smoothing", n_slices=32),
+        partial(no_rows, 64),
+        refuted_with_a_tenth=False,
+    ),
+    Case("PrivateWassersteinDistance, sliced", _distance, partial(no_rows, 64)),
+    Case(
+        "ClientContribution",
+        lambda epsilon: ClientContribution(_distance(epsilon)),
+        partial(no_rows, 64),
+    ),
+    Case("PrivateTrajectorySampler, sketch", partial(_trajectories, **_FLOW_OF_TIMES), _TIMED),
+    Case("PrivateTrajectorySampler, mfld", partial(_trajectories, **_LANGEVIN), _TIMED),
+    Case(
+        "PrivateTrajectorySampler, mfld from means",
+        partial(_trajectories, **_LANGEVIN, warm_start="mean"),
+        _TIMED,
+    ),
+    Case(
+        "PrivateTrajectorySampler, mfld from k-means",
+        partial(_trajectories, **_LANGEVIN, warm_start="kmeans"),
+        _TIMED,
+    ),
+    Case(
+        "PrivateTrajectorySampler, mfld of samples",
+        partial(_trajectories, **_LANGEVIN, sampling_rate=0.5),
+        _TIMED,
+    ),
+    Case(
+        "PrivateScaler",
+        lambda epsilon: PrivateScaler(epsilon, DELTA),
+        partial(uniform_rows, 3000, 32),
+        epsilons=(1.0,),  # without noise it gives 32 exact medians
+    ),
+    Case(
+        "PrivateScaler, many features",
+        lambda epsilon: PrivateScaler(epsilon, DELTA),
+        partial(no_rows, 2000),
+        {"canaries": 400},
+        refuted_with_a_tenth=False,
+        epsilons=(math.inf,),
+    ),
+]
+
+
+def audited(case: Case, epsilon: float, **options: Any) -> Any:
+    """Audit a case once; coins and noise are the operating system's."""
+    X, y, fit_params = case.data()
+    return one_run_audit(
+        case.estimator(epsilon),
+        X,
+        y,
+        fit_params=fit_params,
+        confidence=CONFIDENCE,
+        **({**case.options} | options),
+    )
+
+
+def _parameters(chosen: Callable[[Case], bool]) -> list[Any]:
+    return [
+        pytest.param(case, id=case.id, marks=[pytest.mark.slow] if case.slow else [])
+        for case in CASES
+        if chosen(case)
+    ]
+
+
+@pytest.mark.parametrize("case", _parameters(lambda case: 1.0 in case.epsilons))
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+def test_the_claim_stands(case: Case) -> None:
+    result = audited(case, 1.0)
+    assert result.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert result.epsilon_lower <= 1.0
+
+
+@pytest.mark.parametrize("case", _parameters(lambda case: math.inf in case.epsilons))
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+def test_without_noise_the_audit_tells_the_canaries(case: Case) -> None:
+    result = audited(case, math.inf)
+    assert math.isinf(result.epsilon)
+    assert result.epsilon_lower >= 3.0
+
+
+@pytest.fixture
+def a_tenth_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw ten times less noise than is charged, wherever noise is drawn."""
+
+    def less(draw: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+        def drawn(*args: Any, **options: Any) -> np.ndarray:
+            noise = draw(*args, **options)
+            return (
+                np.rint(noise / 10).astype(noise.dtype) if noise.dtype.kind == "i" else noise / 10
+            )
+
+        return drawn
+
+    for name in ("lattice_noise", "gaussian_noise"):
+        for module in [m for key, m in sys.modules.items() if key.startswith("skdpot.")]:
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, less(getattr(module, name)))
+    # The attacker knows of the defect.
+    add = EvidenceSum.add
+    monkeypatch.setattr(
+        EvidenceSum, "add", lambda self, r, d, sigma, *rest: add(self, r, d, sigma / 10, *rest)
+    )
+    monkeypatch.setattr(
+        "skdpot.slicing.row_release.SmoothedProjections",
+        lambda batches, sigma: SmoothedProjections(batches, sigma / 10),
+    )
+
+
+@pytest.mark.parametrize("case", _parameters(lambda case: case.refuted_with_a_tenth))
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.usefixtures("a_tenth_of_the_noise")
+def test_a_tenth_of_the_noise_refutes_the_claim(case: Case) -> None:
+    # The surest guesses show most of a difference as small as this.
+    result = audited(case, 1.0, n_guesses=SUREST)
+    assert result.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert result.refuted

@@ -1,0 +1,150 @@
+"""Every noise that a fit draws is in the event that it was charged, and as often as it is drawn.
+
+Whatever module asks for noise is watched. A release that nobody accounted for shows as a scale
+that the event does not know, one that is made too often as a number of draws that it does not.
+"""
+
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from skdpot import (
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    FairPrivateClassifier,
+    FairPrivateRegressor,
+    PrivateSWAutoencoder,
+    PrivateTrajectorySampler,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+)
+from skdpot.preprocessing import PrivateScaler
+from skdpot.privacy.events import GaussianEvent
+
+# All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
+D, N = 3, 400
+RNG = np.random.default_rng(40)
+X = RNG.normal(size=(N, D))
+LABELS = (X[:, 0] + RNG.normal(size=N) > 0).astype(int)
+GROUPS = np.arange(N) % 2
+TIMES = np.arange(N) % 4
+COUNTED = {"n_slices": 3, "n_bins": 8}
+FLOW = {"n_slices": 3, "n_steps": 4, "batch_size": N, "n_particles": 10}
+FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "batch_fraction": 1.0, "n_slices": 2}
+NET = {"n_steps": 4, "batch_size": N, "latent_dim": 2}
+MFLD = {"n_particles": 5, "schedule": [(0.01, None, 3), (0.005, None, 2)], "sampling_rate": 1.0}
+
+
+def of_parameters(*networks):
+    """One call a parameter, in each step."""
+    return sum(len(list(network.parameters())) for network in networks)
+
+
+def fair(estimator):
+    return of_parameters(estimator.network_)
+
+
+def codes(estimator):
+    return of_parameters(estimator.encoder_, estimator.decoder_)
+
+
+# Each: an estimator, what `fit` is given beside X, calls for noise a step of each phase after the
+# bounds, and what the stated noise of the last phase is divided by before it is drawn.
+CASES = {
+    "sketch": (SlicedSketch(**COUNTED), {}, [1], 1),
+    "sketch, classes": (SlicedSketch(**COUNTED, conditional=True), {"y": LABELS}, [1], 1),
+    "flow, sketch": (DPSlicedFlowSampler(**FLOW, n_bins=8), {}, [1], 1),
+    "flow, resample": (DPSlicedFlowSampler("resample", **FLOW), {}, [1], 1),
+    "flow, resample, float": (DPSlicedFlowSampler("resample", noise="float", **FLOW), {}, [1], 1),
+    "flow, presample": (DPSlicedFlowSampler("presample", **FLOW), {}, [1], 1),
+    "generator, sketch": (DPSlicedGenerator(**COUNTED, n_steps=4), {}, [1], 1),
+    "generator, smoothing": (
+        DPSlicedGenerator("smoothing", n_slices=3, n_steps=4, batch_size=N), {}, [1], 1,
+    ),
+    "generator, gradient": (
+        DPSlicedGenerator("gradient", n_slices=3, n_steps=4, batch_size=N), {},
+        [lambda fitted: of_parameters(fitted.module_)], N,
+    ),
+    "autoencoder": (PrivateSWAutoencoder(**NET), {}, [codes], 1),
+    "autoencoder, prior": (PrivateSWAutoencoder(**NET, penalty="prior"), {}, [codes], 1),
+    "autoencoder, parity": (
+        PrivateSWAutoencoder(**NET, penalty="parity"), {"sensitive_features": GROUPS}, [codes], 1,
+    ),
+    "classifier": (
+        FairPrivateClassifier(**FAIR, tune_threshold=True),
+        {"y": LABELS, "sensitive_features": GROUPS}, [1, 1, fair], 1,
+    ),
+    "classifier, ranks": (
+        FairPrivateClassifier(**FAIR, gradient="ranks", fairness="equalized_odds"),
+        {"y": LABELS, "sensitive_features": GROUPS}, [fair], 1,
+    ),
+    "regressor": (
+        FairPrivateRegressor(**FAIR), {"y": X[:, :2], "sensitive_features": GROUPS}, [1, fair], 1,
+    ),
+    "regressor, ranks": (
+        FairPrivateRegressor(**FAIR, gradient="ranks"),
+        {"y": X[:, :2], "sensitive_features": GROUPS}, [fair], 1,
+    ),
+    "trajectories, sketch": (
+        PrivateTrajectorySampler(**COUNTED, n_particles=5, schedule=[(1.0, None, 2)]),
+        {"y": TIMES}, [1], 1,
+    ),
+    "trajectories, mfld": (PrivateTrajectorySampler("mfld", **MFLD), {"y": TIMES}, [1, 1], 1),
+    "trajectories, mfld, mean": (
+        PrivateTrajectorySampler("mfld", warm_start="mean", **MFLD), {"y": TIMES}, [4, 1, 1], 1,
+    ),
+    "trajectories, mfld, kmeans": (
+        PrivateTrajectorySampler("mfld", warm_start="kmeans", **MFLD), {"y": TIMES}, [4, 1, 1], 1,
+    ),
+    "distance": (PrivateWassersteinDistance(**COUNTED), {}, [1], 1),
+    "scaler": (PrivateScaler(), {}, [], 1),
+}  # fmt: skip
+
+
+def leaves(event):
+    """The phases of an event, in their order."""
+    parts = getattr(event, "events", None)
+    return [event] if parts is None else [leaf for part in parts for leaf in leaves(part)]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The scale of every noise that anybody asks for."""
+    scales = []
+    for module in [m for name, m in sys.modules.items() if name.split(".")[0] == "skdpot"]:
+        for name in ("lattice_noise", "gaussian_noise"):
+            if (draw := vars(module).get(name)) is not None:
+
+                def spy(sigma, *args, draw=draw, **options):
+                    scales.append(sigma)
+                    return draw(sigma, *args, **options)
+
+                monkeypatch.setattr(module, name, spy)
+    return scales
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_every_noise_is_charged_as_often_as_it_is_drawn(case, drawn):
+    estimator, given, calls, divisor = CASES[case]
+    # Much epsilon, so that bounds are found; everything is random, and nothing depends on it.
+    fitted = estimator.set_params(epsilon=8.0).fit(X, **given)
+    phases = leaves(fitted.privacy_spent_.event)
+    bounds, others = phases[: len(phases) - len(calls)], phases[len(phases) - len(calls) :]
+    private = getattr(estimator, "bounds", getattr(estimator, "target_bounds", "private"))
+    has_bounds = private == "private" and not isinstance(estimator, FairPrivateClassifier)
+    assert bool(bounds) == has_bounds
+    expected = Counter()
+    for event in bounds:
+        assert type(event) is GaussianEvent
+        # A record is in one cell of the histogram of each feature: 2 d counts move.
+        expected[event.sigma] += round(event.sensitivity**2 / 2)
+    for event, count in zip(others, calls, strict=True):
+        count = count(fitted) if callable(count) else count
+        last = event is others[-1]
+        expected[event.sigma / (divisor if last else 1)] += event.n_steps * count
+    found = Counter(drawn)
+    assert {f"{s:.9g}": n for s, n in found.items()} == {f"{s:.9g}": n for s, n in expected.items()}

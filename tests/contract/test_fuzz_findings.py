@@ -1,0 +1,254 @@
+"""What the fuzzing found: each test failed before its defect was mended."""
+
+import datetime
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from skdpot import (
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    FairPrivateClassifier,
+    FairPrivateRegressor,
+    PrivacyBudget,
+    PrivateSWAutoencoder,
+    PrivateTrajectorySampler,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+    datasets,
+    metrics,
+)
+from skdpot.exceptions import MessageError
+from skdpot.privacy import gdp_delta
+
+SECRET, NUMBER = "qzxj-private", 8765.4321
+X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
+LABELS = np.arange(24) % 2
+TIMES = np.arange(24) % 3 * 0.5
+SMALL = {"n_slices": 2, "n_bins": 4, "bounds": (-1, 1)}
+TRACKED = torch.tensor(X, requires_grad=True)
+TRAJECTORIES = {**SMALL, "n_particles": 3, "schedule": [(0.5, None, 1)]}
+
+
+def uncharged(estimator, call, text, kind=(ValueError, TypeError)):
+    """The call is refused; nothing is charged, and the estimator stays as it was."""
+    budget, before = estimator.budget, dict(vars(estimator))
+    charges = len(budget.history())
+    with pytest.raises(kind, match=text):
+        call()
+    assert len(budget.history()) == charges
+    assert vars(estimator) == before
+
+
+@pytest.fixture
+def budget():
+    return PrivacyBudget(float("inf"))
+
+
+# --- charged, and then refused ------------------------------------------------------------------
+
+
+def test_a_boolean_is_no_number_of_particles(budget):
+    """It passed the check of integers, was charged, and then broke the generator's call."""
+    sampler = PrivateTrajectorySampler(**TRAJECTORIES | {"n_particles": True}, budget=budget)
+    uncharged(sampler, lambda: sampler.fit(X, TIMES), "'n_particles' parameter")
+
+
+@pytest.mark.parametrize("name", ["epsilon", "n_slices", "n_bins", "norm_bound"])
+def test_booleans_are_no_numbers(name, budget):
+    sketch = SlicedSketch(n_slices=2, n_bins=4, budget=budget).set_params(**{name: True})
+    uncharged(sketch, lambda: sketch.fit(X), f"'{name}' parameter")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"architecture": "conv"},
+        {"bounds": (-1, 1), "norm_bound": 1.0},
+        {"image_shape": (3, 5)},
+        {"architecture": (1, 2)},
+    ],
+)
+def test_a_public_autoencoder_that_cannot_be_built_is_not_charged(changes, budget):
+    autoencoder = PrivateSWAutoencoder(private=False, n_steps=1, budget=budget, **changes)
+    uncharged(autoencoder, lambda: autoencoder.fit(X), ".")
+
+
+@pytest.mark.parametrize("rate", [1e300, 1e39])
+@pytest.mark.parametrize(
+    "make", [DPSlicedGenerator, PrivateSWAutoencoder, FairPrivateClassifier, FairPrivateRegressor]
+)
+def test_a_learning_rate_that_no_network_survives_is_refused(make, rate, budget):
+    """Training failed, or left a network of NaN, and was charged."""
+    network = make(learning_rate=rate, n_steps=1, budget=budget)
+    uncharged(network, lambda: network.fit(X, LABELS), "'learning_rate' parameter")
+
+
+@pytest.mark.parametrize("name", ["sigma", "clip", "clip_jacobian", "clip_output"])
+def test_an_autoencoder_refuses_noise_beyond_single_precision(name, budget):
+    autoencoder = PrivateSWAutoencoder(
+        penalty="prior", bounds=(-1, 1), n_steps=2, budget=budget
+    ).set_params(**{name: 1e300})
+    uncharged(autoencoder, lambda: autoencoder.fit(X), f"'{name}' parameter")
+
+
+@pytest.mark.parametrize("bounds", [(-1e300, 1e300), (0, 1e-200)])
+def test_bounds_that_no_message_can_carry_are_refused_before_the_sketch(bounds, budget):
+    """The fit was charged, and every comparison with it was then refused."""
+    distance = PrivateWassersteinDistance(**SMALL | {"bounds": bounds}, budget=budget)
+    uncharged(distance, lambda: distance.fit(X), "bounds", MessageError)
+
+
+# --- errors that nobody promised, some with private values in them -------------------------------
+
+
+class Fails:
+    """A table of another library, whose conversion fails with a private value in its text."""
+
+    shape = (24, 2)
+
+    def __len__(self):
+        return 24
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError(f"row 3 holds {SECRET} and {NUMBER}")
+
+
+@pytest.mark.parametrize("table", [TRACKED, Fails()], ids=["torch", "foreign"])
+def test_tables_that_cannot_be_converted_are_refused_without_a_word_of_theirs(table, budget):
+    sketch = SlicedSketch(**SMALL, budget=budget)
+    uncharged(sketch, lambda: sketch.fit(table), "cannot be read as numbers", ValueError)
+    with pytest.raises(ValueError, match="cannot be read") as refusal:
+        sketch.fit(table)
+    error = refusal.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert SECRET not in repr(error)
+
+
+COLUMN = torch.linspace(0, 1, 24, requires_grad=True)
+
+
+class FailingColumn(Fails):
+    shape = (24,)
+
+
+@pytest.mark.parametrize("column", [COLUMN, FailingColumn()], ids=["torch", "foreign"])
+def test_columns_that_cannot_be_converted_are_refused(column, budget):
+    conditional = SlicedSketch(**SMALL, conditional=True, budget=budget)
+    uncharged(conditional, lambda: conditional.fit(X, column), "Unknown label type")
+    regressor = FairPrivateRegressor(n_steps=1, budget=budget)
+    uncharged(regressor, lambda: regressor.fit(X, column), "y must hold numbers")
+    sampler = PrivateTrajectorySampler(**TRAJECTORIES, budget=budget)
+    uncharged(sampler, lambda: sampler.fit(X, column), "t must hold numbers or dates")
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [[-1e308, 1e308] * 12, [0, 10**400] * 12, [0.0, 1e-300, 1e300] * 8],
+    ids=["far", "beyond float", "span"],
+)
+def test_times_too_far_apart_are_refused_without_a_warning(stamps, budget):
+    sampler = PrivateTrajectorySampler(**TRAJECTORIES, budget=budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            sampler.fit(X, stamps)
+        except ValueError as error:
+            assert re.search("t must|regularization|apart", str(error))  # noqa: PT017
+            assert len(budget.history()) == 0
+        else:
+            assert len(budget.history()) == 1
+
+
+@pytest.mark.parametrize("other", [None, X, 3, (1, 2), "sketch", SlicedSketch()])
+def test_what_is_no_sketch_cannot_be_merged(other):
+    sketch = SlicedSketch(**SMALL).fit(X)
+    with pytest.raises((TypeError, ValueError), match=r"merge|not fitted"):
+        sketch.merge(other)
+
+
+@pytest.mark.parametrize("method", ["cdf", "quantiles"])
+@pytest.mark.parametrize(
+    "at", [None, np.nan, SECRET, [SECRET], {}, 1j, [[0.5, None]], datetime.date(2020, 1, 1)]
+)
+def test_positions_and_levels_are_finite_numbers(method, at):
+    """A text was quoted, and NaN was answered with NaN."""
+    sketch = SlicedSketch(**SMALL).fit(X)
+    with pytest.raises(ValueError, match=r"must hold") as refusal:
+        getattr(sketch, method)(at)
+    assert SECRET not in repr(refusal.value)
+    assert refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize("label", [np.eye(3), [0, 1], np.array([0, 1]), range(3), dict])
+def test_a_label_is_one_label(label):
+    sketch = SlicedSketch(**SMALL, conditional=True).fit(X, LABELS)
+    with pytest.raises(ValueError, match="label is not a class"):
+        sketch.table(label)
+
+
+@pytest.mark.parametrize("n_samples", [True, np.bool_(True), 2**31, 10**12, 10**30, 0, -1, 1.0])
+@pytest.mark.parametrize("method", ["sample", "sample_labeled"])
+def test_numbers_of_rows_that_no_sampler_can_draw(method, n_samples):
+    """Booleans, and integers that no array can hold, ended in IndexError and OverflowError."""
+    sampler = DPSlicedFlowSampler(**SMALL, conditional=True, n_steps=1, n_particles=10)
+    sampler.fit(X, LABELS)
+    with pytest.raises(ValueError, match="n_samples"):
+        getattr(sampler, method)(n_samples)
+
+
+def test_codes_that_are_no_numbers_are_not_quoted():
+    autoencoder = PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=1).fit(X)
+    for codes in ([[SECRET, "a"]], torch.tensor([[0.5, 0.5]], requires_grad=True), Fails()):
+        with pytest.raises(ValueError, match="cannot be read as numbers") as refusal:
+            autoencoder.inverse_transform(codes)
+        assert refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize("make", [SlicedSketch, DPSlicedFlowSampler, FairPrivateClassifier])
+def test_a_parameter_that_is_a_table_is_not_printed_in_the_refusal(make):
+    """``SlicedSketch(X)`` in the place of ``SlicedSketch().fit(X)``."""
+    estimator = make(epsilon=np.array([[NUMBER, 1.0]]))
+    with pytest.raises(ValueError, match="Got an object of type ndarray instead") as refusal:
+        estimator.fit(X, LABELS)
+    assert "8765" not in str(refusal.value)
+    assert refusal.value.__context__ is None
+
+
+# --- metrics and data sets: public, but an error is one that is documented -----------------------
+
+
+def test_metrics_refuse_huge_values_without_a_warning():
+    """A sum of infinities of both signs warned."""
+    rows = np.array([[np.inf, 1.0], [-np.inf, 2.0]])
+    paths = rows.reshape(1, 2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="infinity"):
+            metrics.wasserstein_distance(rows, rows)
+        with pytest.raises(ValueError, match="infinity"):
+            metrics.path_sliced_wasserstein_distance(paths, paths)
+
+
+@pytest.mark.parametrize("column", [[0.0, np.inf], torch.tensor([0.0, 1.0], requires_grad=True)])
+def test_labels_of_metrics(column):
+    with pytest.raises(ValueError, match=r"y_pred (has|holds|cannot)"):
+        metrics.selection_rates(column, sensitive_features=[0, 1])
+
+
+@pytest.mark.parametrize("n", [True, np.bool_(True)])
+def test_booleans_are_no_numbers_of_made_up_rows(n):
+    with pytest.raises(TypeError, match="n_paths|n_samples"):
+        datasets.branching_paths(n, [0.0])
+    with pytest.raises(TypeError, match="n_samples"):
+        datasets.make_biased_classification(n)
+
+
+@pytest.mark.parametrize("epsilon", [None, np.nan, [np.nan, 1.0]])
+def test_the_profile_of_nothing_is_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        gdp_delta(epsilon, 1.0)

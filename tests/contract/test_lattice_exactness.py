@@ -1,0 +1,592 @@
+"""The lattice noise: the exact law, fresh for every draw, and nothing else in any release.
+
+Seeded tests fail for another seed with the probability `FALSE_ALARM`; those that use the
+operating system's entropy, or OpenDP's, fail by chance with the probability `RARE`.
+"""
+
+import copy
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy import stats
+
+import skdpot
+from skdpot import DPSlicedFlowSampler, PrivateTrajectorySampler, SlicedSketch
+from skdpot._utils import rng as rng_module
+from skdpot._utils.rng import SecretStream
+from skdpot.exceptions import PrivacyWarning
+from skdpot.federated.messages import Message, SketchMessage, SketchRequest
+from skdpot.federated.party import Party
+from skdpot.nets import output_tables, tuned_threshold
+from skdpot.nets.output_tables import plan_tables, release_tables
+from skdpot.privacy import private_bounds
+from skdpot.privacy.events import ComposedEvent
+from skdpot.privacy.lattice_sampler import (
+    MAX_TABLE_S,
+    _split,
+    _table,
+    discrete_gaussian,
+    required_bits,
+)
+from skdpot.slicing import row_release
+from skdpot.trajectories import warm_start
+from skdpot.trajectories.warm_start_plan import plan_kmeans_start, plan_mean_start
+
+FALSE_ALARM, RARE = 1e-4, 1e-8
+MILLION = 1_000_000
+SCALES = [1.0, 1.5, 10.0, 1e4, 2.0**35]
+
+
+def draws_of(s, n=MILLION, seed=20):
+    return discrete_gaussian(s, n, SecretStream(seed))
+
+
+def cells_of(s, most=300):
+    """Return edges and exact probabilities of the cells between them, in 30 digits and more.
+
+    Cells are intervals of integers ``edge_i <= k < edge_(i+1)``; single integers where these are
+    likely enough, so that a lattice of every second integer would show.
+    """
+    reach = int(4.5 * s) + 1
+    step = max(1, 2 * reach // most)
+    edges = np.arange(-reach, reach + step, step, dtype=np.int64)
+    with mpmath.workdps(40):
+        if s <= 100:
+            weights = [
+                mpmath.exp(-mpmath.mpf(k * k) / (2 * mpmath.mpf(s) ** 2)) for k in range(5000)
+            ]
+            total = 2 * mpmath.fsum(weights) - 1
+
+            def mass(low, high):
+                return mpmath.fsum(weights[abs(k)] for k in range(low, high)) / total
+
+            shares = [mass(int(a), int(b)) for a, b in zip(edges, edges[1:], strict=False)]
+        else:  # Euler-Maclaurin with its next term, of relative size 1 / (24 s^2)
+
+            def below(k):
+                x = (mpmath.mpf(int(k)) - mpmath.mpf("0.5")) / s
+                return mpmath.ncdf(x) + x * mpmath.npdf(x) / (24 * mpmath.mpf(s) ** 2)
+
+            shares = [below(b) - below(a) for a, b in zip(edges, edges[1:], strict=False)]
+        rest = (1 - mpmath.fsum(shares)) / 2
+        return edges, np.array([float(p) for p in (rest, *shares, rest)])
+
+
+def counts_in(draws, edges):
+    return np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
+
+
+def pooled(observed, expected, least=20):
+    """Return frequencies with the rare cells of each tail added up."""
+    kept = expected >= least
+    rare = ~kept
+    return (
+        np.append(observed[kept], observed[rare].sum()),
+        np.append(expected[kept], expected[rare].sum()),
+    )
+
+
+# ---------------------------------------------------------------------------- the law
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_a_million_draws_have_the_exact_law(s):
+    edges, shares = cells_of(s)
+    observed, expected = pooled(counts_in(draws_of(s), edges), shares * MILLION)
+    assert len(observed) > 8
+    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("s", [1e4, 2.0**35])
+def test_wide_noise_is_as_fine_as_the_lattice(s):
+    """Remainders of the draws are uniform: the sum of two draws leaves no gaps."""
+    draws = draws_of(s)
+    for modulus in (2, 7, 64, _split(s, 192)[1]):
+        counts = np.bincount(draws % min(modulus, 1000) if modulus > 1000 else draws % modulus)
+        assert stats.chisquare(counts).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_a_million_draws_against_a_wrong_law(s):
+    """What the test above would say if sigma were a hundredth larger, or means shifted."""
+    edges, shares = cells_of(s)
+    for wrong in (draws_of(s * 1.01), draws_of(s) + (np.arange(MILLION) % 50 == 0) * math.ceil(s)):
+        observed, expected = pooled(counts_in(wrong, edges), shares * MILLION)
+        assert stats.chisquare(observed, expected).pvalue < FALSE_ALARM
+
+
+def oracle(s, n):
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    return np.array(dp.m.make_gaussian(*space, scale=s)([0] * n), dtype=np.int64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("s", "n"), [(1.0, 10**5), (1.5, MILLION), (10.0, 10**5), (1e4, 10**5), (2.0**35, 10**5)]
+)
+def test_same_law_as_opendp(s, n):
+    theirs, ours = oracle(s, n), discrete_gaussian(s, MILLION, SecretStream())
+    edges, shares = cells_of(s, most=100)
+    table = np.array([counts_in(ours, edges), counts_in(theirs, edges)])
+    table = table[:, shares * n > 20]
+    assert stats.chi2_contingency(table).pvalue > RARE
+    if s > 100:  # without ties, as good as continuous
+        assert stats.ks_2samp(ours, theirs).pvalue > RARE
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_the_largest_of_a_million_draws_are_as_large_as_they_should_be(s):
+    magnitudes = np.sort(np.abs(draws_of(s)))[::-1]
+    half = 0.5 / s if s < 100 else 0.0
+    for z in (3.0, 4.0, 4.5):
+        k = math.ceil(z * s)
+        if s < 100:
+            weights = np.exp(-(np.arange(5000) ** 2) / (2 * s * s))
+            beyond = 2 * weights[k:].sum() / (2 * weights.sum() - 1)
+        else:
+            beyond = 2 * stats.norm.sf(k / s - half)
+        found = int((magnitudes >= k).sum())
+        p = stats.binomtest(found, MILLION, beyond).pvalue
+        assert p > FALSE_ALARM, (s, z, found, beyond * MILLION)
+    # The largest of all lies between 4.2 and 6.5 sigma but for a probability of 1e-4.
+    assert 4.2 < (magnitudes[0] + half) / s
+    assert (magnitudes[0] - 1) / s < 6.5
+
+
+@pytest.mark.parametrize("s", SCALES)
+def test_draws_are_independent_of_each_other(s):
+    draws = draws_of(s).astype(float) / s
+    for lag in (1, 2, 3, 7, 64, 1000, 4096):
+        # Standard error 1e-3: false alarms of 1e-6 for all 35 together.
+        assert abs((draws[:-lag] * draws[lag:]).mean()) < 0.0055, lag
+        assert abs((draws[:-lag] ** 2 * draws[lag:] ** 2).mean() - 1) < 0.02, lag
+    fifths = np.searchsorted(np.quantile(draws, [0.2, 0.4, 0.6, 0.8]), draws)
+    pairs = np.bincount(5 * fifths[0::2] + fifths[1::2], minlength=25).reshape(5, 5)
+    pairs = pairs[pairs.sum(axis=1) > 0][:, pairs.sum(axis=0) > 0]
+    assert stats.chi2_contingency(pairs).pvalue > FALSE_ALARM
+
+
+# -------------------------------------------------------------------- the table's error
+
+
+@pytest.mark.parametrize("mu", [0.01, 1.0, 5.0])
+@pytest.mark.parametrize("s", [1.0, 1.5, 10.0, MAX_TABLE_S])
+def test_the_table_adds_less_to_delta_than_is_charged_for_it(s, mu):
+    """In integers: total variation of 2**32 draws, times what epsilon can make of it."""
+    bits = required_bits(s, mu)
+    table = _table(s, bits)
+    precision = bits + 80
+    one = 1 << precision
+    with mpmath.workprec(precision + 40):
+        ratio = mpmath.exp(-1 / (2 * mpmath.mpf(s) ** 2))
+        weights, weight, step = [], mpmath.mpf(1), ratio
+        for _ in range(table.offset + 60 * math.ceil(s)):
+            weights.append(int(weight * one))
+            weight, step = weight * step, step * ratio * ratio
+        total = 2 * sum(weights) - weights[0]
+        moved, before = 0, 0
+        for k, threshold in zip(range(-table.offset, table.offset), table.thresholds, strict=True):
+            exact = Fraction(weights[abs(k)], total)
+            drawn = Fraction(threshold - before, 1 << bits)
+            moved += abs(
+                drawn.numerator * total * one // drawn.denominator
+                - exact.numerator * one * total // exact.denominator
+            )
+            before = threshold
+        beyond = 2 * Fraction(sum(weights[table.offset :]), total)
+        variation = Fraction(moved, 2 * total * one) + beyond
+        largest_epsilon = mu * mu / 2 + 9.1 * mu
+        added = (
+            (1 + mpmath.exp(largest_epsilon))
+            * 2**32
+            * mpmath.mpf(variation.numerator)
+            / variation.denominator
+        )
+        assert added < mpmath.mpf("1e-19")
+        assert added > 0  # it was measured
+
+
+@pytest.mark.parametrize("s", [1024.5, 1e4, 2.0**20, 2.0**35])
+def test_a_sum_of_two_draws_is_a_discrete_gaussian(s):
+    """The law of ``X1 + Q X2`` against the exact one, where both scales are ideal."""
+    bits = required_bits(s, 1.0)
+    narrow, factor, wide = _split(s, bits)
+    with mpmath.workprec(bits + 120):
+        s1, s2 = mpmath.mpf(narrow), mpmath.mpf(wide)
+        target = mpmath.sqrt(s1**2 + (factor * s2) ** 2)
+        assert abs(target / s - 1) < mpmath.mpf("1e-13")
+        assert target >= s * (1 - mpmath.mpf("1e-15"))
+
+        def density(k, scale):  # normalised over the integers, to exp(-2 pi^2 scale^2)
+            theta = 1 + 2 * mpmath.exp(-2 * (mpmath.pi * scale) ** 2)
+            return mpmath.exp(-(k**2) / (2 * scale**2)) / (
+                mpmath.sqrt(2 * mpmath.pi) * scale * theta
+            )
+
+        span = int(25 * narrow / factor) + 2
+        for k in (0, 1, factor // 2, factor, int(s), int(3 * s) + 1):
+            centre = round(k / factor)
+            mixed = mpmath.fsum(
+                density(mpmath.mpf(k - factor * a), s1) * density(mpmath.mpf(a), s2)
+                for a in range(centre - span, centre + span + 1)
+            )
+            assert abs(mixed / density(mpmath.mpf(k), target) - 1) < mpmath.mpf(2) ** (1 - bits)
+
+
+# ------------------------------------------------------------ nothing else is released
+
+
+def hostile_rows(n, d, seed):
+    """Rows whose last bits differ in every way that floating point knows."""
+    rng = np.random.default_rng(seed)
+    values = np.array(
+        "0.1 0.10000000000000001 0.10000000000000002 5e-324 -5e-324 -0.0 0.0 1e-300 1e308 "
+        "-1e308 1.0 1.0000000000000002 -1.0 0.3 0.30000000000000004 1.1e-16 1e16".split(),
+        dtype=float,
+    )
+    rows = values[rng.integers(0, len(values), (n, d))]
+    mixed = rng.random((n, d)) < 0.3
+    return np.where(mixed, rng.uniform(-1, 1, (n, d)), rows)
+
+
+ROWS, LABELS = hostile_rows(120, 3, 1), np.arange(120) % 3
+SLICES = np.vstack([np.eye(3), np.ones((1, 3)) / math.sqrt(3)])
+
+
+def assert_on_lattice(values, lattice):
+    """Every float is exactly a whole multiple, small enough for floats to hold all multiples."""
+    step = Fraction(float(lattice))
+    flat = np.ravel(values)
+    assert flat.dtype == np.float64
+    for value in flat.tolist():
+        units = Fraction(value) / step
+        assert units.denominator == 1, value
+        assert abs(units.numerator) < 2**53
+    # Zero has two floats, and which one it is would tell where it came from.
+    assert not np.signbit(flat[flat == 0]).any()
+
+
+def table_lattice(sketch):
+    event = sketch.privacy_spent_.event
+    table = event.events[-1] if isinstance(event, ComposedEvent) else event
+    return table.lattice
+
+
+def quietly(make):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return make()
+
+
+def fitted(rows=ROWS, labels=None, **parameters):
+    parameters = {"bounds": (-1, 1), "slices": SLICES, "n_bins": 16} | parameters
+    return quietly(lambda: SlicedSketch(**parameters).fit(rows, labels))
+
+
+def streamed():
+    sketch = SlicedSketch(bounds=(-1, 1), slices=SLICES, n_bins=16)
+    for start in range(0, 120, 30):
+        quietly(partial(sketch.partial_fit, ROWS[start : start + 30], n_samples=120))
+    return sketch
+
+
+def saved(tmp_path):
+    fitted(epsilon=0.7).save(tmp_path / "sketch.npz")
+    return SlicedSketch.load(tmp_path / "sketch.npz")
+
+
+def published(tmp_path):
+    request = SketchRequest(SLICES, 16, fitted().bounds_)
+    message = Party("north", np.clip(ROWS, -9, 9)).publish_sketch(request)
+    return Message.from_bytes(message.to_bytes()).sketch
+
+
+def of_trajectories():
+    sampler = PrivateTrajectorySampler(
+        epsilon=2.0, bounds=(-1, 1), n_particles=8, n_slices=3, n_bins=8
+    )
+    return sampler.fit(np.clip(ROWS, -1, 1), LABELS).sketch_
+
+
+SKETCHES = {
+    "plain": lambda _: fitted(),
+    "much noise": lambda _: fitted(epsilon=0.01),
+    "little noise": lambda _: fitted(epsilon=100.0),
+    "many bins": lambda _: fitted(n_bins=300),
+    "single precision": lambda _: fitted(ROWS.clip(-9, 9).astype(np.float32)),
+    "private bounds": lambda _: fitted(bounds="private", epsilon=3.0),
+    "ball": lambda _: fitted(bounds="private", norm_bound=0.1),
+    "classes": lambda _: fitted(labels=LABELS, conditional=True),
+    "public labels": lambda _: fitted(
+        labels=LABELS, conditional=True, public_labels=True, group_size=2
+    ),
+    "stream": lambda _: streamed(),
+    "merged": lambda _: fitted(epsilon=0.1).merge(fitted(epsilon=9.0)),
+    "saved": saved,
+    "sent": lambda _: Message.from_bytes(SketchMessage(fitted()).to_bytes()).sketch,
+    "published": published,
+    "sampler": lambda _: quietly(
+        lambda: DPSlicedFlowSampler(bounds=(-1, 1), n_steps=1, n_slices=3).fit(ROWS).sketch_
+    ),
+    "trajectories": lambda _: quietly(of_trajectories),
+}
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_a_sketch_holds_multiples_of_its_lattice_only(name, tmp_path):
+    sketch = SKETCHES[name](tmp_path)
+    lattice = table_lattice(sketch)
+    assert math.frexp(lattice)[0] == 0.5
+    assert lattice <= 1 / 16
+    assert_on_lattice(sketch.statistic_, lattice)
+    assert sketch.noise_scale_ >= 16 * lattice
+
+
+def test_without_privacy_the_table_is_on_the_coarse_lattice():
+    assert_on_lattice(fitted(epsilon=math.inf).statistic_, 1 / 16)
+
+
+def test_the_lattice_is_the_same_for_all_data():
+    """It follows from public parameters, so that it cannot tell data sets apart."""
+    lattices = {
+        table_lattice(fitted(rows, epsilon=0.9))
+        for rows in (ROWS, hostile_rows(120, 3, 2), np.zeros((120, 3)), np.full((120, 3), 5e-324))
+    }
+    assert len(lattices) == 1
+    # And the remainders in units of a coarser lattice have one law: no data leave a mark.
+    first, second = (
+        np.concatenate([fitted(rows, epsilon=0.9, n_bins=64).statistic_.ravel() for _ in range(20)])
+        for rows in (ROWS, np.full((120, 3), 0.1 + 1e-17))
+    )
+    fine = lattices.pop()
+    table = [
+        np.bincount((np.rint(v / fine) % 16).astype(int), minlength=16) for v in (first, second)
+    ]
+    assert stats.chi2_contingency(np.array(table)).pvalue > RARE
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Everything that the named functions return."""
+    outputs = []
+
+    def watch(module, name):
+        original = getattr(module, name)
+
+        def call(*args, **kwargs):
+            result = original(*args, **kwargs)
+            outputs.append((args, kwargs, copy.deepcopy(result)))  # callers may write in it
+            return result
+
+        monkeypatch.setattr(module, name, call)
+        return outputs
+
+    return watch
+
+
+@pytest.mark.parametrize("parameters", [{}, {"d": 40}], ids=["features", "norms"])
+def test_histograms_of_private_bounds_are_on_their_lattice(parameters, seen):
+    outputs = seen(private_bounds, "noisy_histogram")
+    rows = hostile_rows(150, parameters.get("d", 3), 3)
+    quietly(lambda: SlicedSketch(bounds="private", n_slices=3, n_bins=8).fit(rows))
+    assert outputs
+    for (_, _, noise, _), _, table in outputs:
+        assert math.frexp(noise.lattice)[0] == 0.5
+        assert_on_lattice(table, noise.lattice)
+
+
+def test_tables_of_fair_outputs_are_on_their_lattice(seen):
+    outputs = seen(output_tables, "noisy_counts")
+    more = seen(tuned_threshold, "noisy_counts")
+    values = np.clip(hostile_rows(120, 2, 4), -1, 1)
+    noise, _ = plan_tables(1.0, 3, 2, 120, conditional=True)
+    directions, limits = np.eye(2), np.ones(2)
+    arguments = (values, LABELS, (40, 40, 40), directions, limits, noise, SecretStream())
+    first = release_tables(*arguments)
+    release_tables(*arguments, previous=first)
+    tuned_threshold.tuned_threshold(
+        np.clip(values[:, 0], 0, 1), (LABELS == 1).astype(np.intp), noise, SecretStream()
+    )
+    assert len(outputs) + len(more) >= 4
+    for _, _, statistic in (*outputs, *more):
+        assert_on_lattice(statistic, noise.lattice)
+
+
+def test_sums_of_warm_starts_are_on_their_lattice(seen):
+    outputs = seen(warm_start, "_noisy_sums")
+    rows = [hostile_rows(60, 3, 5), hostile_rows(30, 3, 6)]
+    mean, kmeans = plan_mean_start(1.0, 2.0, 3), plan_kmeans_start(1.0, 2.0, 3, 4, 2)
+    warm_start.release_mean_start(rows, mean, SecretStream())
+    warm_start.release_kmeans_start(rows, kmeans, SecretStream(), np.random.default_rng(0))
+    assert len(outputs) == 2 + 2 * 2
+    for (_, _, plan, _), _, (sums, counts) in outputs:
+        assert math.frexp(plan.lattice)[0] == 0.5
+        assert_on_lattice(sums, plan.lattice)
+        units = counts * plan.count_weight  # a count is a whole number of these, divided once
+        assert np.array_equal(np.rint(units) / plan.count_weight, counts)
+
+
+def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
+    """Scaled by a radius that is no power of two, and rounded: functions of whole numbers."""
+    outputs = seen(row_release, "_noisy")
+    sampler = DPSlicedFlowSampler(
+        "resample", epsilon=5.0, norm_bound=0.7, n_steps=3, n_subslices=4, batch_size=40
+    )
+    quietly(lambda: sampler.fit(ROWS))
+    assert len(outputs) == 3
+    for (_, _, plan, radius, _), _, values in outputs:
+        assert radius == 0.7
+        assert math.frexp(plan.lattice)[0] == 0.5
+        units = np.rint(values / radius / plan.lattice)
+        assert np.array_equal(units * plan.lattice * radius, values)
+        assert np.abs(units).max() < 2**53
+        assert not np.signbit(values[values == 0]).any()
+
+
+@pytest.mark.parametrize("mechanism", ["resample", "presample"])
+def test_continuous_noise_says_so(mechanism):
+    def statement(noise):
+        sampler = DPSlicedFlowSampler(
+            mechanism, epsilon=5.0, bounds=(-1, 1), n_steps=2, batch_size=40, noise=noise
+        )
+        return str(quietly(lambda: sampler.fit(ROWS)).privacy_spent_)
+
+    assert "not hardened" in statement("float")
+    assert "not hardened" not in statement("discrete")
+
+
+def test_all_who_draw_lattice_noise_are_looked_at_here():
+    """A new release needs a new test in this file."""
+    package = Path(skdpot.__file__).parent
+    users = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"\b(lattice_noise|discrete_gaussian)\(", path.read_text())
+    }
+    assert users == {
+        "nets/output_tables.py",
+        "privacy/lattice_sampler.py",
+        "privacy/noise.py",
+        "privacy/noisy_histogram.py",
+        "slicing/accumulator.py",
+        "slicing/row_release.py",
+        "trajectories/warm_start.py",
+    }
+
+
+# --------------------------------------------------------------- bytes are used once
+
+
+@pytest.fixture
+def entropy(monkeypatch):
+    """All that was read from the operating system, and how much of it."""
+    read, original = [], rng_module.os.urandom
+
+    def urandom(n_bytes):
+        data = original(n_bytes)
+        read.append(data)
+        return data
+
+    fake = type(os)("os")
+    fake.__dict__.update(os.__dict__, urandom=urandom)
+    monkeypatch.setattr(rng_module, "os", fake)
+    return read
+
+
+@pytest.mark.parametrize("s", [1.0, 10.0, 1e4, 2.0**35])
+def test_every_draw_reads_bytes_of_its_own(s, entropy):
+    stream = SecretStream()
+    draws = [discrete_gaussian(s, 500, stream) for _ in range(4)]
+    leaves = 1 if s <= MAX_TABLE_S else 2
+    words = [data for data in entropy if len(data) == 8 * 500]
+    assert len(words) >= 4 * leaves
+    assert len(set(entropy)) == len(entropy)
+    every_word = np.frombuffer(b"".join(words), dtype=np.uint64)
+    assert len(np.unique(every_word)) == len(every_word)
+    for i, first in enumerate(draws):
+        for second in draws[:i]:
+            assert abs(np.corrcoef(first, second)[0, 1]) < 0.3  # 1e-11 by chance
+
+
+def test_each_fit_and_each_event_of_a_fit_reads_bytes_of_its_own(entropy):
+    for _ in range(2):
+        quietly(lambda: SlicedSketch(bounds="private", n_slices=3, n_bins=8).fit(ROWS))
+    long = [data for data in entropy if len(data) >= 64]
+    assert len(long) >= 4
+    blocks = [data[i : i + 16] for data in long for i in range(0, len(data) - 15, 16)]
+    assert len(set(blocks)) == len(blocks)
+
+
+FORKS = """
+import json, os, sys
+import numpy as np
+from skdpot._utils.rng import SecretStream
+from skdpot.privacy.noise import gaussian_noise, lattice_noise
+
+stream = SecretStream()
+before = lattice_noise(50.0, 200, stream, lattice=1.0, mu=1.0)
+
+def draw():
+    lattice = lattice_noise(50.0, 200, stream, lattice=1.0, mu=1.0)
+    return [lattice.tolist(), gaussian_noise(1.0, 200, stream).tolist()]
+
+found = []
+for _ in range(3):
+    ends = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(ends[1], json.dumps(draw()).encode())
+        os._exit(0)
+    found.append(json.loads(os.read(ends[0], 10**6)))
+    os.waitpid(pid, 0)
+found.append(draw())
+sys.stdout.write(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_forked_children_never_draw_the_same_noise():
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FORKS)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for i, first in enumerate(found):
+        for second in found[:i]:
+            for a, b in zip(first, second, strict=True):
+                assert abs(np.corrcoef(a, b)[0, 1]) < 0.5  # 1e-12 by chance
+
+
+def test_threads_never_draw_the_same_noise():
+    stream, found = SecretStream(), []
+
+    def draw():
+        found.extend(discrete_gaussian(50.0, 200, stream) for _ in range(5))
+
+    threads = [threading.Thread(target=draw) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    correlations = np.corrcoef(np.array(found, dtype=float))
+    assert correlations.shape == (40, 40)
+    assert np.abs(correlations - np.eye(40)).max() < 0.5

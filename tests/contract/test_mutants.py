@@ -1,0 +1,88 @@
+"""Every defect of `tests.contract.mutants` is caught by the test that is named for it.
+
+The named test passes on the package as it is. With the defect it fails by an assertion, while the
+code that was changed runs: an error that a bad patch causes does not count. The tests of a file
+run in this process, one after the other, with the seeds that they have; those of which the noise
+is secret state their false alarms, and miss their mutant less than once in 10^6 runs.
+"""
+
+import hypothesis
+import pytest
+
+from skdpot.privacy import gdp
+from skdpot.privacy.gdp import gdp_epsilon
+from tests.contract.injection import replaced, rewritten, run_tests
+from tests.contract.mutants import DEFECTS, FILES, MUTANTS, results
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_named_tests_catch_their_mutants(file):
+    found = results(file)
+    assert found
+    for mutant, healthy, hurt in found:
+        assert healthy.healthy, f"{mutant}: {mutant.caught_by} fails already: {healthy.errors}"
+        assert hurt.calls > 0, f"{mutant}: nothing was called that it changes; {hurt.errors}"
+        assert hurt.errors, f"{mutant} survives {mutant.caught_by}"
+        assert hurt.caught, f"{mutant}: {mutant.caught_by} breaks: {hurt.errors}"
+
+
+def test_every_defect_has_a_mutant_and_no_mutant_is_there_twice():
+    assert {mutant.defect for mutant in MUTANTS} == set(DEFECTS)
+    assert len({str(mutant) for mutant in MUTANTS}) == len(MUTANTS)
+    every_mechanism_charges = [mutant for mutant in MUTANTS if mutant.defect == 4]
+    assert len(every_mechanism_charges) >= 20
+
+
+# --- the harness itself --------------------------------------------------------------------------
+
+TEST = "tests/privacy/test_gdp.py::test_known_value"
+WHERE = "skdpot.privacy.gdp:_last_floats"
+
+
+def outcome(injection):
+    healthy, (hurt,) = run_tests([(TEST, injection)])
+    assert healthy[TEST].healthy
+    return hurt
+
+
+def test_a_change_that_changes_nothing_is_not_caught():
+    hurt = outcome(replaced(WHERE, lambda original: original, "the same"))
+    assert hurt.calls > 0
+    assert (hurt.passed, hurt.errors, hurt.caught) == (1, [], False)
+
+
+def test_an_error_that_a_patch_causes_does_not_count():
+    def broken(*_):
+        raise TypeError("a bad patch")
+
+    hurt = outcome(replaced(WHERE, lambda _: broken, "broken"))
+    assert isinstance(hurt.errors[0], TypeError)
+    assert hurt.calls > 0
+    assert not hurt.caught
+
+
+def test_source_that_is_gone_is_an_error_of_the_mutant():
+    hurt = outcome(rewritten(WHERE, ("no such text", "")))
+    assert "holds 0 times: no such text" in str(hurt.errors[0])
+    assert not hurt.caught
+
+
+def test_a_failure_without_a_call_of_the_mutated_code_does_not_count():
+    def elsewhere(patch, reached):
+        patch.setattr(pytest, "approx", lambda *_, **__: None)
+
+    hurt = outcome(elsewhere)
+    assert isinstance(hurt.errors[0], AssertionError)
+    assert hurt.calls == 0
+    assert not hurt.caught
+
+
+def test_everybody_has_the_defect_and_afterwards_it_is_gone():
+    """Also those who imported the function before, and what caches have kept."""
+    before, code = gdp_epsilon(1.0, 1e-5), gdp._last_floats.__code__
+    hurt = outcome(rewritten(WHERE, ("return low, high", "return low / 2, high / 2")))
+    assert hurt.caught
+    assert hurt.says == "0.5 == 1 ± 1e-13"
+    assert gdp._last_floats.__code__ is code
+    assert gdp_epsilon(1.0, 1e-5) == before
+    assert hypothesis.settings.get_current_profile_name() != "mutants"
