@@ -43,7 +43,8 @@ sampler.fit(X_private, y_private)
 # ----------
 # It shows itself in a notebook; ``report.to_html("report.html")`` writes one file that needs
 # nothing else and prints well. No private row is touched for it: the audit attacks a copy that is
-# fitted to made-up rows, and the other attacks and the figures of usefulness need public rows alone.
+# fitted to made-up rows, and the other attacks and the figures of usefulness need public rows
+# alone.
 
 report = privacy_report(sampler, X_public, y_holdout=y_public, random_state=0)
 report

@@ -63,6 +63,8 @@ def fuzz(name: str, seconds: float, n_examples: int, failures: dict[str, list[st
             except (Exception, TooSlowError) as error:
                 notes = "; ".join(getattr(error, "__notes__", ()))
                 key = f"{name}: {place_of(error)}"
+                if key not in failures:
+                    print(f"! {key}\n        {notes[:700]}", flush=True)
                 failures.setdefault(key, []).append(notes)
 
         run()
@@ -82,7 +84,7 @@ def main() -> None:
     for name in names:
         COUNTS.clear()
         begun = time.monotonic()
-        tried = fuzz(name, 60 * options.minutes / len(names), 100, failures)
+        tried = fuzz(name, 60 * options.minutes / len(names), 60, failures)
         total: Counter[str] = Counter()
         for (called, verdict), count in COUNTS.items():
             if not called.endswith(", read"):

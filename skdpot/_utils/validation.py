@@ -80,7 +80,10 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Return whether `val` is allowed."""
-        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
+        try:
+            return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
+        except TypeError:  # fractions and durations are numbers to Python, not to numpy
+            return False
 
 
 def fit_context(
@@ -214,7 +217,7 @@ def _quiet(validate: Callable[[], np.ndarray]) -> np.ndarray:
     raise refusal
 
 
-def as_finite(values: Any, name: str) -> np.ndarray:
+def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
     """Return finite numbers as an array of doubles.
 
     Parameters
@@ -223,6 +226,8 @@ def as_finite(values: Any, name: str) -> np.ndarray:
         The numbers.
     name : str
         Name of the argument.
+    must : str
+        What is said of it where it is something else.
 
     Returns
     -------
@@ -241,7 +246,7 @@ def as_finite(values: Any, name: str) -> np.ndarray:
     except Exception:  # an array of another library may raise anything
         numbers = None
     if numbers is None or not np.isfinite(numbers).all():
-        raise ValueError(f"{name} must hold finite numbers.")
+        raise ValueError(f"{name} {must}")
     return numbers
 
 

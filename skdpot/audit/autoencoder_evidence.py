@@ -105,7 +105,7 @@ def autoencoder_score(audited: AuditedFit) -> np.ndarray:
 
 def _contributions(
     loss: AutoencoderLoss,
-    network: nn.Sequential,
+    network: Any,
     rows: torch.Tensor,
     crowd: Crowd,
     directions: np.ndarray | None,

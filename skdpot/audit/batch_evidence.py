@@ -56,7 +56,7 @@ class BatchEvidence(EvidenceSum):
             system = gram + np.diag(variance / weights)
             solved = cho_solve(cho_factor(system), np.column_stack([gram, inner]))
             evidence = self._differences(rates[:, None] * solved / weights[:, None])
-        of_coins = self._differences((rates[:, None] * evidence[:, :-1].T)).T
+        of_coins = self._differences(rates[:, None] * evidence[:, :-1].T).T
         self._information += of_coins / 4.0
         self._matched += evidence[:, -1] / 2.0
 

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 
 __all__ = ["CanaryPairs", "antipodal_pairs"]
 
+_ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, for each record
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CanaryPairs:
@@ -90,8 +92,9 @@ def antipodal_pairs(
     rng : numpy.random.Generator
         Draws the directions.
     corners : bool, default=False
-        Whether records are corners of the box in place of points of the ellipsoid in it: for
-        bounds that clip coordinates one by one.
+        Whether records are corners of the box, or in few dimensions, where corners would coincide,
+        points of its faces, in place of points of the ellipsoid in it: for bounds that clip
+        coordinates one by one.
     labels : array-like, optional
         Two or more classes: the two records of a pair get different ones.
 
@@ -101,8 +104,10 @@ def antipodal_pairs(
     """
     low, high = np.broadcast_arrays(np.atleast_1d(low).astype(float), np.atleast_1d(high))
     directions = rng.normal(size=(n_pairs, len(low)))
-    if corners:
+    if corners and len(low) > _ROOM + np.log2(n_pairs):
         directions = np.where(directions < 0, -1.0, 1.0)
+    elif corners:
+        directions /= np.abs(directions).max(axis=1, keepdims=True)
     else:
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     middle, reach = (low + high) / 2, (high - low) / 2

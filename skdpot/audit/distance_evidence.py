@@ -31,9 +31,9 @@ def refuse_without_claim(
         Always.
     """
     raise ValueError(
-        f"protocol={estimator.protocol!r} claims no privacy, so that there is nothing to audit: "
-        "skdpot.audit.reconstruction recovers rows from its messages. Audit "
-        'protocol="sliced".'
+        f"No attack on PrivateWassersteinDistance(protocol={estimator.protocol!r}): it claims no "
+        "privacy that could be refuted. skdpot.audit.reconstruction recovers rows from its "
+        'messages; audit protocol="sliced".'
     )
 
 

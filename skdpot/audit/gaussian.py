@@ -175,8 +175,10 @@ class GaussianAuditResult(MembershipResult):
 
         if excess(0.0) >= 0.0:
             return 0.0
-        # At the estimate itself the tail is about a half.
-        return float(brentq(excess, 0.0, gap / scale))
+        high = gap / scale  # where the tail is about a half
+        while excess(high) < 0.0:
+            high *= 2.0
+        return float(brentq(excess, 0.0, high))
 
     def gaussian_epsilon_lower_bound(self, confidence: float = 0.95) -> float:
         """Bound ε from below by a normal fit, see `mu_lower_bound`.

@@ -56,7 +56,7 @@ def privacy_report(
         Whether to attack a copy of the estimator, see Notes. It costs a fit.
     n_canaries : int, optional
         How many records the audit plants. By default as many as half the numbers in a sketch, from
-        100 to 1,000, and 300 where none is released.
+        100 to 1,000, and 100 where none is released.
     confidence : float, default=0.95
         Of the audit's lower bound.
     random_state : int, RandomState or None, default=None

@@ -15,8 +15,9 @@ from skdpot.audit.one_run import one_run_audit
 
 __all__ = ["PartAudit", "audit_copies", "private_parts", "unpaid_copy"]
 
-_MANY, _FEW, _FEWEST = 1000, 300, 100
-_MOST_ROWS = 2000
+_MANY, _FEW = 1000, 100
+# Other rows beside canaries; scores of trainings take time with the cube of all rows.
+_MOST_ROWS, _FEWEST_ROWS = 2000, 200
 _COMPOSITES = ("steps", "transformers_", "transformer_list")
 # Parameters that change what a copy costs or shows, and nothing that it releases.
 _QUIET = {"budget": None, "random_state": None, "verbose": 0}
@@ -99,8 +100,8 @@ def audit_copies(
     parts : sequence of (str, estimator)
         Fitted private estimators.
     n_canaries : int or None
-        Pairs of canaries; None for half the numbers of a sketch, from 100 to 1,000, and for 300
-        where a network is trained or rows are released.
+        Pairs of canaries; None for half the numbers of a sketch, from 100 to 1,000, and for 100
+        where none is released.
     confidence : float
         Of the lower bounds.
     rng : numpy.random.Generator
@@ -124,9 +125,13 @@ def _audit(
         return PartAudit(
             name=name, result=None, reason="It was fitted to public rows, without noise."
         )
-    n_pairs = _usual_number(part) if n_canaries is None else n_canaries
-    n_samples = getattr(part, "n_samples_", _MOST_ROWS)
-    n_rows = int(np.clip(n_samples - n_pairs, 200, _MOST_ROWS))
+    n_numbers = _n_sketched(part)
+    n_rows = _FEWEST_ROWS
+    if n_canaries is None:
+        # Even without noise no more coins can be read than there are numbers.
+        n_canaries = int(np.clip(n_numbers // 2, _FEW, _MANY))
+    if n_numbers > 0 and hasattr(part, "n_samples_"):
+        n_rows = int(np.clip(part.n_samples_ - n_canaries, _FEWEST_ROWS, _MOST_ROWS))
     rows = make_up_rows(part, n_rows, rng)
     try:
         with warnings.catch_warnings():
@@ -136,7 +141,7 @@ def _audit(
                 unpaid_copy(part),
                 rows.X,
                 rows.y,
-                canaries=n_pairs,
+                canaries=n_canaries,
                 confidence=confidence,
                 fit_params=rows.fit_params,
                 random_state=int(rng.integers(2**31)),
@@ -146,10 +151,7 @@ def _audit(
     return PartAudit(name=name, result=result, n_rows=len(rows.X))
 
 
-def _usual_number(part: Any) -> int:
-    """Return how many canaries a fit allows for that takes seconds and releases so much."""
+def _n_sketched(part: Any) -> int:
+    """Return how many numbers are in the sketch that a part releases, 0 if it releases none."""
     sketch = getattr(part, "sketch_", part)
-    if not hasattr(sketch, "statistic_"):
-        return _FEW
-    # Even without noise no more coins can be read than there are numbers.
-    return int(np.clip(sketch.statistic_.size // 2, _FEWEST, _MANY))
+    return int(sketch.statistic_.size) if hasattr(sketch, "statistic_") else 0

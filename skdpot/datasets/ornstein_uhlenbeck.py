@@ -10,6 +10,7 @@ from scipy import stats
 from sklearn.utils import check_scalar
 
 from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import as_finite
 from skdpot.datasets._counts import check_count
 from skdpot.datasets.trajectories import rows_a_time
 
@@ -199,14 +200,15 @@ class OrnsteinUhlenbeck:
         ValueError
             If the points have another dimension, or the marginal has no density.
         """
-        points = np.atleast_2d(np.asarray(X, dtype=np.float64))
+        points = np.atleast_2d(as_finite(X, "X"))
         if points.ndim != 2 or points.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {points.shape}.")
         covariance = self.covariance(time)
         if np.linalg.matrix_rank(covariance) < self.n_features:
             raise ValueError(f"The marginal at time {time!r} is degenerate: it has no density.")
         marginal = stats.multivariate_normal(self.mean(time), covariance)
-        return np.atleast_1d(marginal.pdf(points))
+        with np.errstate(over="ignore"):  # far away, where the density is 0
+            return np.atleast_1d(marginal.pdf(points))
 
     def sample_paths(self, n_paths: int, times: ArrayLike, rng: np.random.Generator) -> np.ndarray:
         """Draw paths, with the exact transition from one time to the next.
@@ -376,7 +378,8 @@ def _as_covariance(covariance: np.ndarray, n_features: int) -> np.ndarray:
 
 def _as_times(times: ArrayLike) -> np.ndarray:
     """Return finite float64 times of at least 0, where the process starts."""
-    stamps = np.asarray(times, dtype=np.float64)
-    if not np.all((stamps >= 0) & np.isfinite(stamps)):
-        raise ValueError("times must be finite and at least 0, where the process starts.")
+    must = "must be finite and at least 0, where the process starts."
+    stamps = as_finite(times, "times", must)
+    if not np.all(stamps >= 0):
+        raise ValueError(f"times {must}")
     return stamps

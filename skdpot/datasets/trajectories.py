@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_scalar
 
 from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import as_finite
 from skdpot.datasets._counts import check_count
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 _N_BRANCHES = 3
+_FAR = 1e100
 
 
 def make_branching_trajectories(
@@ -148,6 +150,8 @@ def branching_paths(
     check_count(n_paths, "n_paths", least=1)
     deviation = _deviation(noise_variance)
     stamps = np.atleast_1d(_unit_times(times))
+    if stamps.ndim != 1 or not len(stamps):
+        raise ValueError(f"times must have shape (n_times,), at least one; got {stamps.shape}.")
     rng = solver_generator(random_state)
     branch = _even_branches(n_paths, rng)
     centers = np.moveaxis(_centers(stamps), 1, 0)[branch]
@@ -182,11 +186,10 @@ def branch_of(points: ArrayLike, times: ArrayLike) -> np.ndarray:
     >>> branch_of([[0.1, 0.8], [0.0, 0.1], [0.0, -0.9]], 0.5)
     array([0, 1, 2])
     """
-    rows = check_array(
-        points, dtype=np.float64, allow_nd=True, ensure_2d=False, input_name="points"
-    )
+    rows = as_finite(points, "points")
     if rows.ndim == 0 or rows.shape[-1] != 2:
         raise ValueError(f"points must have shape (..., 2); got {rows.shape}.")
+    rows = np.clip(rows, -_FAR, _FAR)  # so far away that the angle to the branches is all there is
     offsets = rows[..., np.newaxis, :] - _centers(_unit_times(times))
     nearest: np.ndarray = np.argmin(np.sum(offsets**2, axis=-1), axis=-1)
     return nearest
@@ -233,8 +236,9 @@ def one_point_a_person(
     >>> X.shape, t.shape
     ((100, 2), (100,))
     """
-    whole = check_array(paths, allow_nd=True, dtype="numeric", input_name="paths")
-    stamps = check_array(times, ensure_2d=False, dtype=None, input_name="times")
+    with np.errstate(all="ignore"):  # infinities are refused, and their sum need not warn
+        whole = check_array(paths, allow_nd=True, dtype="numeric", input_name="paths")
+        stamps = check_array(times, ensure_2d=False, dtype=None, input_name="times")
     if whole.ndim != 3:
         raise ValueError(f"paths must have shape (n, n_times, d); got {whole.shape}.")
     if stamps.shape != whole.shape[1:2]:
@@ -274,7 +278,9 @@ def rows_a_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
         check_consistent_length(counts, np.empty(n_times))
     if counts.ndim > 1 or counts.min() < 1:
         raise ValueError("n_per_time must be at least 1: one number, or one a time.")
-    return np.broadcast_to(counts, n_times).astype(np.int64)
+    rows: np.ndarray = np.broadcast_to(counts, n_times).astype(np.int64)
+    check_count(sum(rows.tolist()), "The sum of n_per_time", least=1)
+    return rows
 
 
 def _even_branches(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -295,10 +301,10 @@ def _centers(times: np.ndarray) -> np.ndarray:
 
 def _unit_times(times: ArrayLike) -> np.ndarray:
     """Return float64 times in [0, 1], where the branches are defined."""
-    stamps = np.asarray(times, dtype=np.float64)
-    # Written so that a NaN is refused as well.
+    must = "must lie in [0, 1]: the branches start at 0 and end at 1."
+    stamps = as_finite(times, "times", must)
     if not np.all((stamps >= 0) & (stamps <= 1)):
-        raise ValueError("times must lie in [0, 1]: the branches start at 0 and end at 1.")
+        raise ValueError(f"times {must}")
     return stamps
 
 

@@ -98,7 +98,7 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             If `n_samples` is not a positive integer.
         """
         check_is_fitted(self)
-        check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples)
         prior: Prior = "sphere" if self.normalize_codes else "normal"
         rng = solver_generator(random_state)
         rows = self._decode(prior_samples(prior, int(n_samples), self._n_features_out, rng))

@@ -81,7 +81,7 @@ class FairPredictor(BaseEstimator):
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable, None],
         "gradient": [StrOptions({"sketch", "ranks"})],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_rate": [Interval(Real, 0, 1e6, closed="right"), StrOptions({"auto"})],
+        "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
         "clip_loss": [Interval(Real, 1e-30, 1e30, closed="both")],
         "clip_output": [Interval(Real, 1e-30, 1e30, closed="both"), None],

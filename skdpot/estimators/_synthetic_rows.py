@@ -52,7 +52,7 @@ class SyntheticRows(BaseEstimator):
             If `n_samples` is not a positive integer.
         """
         check_is_fitted(self)
-        check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples)
         rows, _ = self._draw(n_samples, solver_generator(random_state))
         return like_input(self, rows)
 
@@ -85,7 +85,7 @@ class SyntheticRows(BaseEstimator):
                 f"sample_labeled needs a {type(self).__name__} that was fitted with "
                 "conditional=True; this one knows no classes. Use sample."
             )
-        check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples)
         rows, positions = self._draw(n_samples, solver_generator(random_state))
         return like_input(self, rows), self.classes_[positions]
 
@@ -109,12 +109,13 @@ class SyntheticRows(BaseEstimator):
         return -sliced_wasserstein_distance(rows, self._scored_rows())
 
 
-def check_n_samples(n_samples: Any) -> None:
-    """Refuse what is not a number of rows."""
+def check_n_samples(n_samples: Any) -> int:
+    """Return a number of rows, of whatever type it is, as an int of Python."""
     whole = isinstance(n_samples, Integral) and not isinstance(n_samples, bool)
     if not whole or not 1 <= n_samples < _TOO_MANY:
         given = repr(n_samples) if isinstance(n_samples, int | float | str) else "what was given"
         raise ValueError(f"n_samples={given} must be an integer of at least 1 and below 2^31.")
+    return int(n_samples)
 
 
 def like_input(estimator: Any, rows: np.ndarray) -> Any:

@@ -57,7 +57,7 @@ class TrajectoryPaths(BaseEstimator):
             If `n_samples` is not a positive integer, or a time lies outside the fitted ones.
         """
         rng = self._ready(random_state)
-        check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples)
         at = self._axis.unit_knots if times is None else self._axis.to_unit(times)
         paths = self.path_.sample(n_samples, at, rng)
         return self._to_data(paths)
@@ -120,7 +120,7 @@ class TrajectoryPaths(BaseEstimator):
             If `n_samples` is not a positive integer, or the time lies outside the fitted ones.
         """
         rng = self._ready(random_state)
-        check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples)
         if np.ndim(time) > 0:
             raise ValueError("time must be a single time; for several at once use sample.")
         (at,) = self._axis.to_unit(time)

@@ -199,7 +199,7 @@ class PrivateSWAutoencoder(CodeReadings):
         "clip_output": [Interval(Real, 1e-30, 1e30, closed="both")],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, 1e6, closed="right"), StrOptions({"auto"})],
+        "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
         "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
         "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
         "n_slices": [Interval(Integral, 1, None, closed="left")],

@@ -184,7 +184,7 @@ n_features), default="axes+orthogonal"
         "module": [HasMethods("forward"), callable, None],
         "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_rate": [Interval(Real, 0, 1e6, closed="right")],
+        "learning_rate": [Interval(Real, 0, 10, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "n_latents": [Interval(Integral, 2, None, closed="left"), None],
         "clip_jacobian": [Interval(Real, 0, None, closed="neither")],

@@ -82,8 +82,10 @@ def _one_kind(labels: np.ndarray, name: str) -> np.ndarray:
             labels = np.array(labels.tolist())
     kind = labels.dtype.kind
     # An infinity and what no integer holds are not labels, although they are whole numbers.
-    if kind == "f" and (np.abs(labels) < 2.0**63).all() and (labels == np.rint(labels)).all():
-        return labels.astype(np.int64)
+    if kind == "f":
+        doubles = labels.astype(np.float64)
+        if (np.abs(doubles) < 2.0**63).all() and np.array_equal(doubles, np.rint(doubles)):
+            return doubles.astype(np.int64)
     if kind not in "biuUS":
         found = "continuous numbers" if kind == "f" else "values of mixed or other kinds"
         raise ValueError(f"{name} holds {found}; it must hold booleans, integers or strings.")

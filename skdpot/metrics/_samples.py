@@ -1,17 +1,27 @@
 """Input of the metrics: samples of points, all of them public."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-__all__ = ["as_numbers", "as_points", "check_order", "check_same_features"]
+__all__ = ["as_numbers", "as_points", "check_order", "check_same_features", "check_slices"]
+
+_LARGEST = 1e150
+_MOST_SLICES = 10**6
 
 
 def as_points(X: ArrayLike, name: str) -> np.ndarray:
     """Return X as finite float64 rows."""
-    return as_numbers(X, name)
+    points = as_numbers(X, name)
+    if np.abs(points).max(initial=0.0) > _LARGEST:
+        raise ValueError(
+            f"{name} must hold numbers of at most {_LARGEST:g} in absolute value, whose squares "
+            "are finite."
+        )
+    return points
 
 
 def as_numbers(values: Any, name: str, **options: Any) -> np.ndarray:
@@ -33,6 +43,14 @@ def check_same_features(first: int, second: int) -> None:
             f"X has {first} features and Y has {second}; a distance needs the same features, in "
             "the same order, on both sides."
         )
+
+
+def check_slices(n_slices: int) -> None:
+    """Refuse what is no number of directions, and numbers that no machine has the time for."""
+    if isinstance(n_slices, bool | np.bool_) or not isinstance(n_slices, Integral):
+        raise TypeError(f"n_slices must be an integer, not {type(n_slices).__name__}.")
+    if not 1 <= n_slices <= _MOST_SLICES:
+        raise ValueError(f"n_slices={n_slices!r} must be at least 1 and at most {_MOST_SLICES}.")
 
 
 def check_order(p: float) -> None:

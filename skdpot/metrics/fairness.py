@@ -325,5 +325,5 @@ def _ratios(rates: pd.DataFrame, reference: Any) -> pd.Series:
             f"reference= is for two groups and {len(groups)} occur; leave it out to compare the "
             "smallest rate with the largest."
         )
-    other = groups[1 - groups.index(reference)]
-    return rates.loc[other] / rates.loc[reference]
+    at = groups.index(reference)  # by position: to pandas True is no label of 1
+    return rates.iloc[1 - at] / rates.iloc[at]

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from skdpot._utils.rng import solver_generator
 from skdpot.metrics._groups import as_labels, check_same_length, group_codes
-from skdpot.metrics._samples import as_numbers, as_points
+from skdpot.metrics._samples import as_numbers, as_points, check_slices
 from skdpot.metrics.selection import warn_of_undefined
 from skdpot.slicing.directions import orthogonal_directions
 from skdpot.slicing.transport import sliced_wasserstein_distance
@@ -90,8 +90,7 @@ def wasserstein_parity(
     if y_true is not None:
         columns["y_true"] = labels = as_labels(y_true, "y_true")
     check_same_length(**columns)
-    if n_slices < 1:
-        raise ValueError(f"n_slices={n_slices!r} must be at least 1.")
+    check_slices(n_slices)
     names, codes = group_codes(groups)
     directions = _directions(points.shape[1], n_slices, random_state)
     distances = []

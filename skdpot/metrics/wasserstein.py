@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from skdpot._utils.rng import solver_generator
-from skdpot.metrics._samples import as_points, check_order, check_same_features
+from skdpot.metrics._samples import as_points, check_order, check_same_features, check_slices
 from skdpot.slicing.directions import orthogonal_directions
-from skdpot.slicing.transport import point_masses, wasserstein_1d
+from skdpot.slicing.transport import point_masses, power_mean, wasserstein_1d
 
 __all__ = ["sliced_wasserstein_distance", "wasserstein_distance"]
 
@@ -168,8 +168,7 @@ def sliced_wasserstein_distance(
     1.0
     """
     check_order(p)
-    if n_slices < 1:
-        raise ValueError(f"n_slices={n_slices!r} must be at least 1.")
+    check_slices(n_slices)
     first, second = as_points(X, "X"), as_points(Y, "Y")
     n_features = first.shape[1]
     check_same_features(n_features, second.shape[1])
@@ -179,4 +178,4 @@ def sliced_wasserstein_distance(
         n_features * -(-n_slices // n_features), n_features, solver_generator(random_state)
     )
     distances = wasserstein_1d(directions @ first.T, directions @ second.T, a, b, p=p)
-    return float(np.mean(np.asarray(distances) ** p) ** (1 / p))
+    return power_mean(np.asarray(distances), p)

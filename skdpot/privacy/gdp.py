@@ -53,6 +53,7 @@ def gdp_delta(
     """
     if not mu >= 0.0:
         raise ValueError(f"`mu` must be >= 0, got {mu!r}.")
+    mu = float(mu)
     eps = np.asarray(epsilon, dtype=np.float64)
     if np.isnan(eps).any():
         raise ValueError("`epsilon` must hold real numbers, without NaN.")
@@ -74,8 +75,9 @@ def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[n
     With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, b^2/2 - a^2/2 = epsilon, so that both
     terms share the factor exp(-a^2/2) / 2 and only scaled error functions are subtracted.
     """
-    a = (epsilon / mu - mu / 2.0) / _SQRT2
-    b = (epsilon / mu + mu / 2.0) / _SQRT2
+    with np.errstate(over="ignore"):  # of a tiny mu: infinity is the right limit
+        a = (epsilon / mu - mu / 2.0) / _SQRT2
+        b = (epsilon / mu + mu / 2.0) / _SQRT2
     common = 0.5 * np.exp(-(np.minimum(np.abs(a), 1e150) ** 2))
     tail = common * (erfcx(np.maximum(a, 0.0)) - erfcx(b))
     body = 0.5 * erfc(np.minimum(a, 0.0)) - common * erfcx(b)

@@ -9,7 +9,9 @@ steps; with equal sizes and no weights the steps coincide and sorting is all the
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["point_masses", "sliced_wasserstein_distance", "wasserstein_1d"]
+__all__ = ["point_masses", "power_mean", "sliced_wasserstein_distance", "wasserstein_1d"]
+
+_SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
 
 
 def wasserstein_1d(
@@ -60,12 +62,16 @@ def wasserstein_1d(
         )
     a = point_masses(u_weights, rows_u.shape[1], "u_weights")
     b = point_masses(v_weights, rows_v.shape[1], "v_weights")
+    if not (np.isfinite(rows_u).all() and np.isfinite(rows_v).all()):
+        raise ValueError("u and v must hold finite positions, without NaN.")
+    unit = _unit(max(np.abs(rows_u).max(), np.abs(rows_v).max()), p)
+    rows_u, rows_v = rows_u / unit, rows_v / unit
     if a is None and b is None and rows_u.shape == rows_v.shape:
         gaps = np.abs(np.sort(rows_u, axis=1) - np.sort(rows_v, axis=1))
         powered = np.mean(gaps**p, axis=1)
     else:
         powered = np.array([_merge(x, y, a, b, p) for x, y in zip(rows_u, rows_v, strict=True)])
-    distances: np.ndarray = powered ** (1 / p)
+    distances: np.ndarray = unit * powered ** (1 / p)
     return float(distances[0]) if first.ndim == 1 else distances
 
 
@@ -94,7 +100,33 @@ def sliced_wasserstein_distance(
     JMIV 2015.
     """
     distances = wasserstein_1d(directions @ np.asarray(X).T, directions @ np.asarray(Y).T, p=p)
-    return float(np.mean(np.asarray(distances) ** p) ** (1 / p))
+    return power_mean(np.asarray(distances), p)
+
+
+def power_mean(distances: np.ndarray, p: float) -> float:
+    """Return ``mean(distances^p)^(1/p)``, also where a power would overflow.
+
+    Parameters
+    ----------
+    distances : ndarray
+        Non-negative numbers.
+    p : float
+        Order.
+
+    Returns
+    -------
+    float
+        Their power mean.
+    """
+    unit = _unit(float(distances.max()), p)
+    return float(unit * np.mean((distances / unit) ** p) ** (1 / p))
+
+
+def _unit(largest: float, p: float) -> float:
+    """Return what to divide by before powers are taken: 1 for numbers of ordinary size."""
+    if largest == 0.0 or abs(p * np.log10(largest)) < _SAFE:
+        return 1.0
+    return max(float(largest), float(np.finfo(np.float64).tiny))
 
 
 def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray | None:

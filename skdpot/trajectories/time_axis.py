@@ -174,6 +174,12 @@ class TimeAxis:
         return _numbers(t, self.origin)
 
 
+_NO_STAMPS = (
+    "{} must hold numbers or dates, one a row; of texts make dates with pandas.to_datetime, of "
+    "durations numbers by dividing by a unit."
+)
+
+
 def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     """Check time stamps: finite numbers, or dates.
 
@@ -200,7 +206,7 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: the second "
             "argument holds the public time stamp of each row."
         )
-    stamps: np.ndarray = column_or_1d(_as_column(t), warn=name == "t")
+    stamps = _as_line(t, name)
     if stamps.dtype.kind == "M":
         stamps = _in_nanoseconds(stamps, name)
     else:
@@ -210,10 +216,7 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
                 raise TypeError
             doubles = stamps.astype(np.float64)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"{name} must hold numbers or dates, one a row; of texts make dates with "
-                "pandas.to_datetime, of durations numbers by dividing by a unit."
-            ) from error
+            raise ValueError(_NO_STAMPS.format(name)) from error
         _check_resolved(stamps, doubles, name)
         stamps = doubles
     missing = np.isnat(stamps) if stamps.dtype.kind == "M" else ~np.isfinite(stamps)
@@ -229,16 +232,23 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     return stamps
 
 
+def _as_line(t: Any, name: str) -> np.ndarray:
+    """Return time stamps as one column, or say that they are none, quoting nothing."""
+    try:
+        column: np.ndarray = column_or_1d(_as_column(t), warn=name == "t")
+    except Exception as error:  # a column of another library may raise anything
+        text = str(error)
+        refusal = text if "should be a 1d array" in text else _NO_STAMPS.format(name)
+    else:
+        return column
+    raise ValueError(refusal)
+
+
 def _as_column(t: Any) -> Any:
     """Turn dates, with or without a zone, into datetime64 in UTC; leave the rest as it is."""
     if isinstance(t, pd.Series | pd.Index) and isinstance(t.dtype, pd.DatetimeTZDtype):
         return pd.DatetimeIndex(t).tz_convert("UTC").tz_localize(None).to_numpy()
-    try:
-        column = np.asarray(t)
-    except (ValueError, TypeError):
-        raise
-    except Exception:  # a column of another library may raise anything
-        column = np.array(["not readable"])  # refused below, as texts are
+    column = np.asarray(t)
     if column.dtype == object and column.size and all(_is_date(v) for v in column.flat):
         dates = pd.to_datetime(list(column.flat), utc=True).tz_localize(None)
         return dates.to_numpy().reshape(column.shape)

@@ -130,6 +130,14 @@ def test_many_scores_give_the_mu_itself():
     assert result_of(grid + 1.3, grid).mu_lower_bound(0.5) == pytest.approx(1.3, abs=1e-3)
 
 
+@pytest.mark.parametrize("confidence", [1e-9, 0.1, 0.9, 1 - 1e-9])
+def test_every_confidence_has_a_bound(confidence):
+    rng = np.random.default_rng(0)
+    bound = result_of(rng.normal(1.0, 1, 500), rng.normal(0, 1, 500)).mu_lower_bound(confidence)
+    # By the normal law of an effect's estimate, whose error is about sqrt(2 / 500 + 1 / 4000).
+    assert bound == pytest.approx(1.0 - norm.ppf(confidence) * 0.065, abs=0.1)
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="budget=None"):
         gaussian_audit(make(budget=PrivacyBudget(1.0)), X)

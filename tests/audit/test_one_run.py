@@ -100,6 +100,12 @@ def test_a_sketch_without_noise_tells_all_and_one_with_little_is_caught(conditio
     assert one_run_audit(loud, wide, y, canaries=400, epsilon=1.0, delta=1e-5).refuted
 
 
+def test_few_features_do_not_blunt_the_attack():
+    sketch = SlicedSketch(epsilon=math.inf, bounds=(-1, 1), n_slices=32, n_bins=64)
+    result = one_run_audit(sketch, X, canaries=200, confidence=0.95)
+    assert result.epsilon_lower > 3
+
+
 def test_facts_of_rows_travel_with_them():
     groups = np.arange(50) % 3
     pairs = dataclasses.replace(PAIRS, fit_params={"sensitive_features": np.full(M, 7)})
@@ -169,8 +175,14 @@ def test_antipodal_pairs_lie_on_the_edge():
     round_ = antipodal_pairs(30, low, high, rng=rng)
     np.testing.assert_allclose(round_.first + round_.second, [[4.0, 0.0]] * 30)
     np.testing.assert_allclose(np.linalg.norm(round_.first - [2, 0], axis=1), 2.0)
+    corners = antipodal_pairs(30, np.zeros(12), np.ones(12), rng=rng, corners=True)
+    assert set(corners.first.ravel()) == {0.0, 1.0}
+    np.testing.assert_array_equal(corners.second, 1 - corners.first)
+    # Four corners are too few: different points of the faces, which are further out than the
+    # ellipsoid.
     corners = antipodal_pairs(30, low, high, rng=rng, corners=True, labels=[0, 1, 2])
-    assert set(corners.first.ravel()) == {0.0, 4.0, -2.0, 2.0}
+    assert len(np.unique(corners.first, axis=0)) == 30
+    np.testing.assert_allclose(np.abs(corners.first - [2, 0]).max(axis=1), 2.0)
     assert (corners.first_labels != corners.second_labels).all()
     with pytest.raises(ValueError, match="two classes"):
         antipodal_pairs(3, low, high, rng=rng, labels=[1, 1])

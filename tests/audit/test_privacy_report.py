@@ -384,6 +384,7 @@ def test_no_private_value_and_no_charge(tmp_path):
     assert made.spent.event.events  # both steps
     assert made.parts == ("PrivateScaler", "DPSlicedFlowSampler")
     assert [part.name for part in made.audits] == list(made.parts)
+    assert all(part.result is not None for part in (*made.audits, *sampled.audits))
 
 
 def test_members_only_if_they_are_given(monkeypatch, fitted):

@@ -24,8 +24,8 @@ from tests.contract.fuzz_strategies import constants, labels, tables
 
 __all__ = ["FUNCTIONS", "check_function"]
 
-ROWS = tables(width=2, usable=0.7).map(lambda table: table.value)
-LABELS = labels(12, usable=0.7).map(lambda column: column[1])
+ROWS = tables(width=2, usable=70).map(lambda table: table.value)
+LABELS = labels(12, usable=70).map(lambda column: column[1])
 DECISIONS = st.one_of(st.just(np.arange(12) % 3 // 2), LABELS)
 ANY = constants()
 
@@ -213,6 +213,7 @@ FUNCTIONS: dict[str, Function] = {
             lambda kind=kind, **fields: compose(kind(**fields)).epsilon(1e-5),
             options=EVENT | more,
             always=("sigma", "sensitivity", *(name for name in more if name != "lattice")),
+            undefined=True,
         )
         for kind, more in {
             GaussianEvent: {"n_steps": COUNT, "lattice": usually(None, 0.1)},

@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 __all__ = [
     "LEAK",
     "MARKED",
+    "MARKER",
     "Leaky",
     "Table",
+    "chance",
     "constants",
     "labels",
     "numbers_of_rows",
@@ -34,6 +36,7 @@ __all__ = [
 
 # Digits of the marked number at any precision, what float16 and int8 make of it, the rare text.
 NUMBER, SMALL, TEXT = 8765.4321, 113, "qzxj-private"
+MARKER = re.compile(r"8765|8\.765|8\.77e|qzxj")  # in pages, whose elements are numbered
 LEAK = re.compile(
     r"8765|8\.765|8\.77e|87\.65|8766\b|8768\b|qzxj|(?<![\d.\w])113(?:\.0*)?(?![\d.\w])"
 )
@@ -82,7 +85,8 @@ def memmap(rows: np.ndarray) -> np.ndarray:
     """Return rows that lie in a file."""
     if rows.size == 0:
         return rows
-    mapped = np.memmap(tempfile.TemporaryFile(), dtype=rows.dtype, mode="w+", shape=rows.shape)
+    with tempfile.TemporaryDirectory() as directory:  # the map outlives the name of its file
+        mapped = np.memmap(f"{directory}/rows", dtype=rows.dtype, mode="w+", shape=rows.shape)
     mapped[...] = rows
     return mapped
 
@@ -263,10 +267,16 @@ SPECIAL = (
 )
 
 
+def chance(percentage: int) -> Any:
+    """Return a strategy of true and false; hypothesis prefers the ends of ranges of numbers."""
+    share = percentage // 5
+    return st.sampled_from([True] * share + [False] * (20 - share))
+
+
 @st.composite
-def tables(draw: st.DrawFn, *, width: int | None = None, usable: float = 0.5) -> Table:
+def tables(draw: st.DrawFn, *, width: int | None = None, usable: int = 50) -> Table:
     """Draw a table; `width` is the number of columns that a fitted estimator knows."""
-    good = draw(st.floats(0, 1)) < usable
+    good = draw(chance(usable))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_rows = draw(st.sampled_from((12, 24, 40) if good else (0, 1, 2, 3, 12, 24)))
     n_columns = width or draw(st.sampled_from((1, 2, 3, 4)))
@@ -395,10 +405,10 @@ TIMES: dict[str, Callable[[int], Any]] = {
 }
 
 
-def columns(good: dict[str, Any], bad: dict[str, Any], usable: float) -> Any:
+def columns(good: dict[str, Any], bad: dict[str, Any], usable: int) -> Any:
     """Return a strategy of (name, maker) pairs."""
-    names = st.floats(0, 1).flatmap(
-        lambda x: st.sampled_from(list(good) if x < usable else list(good | bad))
+    names = chance(usable).flatmap(
+        lambda plain: st.sampled_from(list(good) if plain else list(good | bad))
     )
     return names.map(lambda name: (name, (good | bad)[name]))
 
@@ -411,12 +421,12 @@ def made(maker: Callable[[int], Any], n_rows: int) -> Any:
         return None
 
 
-def labels(n_rows: int, *, usable: float = 0.6) -> Any:
+def labels(n_rows: int, *, usable: int = 60) -> Any:
     """Return a strategy of (name, labels) for so many rows."""
     return columns(LABELS, BAD_LABELS, usable).map(lambda c: (c[0], made(c[1], n_rows)))
 
 
-def times(n_rows: int, *, usable: float = 0.6) -> Any:
+def times(n_rows: int, *, usable: int = 60) -> Any:
     """Return a strategy of (name, time stamps)."""
     bad = BAD_LABELS | BAD_TIMES
     return columns(TIMES, bad, usable).map(lambda c: (c[0], made(c[1], n_rows)))

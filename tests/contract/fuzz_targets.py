@@ -186,7 +186,7 @@ GENERATOR = {
     **{name: FLOW[name] for name in (*CLASSES, "batch_size", "sampling", "sigma", "noise")},
     "n_steps": (1, 2, 3),
     "latent_dim": (None, 1, 3),
-    "learning_rate": (5e-3, 1e-300, 1e6, 1e300),
+    "learning_rate": (5e-3, 1e-300, 10.0, 1e300),
     "n_latents": (None, 2, 20),
     "clip_jacobian": (1.0, 1e-20, 1e20, 1e-300, 1e300),
     "verbose": (0, 1),
@@ -203,7 +203,7 @@ AUTOENCODER = {
     "clip_output": (2.0, 1e-20, 1e20, 1e300),
     "n_steps": (1, 2),
     "batch_size": (250, 1, 3),
-    "learning_rate": ("auto", 1e-300, 1e6, 1e300),
+    "learning_rate": ("auto", 1e-300, 10.0, 1e300),
     "sampling": ("auto", "poisson", "without_replacement"),
     "sigma": (None, 0.0, 1.0, 1e-20, 1e20, 1e300),
     "n_slices": (1, 3),
@@ -213,7 +213,7 @@ FAIR = {
     **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state", "device")},
     "alpha": (0.0, 0.5, 0.999),
     "n_steps": (1, 2, 3),
-    "learning_rate": ("auto", 1e-300, 1e6, 1e300),
+    "learning_rate": ("auto", 1e-300, 10.0, 1e300),
     "batch_fraction": (1.0, 0.5, 0.01, 1e-300),
     "clip_loss": (2.0, 1e-20, 1e20),
     "clip_output": (None, 1.0, 1e-20, 1e20),
@@ -277,6 +277,15 @@ PLAIN_DISTANCE = {
     "verbose": (0, 1),
 }
 
+# Without noise by default: an account of sampled steps takes a second.
+TRAINING = {
+    "epsilon": float("inf"),
+    "n_steps": 2,
+    "n_releases": 1,
+    "n_slices": 2,
+    "batch_fraction": 1.0,
+}
+
 TARGETS: dict[str, Target] = {
     "SlicedSketch": Target(SlicedSketch, BOX | SIZES, check_sketch, CLASSES),
     **{
@@ -316,8 +325,7 @@ TARGETS: dict[str, Target] = {
     **{
         f"FairPrivateClassifier {gradient}": Target(
             FairPrivateClassifier,
-            {"gradient": gradient, "epsilon": float("inf"), "n_steps": 2, "n_releases": 1, "n_slices": 2,
-             "batch_fraction": 1.0},
+            {"gradient": gradient, **TRAINING},
             check_predictor,
             CLASSIFIER,
             options=("sensitive_features", "sample_weight"),
@@ -327,8 +335,7 @@ TARGETS: dict[str, Target] = {
     **{
         f"FairPrivateRegressor {gradient}": Target(
             FairPrivateRegressor,
-            {"gradient": gradient, "epsilon": float("inf"), "n_steps": 2, "n_releases": 1, "n_slices": 2,
-             "batch_fraction": 1.0},
+            {"gradient": gradient, **TRAINING},
             check_predictor,
             REGRESSOR,
             second="targets",

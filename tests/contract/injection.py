@@ -365,5 +365,6 @@ def _short(text: str) -> str:
     """Write the numbers of a failed assertion with four digits."""
     text = re.sub(r"np\.(?:float|int)(?:16|32|64)\(([^()]*)\)", r"\1", text)
     text = re.sub(r"np\.(True|False)_", r"\1", text)
+    text = re.sub(r"(\\n)?\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", text))
     text = re.sub(r"\d+\.\d+(?:e[+-]?\d+)?", lambda found: f"{float(found[0]):.4g}", text)
     return text if len(text) <= 120 else text[:117] + "..."

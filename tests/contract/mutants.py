@@ -657,7 +657,8 @@ def _one_permutation() -> Iterator[tuple[str, Injection, str]]:
         ),
     )
     for kind, test in (
-        ("batches themselves", "privacy/test_subsampling.py::test_successive_pairs_of_batches_are_uniform"),
+        ("batches themselves", "privacy/test_subsampling.py::"
+         "test_successive_pairs_of_batches_are_uniform"),
         ("cells of training", "nets/test_private_training.py::"
          "test_batches_of_cells_are_fresh_uniform_subsets_of_each"),
         ("fair sums by ranks", "nets/test_fair_training.py::test_batches_are_fresh_at_every_step"
@@ -709,7 +710,8 @@ def _batch_norm() -> Iterator[tuple[str, Injection, str]]:
         ("for name, layer in network.named_modules():", "return\n    for name, layer in []:"),
     )
     for kind, test in (
-        ("the check itself", "nets/test_private_modules.py::test_refused[layer0-'1' \\\\(BatchNorm1d\\\\).*GroupNorm]"),
+        ("the check itself", "nets/test_private_modules.py::"
+         "test_refused[layer0-'1' \\\\(BatchNorm1d\\\\).*GroupNorm]"),
         ("generator", "estimators/test_generator_privacy.py::"
          "test_what_does_not_go_together_is_refused_free_of_charge[options9-BatchNorm]"),
     ):  # fmt: skip
@@ -736,7 +738,8 @@ def _truncated_blocks() -> Iterator[tuple[str, Injection, str]]:
         ("math.ceil(self.n_slices / d)", "self.n_slices / d"),
     )
     for kind, test in (
-        ("directions of a step", "test_exact_projection.py::test_largest_norm_is_one[31-8-orthogonal]"),
+        ("directions of a step", "test_exact_projection.py::"
+         "test_largest_norm_is_one[31-8-orthogonal]"),
         ("projected rows", "test_row_release.py::"
          "test_the_worst_record_moves_a_truncated_block_by_the_sensitivity"),
     ):  # fmt: skip
@@ -1055,7 +1058,7 @@ def results(file: str) -> list[tuple[Mutant, Outcome, Outcome]]:
     return [(m, healthy[m.caught_by], outcome) for m, outcome in zip(own, hurt, strict=True)]
 
 
-_COLUMNS = ("defect", "mutant", "injected into", "written in the place of", "caught by", "it says")
+_COLUMNS = ("mutant", "injected into", "what it writes", "caught by", "what the test says")
 
 
 def _write_table(path: str) -> None:
@@ -1066,14 +1069,21 @@ def _write_table(path: str) -> None:
         writer.writerow(_COLUMNS)
         for mutant, healthy, hurt in found:
             verdict = hurt.says if healthy.healthy and hurt.caught else "NOT CAUGHT"
-            where, changes = mutant.inject.where, mutant.inject.changes
-            change = "; ".join(
-                f"``{_line(new) or ' '}`` for ``{_line(old)}``" if old else new
-                for old, new in changes
+            writer.writerow(
+                (
+                    f"{mutant.defect}. {DEFECTS[mutant.defect]}: {mutant.name}",
+                    "; ".join(f"``{place}``" for place in mutant.inject.where.split("; ")),
+                    "; ".join(_change(old, new) for old, new in mutant.inject.changes),
+                    f"``{mutant.caught_by.removeprefix('tests/')}``",
+                    f"``{verdict}``",
+                )
             )
-            test = mutant.caught_by.removeprefix("tests/")
-            defect = f"{mutant.defect}. {DEFECTS[mutant.defect]}"
-            writer.writerow((defect, mutant.name, where, change, test, verdict))
+
+
+def _change(old: str, new: str) -> str:
+    if not old:  # described, not quoted
+        return new
+    return f"``{_line(new)}`` for ``{_line(old)}``" if new else f"without ``{_line(old)}``"
 
 
 def _line(text: str) -> str:

@@ -3,6 +3,7 @@
 import datetime
 import re
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from skdpot import (
     SlicedSketch,
     datasets,
     metrics,
+    slicing,
 )
 from skdpot.exceptions import MessageError
 from skdpot.privacy import gdp_delta
@@ -252,3 +254,79 @@ def test_booleans_are_no_numbers_of_made_up_rows(n):
 def test_the_profile_of_nothing_is_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon"):
         gdp_delta(epsilon, 1.0)
+
+
+def test_distances_of_huge_samples_do_not_overflow():
+    """Powers overflowed with a warning, and the distance was infinite."""
+    rows = np.array([[1e100], [-1e100]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        far = metrics.sliced_wasserstein_distance(np.c_[rows, rows], -np.c_[rows, rows[::-1]], p=50)
+        assert np.isfinite(far)
+        assert metrics.wasserstein_distance(rows, rows + 1e100, p=40) == pytest.approx(1e100)
+        with pytest.raises(ValueError, match="of at most 1e\\+150"):
+            metrics.wasserstein_distance(rows * 1e60, rows)
+        with pytest.raises(ValueError, match="finite positions"):
+            slicing.wasserstein_1d([np.nan], [0.0])
+
+
+def test_a_reference_group_may_be_a_boolean():
+    """True is the label 1; pandas did not find it."""
+    ratios = metrics.equalized_odds_ratios(
+        [1, 1, 0, 0], [1, 1, 1, 1], sensitive_features=[0, 1, 0, 1], reference=True
+    )
+    assert ratios.to_dict() == {0: 1.0, 1: 1.0}
+
+
+@pytest.mark.parametrize("times", [1j, 10**400, [np.nan], "2020"])
+def test_times_of_made_up_processes_are_finite_numbers(times):
+    law = datasets.OrnsteinUhlenbeck.of(n_features=2)
+    for call in (law.mean, law.covariance, lambda t: datasets.branch_of([[0.0, 0.0]], t)):
+        with pytest.raises(ValueError, match="times must"):
+            call(times)
+
+
+def test_time_stamps_that_cannot_be_read_are_not_quoted():
+    """Complex ones were, in full."""
+    sampler = PrivateTrajectorySampler(**TRAJECTORIES).fit(X, TIMES)
+    for stamps in ([1j * NUMBER, 1.0] * 12, FailingColumn()):
+        with pytest.raises(ValueError, match="t must hold numbers or dates") as refusal:
+            sampler.score(X, stamps)
+        assert refusal.value.__context__ is None
+
+
+@pytest.mark.parametrize("size", [np.uint8(3), np.uint64(3)])
+def test_numbers_of_rows_of_any_integer_type(size):
+    """Unsigned 64-bit integers and signed ones make floating-point numbers."""
+    sampler = DPSlicedFlowSampler(**SMALL, conditional=True, n_steps=1, n_particles=10)
+    assert sampler.fit(X, LABELS).sample(size).shape == (3, 2)
+
+
+def test_a_fraction_is_no_parameter():
+    with pytest.raises(ValueError, match="'epsilon' parameter"):
+        SlicedSketch(epsilon=Fraction(1, 2)).fit(X)
+
+
+def test_numbers_of_directions_that_take_for_ever():
+    paths = np.zeros((4, 3, 2))
+    for n_slices in (2**31, 10**12, True, 1.5):
+        with pytest.raises((ValueError, TypeError), match="n_slices"):
+            metrics.path_sliced_wasserstein_distance(paths, paths, n_slices=n_slices)
+        with pytest.raises((ValueError, TypeError), match="n_slices"):
+            metrics.sliced_wasserstein_distance(X, X, n_slices=n_slices)
+
+
+@pytest.mark.parametrize("times", [[], [[0.0, 0.5], [0.5, 1.0]]])
+def test_paths_are_made_at_times_along_one_axis(times):
+    with pytest.raises(ValueError, match="times must have shape"):
+        datasets.branching_paths(3, times)
+
+
+def test_points_and_paths_of_made_up_data():
+    with pytest.raises(ValueError, match="points must hold finite numbers"):
+        datasets.branch_of(TRACKED, 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert datasets.branch_of([[0.0, 1e300]], 0.5) == 0
+        with pytest.raises(ValueError, match="infinity"):
+            datasets.one_point_a_person([[[np.inf], [-np.inf]]], [0.0, 1.0])

@@ -1,0 +1,409 @@
+"""What networks release while they are trained, and how attacks read it."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpot import (
+    DPSlicedGenerator,
+    FairPrivateClassifier,
+    FairPrivateRegressor,
+    PrivateSWAutoencoder,
+)
+from skdpot.audit.audited_fit import AuditTask
+from skdpot.audit.batch_evidence import BatchEvidence
+from skdpot.audit.contributions import at_parameters, of_clipped_gradients, of_vectors
+from skdpot.audit.crowds import crowd_of_audit
+from skdpot.audit.generator_evidence import _Step
+from skdpot.audit.white_box import default_canaries, default_score
+from skdpot.nets import noisy_step
+from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
+from skdpot.nets.evaluation import to_network_units
+from skdpot.nets.fair_loss import FairLoss
+from skdpot.nets.output_gradients import pulled_back_sum, shares_of_vectors
+from skdpot.privacy.recording import record_releases
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
+    pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
+]
+
+N_PAIRS = 60
+BOX = (-1.0, 1.0)
+COMMON = {"n_steps": 3, "learning_rate": 1e-4, "random_state": 0}
+AUTOENCODER = {"latent_dim": 4, "bounds": BOX, "batch_size": 1000} | COMMON
+FAIR = {"batch_fraction": 1.0} | COMMON
+RANKS = FAIR | {"gradient": "ranks"}
+
+
+def autoencoder(epsilon, **parameters):
+    return PrivateSWAutoencoder(epsilon=epsilon, **(AUTOENCODER | parameters))
+
+
+def classifier(epsilon, **parameters):
+    return FairPrivateClassifier(epsilon=epsilon, **(FAIR | parameters))
+
+
+def regressor(epsilon, **parameters):
+    return FairPrivateRegressor(epsilon=epsilon, **(FAIR | parameters))
+
+
+def generator(epsilon, **parameters):
+    settings = {"bounds": BOX, "batch_size": 1000, "n_latents": 16} | COMMON | parameters
+    return DPSlicedGenerator("gradient", epsilon, **settings)
+
+
+# Maker by epsilon, number of features, what y is.
+CASES = {
+    "autoencoder": (autoencoder, 64, None),
+    "autoencoder, half": (lambda e: autoencoder(e, batch_size=32, n_steps=12), 64, None),
+    "autoencoder, prior": (lambda e: autoencoder(e, penalty="prior"), 64, None),
+    "autoencoder, parity": (lambda e: autoencoder(e, penalty="parity"), 64, None),
+    "autoencoder, conv": (
+        lambda e: autoencoder(e, architecture="conv", image_shape=(8, 8)),
+        64,
+        None,
+    ),
+    "generator": (generator, 16, None),
+    "classifier": (classifier, 80, "classes"),
+    "classifier, tuned": (lambda e: classifier(e, tune_threshold=True), 80, "classes"),
+    "classifier, half": (lambda e: classifier(e, batch_fraction=0.5, n_steps=12), 160, "classes"),
+    "classifier, ranks": (lambda e: classifier(e, **RANKS), 80, "classes"),
+    "classifier, odds": (lambda e: classifier(e, fairness="equalized_odds"), 80, "classes"),
+    "classifier, odds by ranks": (
+        lambda e: classifier(e, **RANKS, fairness="equalized_odds"),
+        80,
+        "classes",
+    ),
+    "regressor": (lambda e: regressor(e, target_bounds=BOX), 80, "targets"),
+    "regressor, bounds": (regressor, 80, "targets"),
+    "regressor, ranks": (lambda e: regressor(e, **RANKS, target_bounds=BOX), 80, "targets"),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+def task_of(case, epsilon):
+    make, n_features, kind = CASES[case]
+    rng = np.random.default_rng(1)
+    X = rng.uniform(*BOX, size=(4, n_features))
+    y = {None: None, "classes": np.array([0, 0, 1, 1]), "targets": np.linspace(*BOX, 4)}[kind]
+    facts = {"sensitive_features": np.array([0, 1, 0, 1])}
+    if kind is None and "parity" not in case:
+        facts = {}
+    estimator = make(epsilon)
+    pairs = default_canaries(estimator, N_PAIRS, X, y, fit_params=facts, rng=rng)
+    return AuditTask(fit=estimator, pairs=pairs, X=X, y=y, fit_params=facts)
+
+
+HEADS = np.random.default_rng(2).random(N_PAIRS) < 0.5
+
+
+def n_right(audited):
+    """Count right guesses among the surer half."""
+    scores = default_score(audited.fitted)(audited)
+    surest = np.argsort(-np.abs(scores))[: N_PAIRS // 2]
+    return int(((scores > 0) == HEADS)[surest].sum())
+
+
+def steps_of(releases):
+    return [release.facts for release in releases if release.kind == "gradient"]
+
+
+# --- what is recorded ----------------------------------------------------------------------------
+
+
+@every_case
+def test_listening_changes_nothing(case):
+    task = task_of(case, 1.0)
+    rows, labels = task.pairs.choose(HEADS)
+    X = np.concatenate([task.X, rows])
+    y = None if labels is None else np.concatenate([task.y, labels])
+    names = task.fit_params
+    facts = {k: np.concatenate([names[k], task.pairs.fit_params[k]]) for k in names}
+
+    def parameters(fitted):
+        networks = [getattr(fitted, name, None) for name in ("encoder_", "module_", "network_")]
+        (network,) = [network for network in networks if network is not None]
+        return [p.detach().numpy() for p in network.parameters()]
+
+    deaf = parameters(task.fit.fit(X, y, **facts))
+    listened = parameters(task.run(HEADS).fitted)
+    for one, other in zip(deaf, listened, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_is_copied_if_nobody_listens(monkeypatch):
+    copies, copied = [], noisy_step._copied
+
+    def spy(tensor):
+        copies.append(tensor)
+        return copied(tensor)
+
+    monkeypatch.setattr(noisy_step, "_copied", spy)
+    X = np.random.default_rng(0).uniform(*BOX, size=(20, 8))
+    autoencoder(1.0).fit(X)
+    assert not copies
+    with record_releases() as releases:
+        autoencoder(1.0).fit(X)
+    assert len(releases) == 3
+    assert copies
+
+
+PUBLIC = {"parameters", "gradients", "noise_scale", "plan", "loss", "directions"}
+
+
+@every_case
+def test_what_is_recorded_has_its_noise_and_nothing_of_batches(case, monkeypatch):
+    """The gradient less the private sum is noise of the recorded scale, entry by entry."""
+    sums, release = [], noisy_step.release_gradient
+
+    def spy(total, noise_scale, divisor, *rest):
+        sums.append([value.clone() / divisor for value in total.values()])
+        release(total, noise_scale, divisor, *rest)
+
+    for module in ("autoencoder_training", "fair_training", "private_generator"):
+        monkeypatch.setattr(f"skdpot.nets.{module}.release_gradient", spy)
+    audited = task_of(case, 1.0).run(HEADS)
+    steps = steps_of(audited.releases)
+    assert len(steps) == len(sums) == audited.fitted.n_steps_
+    spent = audited.fitted.privacy_spent_
+    for facts, total in zip(steps, sums, strict=True):
+        pairs = zip(facts["gradients"], total, strict=True)
+        noise = np.concatenate([(value - true.numpy()).ravel() for value, true in pairs])
+        assert facts["noise_scale"] == pytest.approx(facts["plan"].sigma / facts["plan"].batch_size)
+        assert np.count_nonzero(noise) == noise.size
+        # Six standard errors; the seed is fixed anyway.
+        assert np.std(noise) == pytest.approx(facts["noise_scale"], rel=6 / math.sqrt(noise.size))
+        extra = {"cells", "tables", "penalty", "inputs", "clip_jacobian", "clip_output"}
+        assert set(facts) <= PUBLIC | extra
+    assert steps[0]["plan"].sigma == pytest.approx(spent.sigma)
+    assert all(r.facts["noise"].sigma > 0 for r in audited.releases if r.kind == "table")
+
+
+def test_tables_are_recorded_with_their_noise():
+    kinds = [release.kind for release in task_of("classifier, tuned", 1.0).run(HEADS).releases]
+    # Two tables between the steps, and two for the threshold.
+    assert kinds == ["gradient", "table", "gradient", "table", "gradient", "table", "table"]
+
+
+def test_recorded_parameters_are_those_before_the_step():
+    audited = task_of("classifier", math.inf).run(HEADS)
+    first, second, _ = steps_of(audited.releases)
+    assert all(np.all(value == 0) for value in first["parameters"])  # of the linear network
+    # Adam's first step moves every parameter by the learning rate against its gradient.
+    moved = second["parameters"][0]
+    np.testing.assert_allclose(moved, -1e-4 * np.sign(first["gradients"][0]), rtol=1e-3)
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+@every_case
+def test_without_noise_the_surer_half_is_guessed(case):
+    assert n_right(task_of(case, math.inf).run(HEADS)) >= 29
+
+
+@every_case
+def test_scores_come_from_the_noisy_gradients_and_tables(case):
+    """Gradients with their entries shuffled, and tables too, tell nothing."""
+    audited = task_of(case, math.inf).run(HEADS)
+    rng = np.random.default_rng(0)
+
+    def shuffled(release):
+        facts = dict(release.facts)
+        if release.kind == "gradient":
+            facts["gradients"] = tuple(
+                rng.permutation(value.ravel()).reshape(value.shape) for value in facts["gradients"]
+            )
+        elif release.kind == "table":
+            facts["statistic"] = rng.permutation(facts["statistic"], axis=-1)
+        return dataclasses.replace(release, facts=facts)
+
+    releases = tuple(shuffled(release) for release in audited.releases)
+    assert n_right(dataclasses.replace(audited, releases=releases)) <= 25
+
+
+@pytest.mark.parametrize("case", ["autoencoder", "classifier", "classifier, ranks", "generator"])
+def test_enough_noise_hides_the_coins(case):
+    assert n_right(task_of(case, 0.01).run(HEADS)) <= 25
+
+
+def test_canaries_differ_in_what_is_protected_only():
+    for case in CASES:
+        pairs = task_of(case, 1.0).pairs
+        same_rows = np.array_equal(pairs.first, pairs.second)
+        if pairs.first_labels is None or "odds" in case:
+            np.testing.assert_allclose(pairs.first, -pairs.second)
+            assert pairs.first_labels is None or np.all(pairs.first_labels == pairs.second_labels)
+        else:
+            assert same_rows
+            assert np.all(pairs.first_labels != pairs.second_labels)
+
+
+def test_what_claims_nothing_is_refused():
+    X = np.zeros((4, 8))
+    with pytest.raises(ValueError, match="private=False claims no privacy"):
+        default_canaries(autoencoder(1.0, private=False), 3, X, rng=np.random.default_rng(0))
+
+
+def test_several_targets_are_refused():
+    with pytest.raises(ValueError, match="a single target"):
+        default_canaries(
+            regressor(1.0), 3, np.zeros((4, 8)), np.zeros((4, 2)), rng=np.random.default_rng(0)
+        )
+
+
+# --- contributions -------------------------------------------------------------------------------
+
+
+class Residual(nn.Module):
+    """Not a chain of layers: goes through torch.func."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(5, 5)
+        self.outer = nn.Linear(5, 2, bias=False)
+
+    def forward(self, rows):
+        return self.outer(rows + torch.tanh(self.inner(rows)))
+
+
+def chain():
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 2))
+
+
+@pytest.fixture(params=[chain, Residual])
+def network(request):
+    torch.manual_seed(0)  # noqa: TID251
+    return request.param().double()
+
+
+@pytest.fixture
+def rows():
+    return torch.from_numpy(np.random.default_rng(0).normal(size=(7, 5)))
+
+
+def test_vectors_are_what_the_sums_add(network, rows):
+    def vectors(outputs, gram, records):
+        return outputs * shares_of_vectors(outputs, gram, 0.5)[:, None]
+
+    own = of_vectors(network, rows, vectors)
+    alone = [pulled_back_sum(network, row[None], vectors) for row in rows]
+    expected = np.stack([np.concatenate([v.ravel() for v in one.values()]) for one in alone])
+    np.testing.assert_allclose(own.vectors(), expected, atol=1e-12)
+    np.testing.assert_allclose(own.gram(), expected @ expected.T, atol=1e-12)
+    released = alone[0]
+    np.testing.assert_allclose(own.inner(released), expected @ expected[0], atol=1e-12)
+    np.testing.assert_allclose(own.take(np.array([3, 1])).vectors(), expected[[3, 1]], atol=1e-12)
+    both = own.times(0.25).plus(own)
+    np.testing.assert_allclose(both.vectors(), 1.25 * expected, atol=1e-12)
+    weights = np.arange(7.0)
+    told = np.concatenate([v.ravel() for v in own.weighted_sum(weights).values()])
+    np.testing.assert_allclose(told, weights @ expected, atol=1e-12)
+
+
+def test_reconstruction_gradients_are_what_a_step_adds(rows):
+    torch.manual_seed(0)  # noqa: TID251
+    network = nn.Sequential(nn.Linear(5, 2), nn.Sequential(nn.ReLU(), nn.Linear(2, 5))).double()
+    loss = AutoencoderLoss(clip=0.7)
+    own = of_clipped_gradients(network, rows, reconstruction_gradient, 0.7).vectors()
+    for vector, row in zip(own, rows, strict=True):
+        alone = loss.clipped_sum(network, row[None], None)
+        np.testing.assert_allclose(
+            vector, np.concatenate([v.ravel() for v in alone.values()]), atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("name", ["anchored_sum", "ranked_sum"])
+def test_the_expected_sum_of_fair_training_is_the_released_one(name, monkeypatch):
+    """Known rows alone, in one batch, give the sum that their contributions add up to."""
+    case = "classifier" if name == "anchored_sum" else "classifier, ranks"
+    sums, method = [], getattr(FairLoss, name)
+
+    def spy(self, *args):
+        total = method(self, *args)
+        sums.append(np.concatenate([v.flatten().numpy() for v in total.values()]))
+        return total
+
+    monkeypatch.setattr(FairLoss, name, spy)
+    task = task_of(case, math.inf)
+    same = dataclasses.replace(
+        task.pairs, second=task.pairs.first, second_labels=task.pairs.first_labels
+    )
+    audited = dataclasses.replace(task, pairs=same).run(HEADS)
+    residuals = []
+    add = BatchEvidence.add_batch
+
+    def add_spy(self, gram, inner, noise_scale, rates):
+        residuals.append((np.abs(inner).max(), np.abs(gram).max()))
+        add(self, gram, inner, noise_scale, rates)
+
+    monkeypatch.setattr(BatchEvidence, "add_batch", add_spy)
+    default_score(audited.fitted)(audited)
+    assert len(residuals) == len(sums) == 3
+    for residual, scale in residuals:
+        assert residual <= 1e-4 * scale
+
+
+def test_the_gradient_of_a_generator_is_nearly_a_sum_over_rows():
+    audited = task_of("generator", math.inf).run(HEADS)
+    rows = to_network_units(audited.fitted.bounds_, audited.rows_and_weights()[0])
+    crowd = crowd_of_audit(audited)
+    facts = steps_of(audited.releases)[0]
+    network = at_parameters(audited.fitted.module_, facts["parameters"])
+    step = _Step(network, rows, crowd, facts)
+    chosen = np.concatenate([np.ones(4), HEADS, ~HEADS])
+    told = step.contributions.weighted_sum(chosen - crowd.shares)
+    pairs = zip(facts["gradients"], step.expected.values(), told.values(), strict=True)
+    moved, missed = 0.0, 0.0
+    for released, expected, linear in pairs:
+        difference = torch.from_numpy(released).double() - expected
+        moved += float(difference.square().sum())
+        missed += float((difference - linear).square().sum())
+    assert missed < 0.05 * moved
+
+
+# --- the estimate --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+@pytest.mark.parametrize("noise_scale", [0.1, 3.0])
+def test_the_estimate_is_that_of_least_error(rate, noise_scale):
+    rng = np.random.default_rng(0)
+    m, n, p = 5, 2, 9
+    g = rng.normal(size=(n + 2 * m, p))
+    rates = np.full(len(g), rate)
+    residual = rng.normal(size=p)
+    evidence = BatchEvidence(m)
+    evidence.add_batch(g @ g.T, g @ residual, noise_scale, rates)
+    shares = np.concatenate([np.ones(n), np.full(2 * m, 0.5)])
+    covariance = noise_scale**2 * np.eye(p) + (g.T * (shares * rate * (1 - rate))) @ g
+    half = rate * (g[n : n + m] - g[n + m :]) / 2
+    expected = half @ np.linalg.solve(covariance + half.T @ half, residual)
+    np.testing.assert_allclose(evidence.scores(), expected, rtol=1e-6)
+
+
+def test_releases_add_up():
+    """Two releases are worth one of both side by side."""
+    rng = np.random.default_rng(0)
+    g, residual = rng.normal(size=(8, 6)), rng.normal(size=6)
+    apart, together = BatchEvidence(4), BatchEvidence(4)
+    for part in (slice(0, 2), slice(2, 6)):
+        block = g[:, part]
+        apart.add_batch(block @ block.T, block @ residual[part], 0.5, np.ones(8))
+    together.add_batch(g @ g.T, g @ residual, 0.5, np.ones(8))
+    np.testing.assert_allclose(apart.scores(), together.scores(), rtol=1e-9)
+
+
+def test_expected_batches_count_known_rows_twice():
+    task = task_of("classifier", math.inf)
+    crowd = crowd_of_audit(task.run(HEADS), np.array(["b", "a"] * 32))
+    assert crowd.sizes == (64, 64)
+    assert np.array_equal(crowd.order[crowd.places], np.arange(len(crowd.places)))
+    counts = np.bincount(crowd.order)
+    assert np.all(counts[:4] == 2)
+    assert np.all(counts[4:] == 1)

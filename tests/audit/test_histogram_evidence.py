@@ -1,0 +1,120 @@
+"""What noisy histograms, and medians without noise, say about canaries."""
+
+import numpy as np
+import pytest
+
+from skdpot import PrivateWassersteinDistance, SlicedSketch
+from skdpot.audit.audited_fit import AuditedFit, AuditTask
+from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.histogram_evidence import (
+    add_histograms,
+    histogram_score,
+    scaler_canaries,
+    scaler_score,
+)
+from skdpot.preprocessing import PrivateScaler
+from skdpot.privacy.noise import lattice_noise
+from skdpot.privacy.recording import record_releases
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+
+N_PAIRS = 50
+
+
+def _pairs(X: np.ndarray, n_pairs: int = N_PAIRS) -> CanaryPairs:
+    rng = np.random.default_rng(1)
+    return scaler_canaries(PrivateScaler(), n_pairs, X, None, fit_params={}, rng=rng)
+
+
+def _coins(n_pairs: int = N_PAIRS) -> np.ndarray:
+    return np.random.default_rng(7).random(n_pairs) < 0.5
+
+
+def _audited(fit: object, X: np.ndarray, heads: np.ndarray) -> AuditedFit:
+    pairs = _pairs(X, len(heads))
+    return AuditTask(fit=fit, pairs=pairs, X=X, y=None, fit_params={}).run(heads)
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw zeros for the histograms."""
+
+    def zeros(*args: object, **options: object) -> np.ndarray:
+        return np.zeros_like(lattice_noise(*args, **options))
+
+    monkeypatch.setattr("skdpot.privacy.noisy_histogram.lattice_noise", zeros)
+
+
+@pytest.mark.usefixtures("no_noise")
+@pytest.mark.parametrize("n_features", [4, 40])
+@pytest.mark.parametrize("fit", [PrivateScaler(), SlicedSketch(n_slices=4, n_bins=4)])
+def test_tables_are_what_known_rows_and_coins_make_of_them(
+    fit: object, n_features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(EvidenceSum, "add", lambda self, *release: seen.append(release))
+    heads = _coins()
+    X = np.random.default_rng(0).uniform(-1, 1, size=(2000, n_features))
+    audited = _audited(fit, X, heads)
+    add_histograms(EvidenceSum(N_PAIRS), audited)
+    # One histogram of norms, or two of every feature.
+    is_norm = audited.releases[0].facts["plan"].mode == "norm"
+    assert is_norm == (isinstance(fit, SlicedSketch) and n_features == 40)
+    assert len(seen) == (1 if is_norm else 2)
+    coins = np.where(heads, 1.0, -1.0)
+    residual, differences, _ = seen[-1]
+    np.testing.assert_allclose(residual, coins @ differences.toarray() / 2, atol=1e-9)
+    if not is_norm:
+        # Where two canaries are partners the mean over the other one's coin is taken.
+        residual, differences, _ = seen[0]
+        left = residual - coins @ differences.toarray() / 2
+        assert np.abs(left).sum() < 0.2 * np.abs(residual).sum()
+
+
+def test_exact_medians_give_away_whose_they_are() -> None:
+    heads = _coins()
+    for n_known in (0, 1):
+        X = np.random.default_rng(0).uniform(-1, 1, size=(n_known, 400))
+        scores = scaler_score(_audited(PrivateScaler(epsilon=np.inf), X, heads))
+        found = scores != 0
+        assert found.mean() > 0.9
+        np.testing.assert_array_equal(scores[found] > 0, heads[found])
+
+
+def test_nothing_is_known_of_a_scaler_that_publishes_no_medians() -> None:
+    X = np.zeros((0, 10))
+    scaler = PrivateScaler(epsilon=np.inf, with_centering=False)
+    assert np.all(scaler_score(_audited(scaler, X, _coins())) == 0)
+
+
+def test_recording_changes_nothing_and_shows_nothing_without_noise() -> None:
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    plain = PrivateScaler(random_state=3).fit(X)
+    with record_releases() as releases:
+        heard = PrivateScaler(random_state=3).fit(X)
+    np.testing.assert_array_equal(plain.center_, heard.center_)
+    np.testing.assert_array_equal(plain.scale_, heard.scale_)
+    tables = [release.facts for release in releases if release.kind == "histogram"]
+    assert len(tables) == 6
+    for facts in tables:
+        # Most cells are empty: what is in them is noise, of the scale that is charged.
+        quiet = np.median(np.abs(facts["table"])) / 0.6745
+        assert quiet == pytest.approx(facts["sigma"], rel=0.4)
+    others = {name for r in releases if r.kind != "histogram" for name in r.facts}
+    assert others == {"rows", "plan", "width"}
+
+
+def test_bounds_of_something_else_are_left_out() -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, size=(500, 3))
+
+    def half(rows: np.ndarray, y: None) -> SlicedSketch:
+        return SlicedSketch(n_slices=3, n_bins=4).fit(rows[: len(rows) // 2])
+
+    assert np.all(histogram_score(_audited(half, X, _coins())) == 0)
+
+
+def test_declared_bounds_leave_no_histogram() -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, size=(100, 3))
+    fit = PrivateWassersteinDistance(bounds=(-1, 1), n_slices=3, n_bins=4)
+    assert np.all(histogram_score(_audited(fit, X, _coins())) == 0)

@@ -1,0 +1,135 @@
+"""What the steps and starts of trajectories say about canaries."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skdpot import PrivateTrajectorySampler
+from skdpot.audit.audited_fit import AuditedFit, AuditTask
+from skdpot.audit.trajectory_evidence import (
+    clipped_pulls,
+    langevin_score,
+    trajectory_canaries,
+    trajectory_sketch_score,
+)
+from skdpot.privacy.recording import record_releases
+from skdpot.trajectories.data_fit import clipped_fit_gradient
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+
+N_PAIRS, N_FEATURES, N_TIMES = 40, 16, 4
+
+
+def _sampler(**parameters: Any) -> PrivateTrajectorySampler:
+    settings = {"mechanism": "mfld", "epsilon": np.inf, "schedule": [(1e-4, None, 3)]}
+    settings |= {"bounds": (-1, 1), "n_particles": 8, "random_state": 0}
+    return PrivateTrajectorySampler(**(settings | parameters))
+
+
+def _known() -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).uniform(-1, 1, size=(12, N_FEATURES))
+    return X, 10.0 * (np.arange(12) % N_TIMES)
+
+
+def _coins() -> np.ndarray:
+    return np.random.default_rng(7).random(N_PAIRS) < 0.5
+
+
+def _audited(sampler: PrivateTrajectorySampler, heads: np.ndarray) -> AuditedFit:
+    X, t = _known()
+    rng = np.random.default_rng(1)
+    pairs = trajectory_canaries(sampler, N_PAIRS, X, t, fit_params={}, rng=rng)
+    return AuditTask(fit=sampler, pairs=pairs, X=X, y=t, fit_params={}).run(heads)
+
+
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_pulls_are_what_the_mechanism_sums(clip: float) -> None:
+    rng = np.random.default_rng(0)
+    particles, rows = rng.normal(size=(7, 3)), rng.normal(size=(20, 3))
+    pulls = clipped_pulls(particles, rows, 0.3, 1.7, clip)
+    total = clipped_fit_gradient(particles, rows, bandwidth=0.3, weight=1.7, clip=clip)
+    np.testing.assert_allclose(pulls.sum(axis=0), total.ravel(), rtol=1e-9, atol=1e-9)
+    for row, pull in zip(rows, pulls, strict=True):
+        alone = clipped_fit_gradient(particles, row[None], bandwidth=0.3, weight=1.7, clip=clip)
+        np.testing.assert_allclose(pull, alone.ravel(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"warm_start": "mean"}, {"warm_start": "kmeans"}, {"bounds": "private"}],
+    ids=["steps", "means", "clusters", "bounds"],
+)
+def test_without_noise_all_coins_are_seen(parameters: dict) -> None:
+    heads = _coins()
+    scores = langevin_score(_audited(_sampler(**parameters), heads))
+    np.testing.assert_allclose(scores, np.where(heads, 1, -1), atol=0.05)
+
+
+@pytest.mark.parametrize("kind", ["fit_gradients", "sums", "cluster_sums"])
+def test_each_kind_of_release_counts(kind: str) -> None:
+    start = "kmeans" if kind == "cluster_sums" else "mean"
+    heads = _coins()
+    audited = _audited(_sampler(warm_start=start), heads)
+    only = tuple(release for release in audited.releases if release.kind == kind)
+    scores = langevin_score(replace(audited, releases=only))
+    assert ((scores > 0) == heads).mean() > 0.8
+    assert np.all(langevin_score(replace(audited, releases=())) == 0)
+
+
+def test_tables_of_times_are_read_by_the_stamps_of_the_canaries() -> None:
+    heads = _coins()
+    sampler = _sampler(mechanism="sketch", n_slices=32, n_bins=8, schedule=[(1.0, None, 1)])
+    scores = trajectory_sketch_score(_audited(sampler, heads))
+    np.testing.assert_allclose(scores, np.where(heads, 1, -1), atol=0.05)
+
+
+def test_the_score_is_read_from_the_releases_of_this_run() -> None:
+    audited, other = (_audited(_sampler(), heads) for heads in (_coins(), ~_coins()))
+    swapped = langevin_score(replace(audited, releases=other.releases))
+    np.testing.assert_array_equal(swapped > 0, ~_coins())
+
+
+@pytest.mark.parametrize("start", [None, "mean", "kmeans"])
+def test_recording_changes_nothing_and_shows_nothing_without_noise(start: str | None) -> None:
+    X, t = _known()
+    sampler = _sampler(epsilon=1.0, warm_start=start, n_clusters=2)
+    plain = sampler.fit(X, t).particles_
+    with record_releases() as releases:
+        heard = sampler.fit(X, t)
+    np.testing.assert_array_equal(plain, heard.particles_)
+    rows = X  # bounds (-1, 1) are the unit of particles
+    for release in releases:
+        facts = release.facts
+        if release.kind == "fit_gradients":
+            assert set(facts) == {
+                "gradients", "particles", "sigma", "expected", "clip", "bandwidth", "weights",
+            }  # fmt: skip
+            noise = [
+                facts["gradients"][i] * facts["expected"][i]
+                - clipped_fit_gradient(
+                    facts["particles"][i],
+                    rows[t == stamp],
+                    bandwidth=facts["bandwidth"],
+                    weight=float(facts["weights"][i]),
+                    clip=facts["clip"],
+                )
+                for i, stamp in enumerate(np.unique(t))
+            ]
+            assert np.std(noise) == pytest.approx(facts["sigma"], rel=0.25)
+        elif release.kind == "sums":
+            noise = [s - rows[t == v].sum(axis=0) for s, v in zip(facts["sums"], np.unique(t))]  # noqa: B905
+            assert np.std(noise) == pytest.approx(facts["plan"].noise.sigma, rel=0.5)
+        else:
+            assert set(facts) == {"sums", "counts", "centers", "plan"}
+            # Nobody's table of integers is recorded: counts have their noise.
+            assert np.abs(facts["counts"] - np.rint(facts["counts"])).max() > 0
+
+
+def test_samplers_that_leave_out_rows_are_refused() -> None:
+    X, t = _known()
+    rng = np.random.default_rng(0)
+    for sampler, facts in ((_sampler(n_time_subsample=2), {}), (_sampler(), {"groups": t})):
+        with pytest.raises(ValueError, match="n_time_subsample=None and without groups"):
+            trajectory_canaries(sampler, 4, X, t, fit_params=facts, rng=rng)
