@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.evidence import EvidenceSum
 
 __all__ = ["BatchEvidence"]
 

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.evidence import EvidenceSum
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.recording import Release
 

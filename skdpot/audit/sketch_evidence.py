@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.evidence import EvidenceSum
 from skdpot.audit.histogram_evidence import add_histograms
 from skdpot.audit.sketch_likelihood import statistic_of, statistics_of_rows
 from skdpot.slicing.sketch import SlicedSketch

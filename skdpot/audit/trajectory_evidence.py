@@ -21,7 +21,7 @@ import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.evidence import EvidenceSum
 from skdpot.audit.histogram_evidence import add_histograms
 from skdpot.audit.sketch_evidence import sketch_canaries, sketch_score
 from skdpot.trajectories.data_fit import clipped_fit_gradient

@@ -123,6 +123,8 @@ def plan_sketch(
         n_slices = recommended_slices(n_samples, n_features, mu, tables)
     if isinstance(n_bins, str):
         n_bins = recommended_bins(n_samples, n_features, mu, tables)
+    # Integers of numpy wrap around, and unsigned and signed ones make floating-point numbers.
+    n_slices, n_bins, group_size = int(n_slices), int(n_bins), int(group_size)
     if tables * n_slices * n_bins >= 2**31:
         raise ValueError(
             f"A table of {tables} classes x {n_slices} slices x {n_bins} bins is too large; "

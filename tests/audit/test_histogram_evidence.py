@@ -6,7 +6,7 @@ import pytest
 from skdpot import PrivateWassersteinDistance, SlicedSketch
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.evidence import EvidenceSum
 from skdpot.audit.histogram_evidence import (
     add_histograms,
     histogram_score,

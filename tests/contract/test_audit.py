@@ -27,7 +27,6 @@ from skdpot import (
     SlicedSketch,
 )
 from skdpot.audit.batch_evidence import BatchEvidence
-from skdpot.audit.evidence_sum import EvidenceSum
 from skdpot.audit.histogram_evidence import histogram_score
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.white_box import default_canaries
@@ -421,10 +420,6 @@ def a_tenth_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, less(getattr(module, name)))
     # The attacker knows of the defect.
-    add = EvidenceSum.add
-    monkeypatch.setattr(
-        EvidenceSum, "add", lambda self, r, d, sigma, *rest: add(self, r, d, sigma / 10, *rest)
-    )
     add_batch = BatchEvidence.add_batch
     monkeypatch.setattr(
         BatchEvidence,

@@ -330,3 +330,17 @@ def test_points_and_paths_of_made_up_data():
         assert datasets.branch_of([[0.0, 1e300]], 0.5) == 0
         with pytest.raises(ValueError, match="infinity"):
             datasets.one_point_a_person([[[np.inf], [-np.inf]]], [0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n_slices": np.int32(2), "n_bins": np.uint64(2)},
+        {"n_slices": np.int8(100), "n_bins": np.int8(100)},
+    ],
+)
+def test_sizes_of_a_sketch_may_be_integers_of_numpy(sizes, budget):
+    """Their products were no integers, or wrapped around, once the fit was charged."""
+    sketch = SlicedSketch(bounds=(-1, 1), conditional=True, budget=budget, **sizes).fit(X, LABELS)
+    assert sketch.statistic_.shape == (2, *map(int, sizes.values()))
+    assert len(budget.history()) == 1

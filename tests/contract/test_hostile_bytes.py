@@ -424,6 +424,15 @@ def test_geometry_that_cannot_be_is_refused(case, path):
         read_sketch(path)
 
 
+@pytest.mark.parametrize("factor", [1.001, 0.999, 0.0, -2.0, 1e200])
+def test_directions_must_have_unit_length_where_ranges_do_not_show_it(factor, path):
+    """In a ball the binned range is the same along all directions."""
+    sketch(bounds="private", norm_bound=2.0).save(path)
+    pack(path, unpacked(path) | {"directions_.npy": saved(factor * np.eye(3))})
+    with pytest.raises(ValueError, match="unit length"):
+        read_sketch(path)
+
+
 def proves(facts, statistic, conditional):
     """Whether a statement holds, by the textbook: what its noise gives at its epsilon."""
     spent, event = facts["spent"], facts["spent"]["event"]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from skdpot.audit.evidence import linear_evidence
-from skdpot.audit.evidence_sum import EvidenceSum
+from skdpot.audit.evidence import EvidenceSum, linear_evidence
 
 
 def _releases() -> list[tuple[np.ndarray, np.ndarray, float]]:
@@ -44,3 +43,20 @@ def test_without_noise_the_equations_are_solved() -> None:
     evidence = EvidenceSum(30)
     evidence.add(coins @ differences / 2, differences, 0.0)
     np.testing.assert_allclose(evidence.scores(), coins, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [0.02, 1.0, 30.0])
+def test_the_noise_is_learned_where_the_statement_is_wrong(factor: float) -> None:
+    rng = np.random.default_rng(2)
+    coins, differences = np.sign(rng.normal(size=60)), rng.normal(size=(60, 200))
+    residual = coins @ differences / 2 + 0.8 * rng.normal(size=200)
+    stated, true = EvidenceSum(60), EvidenceSum(60)
+    stated.add(residual, differences, 0.8 * factor)
+    true.add(residual, differences, 0.8)
+    np.testing.assert_allclose(stated.scores(), true.scores(), rtol=1e-6)
+    # With few numbers there is nothing to learn from: the statement is taken.
+    few = EvidenceSum(60)
+    few.add(residual[:100], differences[:, :100], 0.8 * factor)
+    system = differences[:, :100] @ differences[:, :100].T / 4 + (0.8 * factor) ** 2 * np.eye(60)
+    taken = np.linalg.solve(system, differences[:, :100] @ residual[:100] / 2)
+    np.testing.assert_allclose(few.scores(), taken, rtol=1e-6)
