@@ -75,14 +75,24 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
 }
 
 
+_WIDE = (np.int64, np.float32, np.float64)
+
+
 class Interval(_Interval):
-    """Numbers in an interval; a boolean is no number, although Python counts it as one."""
+    """Numbers in an interval, of types that calculate exactly enough.
+
+    A boolean is no number, although Python counts it as one. Of numpy's types only some will do:
+    products of narrow integers wrap around, and half precision loses the digits that a
+    sensitivity needs.
+    """
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Return whether `val` is allowed."""
+        if isinstance(val, bool | np.generic) and not isinstance(val, _WIDE):
+            return False
         try:
-            return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
-        except TypeError:  # fractions and durations are numbers to Python, not to numpy
+            return bool(super().is_satisfied_by(val))
+        except TypeError:  # fractions are numbers to Python, not to numpy
             return False
 
 
@@ -126,7 +136,12 @@ def _without_tables(text: str, estimator: BaseEstimator) -> str:
     """Return scikit-learn's refusal of a parameter; of what is no plain value, its type only."""
     name = text.split("'", 2)[1] if text.startswith("The '") else ""
     value = estimator.get_params(deep=False).get(name)
-    plain = value is None or isinstance(value, str | bytes | bool | int | float | np.number)
+    if isinstance(value, np.number) and not isinstance(value, _WIDE):
+        return (
+            f"{text} Of numpy's numbers only int64, float32 and float64 are taken: use int() or "
+            "float()."
+        )
+    plain = value is None or isinstance(value, str | bytes | bool | int | float)
     if plain or not name:
         return text
     return f"{text.partition('. Got ')[0]}. Got an object of type {type(value).__name__} instead."

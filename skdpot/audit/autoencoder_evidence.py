@@ -2,10 +2,12 @@
 
 The gradient of a record's reconstruction error is long beside the usual clip, so that nearly every
 record moves a step by as much as it may; what makes canaries strong is that their gradients
-differ. Attacks have teeth where there are more parameters than canaries, where batches hold a good
-share of the records (with all of them the other canaries do not disturb at all) and where the
-learning rate is so small that the network does not fit the canaries. A penalty's noise pays for
-more than one record moves in practice, and these audits then stay further below the claim.
+differ: orthogonal rows have nearly orthogonal ones. Attacks have teeth where there are at least as
+many features as canaries, where batches hold a good share of the records (with all of them the
+other canaries do not disturb at all), in few steps, and where the learning rate is so small that
+the network does not fit the canaries. A penalty's noise pays for more than one record moves in
+practice, a draw of batches hides single records beyond what is claimed for it, and small images
+have much the same gradients of kernels: there these audits stay further below the claim.
 """
 
 import math

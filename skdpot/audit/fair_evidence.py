@@ -5,9 +5,10 @@ strongest pair has the same features, long enough to be clipped, and opposite ta
 gradients are opposite. Where classes are public, under equalised odds, features are opposite in
 their place. Canaries can be told apart if the network has more parameters than there are of them:
 for the linear network more features. The learning rate should be small (a network that has fitted
-the canaries gives those of the right class no gradient), and batches large. Tables of outputs
-count all records, along few directions and in few bins: they show little of one among hundreds,
-but what they show is counted too.
+the canaries gives those of the right class no gradient), and batches large. With ranks the noise
+pays for more than a record moves, the more the larger alpha. Tables of outputs, and those of a
+tuned threshold or of private bounds of the targets, count all records, along few directions and
+in few bins: they show little of one among hundreds, but what they show is counted too.
 """
 
 from collections.abc import Mapping, Sequence

@@ -37,6 +37,7 @@ from skdpot.slicing.strategy import square_root_strategy
 __all__ = ["SlicedProtocol"]
 
 _LEAST_SLICES = 64
+_LARGEST = 1e150
 
 
 class SlicedProtocol:
@@ -118,7 +119,14 @@ class SlicedProtocol:
         check_rows(X)
         bounds = estimator.bounds_
         # Not clipped: how far a row lies outside is what tells noise, and these are public.
-        rows = (validate_rows(estimator, X, reset=False) - bounds.center) / bounds.scale
+        given = validate_rows(estimator, X, reset=False).astype(np.float64)
+        with np.errstate(over="ignore"):
+            rows = (given - bounds.center) / bounds.scale
+        if np.abs(rows).max() > _LARGEST:
+            raise ValueError(
+                f"X must hold rows of at most {_LARGEST:g} times the bounds, whose squares are "
+                "finite."
+            )
         unit = common_scale(bounds, _declared(estimator)) or 1.0
         return unit**2 * sliced_values(rows, estimator.sketch_.table())
 

@@ -53,7 +53,8 @@ def check_slices(n_slices: int) -> None:
         raise ValueError(f"n_slices={n_slices!r} must be at least 1 and at most {_MOST_SLICES}.")
 
 
-def check_order(p: float) -> None:
-    """Refuse orders for which the Wasserstein distance is not a distance or not finite."""
+def check_order(p: float) -> float:
+    """Return an order as a float; refuse those for which there is no distance, or no finite one."""
     if not 1 <= p < np.inf:
         raise ValueError(f"p={p!r} must be finite and at least 1.")
+    return float(p)

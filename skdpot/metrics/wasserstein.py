@@ -76,7 +76,7 @@ def wasserstein_distance(
     >>> wasserstein_distance([[0.0, 0.0], [1.0, 0.0]], [[4.0, 4.0], [3.0, 4.0]])
     5.0
     """
-    check_order(p)
+    p = check_order(p)
     first, second = as_points(X, "X"), as_points(Y, "Y")
     check_same_features(first.shape[1], second.shape[1])
     a = point_masses(X_weights, len(first), "X_weights")
@@ -167,7 +167,7 @@ def sliced_wasserstein_distance(
     >>> sliced_wasserstein_distance(X, X + 1.0)
     1.0
     """
-    check_order(p)
+    p = check_order(p)
     check_slices(n_slices)
     first, second = as_points(X, "X"), as_points(Y, "Y")
     n_features = first.shape[1]

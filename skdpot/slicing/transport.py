@@ -49,6 +49,7 @@ def wasserstein_1d(
         raise ValueError(
             f"p={p!r} must be finite and at least 1: below, matching quantiles is not optimal."
         )
+    p = float(p)  # of half precision no power would be finite
     first, second = np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if first.ndim != second.ndim or first.ndim not in (1, 2):
         raise ValueError(
@@ -124,7 +125,7 @@ def power_mean(distances: np.ndarray, p: float) -> float:
 
 def _unit(largest: float, p: float) -> float:
     """Return what to divide by before powers are taken: 1 for numbers of ordinary size."""
-    if largest == 0.0 or abs(p * np.log10(largest)) < _SAFE:
+    if largest == 0.0 or abs(np.log10(largest)) < _SAFE / p:
         return 1.0
     return max(float(largest), float(np.finfo(np.float64).tiny))
 

@@ -149,7 +149,7 @@ class Target:
 BOX = {"bounds": (-1, 1)}
 SIZES = {"n_slices": 3, "n_bins": 8}
 PRIVACY = {
-    "epsilon": (1.0, 0.1, 50.0, np.float32(1), 2, float("inf")),
+    "epsilon": (1.0, 0.1, 50.0, np.float64(1), 2, float("inf")),
     "delta": (1e-5, 1e-9, 0.5),
     "bounds": ("private", (-1, 1), (0, 20_000), [-1e9, 1e9], (-1e-9, 1e-9), (-1e300, 1e300)),
     "norm_bound": (None, 1.0, 1e-20, 1e20),
@@ -158,7 +158,7 @@ PRIVACY = {
 }
 SHAPES = {
     **PRIVACY,
-    "n_slices": ("auto", 1, 3, 7, np.int32(2)),
+    "n_slices": ("auto", 1, 3, 7, np.int64(2)),
     "n_bins": ("auto", 2, 16),
     "slices": ("axes+orthogonal", "orthogonal", "uniform", np.eye(2), [[1.0], [2.0]]),
 }
