@@ -75,6 +75,7 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
 }
 
 
+_MOST = 2**31 - 1
 _WIDE = (np.int64, np.float32, np.float64)
 
 
@@ -83,8 +84,18 @@ class Interval(_Interval):
 
     A boolean is no number, although Python counts it as one. Of numpy's types only some will do:
     products of narrow integers wrap around, and half precision loses the digits that a
-    sensitivity needs.
+    sensitivity needs. What counts things from 1 on, without another limit, ends below 2^31: no
+    array could hold more.
     """
+
+    def __init__(self, type: Any, left: Any, right: Any, *, closed: str) -> None:
+        counts = type is Integral and right is None and left is not None and left >= 1
+        super().__init__(
+            type,
+            left,
+            _MOST if counts else right,
+            closed="both" if counts else closed,
+        )
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Return whether `val` is allowed."""

@@ -83,7 +83,7 @@ class AuditDisplay:
             _, ax = plt.subplots()
         made = np.arange(1, len(self.right) + 1)
         shares = np.cumsum(self.right) / made
-        label = f"right guesses: ε ≥ {self.epsilon_lower:.2g}"
+        label = f"right guesses: ε ≥ {math.floor(100 * self.epsilon_lower) / 100:.2f}"
         (self.line_,) = ax.plot(made, shares, **({"color": COLORS[0], "label": label} | kwargs))
         self.limit_ = None
         if math.isfinite(self.epsilon):

@@ -8,7 +8,28 @@ import numpy as np
 
 from skdpot.audit.audit_display import AuditDisplay
 
-__all__ = ["AuditResult"]
+__all__ = ["AuditResult", "lower_text", "verdict_of"]
+
+
+def lower_text(bound: float, claim: float = math.inf) -> str:
+    """Write a lower bound, rounded down, with as many digits as tell it from a claim below it."""
+    if math.isinf(bound):
+        return "∞"
+    for digits in range(2, 16):
+        text = f"{math.floor(bound * 10**digits) / 10**digits:.{digits}f}"
+        if float(text) > claim or bound <= claim:
+            return text
+    return repr(bound)
+
+
+def verdict_of(bound: float, claim: float, confidence: float) -> str:
+    """Say in a sentence what a lower bound means beside a claim."""
+    found = f"ε ≥ {lower_text(bound, claim)} at {100 * confidence:g} % confidence"
+    if math.isinf(claim):
+        return f"{found}; nothing was claimed."
+    if bound > claim:
+        return f"REFUTED: {found}, but ε = {claim:.4g} was claimed."
+    return f"Not refuted: {found}, within the claimed ε = {claim:.4g}."
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -46,12 +67,7 @@ class AuditResult:
     @property
     def verdict(self) -> str:
         """What follows, in a sentence."""
-        found = f"ε ≥ {self.epsilon_lower:.3g} at {100 * self.confidence:g} % confidence"
-        if math.isinf(self.epsilon):
-            return f"{found}; nothing was claimed."
-        if self.refuted:
-            return f"REFUTED: {found}, but ε = {self.epsilon:.4g} was claimed."
-        return f"Not refuted: {found}, within the claimed ε = {self.epsilon:.4g}."
+        return verdict_of(self.epsilon_lower, self.epsilon, self.confidence)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> AuditDisplay:
         """Draw the share of right guesses, and what the claim allows.
@@ -79,7 +95,7 @@ class AuditResult:
 
     def __repr__(self) -> str:
         return (
-            f"AuditResult(epsilon_lower={self.epsilon_lower:.4g}, confidence={self.confidence:g}, "
-            f"{self.n_correct} of {self.n_guesses} guesses right, {self.n_canaries} canaries, "
+            f"AuditResult(epsilon_lower={lower_text(self.epsilon_lower)}, "
+            f"confidence={self.confidence:g}, {self.n_correct} of {self.n_guesses} guesses right, {self.n_canaries} canaries, "
             f"claimed epsilon={self.epsilon:.4g}, delta={self.delta:.2g})"
         )

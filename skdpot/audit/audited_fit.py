@@ -1,18 +1,22 @@
 """A fit on rows with canaries among them, and what an attacker holds after it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from tqdm.auto import tqdm
 
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.recording import Release, record_releases
-from skdpot.privacy.spent import total_spent
 
-__all__ = ["AuditTask", "AuditedFit", "Score", "checked_scores", "claimed"]
+__all__ = ["AuditTask", "AuditedFit", "NoKnownAttackError", "Score"]
+
+
+class NoKnownAttackError(ValueError):
+    """Nothing here attacks such an estimator; give canaries and a score of your own."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,6 +37,8 @@ class AuditedFit:
         Their labels.
     fit_params : mapping of str to ndarray of shape (n_samples + n_pairs,)
         Public facts of all rows.
+    verbose : int, default=0
+        Shows progress bars if it is positive.
     """
 
     fitted: Any
@@ -41,6 +47,11 @@ class AuditedFit:
     X: np.ndarray
     y: np.ndarray | None
     fit_params: Mapping[str, np.ndarray]
+    verbose: int = 0
+
+    def watched(self, steps: Iterable[Any], label: str) -> Iterable[Any]:
+        """Return the steps of a score, under a progress bar where one is wanted."""
+        return tqdm(steps, desc=label) if self.verbose > 0 else steps
 
     def rows_and_weights(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return the rows that are expected: the known ones, and of each pair both by half.
@@ -80,6 +91,8 @@ class AuditTask:
         Their labels.
     fit_params : mapping of str to ndarray of shape (n_samples,)
         Further public facts of them.
+    verbose : int, default=0
+        Shows progress bars if it is positive.
 
     Raises
     ------
@@ -92,6 +105,7 @@ class AuditTask:
     X: np.ndarray
     y: np.ndarray | None
     fit_params: Mapping[str, np.ndarray]
+    verbose: int = 0
 
     def __post_init__(self) -> None:
         if not hasattr(self.fit, "get_params"):
@@ -148,43 +162,5 @@ class AuditTask:
             X=self.X,
             y=self.y,
             fit_params=facts,
+            verbose=self.verbose,
         )
-
-
-def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[float, float]:
-    """Return the ε and δ that a fit claims, or that the caller says it does.
-
-    Raises
-    ------
-    ValueError
-        If neither says so.
-    """
-    if epsilon is not None and delta is not None:
-        return float(epsilon), float(delta)
-    try:
-        spent = getattr(fitted, "privacy_spent_", None) or total_spent(fitted)
-    except TypeError as error:
-        raise ValueError(
-            "Give epsilon and delta: what fit returned has no privacy_spent_ that claims them."
-        ) from error
-    return (
-        spent.epsilon if epsilon is None else float(epsilon),
-        spent.delta if delta is None else float(delta),
-    )
-
-
-def checked_scores(scores: Any, n_pairs: int) -> np.ndarray:
-    """Return the scores of the pairs as an array, or say what is wrong with them.
-
-    Raises
-    ------
-    ValueError
-        If they are not one number a pair.
-    """
-    read = np.asarray(scores, dtype=np.float64)
-    if read.shape != (n_pairs,) or np.isnan(read).any():
-        raise ValueError(
-            f"score must return one number for each of the {n_pairs} pairs, none of them NaN; "
-            f"it returned an array of shape {read.shape}."
-        )
-    return read

@@ -94,7 +94,7 @@ def autoencoder_score(audited: AuditedFit) -> np.ndarray:
     crowd = crowd_of_audit(audited, audited.fit_params["sensitive_features"] if parity else None)
     evidence = BatchEvidence(len(audited.pairs))
     add_histograms(evidence, audited)
-    for release in audited.releases:
+    for release in audited.watched(audited.releases, "steps"):
         if release.kind != "gradient":
             continue
         facts = release.facts

@@ -18,7 +18,7 @@ class CanaryPairs:
 
     Parameters
     ----------
-    first, second : ndarray of shape (n_pairs, n_features)
+    first, second : array-like of shape (n_pairs, n_features)
         The two records of each slot.
     first_labels, second_labels : ndarray of shape (n_pairs,), optional
         What `fit` takes as `y` for them: classes, targets or time stamps. The two may differ only
@@ -34,6 +34,9 @@ class CanaryPairs:
     fit_params: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("first", "second", "first_labels", "second_labels"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else np.asarray(value))
         if self.first.ndim != 2 or self.first.shape != self.second.shape or not len(self.first):
             raise ValueError(
                 f"first and second must be arrays of one shape (n_pairs, n_features), at least "
@@ -66,7 +69,8 @@ class CanaryPairs:
         rows = np.where(heads[:, None], self.first, self.second)
         if self.first_labels is None or self.second_labels is None:
             return rows, None
-        return rows, np.where(heads, self.first_labels, self.second_labels)
+        own = heads.reshape(-1, *[1] * (np.ndim(self.first_labels) - 1))
+        return rows, np.where(own, self.first_labels, self.second_labels)
 
 
 def antipodal_pairs(

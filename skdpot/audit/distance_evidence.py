@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.audit.audited_fit import AuditedFit
+from skdpot.audit.audited_fit import AuditedFit, NoKnownAttackError
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.sketch_evidence import sketch_canaries, sketch_score
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
@@ -30,7 +30,7 @@ def refuse_without_claim(
     ValueError
         Always.
     """
-    raise ValueError(
+    raise NoKnownAttackError(
         f"No attack on PrivateWassersteinDistance(protocol={estimator.protocol!r}): it claims no "
         "privacy that could be refuted. skdpot.audit.reconstruction recovers rows from its "
         'messages; audit protocol="sliced".'

@@ -114,7 +114,7 @@ def fair_score(audited: AuditedFit) -> np.ndarray:
     _add_target_bounds(evidence, audited)
     tables: list[Release] = []
     anchors: Anchors | None = None
-    for release in audited.releases:
+    for release in audited.watched(audited.releases, "steps"):
         if release.kind == "table":
             tables.append(release)
         if release.kind != "gradient":

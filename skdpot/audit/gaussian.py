@@ -11,11 +11,17 @@ from scipy.optimize import brentq
 from scipy.stats import nct
 from tqdm.auto import tqdm
 
-from skdpot._utils.rng import solver_generator
-from skdpot.audit.audited_fit import AuditTask, Score, checked_scores, claimed
+from skdpot.audit.audit_result import lower_text, verdict_of
+from skdpot.audit.audited_fit import Score
 from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.checked_task import (
+    check_claim,
+    check_count,
+    checked_task,
+    claimed,
+    scores_of,
+)
 from skdpot.audit.membership_result import MembershipResult
-from skdpot.audit.white_box import default_canaries, default_score
 from skdpot.privacy.gdp import gdp_epsilon
 
 __all__ = ["GaussianAuditResult", "gaussian_audit"]
@@ -94,27 +100,39 @@ def gaussian_audit(
     >>> result.epsilon, round(result.advantage_bound, 3)
     (1.0, 0.462)
     """
-    if getattr(fit, "random_state", None) is not None:
-        raise ValueError("fit must have random_state=None: a seed repeats the noise of a trial.")
-    if n_trials < 4:
-        raise ValueError(f"n_trials={n_trials!r} must be at least 4.")
-    rows = np.asarray(X)
-    labels = None if y is None else np.asarray(y)
-    known = {name: np.asarray(value) for name, value in (fit_params or {}).items()}
-    if canaries is None:
-        rng = solver_generator(random_state)
-        canaries = default_canaries(fit, 1, rows, labels, fit_params=known, rng=rng)
-    if len(canaries) != 1:
-        raise ValueError(f"canaries must hold one pair, not {len(canaries)}.")
-    task = AuditTask(fit=fit, pairs=canaries, X=rows, y=labels, fit_params=known)
+    check_count("n_trials", n_trials, least=4)
+    check_claim(epsilon, delta)
+    _refuse_seeds(fit)
+    if canaries is not None and not isinstance(canaries, CanaryPairs):
+        raise ValueError("canaries must be CanaryPairs of one pair, or None.")
+    task = checked_task(
+        fit,
+        X,
+        y,
+        canaries=1 if canaries is None else canaries,
+        fit_params=fit_params,
+        random_state=random_state,
+        verbose=0,
+    )
+    if len(task.pairs) != 1:
+        raise ValueError(f"canaries must hold one pair, not {len(task.pairs)}.")
     scores = np.empty((2, n_trials))
-    for trial in tqdm(range(n_trials), desc="trials", disable=not verbose):
+    claim = None
+    for trial in tqdm(range(n_trials), desc="trials", disable=verbose <= 0):
         for world in (0, 1):
             audited = task.run(np.array([world == 0]))
-            judge = default_score(audited.fitted) if isinstance(score, str) else score
-            scores[world, trial] = checked_scores(judge(audited), 1)[0]
-    claim = claimed(audited.fitted, epsilon, delta)
-    return GaussianAuditResult(scores[0], scores[1], epsilon=claim[0], delta=claim[1])
+            claim = claim or claimed(audited.fitted, epsilon, delta)
+            scores[world, trial] = scores_of(score, audited)[0]
+    stated, missed = claim or (math.inf, 0.0)
+    return GaussianAuditResult(scores[0], scores[1], epsilon=stated, delta=missed)
+
+
+def _refuse_seeds(fit: Any) -> None:
+    """Refuse an estimator that would draw the same noise in every trial."""
+    given = fit.get_params(deep=True) if hasattr(fit, "get_params") else {}
+    for name, value in given.items():
+        if name.split("__")[-1] == "random_state" and value is not None:
+            raise ValueError(f"fit must have {name}=None: a seed repeats the noise of a trial.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,8 +219,25 @@ class GaussianAuditResult(MembershipResult):
         mu = self.mu_lower_bound(confidence)
         return gdp_epsilon(mu, self.delta) if mu > 0.0 else 0.0
 
-    def refuted(self, confidence: float = 0.95) -> bool:
-        """Say whether the normal fit refutes the claim at this confidence.
+    def refuted_at(self, confidence: float) -> bool:
+        """Say whether counting alarms refutes the claim at a confidence, whatever the noise.
+
+        Parameters
+        ----------
+        confidence : float
+            In (0, 1).
+
+        Returns
+        -------
+        bool
+        """
+        return self.epsilon_lower_bound(confidence) > self.epsilon
+
+    def refuted_if_normal(self, confidence: float = 0.95) -> bool:
+        """Say whether the normal fit refutes the claim, for mechanisms with Gaussian noise.
+
+        Noise of another kind is misjudged: randomized response and Laplace noise of ε = 1 are
+        "refuted" by their normal fit.
 
         Parameters
         ----------
@@ -215,10 +250,20 @@ class GaussianAuditResult(MembershipResult):
         """
         return self.gaussian_epsilon_lower_bound(confidence) > self.epsilon
 
+    @property
+    def refuted(self) -> bool:
+        """Whether counting refutes the claim at 95 %."""
+        return self.refuted_at(0.95)
+
+    @property
+    def verdict(self) -> str:
+        """What follows from counting at 95 %, in a sentence."""
+        return verdict_of(self.epsilon_lower_bound(), self.epsilon, 0.95)
+
     def __repr__(self) -> str:
         return (
             f"GaussianAuditResult({len(self.member_scores)} + {len(self.other_scores)} fits, "
-            f"epsilon >= {self.gaussian_epsilon_lower_bound():.3g} by a normal fit and "
-            f">= {self.epsilon_lower_bound():.3g} by counting, at 95 %; "
+            f"epsilon >= {lower_text(self.gaussian_epsilon_lower_bound())} by a normal fit and "
+            f">= {lower_text(self.epsilon_lower_bound())} by counting, at 95 %; "
             f"claimed epsilon={self.epsilon:.4g}, delta={self.delta:.2g})"
         )

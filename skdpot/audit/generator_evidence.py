@@ -69,7 +69,7 @@ def gradient_score(audited: AuditedFit) -> np.ndarray:
     crowd = crowd_of_audit(audited)
     evidence, rng = BatchEvidence(len(audited.pairs)), np.random.default_rng(0)
     add_histograms(evidence, audited)
-    for release in audited.releases:
+    for release in audited.watched(audited.releases, "steps"):
         if release.kind != "gradient":
             continue
         facts = release.facts

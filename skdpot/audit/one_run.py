@@ -6,12 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.rng import solver_generator
 from skdpot.audit.audit_result import AuditResult
-from skdpot.audit.audited_fit import AuditTask, Score, checked_scores, claimed
+from skdpot.audit.audited_fit import Score
 from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.checked_task import (
+    check_claim,
+    check_confidence,
+    check_count,
+    checked_task,
+    claimed,
+    scores_of,
+)
 from skdpot.audit.guessing import epsilon_lower_bound
-from skdpot.audit.white_box import default_canaries, default_score
 
 __all__ = ["one_run_audit"]
 
@@ -29,6 +35,7 @@ def one_run_audit(
     delta: float | None = None,
     fit_params: Mapping[str, ArrayLike] | None = None,
     random_state: int | np.random.RandomState | None = None,
+    verbose: int = 0,
 ) -> AuditResult:
     """Bound the ε of a fit from below by one run of it (Steinke, Nasr and Jagielski, 2023).
 
@@ -62,6 +69,8 @@ def one_run_audit(
         Further facts of the rows for `fit`; those of the slots come with the canaries.
     random_state : int, RandomState or None, default=None
         Makes the canaries. Coins always come from the operating system.
+    verbose : int, default=0
+        Shows a progress bar over the steps that are scored if it is positive.
 
     Returns
     -------
@@ -72,7 +81,7 @@ def one_run_audit(
     ------
     ValueError
         If the estimator has a budget, a parameter is out of range, the score has a wrong
-        shape, or nothing says what is claimed.
+        shape, nothing says what is claimed, or no attack on the estimator is known.
 
     Privacy
     -------
@@ -98,25 +107,27 @@ def one_run_audit(
     >>> result.refuted
     False
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
-    rows = np.asarray(X)
-    labels = None if y is None else np.asarray(y)
-    known = {name: np.asarray(value) for name, value in (fit_params or {}).items()}
-    if not isinstance(canaries, CanaryPairs):
-        rng = solver_generator(random_state)
-        canaries = default_canaries(fit, canaries, rows, labels, fit_params=known, rng=rng)
-    n_pairs = len(canaries)
+    check_confidence(confidence)
+    check_claim(epsilon, delta)
+    if not callable(score) and score != "auto":
+        raise ValueError(f'score must be a function or "auto", not {type(score).__name__}.')
+    task = checked_task(
+        fit,
+        X,
+        y,
+        canaries=canaries,
+        fit_params=fit_params,
+        random_state=random_state,
+        verbose=verbose,
+    )
+    n_pairs = len(task.pairs)
     n_guesses = (n_pairs + 1) // 2 if n_guesses is None else n_guesses
-    if not 1 <= n_guesses <= n_pairs:
-        raise ValueError(f"n_guesses={n_guesses!r} must be from 1 to {n_pairs}, the pairs.")
-    task = AuditTask(fit=fit, pairs=canaries, X=rows, y=labels, fit_params=known)
+    check_count("n_guesses", n_guesses, most=n_pairs)
     # The theorem needs fair coins that nobody knows, whatever else has a seed.
     heads = np.random.default_rng().random(n_pairs) < 0.5
     audited = task.run(heads)
     claim = claimed(audited.fitted, epsilon, delta)
-    judge = default_score(audited.fitted) if isinstance(score, str) else score
-    scores = checked_scores(judge(audited), n_pairs)
+    scores = scores_of(score, audited)
     # A score of zero is a guess like any other, of the second record.
     right = ((scores > 0) == heads)[np.argsort(-np.abs(scores), kind="stable")]
     correct = int(right[:n_guesses].sum())

@@ -14,6 +14,8 @@ from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["edges", "sketch_canaries", "sketch_score"]
 
+_NUMBERS = 2**24  # 128 MB
+
 
 def edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the box that an estimator is told of, or else the one around public rows.
@@ -50,7 +52,7 @@ def sketch_canaries(
     """Make opposite corners of the box, of different classes where classes are protected."""
     low, high = edges(estimator, X)
     conditional = getattr(estimator, "conditional", False)
-    labels = y if conditional and not estimator.public_labels else None
+    labels = y if conditional and not getattr(estimator, "public_labels", False) else None
     pairs = antipodal_pairs(
         n_pairs, low, high, rng=rng, corners=estimator.norm_bound is None, labels=labels
     )
@@ -69,18 +71,24 @@ def sketch_score(audited: AuditedFit) -> np.ndarray:
         sketch = sketch.sketch_
     pairs = audited.pairs
     labelled = hasattr(sketch, "classes_")
-    first, second = (
-        statistics_of_rows(sketch, rows, labels if labelled else None)
-        for rows, labels in (
-            (pairs.first, pairs.first_labels),
-            (pairs.second, pairs.second_labels),
-        )
-    )
-    known = (first + second).sum(axis=0) / 2
+    residual = np.array(sketch.statistic_)
     if len(audited.X):
-        known += statistic_of(sketch, audited.X, audited.y if labelled else None).ravel()
-    residual = sketch.statistic_.ravel() - known
+        residual -= statistic_of(sketch, audited.X, audited.y if labelled else None)
     evidence = EvidenceSum(len(pairs))
-    evidence.add(residual, first - second, sketch.noise_scale_)
+    n_classes, n_slices, n_bins = residual.shape
+    size = max(1, _NUMBERS // (len(pairs) * n_classes * n_bins))
+    for start in audited.watched(range(0, n_slices, size), "slices"):
+        # Slices are releases of their own: a block of them at a time takes bounded memory.
+        block = slice(start, start + size)
+        first, second = (
+            statistics_of_rows(sketch, rows, labels if labelled else None, block)
+            for rows, labels in (
+                (pairs.first, pairs.first_labels),
+                (pairs.second, pairs.second_labels),
+            )
+        )
+        expected = (first.sum(axis=0) + second.sum(axis=0)) / 2
+        left = residual[:, block].ravel() - expected
+        evidence.add(left, first - second, sketch.noise_scale_)
     add_histograms(evidence, audited)
     return evidence.scores()

@@ -59,7 +59,10 @@ def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None)
 
 
 def statistics_of_rows(
-    sketch: SlicedSketch, X: np.ndarray, y: np.ndarray | None = None
+    sketch: SlicedSketch,
+    X: np.ndarray,
+    y: np.ndarray | None = None,
+    slices: slice = slice(None),
 ) -> np.ndarray:
     """Compute what each single row adds to the table of a sketch.
 
@@ -71,27 +74,30 @@ def statistics_of_rows(
         Rows.
     y : ndarray of shape (n_rows,), optional
         Their labels, for a sketch with classes.
+    slices : slice, default=slice(None)
+        Slices of the table that are wanted, all by default.
 
     Returns
     -------
     ndarray of shape (n_rows, n_classes * n_slices * n_bins)
     """
-    n_classes, n_slices, n_bins = sketch.statistic_.shape
+    n_classes, _, n_bins = sketch.statistic_.shape
+    directions = sketch.directions_[slices]
     # Each row is counted as a class of its own.
     counts = count_projections(
         X,
-        sketch.directions_,
-        sketch.half_widths_,
+        directions,
+        sketch.half_widths_[slices],
         n_bins,
         codes=np.arange(len(X)),
         n_classes=len(X),
         bounds=sketch.bounds_,
     )
-    own = (counts @ square_root_strategy(n_bins).matrix.T).reshape(len(X), n_slices * n_bins)
+    own = (counts @ square_root_strategy(n_bins).matrix.T).reshape(len(X), -1)
     if n_classes == 1:
         return own
     codes, _ = encode_labels(y, len(X), sketch.classes_)
-    tables = np.zeros((len(X), n_classes, n_slices * n_bins))
+    tables = np.zeros((len(X), n_classes, own.shape[1]))
     tables[np.arange(len(X)), codes] = own
     return tables.reshape(len(X), -1)
 

@@ -60,7 +60,7 @@ def langevin_score(audited: AuditedFit) -> np.ndarray:
     add_histograms(evidence, audited)
     times = _Times(audited)
     steps = [release for release in audited.releases if release.kind == "fit_gradients"]
-    for release in steps:
+    for release in audited.watched(steps, "iterations"):
         for i in range(times.n_times):
             _add_gradients(evidence, times, i, release.facts)
     for release in audited.releases:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from skdpot.audit.audited_fit import Score
+from skdpot.audit.audited_fit import NoKnownAttackError, Score
 from skdpot.audit.autoencoder_evidence import autoencoder_canaries, autoencoder_score
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.distance_evidence import (
@@ -28,7 +28,7 @@ from skdpot.audit.trajectory_evidence import (
     trajectory_sketch_score,
 )
 
-__all__ = ["default_canaries", "default_score"]
+__all__ = ["NoKnownAttackError", "default_canaries", "default_score"]
 
 
 class CanaryMaker(Protocol):
@@ -106,8 +106,8 @@ def default_canaries(
 
     Raises
     ------
-    ValueError
-        If no attack on this estimator is known.
+    NoKnownAttackError
+        A ValueError: no attack on this estimator is known.
     """
     maker, _ = _attack(estimator)
     return maker(estimator, n_pairs, X, y, fit_params=fit_params or {}, rng=rng)
@@ -128,8 +128,8 @@ def default_score(fitted: Any) -> Score:
 
     Raises
     ------
-    ValueError
-        If no attack on this estimator is known.
+    NoKnownAttackError
+        A ValueError: no attack on this estimator is known.
     """
     return _attack(fitted)[1]
 
@@ -142,7 +142,6 @@ def _attack(estimator: Any) -> tuple[CanaryMaker, Score]:
         if (base.__name__, mechanism) in _ATTACKS:
             return _ATTACKS[base.__name__, mechanism]
     named = f"{type(estimator).__name__}({mechanism!r})" if choices else type(estimator).__name__
-    raise ValueError(
-        f"No attack on {named} is known: give canaries= (CanaryPairs) and score= yourself. What "
-        "promises no differential privacy has none to be audited."
+    raise NoKnownAttackError(
+        f"No attack on {named} is known: give canaries= (CanaryPairs) and score= yourself."
     )

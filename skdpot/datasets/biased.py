@@ -169,9 +169,9 @@ def _draw(
     random_state: int | np.random.RandomState | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw features, response and group; core and spurious are (number, variance)."""
-    check_count(n_samples, "n_samples", least=1)
-    check_count(core[0], "n_core", least=2)
-    check_count(spurious[0], "n_spurious", least=0)
+    n_samples = check_count(n_samples, "n_samples", least=1)
+    core = (check_count(core[0], "n_core", least=2), core[1])
+    spurious = (check_count(spurious[0], "n_spurious", least=0), spurious[1])
     if core[0] % 2:
         raise ValueError(
             f"n_core={core[0]} must be even: the core features come in pairs, one for each "

@@ -104,7 +104,7 @@ class OrnsteinUhlenbeck:
         }
         if n_features is None:
             n_features = max(len(np.atleast_1d(row)) for row in (covariance, *vectors.values()))
-        check_count(n_features, "n_features", least=1)
+        n_features = check_count(n_features, "n_features", least=1)
         for name, vector in vectors.items():
             vectors[name] = _as_row(vector, name, n_features)
         if (vectors["mean_reversion"] < 0).any():
@@ -232,7 +232,7 @@ class OrnsteinUhlenbeck:
         ValueError
             If `n_paths` is less than 1 or a time is negative.
         """
-        check_count(n_paths, "n_paths", least=1)
+        n_paths = check_count(n_paths, "n_paths", least=1)
         stamps, order = np.unique(np.atleast_1d(_as_times(times)), return_inverse=True)
         values, vectors = np.linalg.eigh(self.initial_covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))

@@ -147,7 +147,7 @@ def branching_paths(
            [ 0., -1.],
            [ 1.,  0.]])
     """
-    check_count(n_paths, "n_paths", least=1)
+    n_paths = check_count(n_paths, "n_paths", least=1)
     deviation = _deviation(noise_variance)
     stamps = np.atleast_1d(_unit_times(times))
     if stamps.ndim != 1 or not len(stamps):
@@ -270,7 +270,7 @@ def rows_a_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
     TypeError, ValueError
         If a number is no integer, or less than 1, or there are not n_times of them.
     """
-    check_count(n_times, "n_times", least=1)
+    n_times = check_count(n_times, "n_times", least=1)
     counts = np.asarray(n_per_time)
     if counts.dtype.kind not in "iu":
         raise TypeError("n_per_time must be an integer, or one integer a time.")

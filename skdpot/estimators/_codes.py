@@ -16,6 +16,8 @@ from skdpot.privacy.data_bounds import DataBounds
 
 __all__ = ["CodeReadings"]
 
+_LARGEST_CODE = 1e8  # of a network in single precision; norms of longer ones would overflow
+
 
 class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Encoding, decoding, sampling and scoring: the public half of `PrivateSWAutoencoder`."""
@@ -127,6 +129,7 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return -float(np.average(errors, weights=sample_weight))
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
+        codes = np.clip(codes, -_LARGEST_CODE, _LARGEST_CODE)
         if self.normalize_codes:
             norms = np.linalg.norm(codes, axis=1, keepdims=True)
             codes = codes / np.where(norms > 0, norms, 1.0)

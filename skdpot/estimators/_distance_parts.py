@@ -38,6 +38,8 @@ def is_union(other: Any) -> bool:
 
 def as_parties(parties: Any, protocol: str, **privacy: Any) -> list[Party]:
     """Return the parties of a matrix; rows get a party of their own."""
+    if not isinstance(parties, Mapping | Sequence) or isinstance(parties, str | bytes):
+        raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
     if len(parties) < 2:
         raise ValueError(f"parties must hold two parties or more, got {len(parties)}.")
     if isinstance(parties, Mapping):

@@ -103,6 +103,7 @@ class FairPredictor(BaseEstimator):
 
     def _network(self, n_features: int, n_outputs: int, rng: np.random.Generator) -> nn.Module:
         """Make the network with its initial weights, and check that it treats records alone."""
+        resolve_device(self.device)  # refused before any charge
         module = self._default_module if self.module is None else self.module
         with torch_randomness(rng):
             network = build_predictor(module, n_features, n_outputs)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Tags
 
+from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import (
     Interval,
@@ -300,6 +301,7 @@ class PrivateSWAutoencoder(CodeReadings):
         """
         stopped = None
         with all_or_nothing(self):
+            resolve_device(self.device)  # refused before any charge
             rows = validate_rows(self, X, reset=True, min_samples=2)
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
             cells = choose_cells(self, len(rows), sensitive_features)

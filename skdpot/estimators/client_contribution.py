@@ -168,7 +168,8 @@ def _named(clients: Sequence[Party] | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(clients, Mapping):
         named = dict(clients)
     else:
-        if not all(isinstance(client, Party) for client in clients):
+        sequence = isinstance(clients, Sequence) and not isinstance(clients, str | bytes)
+        if not sequence or not all(isinstance(client, Party) for client in clients):
             raise TypeError("clients must be a sequence of Party, or a mapping of names to them.")
         named = {client.name: client for client in clients}
     if not named or len(named) < len(clients):

@@ -6,6 +6,7 @@ from typing import Any, Self
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import (
     Interval,
@@ -276,6 +277,7 @@ n_features), default="axes+orthogonal"
 
     def _release(self, streams: Streams, X: Any, y: Any) -> None:
         """Publish: the only step that sees private rows."""
+        resolve_device(self.device)  # refused before any charge
         for name in _FITTED:
             self.__dict__.pop(name, None)
         for name, value in MECHANISMS[self.mechanism].release(self, streams, X, y).items():

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams, solver_generator, spawn_streams
 from skdpot._utils.validation import (
     HasMethods,
@@ -310,6 +311,7 @@ n_features), default="axes+orthogonal"
 
     def _release(self, streams: Streams, X: Any, y: Any) -> None:
         """Publish: the only step that sees private rows."""
+        resolve_device(self.device)  # refused before any charge
         for name in _FITTED:
             self.__dict__.pop(name, None)
         mechanism = GENERATOR_MECHANISMS[self.mechanism]

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
+from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import Interval, Options, StrOptions, all_or_nothing, fit_context
 from skdpot.estimators._trajectory_mechanisms import TRAJECTORY_MECHANISMS
@@ -328,6 +329,7 @@ n_features), default="axes+orthogonal"
 
     def _release(self, streams: Streams, X: Any, t: Any, groups: Any) -> None:
         """Publish: the only step that sees private rows."""
+        resolve_device(self.device)  # refused before any charge
         for name in _FITTED:
             self.__dict__.pop(name, None)
         data = timed_rows(self, X, t, groups, streams.public)

@@ -45,12 +45,13 @@ def check_same_features(first: int, second: int) -> None:
         )
 
 
-def check_slices(n_slices: int) -> None:
-    """Refuse what is no number of directions, and numbers that no machine has the time for."""
+def check_slices(n_slices: int) -> int:
+    """Return a number of directions; refuse those that no machine has the time for."""
     if isinstance(n_slices, bool | np.bool_) or not isinstance(n_slices, Integral):
         raise TypeError(f"n_slices must be an integer, not {type(n_slices).__name__}.")
     if not 1 <= n_slices <= _MOST_SLICES:
         raise ValueError(f"n_slices={n_slices!r} must be at least 1 and at most {_MOST_SLICES}.")
+    return int(n_slices)  # unsigned ones of numpy have no negative
 
 
 def check_order(p: float) -> float:

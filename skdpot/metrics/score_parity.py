@@ -90,7 +90,7 @@ def wasserstein_parity(
     if y_true is not None:
         columns["y_true"] = labels = as_labels(y_true, "y_true")
     check_same_length(**columns)
-    check_slices(n_slices)
+    n_slices = check_slices(n_slices)
     names, codes = group_codes(groups)
     directions = _directions(points.shape[1], n_slices, random_state)
     distances = []

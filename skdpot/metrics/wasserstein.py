@@ -168,7 +168,7 @@ def sliced_wasserstein_distance(
     1.0
     """
     p = check_order(p)
-    check_slices(n_slices)
+    n_slices = check_slices(n_slices)
     first, second = as_points(X, "X"), as_points(Y, "Y")
     n_features = first.shape[1]
     check_same_features(n_features, second.shape[1])

@@ -35,6 +35,7 @@ _MU_SQUARED_UNITS = 10**12
 _LEAK_UNITS = 10**18
 _SAMPLER_ROOM = 1e-14  # of delta, for the noise sampler's error in ten thousand releases
 _HOPELESS = 200.0
+_HUGE = 10**300
 _LARGEST_LOG_SIGMA = 300.0
 
 
@@ -118,7 +119,11 @@ class PrivacyTarget:
         cap = self.mu_squared_units
         if leak > self.leak_units or cap == 0 or math.isinf(mu_squared):
             return _HOPELESS
-        return math.log(mu_squared / cap) if mu_squared > 0.0 else -_HOPELESS
+        # The cap is an integer that may be beyond every float: then its logarithm is taken alone.
+        if mu_squared > 0.0:
+            huge = cap > _HUGE
+            return math.log(mu_squared) - math.log(cap) if huge else math.log(mu_squared / cap)
+        return -_HOPELESS
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """Opening and creating an SQLite file such that no charge is lost and nothing is overwritten."""
 
 import os
+import re
 import sqlite3
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from glob import escape
 from pathlib import Path
 from typing import Literal
 
@@ -152,9 +152,10 @@ def _check_is_file(path: str) -> None:
 
 def _drop_drafts(path: Path, found: os.stat_result) -> None:
     """Remove the names under which this file was filled: its maker may have been killed."""
-    for draft in path.parent.glob(f".{escape(path.name)}.*"):
+    made = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")  # by tempfile.mkstemp
+    for draft in path.parent.iterdir():
         with suppress(OSError):
-            if os.path.samestat(os.lstat(draft), found):
+            if made.fullmatch(draft.name) and os.path.samestat(os.lstat(draft), found):
                 draft.unlink()
 
 

@@ -27,6 +27,7 @@ _LONGEST_HEADER = 2**10
 _MOST_DIMENSIONS = 4
 _LARGEST_CHARACTER = 0x10FFFF
 _END = struct.Struct("<4s4H2IH")  # the last bytes of an archive without a comment
+_LOCATOR, _LOCATOR_SIZE = b"PK\x06\x07", 20
 _ENTRY = 512  # bytes that the directory of an archive may take for an entry
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
@@ -135,6 +136,9 @@ def _check_end(data: bytes, broken: str, most: int) -> None:
     if len(data) < _END.size:
         raise ValueError(broken)
     mark, *_, n_entries, n_bytes, _, n_comment = _END.unpack(data[-_END.size :])
+    # Readers would believe this pointer to another directory, for archives of many gigabytes.
+    if data[: -_END.size][-_LOCATOR_SIZE:].startswith(_LOCATOR):
+        raise ValueError(broken)
     if mark != b"PK\x05\x06" or n_comment or n_entries > most or n_bytes > most * _ENTRY:
         raise ValueError(broken)
 

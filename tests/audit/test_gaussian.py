@@ -7,7 +7,12 @@ import pytest
 from scipy.stats import norm
 
 import skdpot.slicing.sketch as sketch_module
-from skdpot import PrivacyBudget, SlicedSketch
+from skdpot import (
+    ClientContribution,
+    PrivacyBudget,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+)
 from skdpot.audit import CanaryPairs, GaussianAuditResult, gaussian_audit
 from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
 
@@ -42,7 +47,7 @@ def weaken(monkeypatch, factor):
 def test_a_sketch_has_all_the_noise_that_it_claims_and_no_more(epsilon):
     result = gaussian_audit(make(epsilon), X, canaries=PAIR, n_trials=400)
     assert (result.epsilon, result.delta) == (epsilon, 1e-5)
-    assert not result.refuted(SURE)
+    assert not result.refuted_if_normal(SURE)
     assert result.epsilon_lower_bound(SURE) <= epsilon
     # Nearly all of the μ that was paid for is seen.
     allowed = gdp_mu(epsilon, 1e-5)
@@ -58,7 +63,7 @@ def test_half_the_noise_is_caught(monkeypatch):
     weaken(monkeypatch, 2)
     result = gaussian_audit(make(6.0), X, canaries=PAIR, n_trials=600)
     assert result.epsilon == 6.0  # what is claimed
-    assert result.refuted(0.999)
+    assert result.refuted_if_normal(0.999)
     assert repr(result).startswith("GaussianAuditResult(600 + 600 fits, epsilon >= ")
 
 
@@ -67,7 +72,10 @@ def test_a_tenth_of_the_noise_is_caught_by_counting_too(monkeypatch):
     weaken(monkeypatch, 10)
     result = gaussian_audit(make(), X, canaries=PAIR, n_trials=300)
     assert result.epsilon_lower_bound(0.999) > 1.0
-    assert result.refuted(SURE)
+    assert result.refuted_at(0.999)
+    assert result.refuted
+    assert result.verdict.startswith("REFUTED: ")
+    assert result.refuted_if_normal(SURE)
 
 
 @pytest.mark.usefixtures("undecoded")
@@ -78,11 +86,12 @@ def test_labels_are_protected_too():
     )
     options = {"canaries": pair, "n_trials": 100}
     sketch = make(1.0, conditional=True, classes=[0, 1])
-    assert not gaussian_audit(sketch, X, y, **options).refuted(SURE)
+    assert not gaussian_audit(sketch, X, y, **options).refuted_if_normal(SURE)
     bare = gaussian_audit(make(np.inf, conditional=True, classes=[0, 1]), X, y, **options)
     assert bare.mu_lower_bound() == np.inf
     assert bare.gaussian_epsilon_lower_bound() == np.inf
-    assert not bare.refuted()
+    assert not bare.refuted
+    assert bare.verdict.endswith("nothing was claimed.")
     assert bare.advantage == 1.0
 
 
@@ -98,6 +107,16 @@ def test_a_function_and_a_score_of_ones_own():
     result = gaussian_audit(fit, X[:, :1], canaries=pair, score=score, n_trials=1000, **claim)
     assert 2.6 < result.mu_lower_bound() < 3.1
     assert result.gaussian_epsilon_lower_bound() == gdp_epsilon(result.mu_lower_bound(), 1e-5)
+
+
+def test_other_noise_is_judged_by_counting():
+    """Randomized response with ε = 1, whose scores are no normal ones."""
+    rng = np.random.default_rng(0)
+    told = rng.random((2, 2000)) < 1 / (1 + np.exp(-1))
+    result = result_of(np.where(told[0], 1.0, -1.0), np.where(told[1], -1.0, 1.0))
+    assert result.refuted_if_normal(0.999)
+    assert 0.5 < result.epsilon_lower_bound() <= 1
+    assert not result.refuted
 
 
 def test_the_normal_bound_holds_as_often_as_it_says():
@@ -143,6 +162,15 @@ def test_refusals():
         gaussian_audit(make(budget=PrivacyBudget(1.0)), X)
     with pytest.raises(ValueError, match="random_state=None"):
         gaussian_audit(make(random_state=0), X)
+    nested = ClientContribution(PrivateWassersteinDistance(bounds=(-1, 1), random_state=0))
+    with pytest.raises(ValueError, match="estimator__random_state=None"):
+        gaussian_audit(nested, X)
+    with pytest.raises(ValueError, match="CanaryPairs of one pair"):
+        gaussian_audit(make(), X, canaries=1)
+    with pytest.raises(ValueError, match="n_trials='10'"):
+        gaussian_audit(make(), X, n_trials="10")
+    with pytest.raises(ValueError, match="delta=2 must be"):
+        gaussian_audit(make(), X, delta=2)
     with pytest.raises(ValueError, match="n_trials=3"):
         gaussian_audit(make(), X, n_trials=3)
     two = CanaryPairs(first=X[:2], second=X[2:4])

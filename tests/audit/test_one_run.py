@@ -7,11 +7,22 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
+from skdpot import (
+    DPSlicedFlowSampler,
+    DPSlicedGenerator,
+    PrivacyBudget,
+    PrivateScaler,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+)
 from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
+from skdpot.audit.audit_result import lower_text
 from skdpot.audit.evidence import linear_evidence
+from skdpot.audit.sketch_evidence import sketch_score
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
 M = 600
@@ -130,15 +141,74 @@ def test_facts_of_rows_travel_with_them():
         ({"n_guesses": 0}, "n_guesses=0 must be"),
         ({"n_guesses": M + 1}, f"from 1 to {M}"),
         ({"y": np.zeros(50)}, "y must be given if the canaries have labels"),
+        ({"score": "gues"}, "score must be a function or .auto."),
+        ({"n_guesses": 20.5}, "must be an integer"),
+        ({"confidence": "a"}, "confidence=.a. must be"),
+        ({"delta": -1.0}, "delta=-1.0 must be"),
+        ({"delta": math.nan}, "delta=nan must be"),
+        ({"epsilon": math.nan}, "epsilon=nan must be"),
+        ({"canaries": -3}, "canaries=-3 must be"),
+        ({"canaries": 10.5}, "must be an integer"),
+        ({"y": np.zeros(3)}, "y must have one entry"),
         ({"score": lambda audited: np.zeros(3)}, r"score must return .* shape \(3,\)"),
         ({"score": lambda audited: np.full(M, np.nan)}, "none of them NaN"),
-        ({"canaries": 5}, "No attack on function"),
+        ({"canaries": 5}, "No attack on function is known"),
     ],
 )
 def test_refusals(changes, message):
     options = {"canaries": PAIRS, "score": told, "epsilon": 1.0, "delta": 0.0} | changes
     with pytest.raises(ValueError, match=message):
         one_run_audit(randomized_response(1.0), X, options.pop("y", None), **options)
+
+
+@pytest.mark.parametrize(
+    ("fit", "rows", "message"),
+    [
+        (SlicedSketch, X, "an object, not a class"),
+        (SlicedSketch(), X[:, 0], "two dimensions, not 1"),
+        (SlicedSketch(), None, "two dimensions, not 0"),
+        (SlicedSketch(), csr_array(X), "must be dense"),
+        (SlicedSketch(), np.empty((0, 3)), "edge of the rows"),
+        (make_pipeline(PrivateScaler(), SlicedSketch()), X, "private steps one by one"),
+    ],
+)
+def test_what_cannot_be_audited(fit, rows, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        one_run_audit(fit, rows, canaries=10)
+    assert str(X[0, 0])[:6] not in str(caught.value)
+
+
+def test_canaries_are_as_wide_as_the_rows():
+    with pytest.raises(ValueError, match="The canaries have 3 features, and X has 2"):
+        one_run_audit(randomized_response(1.0), X[:, :2], canaries=PAIRS)
+
+
+def test_progress_is_shown_where_asked(capsys):
+    one_run_audit(SlicedSketch(bounds=(-1, 1)), X, canaries=20, verbose=1)
+    assert "slices" in capsys.readouterr().err
+    one_run_audit(SlicedSketch(bounds=(-1, 1)), X, canaries=20)
+    assert capsys.readouterr().err == ""
+
+
+def test_tables_in_parts_give_the_same_scores(monkeypatch):
+    wide = np.random.default_rng(1).uniform(-1, 1, size=(50, 24))
+    sketch = SlicedSketch(epsilon=5.0, bounds=(-1, 1), conditional=True)
+    seen = []
+
+    def score(audited):
+        whole = sketch_score(audited)
+        monkeypatch.setattr("skdpot.audit.sketch_evidence._NUMBERS", 20_000)
+        seen.append((whole, sketch_score(audited)))
+        return whole
+
+    one_run_audit(sketch, wide, np.arange(50) % 3, canaries=40, score=score)
+    np.testing.assert_allclose(*seen[0], rtol=1e-7)
+
+
+def test_generators_of_classes():
+    generator = DPSlicedGenerator(bounds=(-1, 1), conditional=True, n_steps=2, latent_dim=2)
+    y = np.arange(50) % 2
+    assert not one_run_audit(generator, X, y, canaries=20, confidence=0.999).refuted
 
 
 def test_a_budget_is_not_spent_on_audits():
@@ -220,11 +290,18 @@ def result_of(epsilon=1.0):
 
 def test_texts():
     assert repr(result_of()) == (
-        "AuditResult(epsilon_lower=1.2, confidence=0.95, 50 of 50 guesses right, 100 canaries, "
+        "AuditResult(epsilon_lower=1.20, confidence=0.95, 50 of 50 guesses right, 100 canaries, "
         "claimed epsilon=1, delta=1e-05)"
     )
-    assert result_of().verdict == "REFUTED: ε ≥ 1.2 at 95 % confidence, but ε = 1 was claimed."
-    assert result_of(math.inf).verdict == "ε ≥ 1.2 at 95 % confidence; nothing was claimed."
+    assert result_of().verdict == "REFUTED: ε ≥ 1.20 at 95 % confidence, but ε = 1 was claimed."
+    assert result_of(math.inf).verdict == "ε ≥ 1.20 at 95 % confidence; nothing was claimed."
+
+
+def test_lower_bounds_are_rounded_down():
+    assert lower_text(5.0877) == "5.08"
+    assert lower_text(1.0004, 1.0) == "1.0004"
+    assert lower_text(1.0004, 2.0) == "1.00"
+    assert lower_text(math.inf) == "∞"
 
 
 def test_picture():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import strategies as st
 
 from skdpot import ClientContribution, PrivacyBudget
@@ -19,12 +20,14 @@ from tests.contract.fuzz_harness import attempt, check_texts, fingerprint, is_fi
 from tests.contract.fuzz_strategies import (
     MARKED,
     MARKER,
+    NUMBER,
     chance,
     constants,
     labels,
     numbers_of_rows,
     tables,
     times,
+    undeclared,
 )
 from tests.contract.fuzz_targets import (
     DRAWINGS,
@@ -92,6 +95,8 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
     parameters = draw(spoilt(target))
     table = draw(tables(usable=60))
     y_name, y = second_argument(draw, target, table)
+    if isinstance(parameters.get("classes"), list) and draw(chance(20)):
+        y_name, y = "undeclared", undeclared(table.n_rows)
     option_names, options = columns_of_fit(draw, target, table)
     again, html = draw(chance(10)), draw(chance(10))
     estimator = good_fit(name).set_params(**parameters) if again else target.make(**parameters)
@@ -118,6 +123,8 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
         else:
             assert budget is None or charges == 1, f"{charges} charges"
             check_statement(estimator, budget)
+            if target.private and estimator.get_params().get("protocol", "sliced") == "sliced":
+                assert not holds_number(vars(estimator)), "an attribute holds a private value"
         if target.private and not is_marked(parameters):
             # Once they are published the classes of y are public, and shown.
             published = outcome.error is None and y_name in ("marked", *UNIQUE)
@@ -140,6 +147,25 @@ def explained(told: Callable[[], str]) -> Iterator[None]:
     except AssertionError as error:
         error.add_note(told())
         raise
+
+
+def holds_number(value: Any, depth: int = 6) -> bool:
+    """Whether the marked number is, as it was given, in something that a fit has left behind."""
+    if isinstance(value, torch.nn.Module):
+        value = dict(value.state_dict())
+    if isinstance(value, torch.Tensor):
+        value = value.detach().numpy()
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return bool((np.abs(value - NUMBER) < 1e-6 * NUMBER).any())
+    if isinstance(value, str | bytes):
+        return MARKER.search(str(value)) is not None
+    if depth == 0 or isinstance(value, PrivacyBudget | type):
+        return False
+    if isinstance(value, dict):
+        return any(holds_number(one, depth - 1) for one in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_number(one, depth - 1) for one in value)
+    return holds_number(vars(value), depth - 1) if hasattr(value, "__dict__") else False
 
 
 def check_statement(estimator: Any, budget: PrivacyBudget | None) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "LEAK",
     "MARKED",
     "MARKER",
+    "NUMBER",
     "Leaky",
     "Table",
     "chance",
@@ -32,6 +33,7 @@ __all__ = [
     "numbers_of_rows",
     "tables",
     "times",
+    "undeclared",
 ]
 
 # Digits of the marked number at any precision, what float16 and int8 make of it, the rare text.
@@ -267,6 +269,11 @@ SPECIAL = (
 )
 
 
+def undeclared(n_rows: int) -> list[str]:
+    """Return labels of which one is not among the classes that are declared anywhere."""
+    return cycle("a", TEXT)(n_rows)
+
+
 def chance(percentage: int) -> Any:
     """Return a strategy of true and false; hypothesis prefers the ends of ranges of numbers."""
     share = percentage // 5
@@ -297,7 +304,7 @@ def tables(draw: st.DrawFn, *, width: int | None = None, usable: int = 50) -> Ta
     if rows.size and not good and draw(st.booleans()):
         special = draw(st.sampled_from(SPECIAL))
         rows[rng.random(rows.shape) < draw(st.sampled_from((0.1, 0.9)))] = special
-        rows.flat[0] = special
+        rows.flat[0], rows.flat[-1] = special, -special
     form = draw(st.sampled_from(list(PLAIN_FORMS if good else PLAIN_FORMS | FORMS)))
     try:
         value = (PLAIN_FORMS | FORMS)[form](rows)

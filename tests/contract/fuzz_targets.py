@@ -154,7 +154,7 @@ PRIVACY = {
     "bounds": ("private", (-1, 1), (0, 20_000), [-1e9, 1e9], (-1e-9, 1e-9), (-1e300, 1e300)),
     "norm_bound": (None, 1.0, 1e-20, 1e20),
     "random_state": (None, 0, np.random.RandomState(0)),
-    "device": ("auto", "cpu"),
+    "device": ("auto", "cpu", "cuda"),
 }
 SHAPES = {
     **PRIVACY,
@@ -288,6 +288,12 @@ TRAINING = {
 
 TARGETS: dict[str, Target] = {
     "SlicedSketch": Target(SlicedSketch, BOX | SIZES, check_sketch, CLASSES),
+    "SlicedSketch conditional": Target(
+        SlicedSketch,
+        BOX | SIZES | {"conditional": True, "classes": ["a", "b"]},
+        check_sketch,
+        SHAPES,
+    ),
     **{
         f"DPSlicedFlowSampler {mechanism}": Target(
             DPSlicedFlowSampler,
@@ -402,6 +408,8 @@ def good_fit(name: str) -> Any:
     y: Any = {"labels": np.arange(n) % 2, "times": np.arange(n) % 3 * 0.5, "targets": X[:, 0]}[
         target.second
     ]
+    if "classes" in target.small:
+        y = np.array(target.small["classes"])[y]
     rows_only = target.small.get("mechanism") in ("resample", "presample", "smoothing", "gradient")
     more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
     with warnings.catch_warnings():

@@ -348,7 +348,7 @@ def _hard(directory: Path, outcome: Outcome) -> None:
 @fault("the maker killed before it removed its draft")
 def _draft(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
-    os.link(path, directory / f".{path.name}.abc123")
+    os.link(path, directory / f".{path.name}.abc12_9z")
     spend_all(path, outcome, budget)
 
 
@@ -551,8 +551,9 @@ def _killed_any_time(directory: Path, outcome: Outcome) -> None:
         time.sleep(0.0002 * k)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    outcome.tried += 25
-    outcome.released += os.fstat(log).st_size
+    written = os.fstat(log).st_size
+    outcome.tried += written + 25  # each was killed on its way to one more
+    outcome.released += written
     spend_all(path, outcome)
     outcome.spent = charges_in(path)
 

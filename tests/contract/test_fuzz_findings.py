@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from skdpot import (
+    ClientContribution,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
     FairPrivateClassifier,
@@ -314,6 +316,7 @@ def test_numbers_of_directions_that_take_for_ever():
             metrics.path_sliced_wasserstein_distance(paths, paths, n_slices=n_slices)
         with pytest.raises((ValueError, TypeError), match="n_slices"):
             metrics.sliced_wasserstein_distance(X, X, n_slices=n_slices)
+    assert metrics.sliced_wasserstein_distance(X, X, n_slices=np.uint64(3)) == 0.0
 
 
 @pytest.mark.parametrize("times", [[], [[0.0, 0.5], [0.5, 1.0]]])
@@ -361,3 +364,70 @@ def test_values_of_rows_that_are_too_far_away():
     distance = PrivateWassersteinDistance(**SMALL, epsilon=50.0).fit(X)
     with pytest.raises(ValueError, match="at most 1e\\+150"):
         distance.score_samples([[1e300, 0.0], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize("size", [2**31, 10**12, 10**30])
+@pytest.mark.parametrize("name", ["n_particles", "n_slices", "n_steps", "batch_size"])
+def test_sizes_that_no_array_has_are_refused(name, size, budget):
+    """They were charged, and then ended in OverflowError."""
+    sampler = DPSlicedFlowSampler(budget=budget).set_params(**{name: size})
+    uncharged(sampler, lambda: sampler.fit(X), f"'{name}' parameter .* 2147483647")
+
+
+def test_huge_codes_are_decoded_without_a_warning():
+    """Their norms overflowed."""
+    autoencoder = PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=1).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for normalize in (True, False):
+            autoencoder.set_params(normalize_codes=normalize)
+            assert np.isfinite(autoencoder.inverse_transform([[1e308, -1e308]])).all()
+
+
+@pytest.mark.parametrize("parties", [torch.nn.Linear(1, 1), 3, "ab", None, iter([])])
+def test_what_is_no_collection_of_parties(parties):
+    distance = PrivateWassersteinDistance(**SMALL, epsilon=50.0)
+    reference = ClientContribution(distance).fit(X)
+    with pytest.raises(TypeError, match="must be a sequence of Party"):
+        reference.contributions(parties)
+    with pytest.raises(TypeError, match="must be a sequence of Party"):
+        distance.pairwise_distances(parties)
+
+
+def test_numbers_of_made_up_rows_of_any_integer_type():
+    """Remainders of unsigned integers of 64 bits were floating-point numbers."""
+    assert datasets.branching_paths(np.uint64(5), [0.0])[0].shape == (5, 1, 2)
+    assert datasets.make_biased_classification(np.uint8(200), n_core=np.int8(4))[0].shape[0] == 200
+
+
+def test_an_epsilon_whose_square_no_float_holds(budget):
+    """OverflowError, from a cap that is an integer of 600 digits."""
+    sketch = SlicedSketch(**SMALL, epsilon=1e300, budget=budget)
+    uncharged(sketch, lambda: sketch.fit(X), ".")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SlicedSketch(),
+        DPSlicedFlowSampler(),
+        DPSlicedFlowSampler("resample"),
+        DPSlicedFlowSampler("presample"),
+        DPSlicedGenerator(),
+        DPSlicedGenerator("smoothing"),
+        DPSlicedGenerator("gradient"),
+        PrivateSWAutoencoder(),
+        PrivateSWAutoencoder(private=False),
+        FairPrivateClassifier(),
+        FairPrivateRegressor(),
+        PrivateTrajectorySampler(),
+        PrivateTrajectorySampler("mfld"),
+        PrivateWassersteinDistance(),
+    ],
+    ids=repr,
+)
+def test_a_device_that_is_not_there_is_refused_before_the_charge(estimator, budget):
+    """Where only the network or the flow runs on it, it was looked for once all was paid."""
+    chosen = clone(estimator).set_params(device="cuda", epsilon=50.0, budget=budget)
+    uncharged(chosen, lambda: chosen.fit(X, LABELS), "needs a GPU")

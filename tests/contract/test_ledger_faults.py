@@ -6,8 +6,10 @@ The faults are in `tests.contract.ledger_faults`, which also writes the table of
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -223,8 +225,15 @@ def test_bytes_that_are_no_text_in_the_layout_are_reported(ledger):
         ledger.totals()
 
 
+def test_statistics_for_queries_do_no_harm(ledger):
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        connection.execute("ANALYZE")
+        connection.commit()
+    assert ledger.admit(charge()).admitted
+
+
 def test_a_second_name_that_is_no_draft_stays(ledger, tmp_path):
-    for name in ("second", ".ledger-other", ".ledgers.x"):
+    for name in ("second", ".ledger-other", ".ledgers.x", ".ledger.backup"):
         os.link(ledger.path, tmp_path / name)
         with pytest.raises(LedgerError, match="hard link"):
             ledger.totals()

@@ -21,6 +21,7 @@ from skdpot.nets.output_tables import (
 from skdpot.nets.wasserstein_gradient import pulls_between
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.recording import record_releases
 from skdpot.slicing.strategy import square_root_strategy
 
 RNG = np.random.default_rng(4409)
@@ -185,6 +186,17 @@ def test_noise_is_drawn_before_the_records_are_counted(monkeypatch):
     noise, _ = plan_tables(0.5, 1, 1, 100)
     noisy_counts(np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1))
     assert order == ["noise", "count"]
+
+
+def test_what_is_recorded_is_what_is_released():
+    noise, _ = plan_tables(0.5, 1, 1, 100)
+    with record_releases() as releases:
+        table = noisy_counts(
+            np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1)
+        )
+    assert [release.kind for release in releases] == ["table"]
+    np.testing.assert_array_equal(releases[0].facts["statistic"], table)
+    assert not np.shares_memory(releases[0].facts["statistic"], table)
 
 
 def test_every_release_draws_its_own_noise():

@@ -168,6 +168,18 @@ def test_a_step_divides_by_the_expected_size_of_the_batch():
     assert len(batch) != 20
 
 
+def test_an_empty_batch_is_noise_alone(monkeypatch):
+    network, made = autoencoder(), plan("poisson", sigma=3.7)
+    empty = np.array([], dtype=np.intp)
+    monkeypatch.setattr(type(made), "batches", lambda *_: iter([empty] * 100))
+    rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (200, 6))).float()
+    steps = private_steps(
+        loss(20, penalty=False), rows, made, SecretStream(1), np.random.default_rng(0)
+    )
+    noise = gradients_of_steps(steps, network, 100) * made.batch_size
+    assert stats.kstest(noise.flatten().numpy() / 3.7, "norm").pvalue > 1e-6
+
+
 def test_batches_are_those_of_the_event():
     poisson = [len(batch) for batch in plan(n_steps=400).batches(SecretStream(2))]
     assert len(poisson) == 400

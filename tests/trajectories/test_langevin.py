@@ -245,6 +245,14 @@ def test_noise_has_the_standard_deviation_of_the_event():
     assert made.event.events[0].sensitivity == pytest.approx(2 * 0.6)
 
 
+def test_an_empty_batch_is_noise_alone():
+    rows, step, rate = data(sizes=(3, 50)), 0.03, 0.01  # the one row in thirty runs
+    made = plan((step, 0.3, 1), kappa=1.7, rate=rate, clip=0.6)
+    found = run(rows, made, seed=2, start=np.zeros((2, 5000, 2)), spacings=np.array([1.0]))
+    noise = -found.particles[0] * rate * 3 / step
+    assert stats.kstest((noise / (1.7 * 0.6)).ravel(), "norm").pvalue > 1e-8
+
+
 def test_noise_of_phases_is_that_of_each():
     phases = ((0.01, 0.3, 2), (0.01, 0.3, 3))
     made = plan_langevin(
