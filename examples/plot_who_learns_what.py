@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from skdpot import SlicedSketch
-from skdpot.audit.membership import membership_game
+from skdpot.audit import CanaryPairs, gaussian_audit
 from skdpot.audit.reconstruction import differences_seen, reconstruct, rows_from_sketch
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
@@ -149,10 +149,9 @@ plt.show()
 # allows. We release many sketches of two archives that differ in one digit, make the best
 # test that there is between them, and draw its true against its false positives.
 
-neighbour = north[:100].copy()
-neighbour[0] = -north[0]  # the digit's negative: as different as can be
+digit = CanaryPairs(first=north[:1], second=-north[:1])  # its negative: as different as can be
 small = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_slices=16, n_bins=8)
-game = membership_game(small, north[:100], neighbour, n_trials=250)
+game = gaussian_audit(small, north[1:100], canaries=digit, n_trials=250)
 print(game)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")

@@ -10,10 +10,12 @@ from skdpot.audit.closest_record import (
     nearest_neighbour_distance_ratio,
 )
 from skdpot.audit.density_ratio import density_ratio_membership
+from skdpot.audit.evidence import EvidenceSum, linear_evidence
 from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
 from skdpot.audit.membership_result import MembershipResult
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report import PrivacyReport, privacy_report
+from skdpot.audit.sketch_likelihood import log_likelihood_ratio
 from skdpot.audit.synthetic_attacks import SyntheticMembership, synthetic_membership
 from skdpot.audit.synthetic_rows import SyntheticMembershipResult
 from skdpot.audit.white_box import default_canaries, default_score
@@ -23,6 +25,7 @@ __all__ = [
     "AuditedFit",
     "CanaryPairs",
     "ClosestRecordShare",
+    "EvidenceSum",
     "GaussianAuditResult",
     "MembershipResult",
     "PrivacyReport",
@@ -35,6 +38,8 @@ __all__ = [
     "density_ratio_membership",
     "distance_to_closest_record",
     "gaussian_audit",
+    "linear_evidence",
+    "log_likelihood_ratio",
     "nearest_neighbour_distance_ratio",
     "one_run_audit",
     "privacy_report",

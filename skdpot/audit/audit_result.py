@@ -96,6 +96,7 @@ class AuditResult:
     def __repr__(self) -> str:
         return (
             f"AuditResult(epsilon_lower={lower_text(self.epsilon_lower)}, "
-            f"confidence={self.confidence:g}, {self.n_correct} of {self.n_guesses} guesses right, {self.n_canaries} canaries, "
+            f"confidence={self.confidence:g}, {self.n_correct} of {self.n_guesses} guesses right, "
+            f"{self.n_canaries} canaries, "
             f"claimed epsilon={self.epsilon:.4g}, delta={self.delta:.2g})"
         )

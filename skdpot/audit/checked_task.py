@@ -90,7 +90,11 @@ def check_count(name: str, value: Any, least: int = 1, most: float = math.inf) -
     ValueError
         If it is no integer, or out of range.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Integral)
+        or not least <= int(value) <= most
+    ):
         limits = f"at least {least}" if math.isinf(most) else f"from {least} to {most}"
         raise ValueError(f"{name}={value!r} must be an integer, {limits}.")
 
@@ -103,7 +107,7 @@ def check_confidence(confidence: Any) -> None:
     ValueError
         If it is not in (0, 1).
     """
-    if not (isinstance(confidence, Real) and 0 < confidence < 1):
+    if not (isinstance(confidence, Real) and 0 < float(confidence) < 1):
         raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
 
 
@@ -115,9 +119,9 @@ def check_claim(epsilon: Any, delta: Any) -> None:
     ValueError
         If a given ε is negative or a given δ is not in [0, 1).
     """
-    if epsilon is not None and not (isinstance(epsilon, Real) and epsilon >= 0):
+    if epsilon is not None and not (isinstance(epsilon, Real) and float(epsilon) >= 0):
         raise ValueError(f"epsilon={epsilon!r} must be at least 0; infinity claims nothing.")
-    if delta is not None and not (isinstance(delta, Real) and 0 <= delta < 1):
+    if delta is not None and not (isinstance(delta, Real) and 0 <= float(delta) < 1):
         raise ValueError(f"delta={delta!r} must be in [0, 1).")
 
 

@@ -36,7 +36,7 @@ class MembershipDisplay:
 
     See Also
     --------
-    skdpot.audit.membership.membership_game : Makes the scores.
+    skdpot.audit.gaussian_audit : Makes scores.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ import numpy as np
 
 from skdpot.audit.membership_result import MembershipResult
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.display import rounded_up
 from skdpot.privacy.event_base import Event
 from skdpot.privacy.events import (
     ComposedEvent,
@@ -23,9 +24,12 @@ from skdpot.privacy.spent import PrivacySpent
 
 __all__ = [
     "Meaning",
+    "beside_claim",
     "claim_of",
     "event_in_words",
+    "is_bare",
     "meaning_of",
+    "mechanism_in_words",
     "one_in",
     "percent_at_most",
     "protected_in_words",
@@ -197,11 +201,51 @@ def percent_at_most(share: float) -> str:
     return f"{min(100.0, math.ceil(round(1000.0 * share, 6)) / 10.0):.1f} %"
 
 
-def shown_at_least(epsilon: float) -> str:
-    """Write a lower bound, rounded down to hundredths."""
-    return f"{math.floor(100.0 * epsilon) / 100.0:.2f}"
+def shown_at_least(epsilon: float, digits: int = 2) -> str:
+    """Write a lower bound, rounded down."""
+    unit = 10**digits
+    return f"{math.floor(unit * epsilon) / unit:.{digits}f}"
+
+
+def beside_claim(shown: float, claimed: float) -> tuple[str, str]:
+    """Write a lower bound and a claim: rounded down and up, and still told apart.
+
+    Parameters
+    ----------
+    shown : float
+        The bound.
+    claimed : float
+        The claim.
+
+    Returns
+    -------
+    shown, claimed : str
+        With as many digits as it takes to see which is larger.
+    """
+    if math.isinf(claimed):
+        return shown_at_least(shown), "∞"
+    for digits in range(2, 16):
+        low = shown_at_least(shown, digits)
+        if shown <= claimed or float(low) > claimed:
+            usual = rounded_up(claimed)
+            exact = shown > claimed and float(usual) >= float(low)
+            return low, repr(claimed) if exact else usual
+    return repr(shown), repr(claimed)
 
 
 def one_in(delta: float) -> str:
     """Write a small probability as people say it, never as less than it is."""
-    return f"1 in {math.floor(round(1.0 / delta, 6)):,}"
+    return f"1 in {math.floor(round(1.0 / delta, 6)):,}" if delta > 0.0 else "0"
+
+
+def is_bare(spent: PrivacySpent) -> bool:
+    """Return whether all of a release is without noise."""
+    return all(isinstance(event, NonPrivateEvent) for event in single_events(spent.event))
+
+
+def mechanism_in_words(spent: PrivacySpent) -> str:
+    """Return how a release was made; what had no noise is not called noisy."""
+    if not spent.mechanism or not is_bare(spent):
+        return spent.mechanism
+    plain = spent.mechanism.replace("noisy ", "")
+    return plain if "without" in plain else f"{plain}, without noise"

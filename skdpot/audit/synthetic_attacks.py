@@ -14,6 +14,7 @@ outlier may be exposed while nobody else is, and an attacker may know more. The 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,8 @@ def synthetic_membership(
     Raises
     ------
     ValueError
-        If rows do not fit together, or the sampler draws no rows of features.
+        If rows do not fit together, the sampler draws no rows of features, or `n_samples` is
+        less than 2. No value is quoted.
     TypeError
         If the sampler cannot draw rows.
 
@@ -179,6 +181,10 @@ def synthetic_membership(
     >>> found.best.auc < 0.85
     True
     """
+    if n_samples is None:
+        n_samples = max(_FEWEST_SAMPLED, len(read_rows(X_members, "X_members")))
+    elif isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 2:
+        raise ValueError("n_samples must be an integer of at least 2, or None.")
     rng = solver_generator(random_state)
     holdout = read_rows(X_holdout, "X_holdout")
     if X_reference is None:
@@ -192,7 +198,7 @@ def synthetic_membership(
     else:
         reference = read_rows(X_reference, "X_reference")
     members = read_rows(X_members, "X_members")
-    rows, claim = _synthetic(sampler, n_samples or max(_FEWEST_SAMPLED, len(members)), rng)
+    rows, claim = _synthetic(sampler, int(n_samples), rng)
     seed = int(rng.integers(2**31))
     attacks = [
         distance_to_closest_record(rows, members, holdout, **claim),

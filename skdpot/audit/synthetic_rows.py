@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array
 
+from skdpot._utils.validation import as_finite
 from skdpot.audit.membership_result import MembershipResult
 
 __all__ = ["SyntheticMembershipResult", "read_rows", "scaled"]
@@ -93,15 +93,18 @@ def read_rows(X: ArrayLike, name: str, n_features: int | None = None) -> np.ndar
     ValueError
         If they are not such rows; no value is quoted.
     """
-    try:
-        rows: np.ndarray = check_array(X, dtype=np.float64, input_name=name)
-        refusal = None
-    except (ValueError, TypeError) as error:
-        # Messages about text quote the text.
-        quotes = "could not convert" in str(error)
-        refusal = f"{name} must hold finite numbers." if quotes else str(error)
-    if refusal is not None:
-        raise ValueError(refusal)
+    # Not check_array, whose messages quote rows of other shapes.
+    rows = as_finite(X, name, "must hold finite numbers, in rows of features.")
+    if rows.ndim != 2:
+        raise ValueError(
+            f"{name} must have two dimensions, (n_rows, n_features), and has {rows.ndim}. Of a "
+            "single feature take array.reshape(-1, 1), of a single row array.reshape(1, -1)."
+        )
+    if 0 in rows.shape:
+        raise ValueError(
+            f"{name} has {rows.shape[0]} rows and {rows.shape[1]} features; it must have at least "
+            "one of each."
+        )
     if n_features is not None and rows.shape[1] != n_features:
         raise ValueError(
             f"{name} has {rows.shape[1]} features and synthetic has {n_features}: all rows must "

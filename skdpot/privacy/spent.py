@@ -18,7 +18,7 @@ from skdpot.privacy.display import describe_event, epsilon_text, html_card, html
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.relation import Relation
 
-__all__ = ["PrivacySpent", "charge", "total_spent"]
+__all__ = ["PrivacySpent", "charge", "silent_parts", "total_spent"]
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -231,12 +231,11 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
     if not parts:
         raise ValueError("total_spent needs at least one fitted estimator.")
     spent = list({id(part): part for _, part in parts if part is not None}.values())
-    silent = dict.fromkeys(name for name, part in parts if part is None)
     delta = max(part.delta for part in spent) if delta is None else delta
     event = ComposedEvent(events=tuple(part.event for part in spent))
     assumptions = dict.fromkeys(text for part in spent for text in part.assumptions)
     assumptions |= dict.fromkeys(
-        f"{name} (it has no event) learned nothing from the private records" for name in silent
+        f"{name} (it has no event) learned nothing from the private records" for name in silent_parts(*fitted)
     )
     return PrivacySpent(
         epsilon=_epsilon(compose(event), delta),
@@ -248,6 +247,29 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
         assumptions=tuple(assumptions),
         mechanism=" + ".join(part.mechanism or "unnamed" for part in spent),
     )
+
+
+def silent_parts(*fitted: Any) -> tuple[str, ...]:
+    """Name the parts of fitted estimators that learned something and have no event.
+
+    Parameters
+    ----------
+    *fitted : estimator or PrivacySpent
+        As for `total_spent`.
+
+    Returns
+    -------
+    tuple of str
+        Names of their classes, each once. What they were fitted to is released without noise, so
+        that a total without them holds only if those rows are public.
+
+    Raises
+    ------
+    TypeError
+        As for `total_spent`.
+    """
+    parts = [part for estimator in fitted for part in _private_parts(estimator)]
+    return tuple(dict.fromkeys(name for name, spent in parts if spent is None))
 
 
 def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
