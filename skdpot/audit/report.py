@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from tqdm.auto import tqdm
 
 import skdpot
 from skdpot._utils.rng import solver_generator
@@ -15,11 +16,13 @@ from skdpot.audit.report_audit import PartAudit, audit_copies, private_parts
 from skdpot.audit.report_budget import BudgetState, read_budget
 from skdpot.audit.report_cautions import NOT_COVERED, Caution, cautions_of
 from skdpot.audit.report_html import page, report_fragment
+from skdpot.audit.report_inputs import check_options, check_rows
+from skdpot.audit.report_phases import known_sizes, releases_in_words
 from skdpot.audit.report_tables import report_dict, report_rows
 from skdpot.audit.report_trials import Figure, MembershipTrial, measure_utility, try_membership
-from skdpot.audit.report_words import Meaning, meaning_of, single_events
+from skdpot.audit.report_words import Meaning, meaning_of, shown_at_least
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivacySpent, total_spent
+from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
 
 __all__ = ["PrivacyReport", "privacy_report"]
 
@@ -35,6 +38,7 @@ def privacy_report(
     n_canaries: int | None = None,
     confidence: float = 0.95,
     random_state: Any = None,
+    verbose: int = 0,
 ) -> "PrivacyReport":
     """Say what a fitted estimator has released, what that protects, and test it.
 
@@ -49,7 +53,7 @@ def privacy_report(
         Their labels, targets or time stamps.
     X_members : array-like of shape (n_members, n_features), optional
         Rows that the estimator was fitted on. With them the attacks are on the release itself,
-        and the report is **not private**: it says so.
+        and the report is **not private**: it says so at its top.
     budget : PrivacyBudget, optional
         Whose history is shown; by default those of the estimator.
     audit : bool, default=True
@@ -58,9 +62,12 @@ def privacy_report(
         How many records the audit plants. By default as many as half the numbers in a sketch, from
         100 to 1,000, and 100 where none is released.
     confidence : float, default=0.95
-        Of the audit's lower bound.
+        Of the lower bounds, in (0, 1). Of a pipeline with several private parts each one is
+        audited, and all bounds hold together with this confidence.
     random_state : int, RandomState or None, default=None
         For made-up rows and draws; no privacy depends on it.
+    verbose : int, default=0
+        If positive, a progress bar is shown.
 
     Returns
     -------
@@ -72,10 +79,11 @@ def privacy_report(
     sklearn.exceptions.NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is fitted and has spent nothing, or is a search, whose fits are not all kept.
+        If it is fitted and has spent nothing, or is a search, whose fits are not all kept; or an
+        option is of another type. No value is quoted.
     ValueError
-        If `confidence` is not in (0, 1), `X_members` come without `X_holdout`, or the rows do not
-        fit the estimator.
+        If an option is out of range, `X_members` or `y_holdout` come without `X_holdout`, or rows
+        and labels do not fit each other or the estimator.
 
     Privacy
     -------
@@ -100,26 +108,46 @@ def privacy_report(
     (1.0, False)
     >>> page = report.to_html()
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
-    if X_members is not None and X_holdout is None:
-        raise ValueError("X_members needs X_holdout: others to tell the members from.")
+    check_options(audit, n_canaries, confidence, verbose)
+    check_rows(X_holdout, y_holdout, X_members)
     spent = _statement(estimator)
     parts = tuple(private_parts(estimator))
+    silent = silent_parts(estimator)
+    n_samples, n_features = known_sizes(parts, spent)
     budgets = _budgets(parts, budget)
     rng = solver_generator(random_state)
+    with tqdm(total=3, desc="report", disable=verbose <= 0) as bar:
+        audits = audit_copies(parts, n_canaries, confidence, rng, verbose) if audit else ()
+        bar.update()
+        membership = try_membership(estimator, X_holdout, y_holdout, X_members, rng)
+        bar.update()
+        utility, utility_reason = measure_utility(estimator, X_holdout, y_holdout, rng)
+        bar.update()
     return PrivacyReport(
         estimator=type(estimator).__name__,
         parts=tuple(name for name, _ in parts),
+        silent=silent,
+        n_samples=n_samples,
+        n_features=n_features,
         created=datetime.now(UTC),
         version=skdpot.__version__,
         spent=spent,
+        releases=releases_in_words(parts, spent),
         meaning=meaning_of(spent),
-        cautions=cautions_of(parts, spent, budgets, n_samples=_n_samples(parts, spent)),
+        cautions=cautions_of(
+            parts,
+            spent,
+            budgets,
+            n_samples=n_samples,
+            silent=silent,
+            of_members=membership.of_members,
+        ),
         budgets=tuple(map(read_budget, budgets)),
-        audits=audit_copies(parts, n_canaries, confidence, rng) if audit else (),
-        membership=try_membership(estimator, X_holdout, y_holdout, X_members, rng),
-        utility=measure_utility(estimator, X_holdout, y_holdout, rng),
+        audits=audits,
+        confidence=float(confidence),
+        membership=membership,
+        utility=utility,
+        utility_reason=utility_reason,
     )
 
 
@@ -135,12 +163,18 @@ class PrivacyReport:
         Name of the estimator.
     parts : tuple of str
         Names of the private estimators in it.
+    silent : tuple of str
+        Names of other parts of it, which learned from the rows without noise.
+    n_samples, n_features : int or None
+        Public sizes of the data; None where the estimator does not keep them.
     created : datetime
         When the report was made (UTC).
     version : str
         Of this package.
     spent : PrivacySpent
         The statement: ε, δ, relation, event, noise, sensitivity, assumptions.
+    releases : tuple of str
+        What touched private data, a sentence for each phase.
     meaning : Meaning
         What ε and δ leave to an attacker.
     cautions : tuple of Caution
@@ -149,23 +183,33 @@ class PrivacyReport:
         Ledgers, as they were.
     audits : tuple of PartAudit
         The audit of each part; empty if none was asked for.
+    confidence : float
+        Of all lower bounds together.
     membership : MembershipTrial
         Attacks on synthetic rows.
     utility : tuple of Figure
         Figures on public rows.
+    utility_reason : str
+        Why there are none.
     """
 
     estimator: str
     parts: tuple[str, ...]
+    silent: tuple[str, ...]
+    n_samples: int | None
+    n_features: int | None
     created: datetime
     version: str
     spent: PrivacySpent
+    releases: tuple[str, ...]
     meaning: Meaning
     cautions: tuple[Caution, ...]
     budgets: tuple[BudgetState, ...]
     audits: tuple[PartAudit, ...]
+    confidence: float
     membership: MembershipTrial
     utility: tuple[Figure, ...]
+    utility_reason: str
 
     @property
     def refuted(self) -> bool:
@@ -201,6 +245,7 @@ class PrivacyReport:
         Returns
         -------
         dict
+            For strict JSON: infinity is the text ``"inf"``, what is not known is None.
         """
         return report_dict(self)
 
@@ -220,7 +265,7 @@ class PrivacyReport:
 
     def __repr__(self) -> str:
         bounds = [part.result.epsilon_lower for part in self.audits if part.result is not None]
-        audit = f"epsilon_lower={max(bounds):.3g}" if bounds else "not audited"
+        audit = f"epsilon_lower={shown_at_least(max(bounds))}" if bounds else "not audited"
         return (
             f"PrivacyReport({self.estimator}, epsilon={self.spent.epsilon:.4g}, "
             f"delta={self.spent.delta:.2g}, {audit}, {len(self.cautions)} warnings)"
@@ -232,6 +277,11 @@ def _statement(estimator: Any) -> PrivacySpent:
     spent = getattr(estimator, "privacy_spent_", None)
     if isinstance(spent, PrivacySpent):
         return spent
+    if not hasattr(estimator, "fit"):
+        raise TypeError(
+            "estimator must be a fitted private estimator or a pipeline with one, not "
+            f"{type(estimator).__name__}."
+        )
     if not hasattr(estimator, "cv_results_"):
         check_is_fitted(estimator)
     return total_spent(estimator)
@@ -250,12 +300,3 @@ def _budgets(
         budget.ledger: budget for budget in charged if isinstance(budget, PrivacyBudget)
     }
     return tuple(unique.values())
-
-
-def _n_samples(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> int | None:
-    """Return the public number of records where a part or its event says it."""
-    known = [part.n_samples_ for _, part in parts if hasattr(part, "n_samples_")]
-    for event in single_events(spent.event):
-        known += [sum(event.group_sizes)] if hasattr(event, "group_sizes") else []
-        known += [event.n_samples] if hasattr(event, "n_samples") else []
-    return int(min(known)) if known else None

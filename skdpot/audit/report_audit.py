@@ -44,6 +44,8 @@ class PartAudit:
         Made-up rows beside the canaries.
     sight : str, default=""
         What this audit can see of such a mechanism, and what not.
+    is_weak : bool, default=False
+        Whether it would probably miss even noise that is ten times too small.
     """
 
     name: str
@@ -51,6 +53,7 @@ class PartAudit:
     reason: str = ""
     n_rows: int = 0
     sight: str = ""
+    is_weak: bool = False
 
     @property
     def ceiling(self) -> float:
@@ -130,8 +133,13 @@ def unpaid_copy(estimator: Any) -> Any:
         Not fitted.
     """
     copy = clone(estimator)
-    names = {name: name.rpartition("__")[2] for name in copy.get_params()}
-    return copy.set_params(**{name: _QUIET[last] for name, last in names.items() if last in _QUIET})
+    quiet: dict[str, Any] = {}
+    for name, value in copy.get_params().items():
+        last = name.rpartition("__")[2]
+        if last in _QUIET:
+            # Pipelines take nothing but a truth value for it.
+            quiet[name] = False if isinstance(value, bool) else _QUIET[last]
+    return copy.set_params(**quiet)
 
 
 def audit_copies(
@@ -207,11 +215,11 @@ def _audit(
             )
     except NoKnownAttackError as error:
         return PartAudit(name=name, result=None, reason=str(error))
-    sight = what_shows(part, n_canaries, n_numbers)
-    return PartAudit(name=name, result=result, n_rows=len(rows.X), sight=sight)
+    sight, is_weak = what_shows(part, n_canaries, n_numbers)
+    return PartAudit(name=name, result=result, n_rows=len(rows.X), sight=sight, is_weak=is_weak)
 
 
-def what_shows(part: Any, n_canaries: int, n_numbers: int) -> str:
+def what_shows(part: Any, n_canaries: int, n_numbers: int) -> tuple[str, bool]:
     """Say what this audit can see of a mechanism, and what not.
 
     Parameters
@@ -225,32 +233,35 @@ def what_shows(part: Any, n_canaries: int, n_numbers: int) -> str:
 
     Returns
     -------
-    str
-        Sentences; measured for doc/audit_table.rst and doc/audit_networks.txt.
+    sight : str
+        Sentences; measured for doc/audit_table.txt and doc/audit_networks.txt.
+    is_weak : bool
+        Whether it would probably miss even noise that is ten times too small.
     """
     mechanism = str(getattr(part, "mechanism", ""))
-    if mechanism in _ROWS:
+    # A batch of one row is not torn apart by sorting.
+    if mechanism in _ROWS and getattr(part, "batch_size", None) != 1:
         return (
             "Each record is released as one of many noisy numbers whose order is lost, and shows "
             "in their sum alone. Such an audit sees that there is no noise; it does not see "
             "that there is ten times too little."
-        )
+        ), True
     if n_numbers == 0 and any(hasattr(part, name) for name in _NETWORKS):
         return (
             "On the training of networks such an audit is weak. With noise ten times too small "
             "for ε = 1, and 400 to 1,000 canaries that are orthogonal rows of many features, it "
             "showed between 0 and 2.8; with fewer features or fewer canaries it shows less. It "
             "sees that there is no noise."
-        )
+        ), True
     if n_numbers and 2 * n_canaries > n_numbers:
         return (
             f"The release has {n_numbers:,} numbers, too few to tell {n_canaries:,} canaries "
             "apart well: a mistake in the noise could go unseen."
-        )
+        ), True
     return (
         "With hundreds of canaries such an audit sees that noise is ten times too small for ε = "
         "1; it does not see that it is a little too small."
-    )
+    ), False
 
 
 def _n_sketched(part: Any) -> int:

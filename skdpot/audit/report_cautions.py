@@ -10,9 +10,17 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent
 
-__all__ = ["NOT_COVERED", "Caution", "cautions_of"]
+__all__ = ["MEMBERS", "NOT_COVERED", "Caution", "cautions_of"]
 
 _MOST_EPSILON = 10.0
+# Records that a release may publish in the mean and still keep its δ.
+_MOST_FAILURES = 0.1
+
+MEMBERS = (
+    "This report is not private: attacks in it were computed, without noise, from rows that the "
+    "release was made from (X_members). Keep it to those who may see these rows; make another one "
+    "without X_members for everybody else."
+)
 
 NOT_COVERED = (
     "Fits that are not in the history above: another fit on the same persons adds to what is known "
@@ -50,6 +58,8 @@ def cautions_of(
     budgets: Sequence[PrivacyBudget],
     *,
     n_samples: int | None,
+    silent: Sequence[str] = (),
+    of_members: bool = False,
 ) -> tuple[Caution, ...]:
     """List what is wrong or open with a release.
 
@@ -63,6 +73,10 @@ def cautions_of(
         What they were charged to.
     n_samples : int or None
         The public number of records, if it is known.
+    silent : sequence of str, default=()
+        Names of parts that learned from the rows and have no event.
+    of_members : bool, default=False
+        Whether the report was computed from rows that the release was made from.
 
     Returns
     -------
@@ -70,7 +84,9 @@ def cautions_of(
         The gravest first.
     """
     found = [
-        *_of_size(spent, n_samples),
+        *_of_members(of_members),
+        *map(_of_silence, silent),
+        *_of_size(spent, n_samples, [name for name, _ in parts]),
         *_of_seeds(parts, spent),
         *_of_noise(spent),
         *_of_budgets(budgets, spent),
@@ -78,7 +94,30 @@ def cautions_of(
     return tuple(sorted(found, key=lambda caution: caution.level != "stop"))
 
 
-def _of_size(spent: PrivacySpent, n_samples: int | None) -> Iterator[Caution]:
+def _of_members(of_members: bool) -> Iterator[Caution]:
+    """Warn of the report itself."""
+    if of_members:
+        yield Caution("stop", MEMBERS)
+
+
+def _of_silence(name: str) -> Caution:
+    """Judge a part without an event."""
+    if name == "FrozenEstimator":
+        return Caution(
+            "caution",
+            "FrozenEstimator was fitted before: the guarantee holds only if the rows of that fit "
+            "were public.",
+        )
+    return Caution(
+        "stop",
+        f"{name} was fitted on the rows without noise: no ε bounds what it, and every part "
+        "after it, tell of them, and the ε stated here does not hold for the whole. Take a "
+        "private estimator in its place (for a scaler, PrivateScaler), or fit it to public rows "
+        "before.",
+    )
+
+
+def _of_size(spent: PrivacySpent, n_samples: int | None, names: Sequence[str]) -> Iterator[Caution]:
     """Judge ε and δ."""
     if any(isinstance(part, NonPrivateEvent) for part in single_events(spent.event)):
         yield Caution(
@@ -100,8 +139,8 @@ def _of_size(spent: PrivacySpent, n_samples: int | None) -> Iterator[Caution]:
     if n_samples is None:
         yield Caution(
             "caution",
-            f"The number of records is not known here. Check that δ = {spent.delta:g} is well "
-            "below one over it.",
+            f"{' + '.join(names)} does not keep the number of records. Check that δ = "
+            f"{spent.delta:g} is well below one over it.",
         )
     elif spent.delta * n_samples >= 1.0:
         yield Caution(
@@ -109,6 +148,13 @@ def _of_size(spent: PrivacySpent, n_samples: int | None) -> Iterator[Caution]:
             f"δ = {spent.delta:g} is not below 1/n for n = {n_samples:,} records: with such a δ "
             "even the publication of one record, picked at random, would count as private. Choose "
             "a δ well below 1/n.",
+        )
+    elif spent.delta * n_samples > _MOST_FAILURES:
+        yield Caution(
+            "caution",
+            f"δ = {spent.delta:g} is not far below 1/n for n = {n_samples:,} records: with such a "
+            f"δ the publication of one record, picked at random, in {spent.delta * n_samples:.0%} "
+            "of all releases would count as private. Choose a δ of less than a tenth of 1/n.",
         )
 
 

@@ -1,11 +1,13 @@
 """A privacy report as a page: for a screen, a phone, and paper."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
+from skdpot.audit.report_cautions import MEMBERS
 from skdpot.audit.report_sections import sections
-from skdpot.audit.report_words import one_in, percent_at_most, shown_at_least
+from skdpot.audit.report_words import beside_claim, one_in, percent_at_most
 from skdpot.privacy.display import rounded_up
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ _STYLE = """<style>
 .skdpot-report .good{border-color:#1f7a5c;background:#eef7f3}
 .skdpot-report .caution{border-color:#b3720a;background:#fdf6e9}
 .skdpot-report .stop{border-color:#b3261e;background:#fcefee}
-.skdpot-report .wide{overflow-x:auto}
+.skdpot-report .neutral{border-color:#7a8594;background:#f3f5f7}
 .skdpot-report table{all:revert;width:100%;margin:.6rem 0;border-collapse:collapse;border:0;
  font-size:.9rem;line-height:1.45;color:#1c2127;background:#fff}
 .skdpot-report tr{background:#fff!important;break-inside:avoid}
@@ -59,8 +61,16 @@ _STYLE = """<style>
 @media (max-width:30rem){.skdpot-report{padding:1rem .9rem 1.5rem}
  .skdpot-report .tiles{grid-template-columns:1fr 1fr}
  .skdpot-report .tile .number{font-size:1.15rem}}
+@media (max-width:36rem){.skdpot-report .stack thead{display:none}
+ .skdpot-report .stack,.skdpot-report .stack tbody,.skdpot-report .stack tr,
+ .skdpot-report .stack td{display:block;width:100%}
+ .skdpot-report .stack tr{border-top:1px solid #e2e6eb;padding:.35rem 0}
+ .skdpot-report .stack td{border:0;padding:.1rem 0}
+ .skdpot-report .stack .n{display:flex;justify-content:space-between;gap:1rem}
+ .skdpot-report .stack .n::before{content:attr(data-label);color:#56606c;white-space:normal;
+  text-align:left}
+ .skdpot-report .stack td:first-child{font-weight:650}}
 @media print{.skdpot-report{font-size:10.5pt;max-width:none;padding:0}
- .skdpot-report .wide{overflow:visible}
  .skdpot-report *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 </style>"""
 
@@ -120,38 +130,71 @@ def report_fragment(report: "PrivacyReport") -> str:
 
 def _verdict(report: "PrivacyReport") -> str:
     """Return the first thing to read."""
+    stops = [caution.text for caution in report.cautions if caution.level == "stop"]
     if report.refuted:
         kind, text = "stop", "Do not publish: the audit below refutes what is claimed."
-    elif any(caution.level == "stop" for caution in report.cautions):
+    elif stops == [MEMBERS]:
+        kind, text = "stop", f"Do not pass this report on. {_claim(report)}"
+    elif stops:
         kind, text = "stop", "Do not publish before the red warnings below are settled."
     else:
-        shown = rounded_up(report.spent.epsilon)
-        kind = "good"
-        text = (
-            f"What was released is differentially private with ε = {shown} and "
-            f"δ = {report.spent.delta:g}: these bound how much any one record can change it, under "
-            "the assumptions listed below."
-        )
-    return f'<div class="box {kind}"><strong>{escape(text)}</strong></div>'
+        kind, text = "good", _claim(report)
+    first = f'<div class="box {kind}"><strong>{escape(text)}</strong></div>'
+    if MEMBERS in stops:
+        first += f'<div class="box stop">{escape(MEMBERS)}</div>'
+    return first
 
 
-def _headlines(report: "PrivacyReport") -> Iterable[tuple[str, str]]:
+def _claim(report: "PrivacyReport") -> str:
+    """Return what is guaranteed, of this fit and of all that are on its ledger."""
+    text = (
+        f"What was released is differentially private with ε = {rounded_up(report.spent.epsilon)} "
+        f"and δ = {report.spent.delta:g}: these bound how much any one record can change it, under "
+        "the assumptions listed below."
+    )
+    for total, count in _other_fits(report):
+        text += f" It is one of {count} charges on its ledger, which come to ε = {total} together."
+    return text
+
+
+def _other_fits(report: "PrivacyReport") -> Iterator[tuple[str, int]]:
+    """Yield what each ledger holds that was charged by more than this."""
+    for budget in report.budgets:
+        if budget.spent is None or budget.history is None:
+            continue
+        # What calibration leaves of ε is no other fit.
+        if budget.spent > report.spent.epsilon * 1.0001:
+            yield rounded_up(budget.spent).replace("inf", "∞"), len(budget.history)
+
+
+def _headlines(report: "PrivacyReport") -> Iterator[tuple[str, str]]:
     """Yield the most important figures."""
     spent = report.spent
     epsilon = rounded_up(spent.epsilon).replace("inf", "∞")
-    yield f"ε = {epsilon}", "is claimed: the smaller, the more private"
-    yield one_in(spent.delta), "is δ, the room that is claimed for rare failures"
-    yield (
-        f"≤ {percent_at_most(report.meaning.right_at_most)}",
-        "right guesses about one record, where blind ones reach 50 %",
-    )
+    if math.isinf(spent.epsilon):
+        yield f"ε = {epsilon}", "no privacy is claimed"
+    else:
+        whose = f" by {' + '.join(report.parts)} alone" if report.silent else ""
+        yield (
+            f"ε = {epsilon}",
+            f"is claimed{whose}: the smaller, the more private",
+        )
+        for total, count in _other_fits(report):
+            yield f"ε = {total}", f"in all, by the {count} charges on the ledger"
+        yield one_in(spent.delta), "is δ, the room that is claimed for rare failures"
+        yield (
+            f"≤ {percent_at_most(report.meaning.right_at_most)}",
+            "right guesses about one record, where blind ones reach 50 %",
+        )
     found = [part.result for part in report.audits if part.result is not None]
     if found:
-        shown = max(found, key=lambda result: result.epsilon_lower)
-        yield (
-            f"ε ≥ {shown_at_least(shown.epsilon_lower)}",
-            f"is what an attack shows, at {100 * shown.confidence:g} % confidence",
-        )
+        best = max(found, key=lambda result: result.epsilon_lower)
+        shown, _ = beside_claim(best.epsilon_lower, best.epsilon)
+        sure = f"at {100 * report.confidence:.4g} % confidence"
+        if float(shown) > 0.0:
+            yield f"ε ≥ {shown}", f"is what an attack shows, {sure}"
+        else:
+            yield "nothing shown", f"by an attack, {sure}: no proof, see below"
 
 
 def _tiles(facts: Iterable[tuple[str, str]]) -> str:

@@ -1,10 +1,11 @@
 """The facts of a privacy report as rows and as plain values."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from skdpot.audit.report_words import event_in_words, protected_in_words
+from skdpot.audit.report_words import mechanism_in_words, protected_in_words
 from skdpot.privacy.display import describe_event
 
 if TYPE_CHECKING:
@@ -12,9 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["report_dict", "report_rows"]
 
+_HEAD = (
+    "estimator", "created", "version", "records", "features", "refuted",
+    "utility_not_measured_because",
+)  # fmt: skip
+
 
 def report_dict(report: "PrivacyReport") -> dict[str, Any]:
-    """Return the facts of a report as plain values.
+    """Return the facts of a report as values that strict JSON can hold.
 
     Parameters
     ----------
@@ -24,22 +30,42 @@ def report_dict(report: "PrivacyReport") -> dict[str, Any]:
     Returns
     -------
     dict
-        Of numbers, text, lists and dicts.
+        Of numbers, text, lists and dicts. Infinity, which JSON does not know, is the text "inf".
     """
+    strict: dict[str, Any] = _strict(_facts(report))
+    return strict
+
+
+def _strict(value: Any) -> Any:
+    """Return a value without infinity, however it is nested."""
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(float(value))
+    return value
+
+
+def _facts(report: "PrivacyReport") -> dict[str, Any]:
+    """Return the facts of a report as nested values."""
     spent, membership = report.spent, report.membership
     return {
         "estimator": report.estimator,
         "parts": list(report.parts),
         "created": report.created.isoformat(timespec="seconds"),
         "version": report.version,
+        "records": report.n_samples,
+        "features": report.n_features,
+        "unprotected_parts": list(report.silent),
         "privacy": {
             "epsilon": spent.epsilon,
             "delta": spent.delta,
             "relation": str(spent.relation),
             "protected": protected_in_words(spent),
-            "mechanism": spent.mechanism,
+            "mechanism": mechanism_in_words(spent),
             "event": describe_event(spent.event),
-            "event_in_words": list(event_in_words(spent.event)),
+            "event_in_words": list(report.releases),
             "sigma": _plain(spent.sigma),
             "sensitivity": _plain(spent.sensitivity),
             "assumptions": list(spent.assumptions),
@@ -48,6 +74,7 @@ def report_dict(report: "PrivacyReport") -> dict[str, Any]:
         "warnings": [asdict(caution) for caution in report.cautions],
         "budgets": [_budget(budget) for budget in report.budgets],
         "audit": [_audit(part) for part in report.audits],
+        "refuted": report.refuted,
         "membership": {
             "of_members": membership.of_members,
             "not_tried_because": membership.reason,
@@ -63,6 +90,7 @@ def report_dict(report: "PrivacyReport") -> dict[str, Any]:
             },
         },
         "utility": [asdict(figure) for figure in report.utility],
+        "utility_not_measured_because": report.utility_reason,
         "not_covered": list(report.not_covered),
     }
 
@@ -80,8 +108,8 @@ def report_rows(report: "PrivacyReport") -> list[tuple[str, str, Any]]:
     list of (str, str, object)
         Section, fact and value.
     """
-    facts = report_dict(report)
-    head = {key: facts.pop(key) for key in ("estimator", "created", "version")}
+    facts = _facts(report)
+    head = {key: facts.pop(key) for key in _HEAD}
     rows = [("report", name, value) for name, value in head.items()]
     for section, content in facts.items():
         rows += [(section, name, value) for name, value in _flat("", content)]
@@ -139,5 +167,8 @@ def _audit(part: Any) -> dict[str, Any]:
         "correct": found.n_correct,
         "made_up_rows": part.n_rows,
         "refuted": found.refuted,
-        "verdict": found.verdict,
+        "verdict": part.verdict,
+        "most_that_it_could_show": part.ceiling,
+        "could_refute": part.could_refute,
+        "sight": part.sight,
     }

@@ -9,11 +9,14 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from skdpot.audit.report_audit import unpaid_copy
 from skdpot.audit.synthetic_attacks import SyntheticMembership, synthetic_membership
 from skdpot.audit.synthetic_rows import read_rows
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
+from skdpot.privacy.spent import silent_parts, total_spent
 
 __all__ = ["Figure", "MembershipTrial", "measure_utility", "try_membership"]
 
@@ -59,6 +62,20 @@ class Figure:
     meaning: str
 
 
+class _ThroughPipeline:
+    """A pipeline that ends in a sampler, as a sampler of rows as they came in."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self.pipeline = pipeline
+        # What has parts without an event claims nothing.
+        self.privacy_spent_ = None if silent_parts(pipeline) else total_spent(pipeline)
+
+    def sample(self, n_samples: int, random_state: Any = None) -> np.ndarray:
+        """Draw rows, and lead them back through the steps before the sampler."""
+        made = self.pipeline[-1].sample(n_samples, random_state=random_state)
+        return np.asarray(self.pipeline[:-1].inverse_transform(made))
+
+
 def try_membership(
     estimator: Any,
     X_holdout: Any,
@@ -71,7 +88,8 @@ def try_membership(
     Parameters
     ----------
     estimator : estimator
-        Fitted.
+        Fitted. Of a pipeline that ends in a sampler, synthetic rows are led back through the other
+        steps.
     X_holdout, y_holdout : array-like or None
         Public rows of the same population, and their labels.
     X_members : array-like or None
@@ -83,42 +101,78 @@ def try_membership(
     -------
     MembershipTrial
     """
-    if not hasattr(estimator, "sample") or hasattr(estimator, "sample_marginal"):
-        return MembershipTrial(
-            found=None,
-            reason="These attacks are for synthetic rows, and this estimator publishes none.",
-        )
-    if X_holdout is None:
-        return MembershipTrial(
-            found=None,
-            reason="No public rows of the same population were given (X_holdout).",
-        )
+    reason = _why_no_rows(estimator)
+    if not reason and X_holdout is None:
+        reason = "No public rows of the same population were given (X_holdout)."
+    if reason:
+        return MembershipTrial(found=None, reason=reason)
     rows = read_rows(X_holdout, "X_holdout")
     seed = int(rng.integers(2**31))
     if X_members is not None:
-        found = synthetic_membership(estimator, X_members, rows, random_state=seed)
+        found = synthetic_membership(_sampler(estimator), X_members, rows, random_state=seed)
         return MembershipTrial(found=found, of_members=True)
-    if len(rows) < _FEWEST:
-        return MembershipTrial(
-            found=None,
-            reason=f"X_holdout has {len(rows)} rows; the attacks need at least {_FEWEST}.",
-        )
+    reason = _why_no_copy(estimator, len(rows), y_holdout)
+    if reason:
+        return MembershipTrial(found=None, reason=reason)
     order = rng.permutation(len(rows))
     inside, outside = np.array_split(order, 2)
     labels = None if y_holdout is None else np.asarray(y_holdout)[inside]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a fit on public rows
-            copy = unpaid_copy(estimator).fit(rows[inside], labels)
-            found = synthetic_membership(copy, rows[inside], rows[outside], random_state=seed)
-    except ValueError as error:  # for instance labels that are missing
-        return MembershipTrial(found=None, reason=str(error))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fit on public rows
+        copy = _sampler(unpaid_copy(estimator).fit(rows[inside], labels))
+        found = synthetic_membership(copy, rows[inside], rows[outside], random_state=seed)
     return MembershipTrial(found=found)
+
+
+def _sampler(estimator: Any) -> Any:
+    """Return what draws rows as they came in."""
+    return estimator if hasattr(estimator, "sample") else _ThroughPipeline(estimator)
+
+
+def _last(estimator: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator itself."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _why_no_rows(estimator: Any) -> str:
+    """Say why an estimator has no synthetic rows to attack; empty if it has."""
+    last, name = _last(estimator), type(_last(estimator)).__name__
+    if not hasattr(last, "sample"):
+        return f"These attacks are for synthetic rows, and {name} has no method sample."
+    if hasattr(last, "sample_marginal"):
+        return (
+            f"{name} publishes paths, and these attacks are for rows of one population. Attack "
+            "those of one time with skdpot.audit.synthetic_membership("
+            "sampler.sample_marginal(t, n), members, others)."
+        )
+    if last is not estimator and not hasattr(estimator[:-1], "inverse_transform"):
+        return (
+            f"{name} makes rows as the steps before it hand them on, and these have no "
+            "inverse_transform that leads them back to rows as they came in."
+        )
+    return ""
+
+
+def _why_no_copy(estimator: Any, n_rows: int, labels: Any) -> str:
+    """Say why no copy can be fitted to one half of the hold-out; empty if one can."""
+    last = _last(estimator)
+    if n_rows < _FEWEST:
+        return f"X_holdout has {n_rows} rows; the attacks need at least {_FEWEST}."
+    if getattr(last, "penalty", None) == "parity":
+        return (
+            f"A copy of {type(last).__name__} must be fitted with sensitive_features, and this "
+            "report does not take those of the hold-out. Fit one to a half of public rows, and "
+            "pass it to skdpot.audit.synthetic_membership."
+        )
+    needed = getattr(last, "conditional", False) is True or get_tags(last).target_tags.required
+    if needed and labels is None:
+        return "Fitting a copy takes labels of the hold-out (y_holdout), and none were given."
+    return ""
 
 
 def measure_utility(
     estimator: Any, X_holdout: Any, y_holdout: Any, rng: np.random.Generator
-) -> tuple[Figure, ...]:
+) -> tuple[tuple[Figure, ...], str]:
     """Measure how useful an estimator is on public rows.
 
     Parameters
@@ -132,20 +186,26 @@ def measure_utility(
 
     Returns
     -------
-    tuple of Figure
-        None if there are no rows, or nothing can be measured on them.
+    figures : tuple of Figure
+        Empty if nothing was measured.
+    reason : str
+        Why there is none, or not all; empty if all were measured.
     """
+    labelled = hasattr(estimator, "sample_labeled")
+    if not (labelled or hasattr(estimator, "score")):
+        return (), (
+            f"{type(_last(estimator)).__name__} has no score of its own: how useful it is, shows "
+            "in what is made with it."
+        )
     if X_holdout is None:
-        return ()
-    if hasattr(estimator, "sample_labeled"):
+        return (), "It takes public rows (X_holdout), and labels where there are any (y_holdout)."
+    if labelled:
         rows = read_rows(X_holdout, "X_holdout")
-        return (*_distances(estimator, rows, rng), *_lessons(estimator, rows, y_holdout, rng))
-    if not hasattr(estimator, "score"):
-        return ()
-    if y_holdout is None and (_is_predictor(estimator) or hasattr(estimator, "times_")):
-        return ()
+        return (*_distances(estimator, rows, rng), *_lessons(estimator, rows, y_holdout, rng)), ""
+    if y_holdout is None and (_is_predictor(estimator) or hasattr(_last(estimator), "times_")):
+        return (), "It takes labels, targets or time stamps of the public rows (y_holdout)."
     name, meaning = _score_in_words(estimator)
-    return (Figure(name, float(estimator.score(X_holdout, y_holdout)), meaning),)
+    return (Figure(name, float(estimator.score(X_holdout, y_holdout)), meaning),), ""
 
 
 def _is_predictor(estimator: Any) -> bool:

@@ -83,6 +83,7 @@ class TrajectoryPaths(BaseEstimator):
             As for `sample`, or if a feature is called "path" or "time".
         """
         paths = self.sample(n_samples, times, random_state)
+        n_samples = len(paths)
         stamps = self.times_ if times is None else np.atleast_1d(np.asarray(times))
         names = getattr(self, "feature_names_in_", None)
         if names is None:

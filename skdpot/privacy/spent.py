@@ -235,7 +235,8 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
     event = ComposedEvent(events=tuple(part.event for part in spent))
     assumptions = dict.fromkeys(text for part in spent for text in part.assumptions)
     assumptions |= dict.fromkeys(
-        f"{name} (it has no event) learned nothing from the private records" for name in silent_parts(*fitted)
+        f"{name} (it has no event) learned nothing from the private records"
+        for name in silent_parts(*fitted)
     )
     return PrivacySpent(
         epsilon=_epsilon(compose(event), delta),

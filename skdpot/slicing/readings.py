@@ -108,7 +108,7 @@ class SketchReadings(BaseEstimator):
         ValueError
             If a level is outside [0, 1].
         """
-        levels = _line(q, "q")
+        levels = _line(q, "q", "must hold levels in [0, 1].")
         if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError("q must hold levels in [0, 1].")
         return self.table(label).quantiles(levels)
@@ -248,9 +248,9 @@ class SketchReadings(BaseEstimator):
         check_is_fitted(self, "statistic_")
 
 
-def _line(values: Any, name: str) -> np.ndarray:
+def _line(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
     """Return one number or several as an array of one axis."""
-    numbers = np.atleast_1d(as_finite(values, name))
+    numbers = np.atleast_1d(as_finite(values, name, must))
     if numbers.ndim > 1:
         raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
     return numbers

@@ -16,10 +16,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
+from sklearn.feature_selection import SelectKBest
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skdpot.slicing.sketch as sketch_module
 from skdpot import (
@@ -35,11 +40,21 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot.audit.audit_result import AuditResult
+from skdpot.audit.guessing import epsilon_lower_bound
 from skdpot.audit.made_up_rows import make_up_rows
 from skdpot.audit.report import privacy_report
-from skdpot.audit.report_audit import unpaid_copy
-from skdpot.audit.report_words import event_in_words, meaning_of, one_in, percent_at_most
+from skdpot.audit.report_audit import PartAudit, unpaid_copy, what_shows
+from skdpot.audit.report_words import (
+    beside_claim,
+    event_in_words,
+    meaning_of,
+    one_in,
+    percent_at_most,
+    shown_at_least,
+)
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
+from skdpot.privacy.display import rounded_up
 from skdpot.privacy.events import (
     ComposedEvent,
     FixedSizeGaussianEvent,
@@ -167,7 +182,9 @@ def test_notebook_shows_the_same(report):
     # Every rule is of this report alone, and leaves the notebook around it as it is.
     style = re.sub(r"@media[^{]*\{", "", re.search(r"<style>(.*?)</style>", fragment, re.S)[1])
     rules = [rule.strip() for rule in re.findall(r"([^{}]+)\{", style)]
-    assert all(part.startswith(".skdpot-report") for rule in rules for part in rule.split(","))
+    assert all(
+        part.strip().startswith(".skdpot-report") for rule in rules for part in rule.split(",")
+    )
 
 
 def test_page_says_everything(report, fitted):
@@ -359,8 +376,8 @@ def test_floating_noise_large_epsilon_and_delta(tmp_path):
     assert level == "stop"
     assert "below 1/n for n = 240" in text
     # Sizes are read from events too; where nobody knows them, the reader is asked to look.
-    assert not any("is not known here" in text for _, text in warnings_of(FITS["parity"]()))
-    assert any("is not known here" in text for _, text in warnings_of(FITS["scaler"]()))
+    assert not any("does not keep" in text for _, text in warnings_of(FITS["parity"]()))
+    assert any("PrivateScaler does not keep" in text for _, text in warnings_of(FITS["scaler"]()))
 
 
 # It touches nothing private, and spends nothing.
@@ -512,14 +529,16 @@ def test_every_estimator_has_a_report(name):
         fit, public, y_holdout=labels.get(name), n_canaries=60, audit=audited, random_state=0
     )
     Page(made.to_html())
-    json.dumps(made.to_dict())
+    json.dumps(made.to_dict(), allow_nan=False)
     assert len(made.to_frame()) > 20
     assert made.audits or not audited
-    samples = hasattr(fit, "sample") and name != "paths"
+    samples = name == "pipeline" or (hasattr(fit, "sample") and name != "paths")
     assert (made.membership.found is not None) == (samples and name != "parity")
     assert made.membership.reason or made.membership.found
     scored = hasattr(fit, "score")
     assert bool(made.utility) == scored
+    assert bool(made.utility_reason) == (not scored)
+    assert not made.silent
 
 
 def test_no_report_without_a_fit():
@@ -536,6 +555,20 @@ def test_no_report_without_a_fit():
 def test_refusals(fitted):
     with pytest.raises(ValueError, match="X_members needs X_holdout"):
         privacy_report(fitted, X_members=X)
+    with pytest.raises(ValueError, match="y_holdout needs X_holdout"):
+        privacy_report(fitted, y_holdout=Y)
+    with pytest.raises(ValueError, match="119 labels for 120 rows"):
+        privacy_report(fitted, X_PUBLIC, y_holdout=Y_PUBLIC[:-1])
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"n_canaries={wrong} must be"):
+            privacy_report(fitted, n_canaries=wrong)
+    for wrong in (X, 2.5, True):
+        with pytest.raises(TypeError, match="n_canaries must be an integer or None"):
+            privacy_report(fitted, n_canaries=wrong)
+    with pytest.raises(TypeError, match="audit must be True or False, not str"):
+        privacy_report(fitted, audit="no")
+    with pytest.raises(TypeError, match="confidence must be a number, not ndarray"):
+        privacy_report(fitted, confidence=X)
     with pytest.raises(ValueError, match="confidence=1"):
         privacy_report(fitted, confidence=1)
     with pytest.raises(TypeError, match="budget must be a PrivacyBudget"):
@@ -547,3 +580,253 @@ def test_refusals(fitted):
         "labels" in unlabelled.membership.reason or "y to be passed" in unlabelled.membership.reason
     )
     assert len(unlabelled.utility) == 3
+
+
+# What a reviewer found.
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        lambda: (StandardScaler(), sampler(bounds=(-9, 9))),
+        lambda: (PrivateScaler(), LogisticRegression()),
+        lambda: (PrivateScaler(), make_pipeline(PCA(2), sampler(bounds=(-9, 9)))),
+    ],
+)
+def test_a_part_that_learns_without_noise_is_no_privacy(steps):
+    fit = make_pipeline(*steps()).fit(X, Y)
+    made = privacy_report(fit, audit=False)
+    (name,) = made.silent
+    stops = [caution.text for caution in made.cautions if caution.level == "stop"]
+    assert [text.split(" was fitted")[0] for text in stops] == [name]
+    text = Page(made.to_html()).text
+    assert "What was released is differentially private" not in text
+    assert "It does not hold for the whole" in text
+    assert f"is claimed by {' + '.join(made.parts)} alone" in text
+    assert made.to_dict()["unprotected_parts"] == [name]
+
+
+def test_what_learns_nothing_or_was_fitted_before():
+    scaler = StandardScaler().fit(X_PUBLIC)
+    steps = (FunctionTransformer(), FrozenEstimator(scaler), sampler(bounds=(-9, 9)))
+    made = privacy_report(make_pipeline(*steps).fit(X), audit=False)
+    assert made.silent == ("FrozenEstimator",)
+    assert all(caution.level == "caution" for caution in made.cautions)
+
+
+def test_no_error_quotes_a_row(fitted):
+    for call in (
+        lambda: privacy_report(X),
+        lambda: privacy_report(fitted, X_PUBLIC, X_members=X[:, 0]),
+        lambda: privacy_report(fitted, X_PUBLIC, X_members=X[0, 0]),
+        lambda: privacy_report(fitted, X_PUBLIC, X_members=X.astype(str)),
+        lambda: privacy_report(fitted, n_canaries=X),
+        lambda: privacy_report(fitted, budget=X),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        assert not re.search(r"\d\.\d", str(caught.value))
+
+
+def test_a_report_of_members_says_so_at_its_top(fitted):
+    made = privacy_report(fitted, X_PUBLIC, X_members=X, audit=False)
+    assert made.cautions[0].level == "stop"
+    assert made.cautions[0].text.startswith("This report is not private")
+    assert made.to_dict()["warnings"][0]["text"].startswith("This report is not private")
+    head = made.to_html().split("<section>")[0]
+    assert "Do not pass this report on." in head
+    assert "This report is not private" in head
+    assert 'class="box good"' not in head
+
+
+def test_an_audit_that_could_not_refute_is_not_green(fitted):
+    few = privacy_report(fitted, n_canaries=4)
+    (part,) = few.audits
+    assert part.ceiling < 1.0
+    assert not part.could_refute
+    assert "This could not have refuted the claimed ε = 1" in part.verdict
+    assert 'class="box neutral"' in few.to_html()
+    many = privacy_report(fitted, n_canaries=100)
+    (part,) = many.audits
+    assert part.could_refute
+    assert part.ceiling == pytest.approx(
+        epsilon_lower_bound(1e-5, 0.95, n_canaries=100, n_guesses=50, n_correct=50)
+    )
+    assert f"≥ {math.floor(100 * part.ceiling) / 100:.2f}" in Page(many.to_html()).text
+    assert "gross mistake" not in many.to_html()
+
+
+def test_each_mechanism_says_what_its_audit_sees():
+    for mechanism in ("resample", "presample"):
+        assert (
+            "it does not see that there is ten times too little"
+            in what_shows(sampler(mechanism=mechanism), 1000, 0)[0]
+        )
+    one = sampler(mechanism="resample", batch_size=1)
+    assert what_shows(one, 1000, 0)[0].startswith("With hundreds")
+    for fit in (FITS["classifier"](), FITS["autoencoder"]()):
+        assert "networks" in what_shows(fit, 1000, 0)[0]
+    assert "too few to tell 100 canaries" in what_shows(FITS["sketch"](), 100, 96)[0]
+    assert what_shows(FITS["distance"](), 100, 4000)[0].startswith("With hundreds of canaries")
+    for name, kind in (("rows", "neutral"), ("distance", "good")):
+        html = privacy_report(FITS[name](), n_canaries=400).to_html()
+        assert f'class="box {kind}">' in html.split("Audit: an attack")[1]
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.09, None), (0.2, "caution"), (1.01, "stop")])
+def test_delta_beside_one_over_n(share, level):
+    delta = share / 240
+    fit = SlicedSketch(delta=delta, **BOUNDS).fit(X)
+    found = [c.level for c in privacy_report(fit, audit=False).cautions if "1/n" in c.text]
+    assert found == ([level] if level else [])
+
+
+def test_reasons_are_true():
+    def reasons(fit, **options):
+        made = privacy_report(fit, X_PUBLIC, audit=False, **options)
+        return made.membership.reason, made.utility_reason
+
+    assert "publishes paths" in reasons(FITS["paths"](), y_holdout=np.arange(120) % 3)[0]
+    assert "takes labels" in reasons(FITS["paths"]())[1]
+    assert "sensitive_features" in reasons(FITS["parity"]())[0]
+    assert "FairPrivateClassifier has no method sample" in reasons(FITS["classifier"]())[0]
+    for name in ("sketch", "scaler", "contribution"):
+        assert "has no score of its own" in reasons(FITS[name]())[1]
+    made = privacy_report(FITS["flow"](), audit=False)
+    assert "X_holdout" in made.utility_reason
+    assert "X_holdout" in made.membership.reason
+
+
+def test_attack_through_a_pipeline(monkeypatch):
+    import skdpot.audit.report_trials as trials
+
+    drawn = []
+    original = trials.synthetic_membership
+
+    def spy(source, *args, **options):
+        drawn.append(source.sample(300, random_state=0))
+        return original(source, *args, **options)
+
+    monkeypatch.setattr(trials, "synthetic_membership", spy)
+    steps = PrivateSWAutoencoder(2, n_steps=5, **BOUNDS), sampler(bounds=(-9, 9))
+    made = privacy_report(make_pipeline(*steps).fit(X), X_PUBLIC, audit=False)
+    assert drawn[0].shape == (300, 3)
+    assert made.membership.found.best.epsilon == pytest.approx(made.spent.epsilon, rel=0.05)
+    lost = make_pipeline(PrivateScaler(), SelectKBest(k=2), sampler(bounds=(-9, 9)))
+    one_way = make_pipeline(PrivateScaler(), Nystroem(n_components=2), sampler(bounds=(-9, 9)))
+    assert not hasattr(one_way[:-1], "inverse_transform")
+    made = privacy_report(one_way.fit(X), X_PUBLIC, audit=False)
+    assert "inverse_transform" in made.membership.reason
+    made = privacy_report(lost.fit(X, Y), X_PUBLIC, y_holdout=Y_PUBLIC, audit=False)
+    assert made.membership.found.best.epsilon == math.inf  # SelectKBest has no event
+
+
+def test_page_without_noise():
+    made = privacy_report(SlicedSketch(epsilon=np.inf, **BOUNDS).fit(X), n_canaries=100)
+    html, text = made.to_html(), Page(made.to_html()).text
+    assert "is δ, the room" not in text
+    assert "no privacy is claimed" in text
+    assert "Mechanism distribution functions" in text.replace("Mechanismd", "Mechanism d")
+    assert "noisy distribution" not in text
+    assert "The guarantee holds if they are so" not in text
+    assert 'class="box good"' not in html
+    facts = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+    assert facts["privacy"]["epsilon"] == facts["meaning"]["odds_factor"] == "inf"
+    value = made.to_frame().set_index(["section", "fact"])["value"]
+    assert value["privacy", "epsilon"] == math.inf
+    with pytest.warns(NotPrivateWarning):
+        fit = PrivateWassersteinDistance("triangle").fit(X)
+    text = Page(privacy_report(fit).to_html()).text
+    assert "Nothing is listed" in text
+    assert "claims no privacy that could be refuted" in text
+
+
+def test_phases_have_names():
+    made = privacy_report(sampler(bounds="private").fit(X), audit=False)
+    first, second = made.releases
+    assert first.startswith("Finding the bounds of the rows: 1 release")
+    assert second.startswith("Distribution functions: 1 release")
+    made = privacy_report(FITS["regressor"](), audit=False)
+    assert [text.split(":")[0] for text in made.releases] == [
+        "Finding the bounds of the targets",
+        "Outputs of each group, compared while training",
+        "Training",
+    ]
+    made = privacy_report(FITS["pipeline"]().fit(X), audit=False)
+    assert made.releases[0].startswith("PrivateScaler: Histograms of pair distances: ")
+    assert made.releases[2].startswith("DPSlicedFlowSampler: 1 release")
+    assert set(made.releases) <= set(made.to_dict()["privacy"]["event_in_words"])
+
+
+def test_a_shared_ledger_and_one_without_cap():
+    budget = PrivacyBudget(9.0)
+    fits = [SlicedSketch(budget=budget, **BOUNDS).fit(X) for _ in range(3)]
+    text = Page(privacy_report(fits[0], audit=False).to_html()).text
+    total = budget.epsilon_spent()
+    assert f"ε = {rounded_up(total)}in all, by the 3 charges" in text
+    assert f"one of 3 charges on its ledger, which come to ε = {rounded_up(total)}" in text
+    fit = SlicedSketch(budget=PrivacyBudget(np.inf), **BOUNDS).fit(X)
+    text = Page(privacy_report(fit, audit=False).to_html()).text
+    assert "stays below" not in text
+    assert "charges on the ledger" not in text
+
+
+def test_bounds_of_several_parts_hold_together():
+    fit = FITS["pipeline"]().fit(X)
+    made = privacy_report(fit, n_canaries=50, confidence=0.9)
+    assert [part.result.confidence for part in made.audits] == pytest.approx([0.95, 0.95])
+    text = Page(made.to_html()).text
+    assert "hold together at 90 % confidence" in text.replace("\xa0", " ")
+    one = privacy_report(FITS["flow"](), n_canaries=50, confidence=0.9)
+    assert one.audits[0].result.confidence == pytest.approx(0.9)
+
+
+def test_bounds_are_rounded_down_and_told_apart():
+    assert shown_at_least(0.999) == "0.99"
+    assert beside_claim(2.999, 3.0) == ("2.99", "3")
+    assert beside_claim(1.0004, 1.0) == ("1.0004", "1")
+    for shown, claimed in ((1.00049, 1.0), (1.234567, 1.23456), (3.0, 2.9999999)):
+        low, claim = beside_claim(shown, claimed)
+        assert claimed <= float(claim) < float(low) <= shown
+    assert beside_claim(5.099, math.inf) == ("5.09", "∞")
+    result = AuditResult(
+        epsilon_lower=1.00049, confidence=0.95, n_canaries=9, n_guesses=9, n_correct=9,
+        epsilon=1.0, delta=1e-5, right=np.ones(9, bool),
+    )  # fmt: skip
+    part = PartAudit(name="Fit", result=result)
+    assert part.verdict == "Fit: REFUTED. ε ≥ 1.0004 at 95 % confidence, but ε = 1 was claimed."
+
+
+def test_nothing_shown_is_said_so(fitted):
+    made = privacy_report(fitted, n_canaries=3)  # two guesses show nothing at 95 %
+    text = Page(made.to_html()).text
+    assert "nothing shown" in text
+    assert "ε ≥ 0.00is what" not in text
+
+
+def test_sizes_and_narrow_tables(report):
+    facts = report.to_dict()
+    assert (facts["records"], facts["features"]) == (240, 3)
+    assert "Records240" in Page(report.to_html()).text
+    assert "Recordsnot kept" in Page(privacy_report(FITS["scaler"](), audit=False).to_html()).text
+    html = report.to_html()
+    assert 'data-label="found at 1 %"' in html
+    assert "content:attr(data-label)" in html
+
+
+def test_progress_bars(fitted, capsys):
+    privacy_report(fitted, n_canaries=20)
+    assert capsys.readouterr().err == ""
+    privacy_report(fitted, n_canaries=20, verbose=1)
+    assert "report" in capsys.readouterr().err
+
+
+def test_errors_of_an_audit_are_not_swallowed(monkeypatch, fitted):
+    import skdpot.audit.report_audit as audits
+
+    def broken(*args, **kwargs):
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(audits, "one_run_audit", broken)
+    with pytest.raises(ValueError, match="a defect"):
+        privacy_report(fitted)

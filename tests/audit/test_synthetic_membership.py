@@ -308,7 +308,7 @@ def test_what_is_drawn():
 def test_refusals():
     with pytest.raises(ValueError, match="members has 2 features and synthetic has 4"):
         distance_to_closest_record(COPIES, MEMBERS[:, :2], OTHERS)
-    with pytest.raises(ValueError, match="others contains NaN"):
+    with pytest.raises(ValueError, match="others must hold finite numbers"):
         distance_to_closest_record(COPIES, MEMBERS, np.full((2, D), np.nan))
     for scale in ("members", [1.0], np.zeros(D), np.full(D, np.nan)):
         with pytest.raises(ValueError, match="scale"):
@@ -317,6 +317,9 @@ def test_refusals():
         synthetic_membership(SlicedSketch(), MEMBERS, OTHERS)
     with pytest.raises(ValueError, match="at least 4"):
         synthetic_membership(COPIES, MEMBERS, OTHERS[:3])
+    for n_samples in (0, 1, -5, 2.5, True):
+        with pytest.raises(ValueError, match="n_samples must be an integer of at least 2"):
+            synthetic_membership(COPIES, MEMBERS, OTHERS, n_samples=n_samples)
     t = np.arange(N) % 3
     paths = PrivateTrajectorySampler(bounds=(-8, 8)).fit(MEMBERS, t)
     with pytest.raises(ValueError, match="3 dimensions: pass synthetic rows"):
@@ -330,3 +333,30 @@ def test_errors_quote_nothing():
     assert "Ada" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("role", range(3))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda rows: rows[:, 0],
+        lambda rows: rows[0, 0],
+        lambda rows: rows[None],
+        lambda rows: rows[:0],
+        lambda rows: np.where(rows == rows[1], np.nan, rows),
+        lambda rows: rows.astype(str),
+        lambda rows: [*rows[:3], rows[0, :2]],
+        lambda rows: rows + 1j,
+    ],
+)
+def test_no_wrong_shape_or_type_quotes_a_value(role, bad):
+    given = [COPIES, MEMBERS, OTHERS]
+    given[role] = bad(given[role])
+    digits = {f"{value:.3f}".lstrip("-") for value in given[role - 1].ravel()[:40]}
+    digits |= {f"{value:.3f}".lstrip("-") for value in (COPIES, MEMBERS, OTHERS)[role].ravel()[:40]}
+    for attack in (distance_to_closest_record, closest_record_share, synthetic_membership):
+        with pytest.raises(ValueError, match="must have|has 0 rows|finite numbers") as caught:
+            attack(*given)
+        assert not any(value in str(caught.value) for value in digits)
+        assert "array(" not in str(caught.value)
+        assert caught.value.__context__ is None

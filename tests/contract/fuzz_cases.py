@@ -105,16 +105,14 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
     charged = 0 if budget is None else len(budget.history())
     before, given_rows = fingerprint(vars(estimator)), fingerprint(table.value)
 
-    outcome = attempt(
-        name, lambda: estimator.fit(table.value, y, **options), private=target.private
-    )
-
     def told() -> str:
         changed = {k: v for k, v in parameters.items() if k not in ("budget", "random_state")}
-        given = f"{table}, y={y_name}, {option_names}, {changed}, again={again}"
-        return f"{name} of {given}: {outcome.error!r}"
+        return f"{name} of {table}, y={y_name}, {option_names}, {changed}, again={again}"
 
     with explained(told):
+        outcome = attempt(
+            name, lambda: estimator.fit(table.value, y, **options), private=target.private
+        )
         assert fingerprint(table.value) == given_rows, "X was written to"
         charges = 0 if budget is None else len(budget.history()) - charged
         if outcome.error is not None:

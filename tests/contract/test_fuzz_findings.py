@@ -431,3 +431,19 @@ def test_a_device_that_is_not_there_is_refused_before_the_charge(estimator, budg
     """Where only the network or the flow runs on it, it was looked for once all was paid."""
     chosen = clone(estimator).set_params(device="cuda", epsilon=50.0, budget=budget)
     uncharged(chosen, lambda: chosen.fit(X, LABELS), "needs a GPU")
+
+
+def test_long_tables_of_any_integer_number_of_paths():
+    """100 paths at 3 times wrapped around in 8 bits."""
+    sampler = PrivateTrajectorySampler(**TRAJECTORIES).fit(X, TIMES)
+    assert sampler.sample_frame(np.int8(100)).shape == (300, 4)
+
+
+def test_infinities_of_both_signs_do_not_warn(budget):
+    """Their sum, which scikit-learn takes, is NaN: a warning would say that both occur."""
+    rows = X.copy()
+    rows[0] = np.inf, -np.inf
+    sketch = SlicedSketch(**SMALL, budget=budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        uncharged(sketch, lambda: sketch.fit(rows), "contains infinity")
