@@ -3,21 +3,22 @@
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.closest_record import (
+from skdpot.audit.evidence.likelihood import log_likelihood_ratio
+from skdpot.audit.evidence.linear import EvidenceSum, linear_evidence
+from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
+from skdpot.audit.membership import (
     ClosestRecordShare,
+    MembershipResult,
+    SyntheticMembership,
+    SyntheticMembershipResult,
     closest_record_share,
+    density_ratio_membership,
     distance_to_closest_record,
     nearest_neighbour_distance_ratio,
+    synthetic_membership,
 )
-from skdpot.audit.density_ratio import density_ratio_membership
-from skdpot.audit.evidence import EvidenceSum, linear_evidence
-from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
-from skdpot.audit.membership_result import MembershipResult
 from skdpot.audit.one_run import one_run_audit
-from skdpot.audit.report import PrivacyReport, privacy_report
-from skdpot.audit.sketch_likelihood import log_likelihood_ratio
-from skdpot.audit.synthetic_attacks import SyntheticMembership, synthetic_membership
-from skdpot.audit.synthetic_rows import SyntheticMembershipResult
+from skdpot.audit.report.privacy_report import PrivacyReport, privacy_report
 from skdpot.audit.white_box import default_canaries, default_score
 
 __all__ = [

@@ -21,7 +21,7 @@ from skdpot.audit.checked_task import (
     claimed,
     scores_of,
 )
-from skdpot.audit.membership_result import MembershipResult
+from skdpot.audit.membership.result import MembershipResult
 from skdpot.privacy.gdp import gdp_epsilon
 
 __all__ = ["GaussianAuditResult", "gaussian_audit"]

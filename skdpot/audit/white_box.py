@@ -10,19 +10,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from skdpot.audit.audited_fit import NoKnownAttackError, Score
-from skdpot.audit.autoencoder_evidence import autoencoder_canaries, autoencoder_score
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.distance_evidence import (
+from skdpot.audit.evidence.autoencoder import autoencoder_canaries, autoencoder_score
+from skdpot.audit.evidence.distance import (
     contribution_canaries,
     contribution_score,
     refuse_without_claim,
 )
-from skdpot.audit.fair_evidence import fair_canaries, fair_score
-from skdpot.audit.generator_evidence import gradient_canaries, gradient_score
-from skdpot.audit.histogram_evidence import scaler_canaries, scaler_score
-from skdpot.audit.row_evidence import row_score
-from skdpot.audit.sketch_evidence import sketch_canaries, sketch_score
-from skdpot.audit.trajectory_evidence import (
+from skdpot.audit.evidence.fair import fair_canaries, fair_score
+from skdpot.audit.evidence.generator import gradient_canaries, gradient_score
+from skdpot.audit.evidence.histograms import scaler_canaries, scaler_score
+from skdpot.audit.evidence.rows import row_score
+from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
+from skdpot.audit.evidence.trajectories import (
     langevin_score,
     trajectory_canaries,
     trajectory_sketch_score,

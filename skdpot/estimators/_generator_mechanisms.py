@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import encode_labels
 from skdpot._utils.rng import Streams
-from skdpot._utils.validation import encode_labels, validate_rows
+from skdpot._utils.validation import validate_rows
 from skdpot.estimators._charge import charge_training
 from skdpot.estimators._generator_training import (
     default_width,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.validation import LabelWords, encode_labels
+from skdpot._utils.labels import LabelWords, encode_labels
 
 __all__ = ["SAME_CLASS", "SAME_GROUP", "Groups", "batch_sizes", "read_groups"]
 

@@ -9,8 +9,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from torch.nn import functional
 
+from skdpot._utils.labels import LabelWords, encode_labels
 from skdpot._utils.rng import Streams, spawn_streams
-from skdpot._utils.validation import LabelWords, all_or_nothing, encode_labels, fit_context
+from skdpot._utils.validation import all_or_nothing, fit_context
 from skdpot.estimators._fair_predictor import FairPredictor
 from skdpot.estimators._fair_task import FairPlan, plan_fair_fit, read_cells
 from skdpot.estimators._groups import SAME_CLASS, SAME_GROUP
@@ -284,11 +285,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             compared=(
                 Probabilities(n_outputs)
                 if self.clip_output is None
-                else ClippedOutputs(n_outputs, self.clip_output)
+                else ClippedOutputs(n_outputs, float(self.clip_output))
             ),
             alpha=self.alpha,
-            clip=self.clip_loss,
-            clip_jacobian=self.clip_jacobian,
+            clip=float(self.clip_loss),
+            clip_jacobian=float(self.clip_jacobian),
         )
 
     def _public(self, cells: Cells) -> tuple[str, ...]:

@@ -255,13 +255,13 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         self._train(network, loss, plan, cells, self._records(network, rows, mapped), streams)
 
     def _loss(self, n_targets: int) -> FairLoss:
-        radius = math.sqrt(n_targets) if self.clip_output is None else self.clip_output
+        radius = math.sqrt(n_targets) if self.clip_output is None else float(self.clip_output)
         return FairLoss(
             gradient=_squared_error_gradient,
             compared=ClippedOutputs(n_targets, radius),
             alpha=self.alpha,
-            clip=self.clip_loss,
-            clip_jacobian=self.clip_jacobian,
+            clip=float(self.clip_loss),
+            clip_jacobian=float(self.clip_jacobian),
         )
 
     def _bounds(self, n_samples: int, n_targets: int) -> DataBounds | BoundsPlan:

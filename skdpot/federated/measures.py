@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import encode_labels
+from skdpot._utils.labels import encode_labels
 from skdpot.slicing.transport import point_masses
 
 __all__ = ["DiscreteMeasure", "gaussian_reference", "labelled_measure"]

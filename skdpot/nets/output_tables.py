@@ -16,6 +16,7 @@ import numpy as np
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
 from skdpot.privacy.recording import record
 from skdpot.slicing.decoding import decode_cumulative
@@ -89,6 +90,7 @@ def plan_tables(
         strategy.sensitivity(n_slices, conditional=conditional),
         data_lattice=strategy.lattice,
     )
+    required_bits(noise.sigma / noise.lattice, mu)  # for all of them; refuses before any charge
     event = GaussianEvent(
         sigma=noise.sigma,
         sensitivity=noise.sensitivity,

@@ -229,6 +229,7 @@ def _center(
 ) -> tuple[float, float, float] | None:
     """Return centre, spread (at least half the width of the centre's cell) and reach."""
     if not plan.noises:
+        column = np.clip(column, -1e300, 1e300)  # differences of larger values overflow
         low, center, high = (float(q) for q in np.quantile(column, _CENTER_LEVELS))
         return center, spread, max(high - center, center - low)
     grid, noise, smoothing = plan.center_grid, plan.noises[1], plan.center_smoothing

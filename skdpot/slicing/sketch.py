@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from skdpot._utils.devices import resolve_device
+from skdpot._utils.labels import encode_labels
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
-    encode_labels,
     fit_context,
     validate_rows,
 )

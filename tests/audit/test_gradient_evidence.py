@@ -15,12 +15,12 @@ from skdpot import (
     PrivateSWAutoencoder,
 )
 from skdpot.audit.audited_fit import AuditTask
-from skdpot.audit.batch_evidence import BatchEvidence
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.contributions import at_parameters, of_clipped_gradients, of_vectors
-from skdpot.audit.crowds import crowd_of_audit
+from skdpot.audit.evidence.batches import BatchEvidence
+from skdpot.audit.evidence.contributions import at_parameters, of_clipped_gradients, of_vectors
+from skdpot.audit.evidence.crowds import crowd_of_audit
+from skdpot.audit.evidence.generator import _Step
 from skdpot.audit.gaussian import gaussian_audit
-from skdpot.audit.generator_evidence import _Step
 from skdpot.audit.white_box import default_canaries, default_score
 from skdpot.nets import noisy_step
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient

@@ -6,13 +6,13 @@ import pytest
 from skdpot import PrivateWassersteinDistance, SlicedSketch
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence import EvidenceSum
-from skdpot.audit.histogram_evidence import (
+from skdpot.audit.evidence.histograms import (
     add_histograms,
     histogram_score,
     scaler_canaries,
     scaler_score,
 )
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.privacy.recording import record_releases

@@ -21,8 +21,8 @@ from skdpot import (
 )
 from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
 from skdpot.audit.audit_result import lower_text
-from skdpot.audit.evidence import linear_evidence
-from skdpot.audit.sketch_evidence import sketch_score
+from skdpot.audit.evidence.linear import linear_evidence
+from skdpot.audit.evidence.sketch import sketch_score
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
 M = 600
@@ -197,7 +197,7 @@ def test_tables_in_parts_give_the_same_scores(monkeypatch):
 
     def score(audited):
         whole = sketch_score(audited)
-        monkeypatch.setattr("skdpot.audit.sketch_evidence._NUMBERS", 20_000)
+        monkeypatch.setattr("skdpot.audit.evidence.sketch._NUMBERS", 20_000)
         seen.append((whole, sketch_score(audited)))
         return whole
 

@@ -42,10 +42,10 @@ from skdpot import (
 )
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.guessing import epsilon_lower_bound
-from skdpot.audit.made_up_rows import make_up_rows
-from skdpot.audit.report import privacy_report
-from skdpot.audit.report_audit import PartAudit, unpaid_copy, what_shows
-from skdpot.audit.report_words import (
+from skdpot.audit.report.audit import PartAudit, unpaid_copy, what_shows
+from skdpot.audit.report.made_up_rows import make_up_rows
+from skdpot.audit.report.privacy_report import privacy_report
+from skdpot.audit.report.words import (
     beside_claim,
     event_in_words,
     meaning_of,
@@ -405,7 +405,7 @@ def test_no_private_value_and_no_charge(tmp_path):
 
 
 def test_members_only_if_they_are_given(monkeypatch, fitted):
-    import skdpot.audit.report_trials as trials
+    import skdpot.audit.report.trials as trials
 
     seen = []
 
@@ -698,7 +698,7 @@ def test_reasons_are_true():
 
 
 def test_attack_through_a_pipeline(monkeypatch):
-    import skdpot.audit.report_trials as trials
+    import skdpot.audit.report.trials as trials
 
     drawn = []
     original = trials.synthetic_membership
@@ -822,7 +822,7 @@ def test_progress_bars(fitted, capsys):
 
 
 def test_errors_of_an_audit_are_not_swallowed(monkeypatch, fitted):
-    import skdpot.audit.report_audit as audits
+    import skdpot.audit.report.audit as audits
 
     def broken(*args, **kwargs):
         raise ValueError("a defect")
@@ -830,3 +830,26 @@ def test_errors_of_an_audit_are_not_swallowed(monkeypatch, fitted):
     monkeypatch.setattr(audits, "one_run_audit", broken)
     with pytest.raises(ValueError, match="a defect"):
         privacy_report(fitted)
+
+
+def test_delta_is_added_to_probabilities_and_bounds_no_ratio():
+    """A Gaussian release of ε = 1 is likelier by more than e with probability 16 δ."""
+    shown = privacy_report(FITS["sketch"](), audit=False).to_html()
+    assert "as probable with a record of yours as with any other record in its place, plus δ" in shown
+    assert "What is added to that: a probability of 1 in " in shown
+
+
+def test_few_others_have_no_rate_at_one_percent():
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    fitted = DPSlicedFlowSampler(epsilon=5.0, bounds=(-4, 4), n_particles=100, n_steps=5).fit(X)
+    assert "too few others" in privacy_report(fitted, X[:60], audit=False).to_html()
+
+
+def test_a_copy_with_another_claim_says_so():
+    X = np.random.default_rng(0).uniform(-1, 1, size=(3000, 3))
+    fitted = DPSlicedFlowSampler(
+        "resample", sigma=30.0, bounds=(-1, 1), n_steps=3, n_slices=4, batch_size=50
+    ).fit(X)
+    part = privacy_report(fitted, n_canaries=20).audits[0]
+    assert part.result.epsilon > fitted.privacy_spent_.epsilon
+    assert "this claim is tested" in part.sight

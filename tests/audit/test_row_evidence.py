@@ -8,7 +8,7 @@ import pytest
 from skdpot import DPSlicedFlowSampler
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import antipodal_pairs
-from skdpot.audit.row_evidence import row_score
+from skdpot.audit.evidence.rows import row_score
 
 N_PAIRS, N_FEATURES = 60, 16
 
@@ -38,7 +38,7 @@ def _density(points: np.ndarray, place: float, sigma: float) -> np.ndarray:
 def test_the_first_look_is_the_likelihood_ratio_of_the_documentation(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skdpot.audit.row_evidence._SWEEPS", 1)
+    monkeypatch.setattr("skdpot.audit.evidence.rows._SWEEPS", 1)
     audited = _fitted(_coins(), mechanism="resample", batch_size=size, sigma=1.5, n_steps=1)
     release, bounds, pairs = audited.fitted.releases_, audited.fitted.bounds_, audited.pairs
     n = len(audited.X) + N_PAIRS

@@ -8,7 +8,7 @@ import pytest
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
-from skdpot.audit.trajectory_evidence import (
+from skdpot.audit.evidence.trajectories import (
     clipped_pulls,
     langevin_score,
     trajectory_canaries,

@@ -26,8 +26,8 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot.audit.batch_evidence import BatchEvidence
-from skdpot.audit.histogram_evidence import histogram_score
+from skdpot.audit.evidence.batches import BatchEvidence
+from skdpot.audit.evidence.histograms import histogram_score
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.white_box import default_canaries
 from skdpot.preprocessing import PrivateScaler
@@ -217,7 +217,7 @@ CASES = [
         "DPSlicedFlowSampler, resample",
         partial(_flow, mechanism="resample", n_steps=8, n_slices=8),
         partial(no_rows, 64),
-        refuted_with_a_tenth=False,  # see skdpot.audit.row_evidence
+        refuted_with_a_tenth=False,  # see skdpot.audit.evidence.rows
     ),
     Case(
         "DPSlicedFlowSampler, resample a Poisson sample",
@@ -319,7 +319,7 @@ CASES = [
         partial(_generator, mechanism="gradient", n_latents=64, batch_size=10_000, n_steps=3),
         partial(no_rows, 32),
         FEWER,
-        refuted_with_a_tenth=False,  # see skdpot.audit.generator_evidence
+        refuted_with_a_tenth=False,  # see skdpot.audit.evidence.generator
     ),
     Case("FairPrivateClassifier, sketch", partial(_classifier, n_steps=2), _GROUPED),
     Case(

@@ -17,6 +17,7 @@ from skdpot import (
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivacyBudget,
+    PrivateScaler,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
     PrivateWassersteinDistance,
@@ -447,3 +448,46 @@ def test_infinities_of_both_signs_do_not_warn(budget):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         uncharged(sketch, lambda: sketch.fit(rows), "contains infinity")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FairPrivateRegressor(alpha=0.0, n_steps=2, batch_fraction=1.0),
+        PrivateSWAutoencoder(n_steps=2, sampling="without_replacement"),
+        DPSlicedGenerator("gradient", n_steps=2),
+        PrivateTrajectorySampler("mfld", n_particles=3, schedule=[(1e-4, None, 2)]),
+        PrivateScaler(),
+        SlicedSketch(),
+        FairPrivateClassifier(batch_fraction=1.0, n_steps=3, n_releases=2),
+        FairPrivateClassifier(alpha=0.0, tune_threshold=True, batch_fraction=1.0, n_steps=2),
+    ],
+    ids=repr,
+)
+def test_an_epsilon_for_which_no_noise_can_be_drawn_is_refused_before_the_charge(estimator, budget):
+    """Private bounds, tables of outputs and histograms found it out once all was paid."""
+    chosen = clone(estimator).set_params(epsilon=1e12, budget=budget)
+    grouped = {"sensitive_features": LABELS} if hasattr(chosen, "alpha") else {}
+    y = LABELS if isinstance(chosen, FairPrivateClassifier) else TIMES
+    uncharged(chosen, lambda: chosen.fit(X, y, **grouped), "protects nothing")
+
+
+def test_exact_bounds_of_huge_targets(budget):
+    """Without privacy, quantiles of both signs overflowed with a warning, after the charge."""
+    regressor = FairPrivateRegressor(
+        alpha=0.0, epsilon=float("inf"), n_steps=1, batch_fraction=1.0, budget=budget
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predicted = regressor.fit(X, [1e308, -1e308] * 12).predict(X)
+    assert np.isfinite(predicted).all()
+
+
+@pytest.mark.parametrize("name", ["clip_loss", "clip_output", "clip_jacobian"])
+def test_clipping_norms_may_be_large_integers(name, budget):
+    """Integers that fit in no 64 bits are floating-point numbers to nobody but Python."""
+    regressor = FairPrivateRegressor(
+        alpha=0.5, epsilon=float("inf"), n_steps=2, n_releases=1, n_slices=2, batch_fraction=1.0
+    ).set_params(**{name: 10**30}, budget=budget)
+    regressor.fit(X, X[:, 0], sensitive_features=LABELS)
+    assert np.isfinite(regressor.predict(X)).all()

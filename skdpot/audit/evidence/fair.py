@@ -1,0 +1,244 @@
+r"""Canaries for fair predictors, and what noisy gradients and tables of their training say.
+
+A record's gradient of the loss is its features times what its output lacks of the target. So the
+strongest pair has the same features, long enough to be clipped, and opposite targets: its two
+gradients are opposite. Where classes are public, under equalised odds, features are opposite in
+their place. Canaries can be told apart if the network has more parameters than there are of them:
+for the linear network more features. The learning rate should be small (a network that has fitted
+the canaries gives those of the right class no gradient), and batches large. With ranks the noise
+pays for more than a record moves, the more the larger alpha. Tables of outputs, and those of a
+tuned threshold or of private bounds of the targets, count all records, along few directions and
+in few bins: they show little of one among hundreds, but what they show is counted too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot._utils.labels import encode_labels
+from skdpot.audit.audited_fit import AuditedFit
+from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.evidence.batches import BatchEvidence
+from skdpot.audit.evidence.contributions import (
+    Contributions,
+    at_parameters,
+    gradients_by_parameter,
+    of_vectors,
+)
+from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit, public_facts_of_pairs
+from skdpot.audit.evidence.histograms import add_histograms
+from skdpot.nets.anchors import Anchors
+from skdpot.nets.cells import Cells
+from skdpot.nets.evaluation import to_network_units
+from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
+from skdpot.nets.output_tables import OutputTables
+from skdpot.privacy.recording import Release
+from skdpot.slicing.directions import orthogonal_directions
+from skdpot.slicing.histogram import count_projections
+
+__all__ = ["fair_canaries", "fair_score"]
+
+_LENGTH = 4.0  # of the features of a canary, in units of the clip of the loss: clipped for sure
+
+
+def fair_canaries(
+    estimator: Any,
+    n_pairs: int,
+    X: np.ndarray,
+    y: np.ndarray | None,
+    *,
+    fit_params: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> CanaryPairs:
+    """Make pairs of one group each: of opposite targets, or of opposite features.
+
+    Classes are those of `y`, targets its smallest and largest, or the declared bounds.
+    """
+    if y is None or np.ndim(y) != 1:
+        raise ValueError("y must be an array of shape (n_samples,): classes, or a single target.")
+    rows = _LENGTH * estimator.clip_loss * orthogonal_directions(n_pairs, X.shape[1], rng)
+    facts = public_facts_of_pairs(n_pairs, fit_params, rng)
+    if estimator.fairness == "equalized_odds" and estimator.alpha > 0 and facts:
+        same = rng.choice(np.unique(np.asarray(y)), size=n_pairs)
+        return CanaryPairs(
+            first=rows, second=-rows, first_labels=same, second_labels=same, fit_params=facts
+        )
+    first, second = _opposite_targets(estimator, np.asarray(y), n_pairs, rng)
+    return CanaryPairs(
+        first=rows, second=rows.copy(), first_labels=first, second_labels=second, fit_params=facts
+    )
+
+
+def _opposite_targets(
+    estimator: Any, y: np.ndarray, n_pairs: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw two different classes, or the ends of the range of the target in random order."""
+    bounds = getattr(estimator, "target_bounds", None)
+    if bounds is None:
+        choices = np.unique(y)
+    elif isinstance(bounds, str):
+        choices = np.array([y.min(), y.max()])
+    else:
+        choices = np.array([np.min(bounds[0]), np.max(bounds[1])])
+    own = rng.integers(len(choices), size=n_pairs)
+    other = (own + rng.integers(1, len(choices), size=n_pairs)) % len(choices)
+    return choices[own], choices[other]
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """All candidates, as the training sees them."""
+
+    crowd: Crowd
+    records: Records
+    classes: np.ndarray | None
+
+    def cells_like(self, cells: Cells) -> Cells:
+        """Return the cells of the candidates; the sizes are those of the data."""
+        return replace(cells, codes=self.crowd.codes)
+
+
+def fair_score(audited: AuditedFit) -> np.ndarray:
+    """Score pairs by all noisy gradients and tables, see `BatchEvidence`.
+
+    With ranks, which compare the outputs of a batch, a record's own term is taken, among known
+    rows and both records of all pairs.
+    """
+    steps = [release for release in audited.releases if release.kind == "gradient"]
+    candidates = _candidates(audited, steps[0])
+    evidence = BatchEvidence(len(audited.pairs))
+    _add_target_bounds(evidence, audited)
+    tables: list[Release] = []
+    anchors: Anchors | None = None
+    for release in audited.watched(audited.releases, "steps"):
+        if release.kind == "table":
+            tables.append(release)
+        if release.kind != "gradient":
+            continue
+        facts = release.facts
+        network = at_parameters(audited.fitted.network_, facts["parameters"])
+        if tables:  # of the network of this step
+            values = _values(facts["loss"], network, candidates.records.rows)
+            anchors = _anchors(facts["tables"], values, candidates, facts["cells"])
+            _add_tables(evidence, tables, values, candidates, candidates.crowd.codes)
+            tables = []
+        own = _contributions(facts, network, candidates, anchors)
+        gradient = gradients_by_parameter(network, facts["gradients"])
+        candidates.crowd.add_step(evidence, own, gradient, facts, facts["plan"])
+    _add_tuning(evidence, tables, audited, candidates)
+    return evidence.scores()
+
+
+def _candidates(audited: AuditedFit, step: Release) -> _Candidates:
+    fitted, facts = audited.fitted, step.facts
+    rows, labels, _ = audited.rows_and_weights()
+    given = np.asarray(labels)
+    if hasattr(fitted, "classes_"):
+        classes = encode_labels(given, len(given), fitted.classes_)[0]
+        targets = classes
+    else:
+        classes = None
+        targets = to_network_units(fitted.target_bounds_, given.reshape(len(given), -1))
+    dtype = torch.from_numpy(facts["parameters"][0]).dtype
+    records = Records(torch.from_numpy(np.asarray(rows)).to(dtype), torch.from_numpy(targets))
+    cells: Cells = facts["cells"]
+    crowd = crowd_of_audit(audited, cells.codes if len(cells.sizes) > 1 else None)
+    return _Candidates(crowd, records, classes)
+
+
+def _values(loss: FairLoss, network: nn.Module, rows: torch.Tensor) -> np.ndarray:
+    values: np.ndarray = loss.compared.values(network_outputs(network, rows)).numpy()
+    return values
+
+
+def _anchors(
+    tables: OutputTables, values: np.ndarray, candidates: _Candidates, cells: Cells
+) -> Anchors:
+    return Anchors.of_release(tables, values, candidates.cells_like(cells))
+
+
+def _contributions(
+    facts: Mapping[str, Any],
+    network: nn.Module,
+    candidates: _Candidates,
+    anchors: Anchors | None,
+) -> Contributions:
+    """Return what each record adds to `FairLoss.anchored_sum` or `FairLoss.ranked_sum`."""
+    loss, records, crowd = facts["loss"], candidates.records, candidates.crowd
+    if "penalty" not in facts:
+        cells = candidates.cells_like(facts["cells"])
+        return of_vectors(network, records.rows, loss.anchored_vectors(records, anchors, cells))
+    # A batch of all known rows, twice, and both records of all pairs has the expected ranks.
+    batch = records.take(crowd.order)
+    penalty = replace(facts["penalty"], batch_sizes=crowd.sizes)
+    vectors = loss.ranked_vectors(network, batch, penalty, facts["directions"])
+    return of_vectors(network, batch.rows, vectors).take(crowd.places)
+
+
+def _add_tables(
+    evidence: BatchEvidence,
+    tables: Sequence[Release],
+    values: np.ndarray,
+    candidates: _Candidates,
+    codes: np.ndarray,
+) -> None:
+    """Add what noisy histograms of values by part say."""
+    for release in tables:
+        facts = release.facts
+        shares, n_pairs = candidates.crowd.shares, evidence.n_pairs
+        parts = codes if len(facts["statistic"]) > 1 else np.zeros_like(codes)
+        single = _statistics(facts, values, parts)
+        residual = facts["statistic"].ravel() - shares @ single
+        differences = single[-2 * n_pairs : -n_pairs] - single[-n_pairs:]
+        evidence.add(residual, differences, facts["noise"].sigma)
+
+
+def _statistics(facts: Mapping[str, Any], values: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Return what each record adds to a table, flat."""
+    directions, matrix = facts["directions"], facts["noise"].strategy.matrix
+    if directions.shape[1] > values.shape[1]:  # less a centre
+        values = np.column_stack([values, np.ones(len(values))])
+    everybody = np.arange(len(values))
+    # Each is a class of its own, so that each bin is the one that was counted.
+    counts = count_projections(
+        values,
+        directions,
+        facts["half_widths"],
+        len(matrix),
+        codes=everybody,
+        n_classes=len(values),
+    )
+    single = np.zeros((len(values), *facts["statistic"].shape))
+    single[everybody, parts] = counts.reshape(len(values), len(directions), -1) @ matrix.T
+    return single.reshape(len(values), -1)
+
+
+def _add_tuning(
+    evidence: BatchEvidence,
+    tables: Sequence[Release],
+    audited: AuditedFit,
+    candidates: _Candidates,
+) -> None:
+    """Add the histograms of the probabilities that a threshold was read off."""
+    if not tables:
+        return
+    network = audited.fitted.network_
+    outputs = network_outputs(network, candidates.records.rows.to(torch.float32))
+    values = outputs[:, :1].sigmoid().numpy() - 0.5
+    codes = candidates.classes
+    if codes is not None:
+        _add_tables(evidence, tables, values, candidates, codes)
+
+
+def _add_target_bounds(evidence: BatchEvidence, audited: AuditedFit) -> None:
+    """Add the histograms of targets that private bounds were read off."""
+    pairs, y = audited.pairs, audited.y
+    first, second = pairs.first_labels, pairs.second_labels
+    if isinstance(getattr(audited.fitted, "target_bounds", None), str):
+        targets = [np.asarray(of, dtype=float).reshape(-1, 1) for of in (y, first, second)]
+        of_targets = CanaryPairs(first=targets[1], second=targets[2])
+        add_histograms(evidence, replace(audited, X=targets[0], pairs=of_targets))

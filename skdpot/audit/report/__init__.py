@@ -1,0 +1,1 @@
+"""The privacy report: what was released, what it means, and what an audit of it found."""

@@ -1,0 +1,276 @@
+"""The audit in a privacy report: a copy of the estimator, attacked on made-up rows."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from tqdm.auto import tqdm
+
+from skdpot.audit.audit_result import AuditResult
+from skdpot.audit.audited_fit import NoKnownAttackError
+from skdpot.audit.guessing import epsilon_lower_bound
+from skdpot.audit.one_run import one_run_audit
+from skdpot.audit.report.made_up_rows import make_up_rows
+from skdpot.audit.report.words import beside_claim, shown_at_least
+
+__all__ = ["PartAudit", "audit_copies", "private_parts", "unpaid_copy", "what_shows"]
+
+_MANY, _FEW = 1000, 100
+# Other rows beside canaries; scores of trainings take time with the cube of all rows.
+_MOST_ROWS, _FEWEST_ROWS = 2000, 200
+_ROWS = ("resample", "presample", "smoothing")
+_NETWORKS = ("network_", "encoder_", "module_")
+_COMPOSITES = ("steps", "transformers_", "transformer_list")
+# Parameters that change what a copy costs or shows, and nothing that it releases.
+_QUIET = {"budget": None, "random_state": None, "verbose": 0}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartAudit:
+    """The audit of one private estimator.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator.
+    result : AuditResult or None
+        What was found; None if no audit was made.
+    reason : str, default=""
+        Why there was none.
+    n_rows : int, default=0
+        Made-up rows beside the canaries.
+    sight : str, default=""
+        What this audit can see of such a mechanism, and what not.
+    is_weak : bool, default=False
+        Whether it would probably miss even noise that is ten times too small.
+    """
+
+    name: str
+    result: AuditResult | None
+    reason: str = ""
+    n_rows: int = 0
+    sight: str = ""
+    is_weak: bool = False
+
+    @property
+    def ceiling(self) -> float:
+        """The lower bound if all guesses had been right: more it cannot show."""
+        if self.result is None:
+            return 0.0
+        found = self.result
+        return epsilon_lower_bound(
+            found.delta,
+            found.confidence,
+            n_canaries=found.n_canaries,
+            n_guesses=found.n_guesses,
+            n_correct=found.n_guesses,
+        )
+
+    @property
+    def could_refute(self) -> bool:
+        """Whether there is a claim, and guesses enough to refute it."""
+        return self.result is not None and self.ceiling > self.result.epsilon
+
+    @property
+    def verdict(self) -> str:
+        """What follows, in a sentence; the bound is rounded down."""
+        if self.result is None:
+            return f"{self.name} was not audited. {self.reason}"
+        found = self.result
+        shown, claimed = beside_claim(found.epsilon_lower, found.epsilon)
+        bound = f"ε ≥ {shown} at {100 * found.confidence:.4g} % confidence"
+        if claimed == "∞":
+            return f"{self.name} claims nothing that could be refuted. The attack shows {bound}."
+        if found.refuted:
+            return f"{self.name}: REFUTED. {bound}, but ε = {claimed} was claimed."
+        if not self.could_refute:
+            return (
+                f"{self.name}: {bound}. This could not have refuted the claimed ε = {claimed}: "
+                f"if all guesses had been right, they would show ε ≥ "
+                f"{shown_at_least(self.ceiling)}. Take more canaries."
+            )
+        return f"{self.name}: not refuted. {bound}, within the claimed ε = {claimed}."
+
+
+def private_parts(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fitted private estimators in an estimator, or itself.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted; pipelines and column transformers are looked into.
+
+    Yields
+    ------
+    name : str
+    part : estimator
+        With a ``privacy_spent_``.
+    """
+    if hasattr(estimator, "privacy_spent_"):
+        # One that fits another, as `ClientContribution` does, releases what that one does.
+        inner = getattr(estimator, "estimator_", estimator)
+        yield type(inner).__name__, inner
+        return
+    for attribute in _COMPOSITES:
+        for entry in getattr(estimator, attribute, ()):
+            yield from private_parts(entry[1])
+
+
+def unpaid_copy(estimator: Any) -> Any:
+    """Clone an estimator without its budget and its seed.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Stays as it is.
+
+    Returns
+    -------
+    estimator
+        Not fitted.
+    """
+    copy = clone(estimator)
+    quiet: dict[str, Any] = {}
+    for name, value in copy.get_params().items():
+        last = name.rpartition("__")[2]
+        if last in _QUIET:
+            # Pipelines take nothing but a truth value for it.
+            quiet[name] = False if isinstance(value, bool) else _QUIET[last]
+    return copy.set_params(**quiet)
+
+
+def audit_copies(
+    parts: Sequence[tuple[str, Any]],
+    n_canaries: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+    verbose: int = 0,
+) -> tuple[PartAudit, ...]:
+    """Audit a copy of each estimator on rows that are made up.
+
+    Parameters
+    ----------
+    parts : sequence of (str, estimator)
+        Fitted private estimators.
+    n_canaries : int or None
+        Pairs of canaries; None for half the numbers of a sketch, from 100 to 1,000, and for 100
+        where none is released.
+    confidence : float
+        Of all lower bounds together. Each one has a larger one: its chance of an error is divided
+        by the number of audits.
+    rng : numpy.random.Generator
+        Makes rows and canaries, but not the coins.
+    verbose : int, default=0
+        If positive, progress bars are shown.
+
+    Returns
+    -------
+    tuple of PartAudit
+
+    Privacy
+    -------
+    Post-processing: a copy without budget is fitted on made-up rows, see `make_up_rows`.
+    """
+    tried = sum(not _is_public(part) for _, part in parts)
+    each = 1.0 - (1.0 - confidence) / max(tried, 1)
+    bar = tqdm(parts, desc="audits", disable=verbose <= 0)
+    return tuple(_audit(name, part, n_canaries, each, rng) for name, part in bar)
+
+
+def _is_public(part: Any) -> bool:
+    """Whether a part was fitted to public rows, by its own words."""
+    return np.isinf(part.privacy_spent_.epsilon) and getattr(part, "private", True) is False
+
+
+def _audit(
+    name: str, part: Any, n_canaries: int | None, confidence: float, rng: np.random.Generator
+) -> PartAudit:
+    if _is_public(part):
+        return PartAudit(
+            name=name, result=None, reason="It was fitted to public rows, without noise."
+        )
+    n_numbers = _n_sketched(part)
+    n_rows = _FEWEST_ROWS
+    if n_canaries is None:
+        # Even without noise no more coins can be read than there are numbers.
+        n_canaries = int(np.clip(n_numbers // 2, _FEW, _MANY))
+    if n_numbers > 0 and hasattr(part, "n_samples_"):
+        n_rows = int(np.clip(part.n_samples_ - n_canaries, _FEWEST_ROWS, _MOST_ROWS))
+    rows = make_up_rows(part, n_rows, rng)
+    try:
+        with warnings.catch_warnings():
+            # What a fit on made-up rows warns of concerns nobody.
+            warnings.simplefilter("ignore")
+            result = one_run_audit(
+                unpaid_copy(part),
+                rows.X,
+                rows.y,
+                canaries=n_canaries,
+                confidence=confidence,
+                fit_params=rows.fit_params,
+                random_state=int(rng.integers(2**31)),
+            )
+    except NoKnownAttackError as error:
+        return PartAudit(name=name, result=None, reason=str(error))
+    sight, is_weak = what_shows(part, n_canaries, n_numbers)
+    stated = part.privacy_spent_.epsilon
+    if not np.isclose(result.epsilon, stated, rtol=1e-2):
+        sight += (
+            f" The estimator itself states ε = {stated:.4g}; the copy claims {result.epsilon:.4g}, "
+            "because it has the same noise on another number of rows, and this claim is tested."
+        )
+    return PartAudit(name=name, result=result, n_rows=len(rows.X), sight=sight, is_weak=is_weak)
+
+
+def what_shows(part: Any, n_canaries: int, n_numbers: int) -> tuple[str, bool]:
+    """Say what this audit can see of a mechanism, and what not.
+
+    Parameters
+    ----------
+    part : estimator
+        Fitted.
+    n_canaries : int
+        Pairs of canaries.
+    n_numbers : int
+        In the sketch that it releases; 0 if it releases none.
+
+    Returns
+    -------
+    sight : str
+        Sentences; measured for doc/audit_table.txt and doc/audit_networks.txt.
+    is_weak : bool
+        Whether it would probably miss even noise that is ten times too small.
+    """
+    mechanism = str(getattr(part, "mechanism", ""))
+    # A batch of one row is not torn apart by sorting.
+    if mechanism in _ROWS and getattr(part, "batch_size", None) != 1:
+        return (
+            "Each record is released as one of many noisy numbers whose order is lost, and shows "
+            "in their sum alone. Such an audit sees that there is no noise; it does not see "
+            "that there is ten times too little."
+        ), True
+    if n_numbers == 0 and any(hasattr(part, name) for name in _NETWORKS):
+        return (
+            "On the training of networks such an audit is weak. With noise ten times too small "
+            "for ε = 1, and 400 to 1,000 canaries that are orthogonal rows of many features, it "
+            "showed between 0 and 2.8; with fewer features or fewer canaries it shows less. It "
+            "sees that there is no noise."
+        ), True
+    if n_numbers and 2 * n_canaries > n_numbers:
+        return (
+            f"The release has {n_numbers:,} numbers, too few to tell {n_canaries:,} canaries "
+            "apart well: a mistake in the noise could go unseen."
+        ), True
+    return (
+        "With hundreds of canaries such an audit sees that noise is ten times too small for ε = "
+        "1; it does not see that it is a little too small."
+    ), False
+
+
+def _n_sketched(part: Any) -> int:
+    """Return how many numbers are in the sketch that a part releases, 0 if it releases none."""
+    sketch = getattr(part, "sketch_", part)
+    return int(sketch.statistic_.size) if hasattr(sketch, "statistic_") else 0

@@ -1,0 +1,302 @@
+"""A report on one release, for the person who answers for data protection."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+import skdpot
+from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import check_is_fitted
+from skdpot.audit.report.audit import PartAudit, audit_copies, private_parts
+from skdpot.audit.report.budget import BudgetState, read_budget
+from skdpot.audit.report.cautions import NOT_COVERED, Caution, cautions_of
+from skdpot.audit.report.html import page, report_fragment
+from skdpot.audit.report.inputs import check_options, check_rows
+from skdpot.audit.report.phases import known_sizes, releases_in_words
+from skdpot.audit.report.tables import report_dict, report_rows
+from skdpot.audit.report.trials import Figure, MembershipTrial, measure_utility, try_membership
+from skdpot.audit.report.words import Meaning, meaning_of, shown_at_least
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
+
+__all__ = ["PrivacyReport", "privacy_report"]
+
+
+def privacy_report(
+    estimator: Any,
+    X_holdout: Any = None,
+    *,
+    y_holdout: Any = None,
+    X_members: Any = None,
+    budget: PrivacyBudget | None = None,
+    audit: bool = True,
+    n_canaries: int | None = None,
+    confidence: float = 0.95,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> "PrivacyReport":
+    """Say what a fitted estimator has released, what that protects, and test it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted: a private estimator of this package, or a pipeline that holds some.
+    X_holdout : array-like of shape (n_holdout, n_features), optional
+        **Public** rows of the same population, which it was not fitted on. With them the report
+        has figures of utility, and for samplers attacks on a copy that is fitted to one half.
+    y_holdout : array-like of shape (n_holdout,), optional
+        Their labels, targets or time stamps.
+    X_members : array-like of shape (n_members, n_features), optional
+        Rows that the estimator was fitted on. With them the attacks are on the release itself,
+        and the report is **not private**: it says so at its top.
+    budget : PrivacyBudget, optional
+        Whose history is shown; by default those of the estimator.
+    audit : bool, default=True
+        Whether to attack a copy of the estimator, see Notes. It costs a fit.
+    n_canaries : int, optional
+        How many records the audit plants. By default as many as half the numbers in a sketch, from
+        100 to 1,000, and 100 where none is released.
+    confidence : float, default=0.95
+        Of the lower bounds, in (0, 1). Of a pipeline with several private parts each one is
+        audited, and all bounds hold together with this confidence.
+    random_state : int, RandomState or None, default=None
+        For made-up rows and draws; no privacy depends on it.
+    verbose : int, default=0
+        If positive, a progress bar is shown.
+
+    Returns
+    -------
+    PrivacyReport
+        With an HTML repr, `to_html`, `to_dict` and `to_frame`.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If it is fitted and has spent nothing, or is a search, whose fits are not all kept; or an
+        option is of another type. No value is quoted.
+    ValueError
+        If an option is out of range, `X_members` or `y_holdout` come without `X_holdout`, or rows
+        and labels do not fit each other or the estimator.
+
+    Privacy
+    -------
+    Made of public facts and post-processing of the release: no private row is touched, unless
+    `X_members` holds some. The audit and the attacks fit copies without budget, to made-up rows and
+    to public ones.
+
+    Notes
+    -----
+    The audit (`one_run_audit`) fits a copy of the estimator to rows that are sampled from the
+    release, with canaries among them. Its lower bound of ε can refute a claim and never prove one.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdpot import DPSlicedFlowSampler
+    >>> from skdpot.audit import privacy_report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> sampler = DPSlicedFlowSampler(epsilon=1.0, bounds=(0, 8)).fit(X[::2])
+    >>> report = privacy_report(sampler, X[1::2], n_canaries=200)
+    >>> report.spent.epsilon, report.refuted
+    (1.0, False)
+    >>> page = report.to_html()
+    """
+    check_options(audit, n_canaries, confidence, verbose)
+    check_rows(X_holdout, y_holdout, X_members)
+    spent = _statement(estimator)
+    parts = tuple(private_parts(estimator))
+    silent = silent_parts(estimator)
+    n_samples, n_features = known_sizes(parts, spent)
+    budgets = _budgets(parts, budget)
+    rng = solver_generator(random_state)
+    with tqdm(total=3, desc="report", disable=verbose <= 0) as bar:
+        audits = audit_copies(parts, n_canaries, confidence, rng, verbose) if audit else ()
+        bar.update()
+        membership = try_membership(estimator, X_holdout, y_holdout, X_members, rng)
+        bar.update()
+        utility, utility_reason = measure_utility(estimator, X_holdout, y_holdout, rng)
+        bar.update()
+    return PrivacyReport(
+        estimator=type(estimator).__name__,
+        parts=tuple(name for name, _ in parts),
+        silent=silent,
+        n_samples=n_samples,
+        n_features=n_features,
+        created=datetime.now(UTC),
+        version=skdpot.__version__,
+        spent=spent,
+        releases=releases_in_words(parts, spent),
+        meaning=meaning_of(spent),
+        cautions=cautions_of(
+            parts,
+            spent,
+            budgets,
+            n_samples=n_samples,
+            silent=silent,
+            of_members=membership.of_members,
+        ),
+        budgets=tuple(map(read_budget, budgets)),
+        audits=audits,
+        confidence=float(confidence),
+        membership=membership,
+        utility=utility,
+        utility_reason=utility_reason,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PrivacyReport:
+    """What was released, what it protects, and what tests of it found.
+
+    `privacy_report` makes one. In a notebook it shows itself.
+
+    Parameters
+    ----------
+    estimator : str
+        Name of the estimator.
+    parts : tuple of str
+        Names of the private estimators in it.
+    silent : tuple of str
+        Names of other parts of it, which learned from the rows without noise.
+    n_samples, n_features : int or None
+        Public sizes of the data; None where the estimator does not keep them.
+    created : datetime
+        When the report was made (UTC).
+    version : str
+        Of this package.
+    spent : PrivacySpent
+        The statement: ε, δ, relation, event, noise, sensitivity, assumptions.
+    releases : tuple of str
+        What touched private data, a sentence for each phase.
+    meaning : Meaning
+        What ε and δ leave to an attacker.
+    cautions : tuple of Caution
+        Warnings, the gravest first.
+    budgets : tuple of BudgetState
+        Ledgers, as they were.
+    audits : tuple of PartAudit
+        The audit of each part; empty if none was asked for.
+    confidence : float
+        Of all lower bounds together.
+    membership : MembershipTrial
+        Attacks on synthetic rows.
+    utility : tuple of Figure
+        Figures on public rows.
+    utility_reason : str
+        Why there are none.
+    """
+
+    estimator: str
+    parts: tuple[str, ...]
+    silent: tuple[str, ...]
+    n_samples: int | None
+    n_features: int | None
+    created: datetime
+    version: str
+    spent: PrivacySpent
+    releases: tuple[str, ...]
+    meaning: Meaning
+    cautions: tuple[Caution, ...]
+    budgets: tuple[BudgetState, ...]
+    audits: tuple[PartAudit, ...]
+    confidence: float
+    membership: MembershipTrial
+    utility: tuple[Figure, ...]
+    utility_reason: str
+
+    @property
+    def refuted(self) -> bool:
+        """Whether an audit refutes what is claimed."""
+        return any(part.result is not None and part.result.refuted for part in self.audits)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What no such report can vouch for."""
+        return NOT_COVERED
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as one page that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to write it as well.
+
+        Returns
+        -------
+        str
+            HTML with its style and pictures inside; no scripts, nothing from the network.
+        """
+        text = page(self)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as numbers, text, lists and dicts.
+
+        Returns
+        -------
+        dict
+            For strict JSON: infinity is the text ``"inf"``, what is not known is None.
+        """
+        return report_dict(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the facts as a table of text and numbers.
+
+        Returns
+        -------
+        DataFrame
+            With the columns "section", "fact" and "value".
+        """
+        return pd.DataFrame(report_rows(self), columns=["section", "fact", "value"])
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks."""
+        return report_fragment(self)
+
+    def __repr__(self) -> str:
+        bounds = [part.result.epsilon_lower for part in self.audits if part.result is not None]
+        audit = f"epsilon_lower={shown_at_least(max(bounds))}" if bounds else "not audited"
+        return (
+            f"PrivacyReport({self.estimator}, epsilon={self.spent.epsilon:.4g}, "
+            f"delta={self.spent.delta:.2g}, {audit}, {len(self.cautions)} warnings)"
+        )
+
+
+def _statement(estimator: Any) -> PrivacySpent:
+    """Return what an estimator has spent, or say why there is nothing to report."""
+    spent = getattr(estimator, "privacy_spent_", None)
+    if isinstance(spent, PrivacySpent):
+        return spent
+    if not hasattr(estimator, "fit"):
+        raise TypeError(
+            "estimator must be a fitted private estimator or a pipeline with one, not "
+            f"{type(estimator).__name__}."
+        )
+    if not hasattr(estimator, "cv_results_"):
+        check_is_fitted(estimator)
+    return total_spent(estimator)
+
+
+def _budgets(
+    parts: Sequence[tuple[str, Any]], given: PrivacyBudget | None
+) -> tuple[PrivacyBudget, ...]:
+    """Return the budgets to show, each ledger once."""
+    if given is not None:
+        if not isinstance(given, PrivacyBudget):
+            raise TypeError(f"budget must be a PrivacyBudget or None, not {type(given).__name__}.")
+        return (given,)
+    charged = [getattr(part, "budget", None) for _, part in parts]
+    unique: Mapping[str, PrivacyBudget] = {
+        budget.ledger: budget for budget in charged if isinstance(budget, PrivacyBudget)
+    }
+    return tuple(unique.values())
