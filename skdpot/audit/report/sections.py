@@ -149,8 +149,8 @@ def _protection(report: "PrivacyReport") -> str:
         (
             f"ε = {rounded_up(spent.epsilon)}",
             f"Whatever may follow from the release is at most {factor} as probable with a record "
-            "of yours as with any other record in its place, plus δ; whatever else somebody knows and "
-            "computes.",
+            "of yours as with any other record in its place, plus δ; whatever else somebody knows "
+            "and computes.",
         ),
         (
             f"δ = {spent.delta:g}",
