@@ -66,10 +66,13 @@ fig, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True, layout="constrain
 for ax, epsilon in zip(axes, [np.inf, 2.0], strict=True):
     copy = DPSlicedFlowSampler(epsilon=epsilon, bounds=(low, high)).fit(X_private)
     found = synthetic_membership(copy, X_private, X_public, random_state=0)
-    found.plot(ax=ax, log=True)
+    found.plot(ax=ax, log=True, legend=False)
     ax.set_title(f"ε = {epsilon:g}".replace("inf", "∞"))
     print(f"epsilon = {epsilon:g}")
     print(found.to_frame()[["auc", "tpr_at_0.01", "tpr_at_0.1"]].round(3).to_string())
 axes[1].set_ylabel("")
+lines, labels = axes[1].get_legend_handles_labels()
+labels = ["allowed by ε" if "allowed" in label else label for label in labels]
+fig.legend(lines, labels, loc="outside lower center", ncols=4, fontsize="small")
 fig.savefig("privacy_report_attacks.png", dpi=100)
 plt.show()

@@ -18,6 +18,7 @@ from skdpot.estimators._trajectory_rows import TimedRows
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import charge
@@ -334,8 +335,13 @@ def _warm_plan(
     mu = target.mu_cap * math.sqrt(sampler.warm_start_share)
     radius = math.sqrt(n_features)
     if sampler.warm_start == "mean":
-        return plan_mean_start(mu, radius, n_features, group_size=group_size)
-    return plan_kmeans_start(mu, radius, n_features, sampler.n_clusters, group_size=group_size)
+        plan = plan_mean_start(mu, radius, n_features, group_size=group_size)
+    else:
+        clusters = sampler.n_clusters
+        plan = plan_kmeans_start(mu, radius, n_features, clusters, group_size=group_size)
+    if plan.noise is not None:  # what cannot be drawn is refused here, before any charge
+        required_bits(plan.noise.sigma / plan.noise.lattice, plan.noise.mu)
+    return plan
 
 
 def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import LatticeNoise, calibrate_lattice
 from skdpot.privacy.noisy_histogram import MagnitudeGrid, SignedGrid, Smoothing
 
@@ -209,7 +210,7 @@ def plan_private_bounds(
         mode="norm",
         n_samples=n_samples,
         n_features=n_features,
-        noises=() if mu == math.inf else (calibrate_lattice(mu, group_size * math.sqrt(2)),),
+        noises=() if mu == math.inf else (_drawable(mu, group_size * math.sqrt(2)),),
         centers=False,
     )
 
@@ -223,6 +224,11 @@ def _feature_noises(
     shares = (_SPREAD_SHARE, 1 - _SPREAD_SHARE) if centers else (1.0,)
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
     sensitivity = group_size * math.sqrt(2 * n_features)
-    return tuple(
-        calibrate_lattice(mu * math.sqrt(share) * (1 - 1e-13), sensitivity) for share in shares
-    )
+    return tuple(_drawable(mu * math.sqrt(share) * (1 - 1e-13), sensitivity) for share in shares)
+
+
+def _drawable(mu: float, sensitivity: float) -> LatticeNoise:
+    """Calibrate noise, and refuse what cannot be drawn here, where nothing is charged yet."""
+    noise = calibrate_lattice(mu, sensitivity)
+    required_bits(noise.sigma / noise.lattice, noise.mu)
+    return noise

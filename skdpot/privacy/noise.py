@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.lattice_sampler import MAX_S, discrete_gaussian, required_bits
+from skdpot.privacy.lattice_sampler import MAX_S, discrete_gaussian
 
 __all__ = [
     "LatticeNoise",
@@ -302,5 +302,4 @@ def _proved(noise: LatticeNoise, mu: float) -> LatticeNoise:
             f"sensitivity of {noise.sensitivity:.4g}: sigma would be {steps:.3g} lattice "
             "steps, and between 1 and 2**40 are needed. Choose another lattice or epsilon."
         )
-    required_bits(steps, noise.mu)  # refuses here, where nothing is charged yet
     return noise

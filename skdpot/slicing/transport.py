@@ -9,6 +9,8 @@ steps; with equal sizes and no weights the steps coincide and sorting is all the
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpot._utils.validation import as_finite
+
 __all__ = ["point_masses", "power_mean", "sliced_wasserstein_distance", "wasserstein_1d"]
 
 _SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
@@ -154,12 +156,14 @@ def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray 
     """
     if weights is None:
         return None
-    masses = np.asarray(weights, dtype=np.float64)
+    must = "must be finite, non-negative and not all zero."
+    masses = as_finite(weights, name, must)
     if masses.shape != (size,):
         raise ValueError(f"{name} has shape {masses.shape}; it must be ({size},), one a position.")
-    total = masses.sum()
+    with np.errstate(over="ignore"):
+        total = masses.sum()
     if not np.isfinite(total) or np.any(masses < 0) or total <= 0:
-        raise ValueError(f"{name} must be finite, non-negative and not all zero.")
+        raise ValueError(f"{name} {must}")
     scaled: np.ndarray = masses / total
     return scaled
 

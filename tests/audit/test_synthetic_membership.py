@@ -369,3 +369,12 @@ def test_no_wrong_shape_or_type_quotes_a_value(role, bad):
         assert not any(value in str(caught.value) for value in digits)
         assert "array(" not in str(caught.value)
         assert caught.value.__context__ is None
+
+
+def test_a_picture_without_a_legend():
+    rng = np.random.default_rng(0)
+    found = synthetic_membership(
+        rng.normal(size=(80, 2)), rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    )
+    assert found.plot(legend=False).ax_.get_legend() is None
+    assert found.plot().ax_.get_legend() is not None

@@ -457,6 +457,9 @@ def test_infinities_of_both_signs_do_not_warn(budget):
         PrivateSWAutoencoder(n_steps=2, sampling="without_replacement"),
         DPSlicedGenerator("gradient", n_steps=2),
         PrivateTrajectorySampler("mfld", n_particles=3, schedule=[(1e-4, None, 2)]),
+        PrivateTrajectorySampler(
+            "mfld", n_particles=3, schedule=[(1e-4, None, 2)], bounds=(-1, 1), warm_start="mean"
+        ),
         PrivateScaler(),
         SlicedSketch(),
         FairPrivateClassifier(batch_fraction=1.0, n_steps=3, n_releases=2),
@@ -491,3 +494,14 @@ def test_clipping_norms_may_be_large_integers(name, budget):
     ).set_params(**{name: 10**30}, budget=budget)
     regressor.fit(X, X[:, 0], sensitive_features=LABELS)
     assert np.isfinite(regressor.predict(X)).all()
+
+
+@pytest.mark.parametrize("masses", [[SECRET] * 24, FailingColumn(), [1e308] * 24])
+@pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
+def test_weights_that_are_no_numbers_are_not_quoted(protocol, masses):
+    """Texts were."""
+    distance = PrivateWassersteinDistance(protocol, n_rounds=1)
+    with pytest.raises(ValueError, match="masses must be finite") as refusal:
+        distance.fit(X, masses=masses)
+    assert SECRET not in repr(refusal.value)
+    assert refusal.value.__context__ is None

@@ -92,7 +92,7 @@ class SyntheticMembership:
         figures = {name: result.figures(confidence) for name, result in self.results.items()}
         return pd.DataFrame.from_dict(figures, orient="index").rename_axis("attack")
 
-    def plot(self, ax: Any = None, *, log: bool = False) -> MembershipDisplay:
+    def plot(self, ax: Any = None, *, log: bool = False, legend: bool = True) -> MembershipDisplay:
         """Draw the operating characteristics of all attacks.
 
         Parameters
@@ -101,6 +101,8 @@ class SyntheticMembership:
             Axes to draw on; new ones by default.
         log : bool, default=False
             Whether both axes are logarithmic, for small false positive rates.
+        legend : bool, default=True
+            Whether to draw the legend.
 
         Returns
         -------
@@ -112,7 +114,8 @@ class SyntheticMembership:
         for (name, result), color in zip(others, COLORS[1:], strict=False):
             fpr, tpr, _ = result.roc()
             display.ax_.plot(fpr, tpr, drawstyle="steps-post", color=color, label=name)
-        display.ax_.legend(fontsize="small")
+        if legend:
+            display.ax_.legend(fontsize="small")
         return display
 
     def __repr__(self) -> str:
