@@ -125,7 +125,10 @@ class CodeReadings(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self)
         rows = validate_rows(self, X, reset=False)
-        errors = ((self._decode(self.transform(X)) - rows) ** 2).mean(axis=1)
+        with np.errstate(over="ignore"):
+            errors = ((self._decode(self.transform(X)) - rows) ** 2).mean(axis=1)
+        if not np.isfinite(errors).all():
+            raise ValueError("X holds numbers so large that their squared errors are not finite.")
         return -float(np.average(errors, weights=sample_weight))
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:

@@ -280,6 +280,7 @@ n_features), default="axes+orthogonal"
         self._train(streams.solver)
         return self
 
+    @fit_context(prefer_skip_nested_validation=True)
     def retrain(self, random_state: Any = None) -> Self:
         """Train a new network on the release of the last fit; free of any privacy cost.
 
@@ -298,7 +299,8 @@ n_features), default="axes+orthogonal"
         Raises
         ------
         ValueError
-            If the mechanism was "gradient", where the training itself is the release.
+            If a parameter is not usable, or the mechanism was "gradient", where the training
+            itself is the release.
         """
         check_is_fitted(self)
         if not GENERATOR_MECHANISMS[self._fitted_mechanism].retrains:

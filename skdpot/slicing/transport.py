@@ -67,14 +67,12 @@ def wasserstein_1d(
     b = point_masses(v_weights, rows_v.shape[1], "v_weights")
     if not (np.isfinite(rows_u).all() and np.isfinite(rows_v).all()):
         raise ValueError("u and v must hold finite positions, without NaN.")
-    unit = _unit(max(np.abs(rows_u).max(), np.abs(rows_v).max()), p)
-    rows_u, rows_v = rows_u / unit, rows_v / unit
     if a is None and b is None and rows_u.shape == rows_v.shape:
-        gaps = np.abs(np.sort(rows_u, axis=1) - np.sort(rows_v, axis=1))
-        powered = np.mean(gaps**p, axis=1)
+        gaps = _gaps(np.sort(rows_u, axis=1), np.sort(rows_v, axis=1))
+        unit = _unit(float(gaps.max()), p)
+        distances: np.ndarray = unit * np.mean((gaps / unit) ** p, axis=1) ** (1 / p)
     else:
-        powered = np.array([_merge(x, y, a, b, p) for x, y in zip(rows_u, rows_v, strict=True)])
-    distances: np.ndarray = unit * powered ** (1 / p)
+        distances = np.array([_merge(x, y, a, b, p) for x, y in zip(rows_u, rows_v, strict=True)])
     return float(distances[0]) if first.ndim == 1 else distances
 
 
@@ -171,7 +169,7 @@ def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray 
 def _merge(
     u: np.ndarray, v: np.ndarray, a: np.ndarray | None, b: np.ndarray | None, p: float
 ) -> float:
-    """Return W_p^p by merging the steps of the two quantile functions."""
+    """Return W_p by merging the steps of the two quantile functions."""
     u, u_steps = _quantile_steps(u, a)
     v, v_steps = _quantile_steps(v, b)
     levels = np.sort(np.concatenate([u_steps[:-1], v_steps[:-1], [0.0, 1.0]]))
@@ -180,7 +178,18 @@ def _merge(
     middles = levels[:-1] + widths / 2
     i = np.minimum(np.searchsorted(u_steps, middles), len(u) - 1)
     j = np.minimum(np.searchsorted(v_steps, middles), len(v) - 1)
-    return float(widths @ np.abs(u[i] - v[j]) ** p)
+    gaps = _gaps(u[i], v[j])
+    unit = _unit(float(gaps.max()), p)
+    return float(unit * (widths @ (gaps / unit) ** p) ** (1 / p))
+
+
+def _gaps(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return the distances of matched positions."""
+    with np.errstate(over="ignore"):
+        gaps: np.ndarray = np.abs(u - v)
+    if not np.isfinite(gaps).all():
+        raise ValueError("u and v must hold positions whose differences are finite.")
+    return gaps
 
 
 def _quantile_steps(x: np.ndarray, masses: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -267,6 +267,7 @@ def test_distances_of_huge_samples_do_not_overflow():
         far = metrics.sliced_wasserstein_distance(np.c_[rows, rows], -np.c_[rows, rows[::-1]], p=50)
         assert np.isfinite(far)
         assert metrics.wasserstein_distance(rows, rows + 1e100, p=40) == pytest.approx(1e100)
+        assert metrics.sliced_wasserstein_distance(X, -X, p=1e300) > 0.0
         with pytest.raises(ValueError, match="of at most 1e\\+150"):
             metrics.wasserstein_distance(rows * 1e60, rows)
         with pytest.raises(ValueError, match="finite positions"):
@@ -505,3 +506,21 @@ def test_weights_that_are_no_numbers_are_not_quoted(protocol, masses):
         distance.fit(X, masses=masses)
     assert SECRET not in repr(refusal.value)
     assert refusal.value.__context__ is None
+
+
+def test_scores_of_rows_that_are_too_far_away():
+    autoencoder = PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=1).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="squared errors are not finite"):
+            autoencoder.score([[1e200, 0.0]])
+
+
+@pytest.mark.parametrize("changes", [{"latent_dim": 10**12}, {"n_steps": True}, {"device": "tpu"}])
+def test_retraining_checks_parameters_too(changes):
+    """A network of 10^12 inputs was an error of torch."""
+    generator = DPSlicedGenerator(**SMALL, n_steps=1, n_latents=10).fit(X)
+    before = generator.module_
+    with pytest.raises(ValueError, match="parameter of DPSlicedGenerator"):
+        generator.set_params(**changes).retrain()
+    assert generator.module_ is before
