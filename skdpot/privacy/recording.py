@@ -8,7 +8,7 @@ the charge at its word must see them all. Inside `record_releases` they are kept
 >>> from skdpot import PrivateScaler
 >>> import numpy as np
 >>> with record_releases() as releases:
-...     scaler = PrivateScaler().fit(np.random.default_rng(0).normal(size=(100, 2)))
+...     scaler = PrivateScaler(epsilon=5.0).fit(np.random.default_rng(0).normal(size=(5000, 2)))
 >>> sorted({release.kind for release in releases})
 ['histogram']
 
