@@ -10,7 +10,7 @@ the charge at its word must see them all. Inside `record_releases` they are kept
 >>> with record_releases() as releases:
 ...     scaler = PrivateScaler(epsilon=5.0).fit(np.random.default_rng(0).normal(size=(5000, 2)))
 >>> sorted({release.kind for release in releases})
-['histogram']
+['cell_width', 'histogram', 'histogram_rows']
 
 Only what has its noise already is recorded, together with public facts, so that a record is
 covered by the event that was charged. Nothing is recorded outside such a block.
