@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["CanaryPairs", "antipodal_pairs"]
+__all__ = ["CanaryPairs", "CanaryRequest", "antipodal_pairs"]
 
 _ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, for each record
 
@@ -71,6 +71,34 @@ class CanaryPairs:
             return rows, None
         own = heads.reshape(-1, *[1] * (np.ndim(self.first_labels) - 1))
         return rows, np.where(own, self.first_labels, self.second_labels)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CanaryRequest:
+    """What a maker of canaries is told.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As it is to be audited, not fitted.
+    n_pairs : int
+        How many pairs.
+    X : ndarray of shape (n_samples, n_features)
+        Public rows beside them.
+    y : ndarray of shape (n_samples,) or None
+        Their labels.
+    fit_params : mapping of str to ndarray of shape (n_samples,)
+        Further public facts of the rows.
+    rng : numpy.random.Generator
+        Draws the canaries.
+    """
+
+    estimator: Any
+    n_pairs: int
+    X: np.ndarray
+    y: np.ndarray | None
+    fit_params: Mapping[str, np.ndarray]
+    rng: np.random.Generator
 
 
 def antipodal_pairs(

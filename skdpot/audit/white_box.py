@@ -4,13 +4,13 @@ Each estimator's noisy releases are public in the sense of its ε, so that the a
 rather than the model: the table of a sketch, noisy projections, noisy gradients.
 """
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from skdpot.audit.audited_fit import NoKnownAttackError, Score
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.autoencoder import autoencoder_canaries, autoencoder_score
 from skdpot.audit.evidence.distance import (
     contribution_canaries,
@@ -18,7 +18,7 @@ from skdpot.audit.evidence.distance import (
     refuse_without_claim,
 )
 from skdpot.audit.evidence.fair import fair_canaries, fair_score
-from skdpot.audit.evidence.generator import gradient_canaries, gradient_score
+from skdpot.audit.evidence.generator import gradient_score
 from skdpot.audit.evidence.histograms import scaler_canaries, scaler_score
 from skdpot.audit.evidence.rows import row_score
 from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
@@ -31,21 +31,7 @@ from skdpot.audit.evidence.trajectories import (
 __all__ = ["NoKnownAttackError", "default_canaries", "default_score"]
 
 
-class CanaryMaker(Protocol):
-    """Makes pairs that move what an estimator releases as far as one record can."""
-
-    def __call__(
-        self,
-        estimator: Any,
-        n_pairs: int,
-        X: np.ndarray,
-        y: np.ndarray | None,
-        *,
-        fit_params: Mapping[str, np.ndarray],
-        rng: np.random.Generator,
-    ) -> CanaryPairs:
-        """Make `n_pairs` pairs for an unfitted estimator and the rows beside them."""
-
+CanaryMaker = Callable[[CanaryRequest], CanaryPairs]
 
 # Name of the class, and its parameter that chooses the mechanism with the value it needs.
 _ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Score]] = {
@@ -59,7 +45,7 @@ _ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Score]] = {
     ("PrivateTrajectorySampler", "sketch"): (trajectory_canaries, trajectory_sketch_score),
     ("PrivateTrajectorySampler", "mfld"): (trajectory_canaries, langevin_score),
     ("PrivateSWAutoencoder", ""): (autoencoder_canaries, autoencoder_score),
-    ("DPSlicedGenerator", "gradient"): (gradient_canaries, gradient_score),
+    ("DPSlicedGenerator", "gradient"): (sketch_canaries, gradient_score),
     **{
         (name, gradient): (fair_canaries, fair_score)
         for name in ("FairPrivateClassifier", "FairPrivateRegressor")
@@ -110,7 +96,11 @@ def default_canaries(
         A ValueError: no attack on this estimator is known.
     """
     maker, _ = _attack(estimator)
-    return maker(estimator, n_pairs, X, y, fit_params=fit_params or {}, rng=rng)
+    return maker(
+        CanaryRequest(
+            estimator=estimator, n_pairs=n_pairs, X=X, y=y, fit_params=fit_params or {}, rng=rng
+        )
+    )
 
 
 def default_score(fitted: Any) -> Score:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from skdpot import PrivateWassersteinDistance, SlicedSketch
+from skdpot.audit import default_canaries
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.evidence.histograms import (
     add_histograms,
     histogram_score,
-    scaler_canaries,
     scaler_score,
 )
 from skdpot.audit.evidence.linear import EvidenceSum
@@ -24,7 +24,7 @@ N_PAIRS = 50
 
 def _pairs(X: np.ndarray, n_pairs: int = N_PAIRS) -> CanaryPairs:
     rng = np.random.default_rng(1)
-    return scaler_canaries(PrivateScaler(), n_pairs, X, None, fit_params={}, rng=rng)
+    return default_canaries(PrivateScaler(), n_pairs, X, None, fit_params={}, rng=rng)
 
 
 def _coins(n_pairs: int = N_PAIRS) -> np.ndarray:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from skdpot import PrivateTrajectorySampler
+from skdpot.audit import default_canaries
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.evidence.trajectories import (
     clipped_pulls,
     langevin_score,
-    trajectory_canaries,
     trajectory_sketch_score,
 )
 from skdpot.privacy.recording import record_releases
@@ -40,7 +40,7 @@ def _coins() -> np.ndarray:
 def _audited(sampler: PrivateTrajectorySampler, heads: np.ndarray) -> AuditedFit:
     X, t = _known()
     rng = np.random.default_rng(1)
-    pairs = trajectory_canaries(sampler, N_PAIRS, X, t, fit_params={}, rng=rng)
+    pairs = default_canaries(sampler, N_PAIRS, X, t, fit_params={}, rng=rng)
     return AuditTask(fit=sampler, pairs=pairs, X=X, y=t, fit_params={}).run(heads)
 
 
@@ -132,4 +132,4 @@ def test_samplers_that_leave_out_rows_are_refused() -> None:
     rng = np.random.default_rng(0)
     for sampler, facts in ((_sampler(n_time_subsample=2), {}), (_sampler(), {"groups": t})):
         with pytest.raises(ValueError, match="n_time_subsample=None and without groups"):
-            trajectory_canaries(sampler, 4, X, t, fit_params=facts, rng=rng)
+            default_canaries(sampler, 4, X, t, fit_params=facts, rng=rng)

@@ -16,6 +16,7 @@ from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot.estimators import fair_classifier
 from skdpot.nets import anchors, fair_loss, output_tables, training
 from skdpot.nets.fair_loss import FairLoss, Records
+from tests.estimators.reachable import reachable
 
 pytestmark = pytest.mark.filterwarnings(  # few rows
     "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
@@ -114,22 +115,6 @@ def forms(array):
     if array.dtype.kind == "f" and array.size == 1:  # as Python keeps a number
         yield array.astype(">f8").tobytes()
         yield repr(float(array.item())).encode()
-
-
-def reachable(value, seen=None):
-    """Every object that can be reached by attributes and containers."""
-    seen = {} if seen is None else seen
-    if id(value) in seen or isinstance(value, type):
-        return seen
-    seen[id(value)] = value
-    children = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, dict):
-        children += list(value.values())
-    if isinstance(value, (list, tuple, set)):
-        children += list(value)
-    for child in children:
-        reachable(child, seen)
-    return seen
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,6 +9,7 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.slicing import square_root_strategy
+from tests.estimators.reachable import reachable
 
 RNG = np.random.default_rng(8841)
 N_BINS = 16
@@ -58,22 +59,6 @@ def exact_counts(conditional):
     return np.array(
         [[np.bincount(column, minlength=N_BINS) for column in bins[group].T] for group in groups]
     )
-
-
-def reachable(value, seen=None):
-    """Every object that can be reached from an estimator by attributes and containers."""
-    seen = {} if seen is None else seen
-    if id(value) in seen or isinstance(value, type):
-        return seen
-    seen[id(value)] = value
-    children = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, dict):
-        children += list(value.values())
-    if isinstance(value, (list, tuple, set)):
-        children += list(value)
-    for child in children:
-        reachable(child, seen)
-    return seen
 
 
 @pytest.mark.parametrize(("kind", "conditional"), KINDS)

@@ -26,6 +26,7 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, PoissonGaussianEvent
 from skdpot.slicing import square_root_strategy
 from skdpot.trajectories import langevin
+from tests.estimators.reachable import reachable
 
 RNG = np.random.default_rng(8841)
 N_TIMES, N_ROWS = 4, 840
@@ -545,22 +546,6 @@ def fitted_on_wild(way):
     if options["bounds"] != "private":
         options["bounds"] = (-LARGE, LARGE)
     return quiet_fit(PrivateTrajectorySampler(**options), WILD)
-
-
-def reachable(value, seen=None):
-    """Every object that can be reached by attributes and containers."""
-    seen = {} if seen is None else seen
-    if id(value) in seen or isinstance(value, type):
-        return seen
-    seen[id(value)] = value
-    children = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, dict):
-        children += list(value.values())
-    if isinstance(value, (list, tuple, set)):
-        children += list(value)
-    for child in children:
-        reachable(child, seen)
-    return seen
 
 
 def forms(array):

@@ -11,7 +11,6 @@ have much the same gradients of kernels: there these audits stay further below t
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from scipy.linalg import hadamard
 from torch import nn
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import (
     Contributions,
@@ -44,16 +43,9 @@ from skdpot.slicing.directions import orthogonal_directions
 __all__ = ["autoencoder_canaries", "autoencoder_score"]
 
 
-def autoencoder_canaries(
-    estimator: Any,
-    n_pairs: int,
-    X: np.ndarray,
-    y: np.ndarray | None,
-    *,
-    fit_params: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
-) -> CanaryPairs:
+def autoencoder_canaries(request: CanaryRequest) -> CanaryPairs:
     """Make opposite rows on the edge of what is declared, of one group in each pair."""
+    estimator, n_pairs, X, rng = request.estimator, request.n_pairs, request.X, request.rng
     if not estimator.private:
         raise ValueError("private=False claims no privacy: there is nothing to audit.")
     low, high = edges(estimator, X)
@@ -62,13 +54,15 @@ def autoencoder_canaries(
         reach = reach * _corners(n_pairs, X.shape[1], rng)
     else:
         reach = reach * orthogonal_directions(n_pairs, X.shape[1], rng)
-    same = None if y is None else rng.choice(np.asarray(y), size=n_pairs)  # ignored by the fit
+    same = (
+        None if request.y is None else rng.choice(np.asarray(request.y), size=n_pairs)
+    )  # ignored by the fit
     return CanaryPairs(
         first=middle + reach,
         second=middle - reach,
         first_labels=same,
         second_labels=same,
-        fit_params=public_facts_of_pairs(n_pairs, fit_params, rng),
+        fit_params=public_facts_of_pairs(n_pairs, request.fit_params, rng),
     )
 
 

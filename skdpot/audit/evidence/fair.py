@@ -21,7 +21,7 @@ from torch import nn
 
 from skdpot._utils.labels import encode_labels
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import (
     Contributions,
@@ -45,23 +45,17 @@ __all__ = ["fair_canaries", "fair_score"]
 _LENGTH = 4.0  # of the features of a canary, in units of the clip of the loss: clipped for sure
 
 
-def fair_canaries(
-    estimator: Any,
-    n_pairs: int,
-    X: np.ndarray,
-    y: np.ndarray | None,
-    *,
-    fit_params: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
-) -> CanaryPairs:
+def fair_canaries(request: CanaryRequest) -> CanaryPairs:
     """Make pairs of one group each: of opposite targets, or of opposite features.
 
     Classes are those of `y`, targets its smallest and largest, or the declared bounds.
     """
+    estimator, n_pairs = request.estimator, request.n_pairs
+    X, y, rng = request.X, request.y, request.rng
     if y is None or np.ndim(y) != 1:
         raise ValueError("y must be an array of shape (n_samples,): classes, or a single target.")
     rows = _LENGTH * estimator.clip_loss * orthogonal_directions(n_pairs, X.shape[1], rng)
-    facts = public_facts_of_pairs(n_pairs, fit_params, rng)
+    facts = public_facts_of_pairs(n_pairs, request.fit_params, rng)
     if estimator.fairness == "equalized_odds" and estimator.alpha > 0 and facts:
         same = rng.choice(np.unique(np.asarray(y)), size=n_pairs)
         return CanaryPairs(

@@ -23,7 +23,6 @@ import torch
 from torch import nn
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import (
     ByParameter,
@@ -34,7 +33,6 @@ from skdpot.audit.evidence.contributions import (
 )
 from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit
 from skdpot.audit.evidence.histograms import add_histograms
-from skdpot.audit.evidence.sketch import sketch_canaries
 from skdpot.nets.evaluation import to_network_units
 from skdpot.nets.gradient_parts import ChunkJacobians, full_precision
 from skdpot.nets.output_gradients import shares_of_jacobians
@@ -43,23 +41,10 @@ from skdpot.nets.private_wasserstein import Side, clipped_wasserstein_gradient
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.nets.wasserstein_gradient import ranked_projections
 
-__all__ = ["gradient_canaries", "gradient_score"]
+__all__ = ["gradient_score"]
 
 _SIMULATIONS = 3  # of thousands of numbers each
 _SLICES_AT_ONCE = 16
-
-
-def gradient_canaries(
-    estimator: Any,
-    n_pairs: int,
-    X: np.ndarray,
-    y: np.ndarray | None,
-    *,
-    fit_params: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
-) -> CanaryPairs:
-    """Make opposite rows on the edge of what is declared."""
-    return sketch_canaries(estimator, n_pairs, X, y, fit_params=fit_params, rng=rng)
 
 
 def gradient_score(audited: AuditedFit) -> np.ndarray:

@@ -11,15 +11,14 @@ of them *is* the value of one record, or the mean of two. With several times as 
 canaries most canaries are found in one of them; with fewer the audit has no teeth at ε = ∞.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.recording import Release
@@ -31,22 +30,15 @@ _NEIGHBOURS = 12  # on either side of a median, that are tried as one of the two
 _SAME = 1e-12
 
 
-def scaler_canaries(
-    estimator: Any,
-    n_pairs: int,
-    X: np.ndarray,
-    y: np.ndarray | None,
-    *,
-    fit_params: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
-) -> CanaryPairs:
+def scaler_canaries(request: CanaryRequest) -> CanaryPairs:
     """Make records of opposite signs and of all orders of magnitude above that of the rows."""
+    n_pairs, X, rng = request.n_pairs, request.X, request.rng
     unit = np.maximum(np.abs(X).max(axis=0), 1e-12) if len(X) else np.ones(X.shape[1])
     sign = np.where(rng.random((n_pairs, X.shape[1])) < 0.5, -1.0, 1.0)
     first, second = unit * np.exp2(rng.uniform(0.0, _OCTAVES, size=(2, *sign.shape)))
-    if y is None:
+    if request.y is None:
         return CanaryPairs(first=sign * first, second=-sign * second)
-    same = rng.choice(y, size=n_pairs)
+    same = rng.choice(request.y, size=n_pairs)
     return CanaryPairs(
         first=sign * first, second=-sign * second, first_labels=same, second_labels=same
     )

@@ -1,12 +1,11 @@
 """Canaries for sketches, and what their noisy tables say about them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
+from skdpot.audit.canaries import CanaryPairs, CanaryRequest, antipodal_pairs
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.likelihood import statistic_of, statistics_of_rows
 from skdpot.audit.evidence.linear import EvidenceSum
@@ -40,17 +39,10 @@ def edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def sketch_canaries(
-    estimator: Any,
-    n_pairs: int,
-    X: np.ndarray,
-    y: np.ndarray | None,
-    *,
-    fit_params: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
-) -> CanaryPairs:
+def sketch_canaries(request: CanaryRequest) -> CanaryPairs:
     """Make opposite corners of the box, of different classes where classes are protected."""
-    low, high = edges(estimator, X)
+    estimator, n_pairs, y, rng = request.estimator, request.n_pairs, request.y, request.rng
+    low, high = edges(estimator, request.X)
     conditional = getattr(estimator, "conditional", False)
     labels = y if conditional and not getattr(estimator, "public_labels", False) else None
     pairs = antipodal_pairs(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
@@ -30,15 +30,7 @@ from skdpot.trajectories.warm_start_plan import WarmStartPlan
 __all__ = ["clipped_pulls", "langevin_score", "trajectory_canaries", "trajectory_sketch_score"]
 
 
-def trajectory_canaries(
-    estimator: Any,
-    n_pairs: int,
-    X: np.ndarray,
-    y: np.ndarray | None,
-    *,
-    fit_params: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
-) -> CanaryPairs:
+def trajectory_canaries(request: CanaryRequest) -> CanaryPairs:
     """Make opposite corners of the box, both at the time of a known row.
 
     Raises
@@ -46,12 +38,12 @@ def trajectory_canaries(
     ValueError
         If the estimator leaves out rows: then nobody outside knows which.
     """
-    if estimator.n_time_subsample is not None or fit_params:
+    if request.estimator.n_time_subsample is not None or request.fit_params:
         raise ValueError(
             "Audit a sampler with n_time_subsample=None and without groups=: those leave out rows "
             "by a draw that the release does not show."
         )
-    return sketch_canaries(estimator, n_pairs, X, y, fit_params=fit_params, rng=rng)
+    return sketch_canaries(request)
 
 
 def langevin_score(audited: AuditedFit) -> np.ndarray:
