@@ -1,0 +1,130 @@
+r"""The two things that touch the rows of a table: noisy marginals, and how far a model is off.
+
+Both are sums over the rows of integers or of multiples of 1/16, so that discrete Gaussian noise
+is added on a lattice that holds them exactly. A neighbour replaces one row.
+
+*Marginals.* One row less in one cell, one more in another: the L2 distance of a contingency table
+is at most :math:`\sqrt 2`. Tables with noise of scales :math:`\sigma_T` are together one Gaussian
+release of :math:`\mu^2 = \sum_T 2/\sigma_T^2`.
+
+*Misfits.* With public predictions :math:`m_T` the misfit of a marginal is
+:math:`\sum_c |x_{T,c} - m_{T,c}|`. The replaced row changes two of the counts by one each, so
+that the sum changes by at most 2, and S of them by :math:`2 \sqrt S` in L2.
+
+In either case everything but the counts is public or was released before: columns, groupings,
+predictions and scales of noise.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from skdpot._utils.rng import SecretStream
+from skdpot.privacy.noise import lattice_noise, noise_lattice
+from skdpot.privacy.recording import record
+from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
+
+__all__ = [
+    "MARGINAL_SENSITIVITY",
+    "misfit_sensitivity",
+    "release_marginals",
+    "release_misfits",
+]
+
+MARGINAL_SENSITIVITY = math.sqrt(2.0)
+_PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
+
+
+def misfit_sensitivity(n_marginals: int) -> float:
+    """Return the L2 sensitivity of the misfits of several marginals, replace-one."""
+    return 2.0 * math.sqrt(n_marginals)
+
+
+def release_marginals(
+    codes: IntArray, marginals: Sequence[Marginal], sigmas: FloatArray, stream: SecretStream
+) -> tuple[NoisyMarginal, ...]:
+    """Count rows in the cells of marginals, with noise.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_rows, n_columns)
+        Private rows.
+    marginals : sequence of Marginal
+        What to count.
+    sigmas : ndarray of shape (n_marginals,)
+        Standard deviation of the noise on each count of a marginal; 0 for none.
+    stream : SecretStream
+        Source of the noise.
+
+    Returns
+    -------
+    tuple of NoisyMarginal
+
+    Privacy
+    -------
+    The caller has charged ``sum(2 / sigmas**2)`` to the squared mu. The noise is drawn first.
+    """
+    released = []
+    for marginal, sigma in zip(marginals, map(float, sigmas), strict=True):
+        counts = _noise(sigma, marginal.n_cells, MARGINAL_SENSITIVITY, stream)
+        counts += marginal.counts(codes)
+        released.append(NoisyMarginal(marginal, counts, sigma))
+        record("marginal", lambda noisy=released[-1]: {"marginal": noisy})
+    return tuple(released)
+
+
+def release_misfits(
+    codes: IntArray,
+    marginals: Sequence[Marginal],
+    predictions: Sequence[FloatArray],
+    sigma: float,
+    stream: SecretStream,
+) -> FloatArray:
+    """Return how many rows predicted marginals put wrong, twice, with noise.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_rows, n_columns)
+        Private rows.
+    marginals : sequence of Marginal
+        Which marginals.
+    predictions : sequence of ndarray of shape (n_cells,)
+        Public numbers of rows in their cells.
+    sigma : float
+        Standard deviation of the noise; 0 for none.
+    stream : SecretStream
+        Source of the noise.
+
+    Returns
+    -------
+    ndarray of shape (n_marginals,)
+        Noisy L1 distances between the counts and the predictions.
+
+    Privacy
+    -------
+    The caller has charged ``(misfit_sensitivity(n_marginals) / sigma)**2`` to the squared mu.
+    """
+    misfits = _noise(sigma, len(marginals), misfit_sensitivity(len(marginals)), stream)
+    for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
+        public = np.round(prediction * _PREDICTED) / _PREDICTED
+        misfits[place] += np.abs(marginal.counts(codes) - public).sum()
+    record(
+        "misfits",
+        lambda: {
+            "misfits": misfits,
+            "marginals": tuple(marginals),
+            "predictions": tuple(predictions),
+            "sigma": sigma,
+        },
+    )
+    return misfits
+
+
+def _noise(sigma: float, size: int, sensitivity: float, stream: SecretStream) -> FloatArray:
+    """Draw noise on a lattice that divides 1 / 16, or none."""
+    if sigma == 0.0:
+        return np.zeros(size)
+    lattice = noise_lattice(sigma, 1.0 / _PREDICTED)
+    steps = lattice_noise(sigma, size, stream, lattice=lattice, mu=sensitivity / sigma)
+    return steps * lattice

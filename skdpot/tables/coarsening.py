@@ -1,0 +1,159 @@
+"""Bins that a noisy histogram can tell apart, and what it says of the cells inside them.
+
+Everything here is computed from released counts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot.slicing.marginals import FloatArray, IntArray
+
+__all__ = ["ColumnBins", "coarsen", "group_bins", "project_to_total"]
+
+MAX_BINS = 24  # of a column with a scale or an order
+_MAX_CATEGORIES = 64
+_SEEN_CATEGORY = 3.0  # standard deviations of noise at which a category has a bin of its own,
+_SEEN_INTERVAL = 4.0  # and rows of an interval
+_POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBins:
+    """Bins of one column.
+
+    Parameters
+    ----------
+    bins : ndarray of int, shape (n_cells,)
+        Bin of each cell.
+    cell_shares : ndarray of shape (n_cells,)
+        Estimated share of the rows in each cell; they add up to 1.
+    coarse : ndarray of int, shape (n_bins,)
+        Group of each bin where fewer are wanted.
+    """
+
+    bins: IntArray
+    cell_shares: FloatArray
+    coarse: IntArray
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins."""
+        return len(self.coarse)
+
+    @property
+    def shares(self) -> FloatArray:
+        """Estimated share of the rows in each bin."""
+        return np.bincount(self.bins, weights=self.cell_shares, minlength=self.n_bins)
+
+
+def coarsen(
+    counts: FloatArray, sigma: float, n_rows: int, *, ordered: bool, missing: bool
+) -> ColumnBins:
+    """Choose bins by a noisy histogram.
+
+    Neighbouring cells of a scale are joined until a bin stands out of the noise and has about its
+    share of the rows; rare categories are joined to one bin. Missing values keep their own.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_cells,)
+        Noisy numbers of rows.
+    sigma : float
+        Standard deviation of their noise.
+    n_rows : int
+        Number of rows.
+    ordered : bool
+        Whether neighbouring cells are alike.
+    missing : bool
+        Whether the last cell is that of missing values.
+
+    Returns
+    -------
+    ColumnBins
+    """
+    counts = project_to_total(counts, n_rows)
+    present = counts[:-1] if missing else counts
+    if ordered:
+        bins = group_intervals(present, MAX_BINS, _SEEN_INTERVAL * sigma)
+    else:
+        bins = _group_categories(present, _MAX_CATEGORIES, _SEEN_CATEGORY * sigma)
+    if missing:
+        bins = np.append(bins, bins.max() + 1)
+    cells = _shrunk(counts, bins, sigma)
+    cells = np.maximum(cells / cells.sum(), _POSSIBLE)
+    cells /= cells.sum()
+    shares = np.bincount(bins, weights=cells)
+    return ColumnBins(bins, cells, group_bins(shares, ordered=ordered, missing=missing))
+
+
+def group_bins(shares: FloatArray, *, ordered: bool, missing: bool, n_groups: int = 8) -> IntArray:
+    """Join bins to fewer groups, for marginals whose cells would drown in noise.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n_bins,)
+        Share of the rows in each bin.
+    ordered, missing : bool
+        As for `coarsen`.
+    n_groups : int, default=8
+        Largest number of groups of values.
+
+    Returns
+    -------
+    ndarray of int, shape (n_bins,)
+    """
+    present = shares[:-1] if missing else shares
+    if len(present) <= n_groups:
+        groups = np.arange(len(present))
+    elif ordered:
+        groups = group_intervals(present, n_groups, 0.0)
+    else:
+        groups = _group_categories(present, n_groups, 0.0)
+    return np.append(groups, groups.max() + 1) if missing else groups
+
+
+def project_to_total(counts: FloatArray, total: float) -> FloatArray:
+    """Return the nearest counts (L2) that are not negative and have the right sum."""
+    falling = np.sort(counts)[::-1]
+    excess = np.cumsum(falling) - total
+    last = np.flatnonzero(falling * np.arange(1, len(counts) + 1) > excess)[-1]
+    return np.maximum(counts - excess[last] / (last + 1), 0.0)
+
+
+def group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
+    """Join neighbouring cells; one that has more than its share alone stays alone."""
+    large = counts[counts > counts.sum() / n_groups]
+    rest = (counts.sum() - large.sum()) / max(n_groups - len(large), 1)
+    step = max(rest, least)
+    groups = np.zeros(len(counts), dtype=np.int64)
+    group, held = 0, 0.0
+    for cell, count in enumerate(counts):
+        if held > 0.0 and (held + count > 1.25 * step or held >= step):
+            group, held = group + 1, 0.0
+        groups[cell] = group
+        held += count
+    if group and held < 0.3 * step:
+        groups[groups == group] = group - 1
+    return groups
+
+
+def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArray:
+    """Keep the frequent categories and join the others, the last group."""
+    order = np.argsort(-counts, kind="stable")
+    n_seen = min(int(np.sum(counts > least)), n_groups)
+    if n_seen >= len(counts) - 1:
+        return np.arange(len(counts))
+    groups = np.full(len(counts), n_seen)
+    groups[np.sort(order[:n_seen])] = np.arange(n_seen)
+    return groups
+
+
+def _shrunk(counts: FloatArray, bins: IntArray, sigma: float) -> FloatArray:
+    """Draw the cells of a bin towards their mean by as much as noise explains their spread."""
+    sizes = np.bincount(bins)
+    means = np.bincount(bins, weights=counts) / sizes
+    deviations = counts - means[bins]
+    spread = np.bincount(bins, weights=deviations**2) / np.maximum(sizes - 1, 1)
+    kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
+    return np.maximum(means[bins] + kept[bins] * deviations, 0.0)

@@ -1,0 +1,219 @@
+"""From private rows to a model of the table, by noisy marginals alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot._utils.rng import Streams
+from skdpot.slicing.marginal_release import release_marginals, release_misfits
+from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
+from skdpot.tables.choice import (
+    TARGET_IMPORTANCE,
+    Choice,
+    all_pairs,
+    choose,
+    pair_marginal,
+    sampling_misfit,
+)
+from skdpot.tables.coarsening import ColumnBins, coarsen
+from skdpot.tables.column_grid import ColumnGrid
+from skdpot.tables.model import TableModel
+from skdpot.tables.plan import TablePlan
+from skdpot.tables.tree import ColumnTree, fit_tree, spanning_tree
+
+__all__ = ["TableProblem", "fit_table"]
+
+_SWEEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class TableProblem:
+    """A private table, and what is public about it.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_rows, n_columns)
+        Private: the cell of each value.
+    grids : tuple of ColumnGrid
+        Cells of each column.
+    target : int or None
+        Column whose pairs matter most.
+    n_particles : int
+        Particles that potentials are fitted with.
+    """
+
+    codes: IntArray
+    grids: tuple[ColumnGrid, ...]
+    target: int | None
+    n_particles: int
+
+
+def fit_table(
+    problem: TableProblem,
+    plan: TablePlan,
+    streams: Streams,
+    advance: Callable[[str], None] = lambda stage: None,
+) -> TableModel:
+    """Release what `plan` says and fit a model to it.
+
+    Parameters
+    ----------
+    problem : TableProblem
+        The rows.
+    plan : TablePlan
+        Noise of each release.
+    streams : Streams
+        Noise and particles.
+    advance : callable, optional
+        Told the name of each stage that ends.
+
+    Returns
+    -------
+    TableModel
+
+    Privacy
+    -------
+    The caller has charged ``plan.event``. What is chosen after a release depends on it and on
+    public facts only.
+    """
+    bins = _release_columns(problem, plan, streams)
+    advance("columns")
+    codes = _binned(problem.codes, bins)
+    tree, pairs = _release_tree(problem, codes, bins, plan, streams)
+    advance("tree")
+    if len(bins) == 1:
+        return TableModel(plan.n_samples, bins, tree, (), ())
+    return _release_pairs(problem, codes, bins, tree, pairs, plan, streams, advance)
+
+
+def _release_columns(
+    problem: TableProblem, plan: TablePlan, streams: Streams
+) -> tuple[ColumnBins, ...]:
+    marginals = [
+        Marginal((column,), (np.arange(grid.size),)) for column, grid in enumerate(problem.grids)
+    ]
+    sigmas = plan.marginal_sigmas("columns", np.ones(len(marginals)))
+    released = release_marginals(problem.codes, marginals, sigmas, streams.secret)
+    return tuple(
+        coarsen(
+            noisy.counts,
+            noisy.sigma,
+            plan.n_samples,
+            ordered=grid.ordered,
+            missing=grid.column.missing,
+        )
+        for noisy, grid in zip(released, problem.grids, strict=True)
+    )
+
+
+def _binned(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
+    binned = np.empty(codes.shape, dtype=np.int32, order="F")
+    for column, found in enumerate(bins):
+        binned[:, column] = found.bins[codes[:, column]]
+    return binned
+
+
+def _release_tree(
+    problem: TableProblem,
+    codes: IntArray,
+    bins: tuple[ColumnBins, ...],
+    plan: TablePlan,
+    streams: Streams,
+) -> tuple[ColumnTree, tuple[NoisyMarginal, ...]]:
+    """Choose a tree by how far pairs are from independent, and release its pairs."""
+    target, shares = problem.target, [found.shares for found in bins]
+    columns = [column for column in range(len(bins)) if column != target]
+    if len(bins) == 1:
+        nodes = spanning_tree({}, (0,), 0)
+        return fit_tree(nodes, shares, {}, plan.n_samples, None), ()
+    candidates = all_pairs(bins, coarse=False)
+    independent = [
+        plan.n_samples * np.outer(*(shares[column] for column in pair.columns)).ravel()
+        for pair in candidates
+    ]
+    misfits = _misfits(codes, candidates, independent, plan, "independence", streams)
+    strengths = {pair.columns: misfit for pair, misfit in zip(candidates, misfits, strict=True)}
+    nodes = spanning_tree(strengths, columns, _first(strengths, columns, target))
+    edges = [(node.parent, node.column) for node in nodes if node.parent is not None]
+    if target is not None:
+        edges = [*((target, column) for column in columns), *edges]
+    marginals = [pair_marginal(bins, *edge) for edge in edges]
+    choice = Choice.of(marginals, _importance(marginals, target))
+    pairs = _released(codes, choice, plan, "tree", streams)
+    by_columns = {noisy.marginal.columns: noisy for noisy in pairs}
+    return fit_tree(nodes, shares, by_columns, plan.n_samples, target), pairs
+
+
+def _release_pairs(
+    problem: TableProblem,
+    codes: IntArray,
+    bins: tuple[ColumnBins, ...],
+    tree: ColumnTree,
+    pairs: tuple[NoisyMarginal, ...],
+    plan: TablePlan,
+    streams: Streams,
+    advance: Callable[[str], None],
+) -> TableModel:
+    """Release the pairs that the tree gets worst, and fit potentials to all."""
+    model = TableModel(plan.n_samples, bins, tree, (), ())
+    particles = model.particles(problem.n_particles, streams.solver)
+    candidates = all_pairs(bins, coarse=True)
+    predictions = [candidate.counts(particles.codes, particles.weights) for candidate in candidates]
+    misfits = _misfits(codes, candidates, predictions, plan, "misfit", streams)
+    sigma = float(plan.marginal_sigmas("pairs", np.ones(1))[0])
+    choice = choose(candidates, misfits, _importance(candidates, problem.target), sigma)
+    known = {noisy.marginal: noisy for noisy in pairs}
+    for noisy in _released(codes, choice, plan, "pairs", streams):
+        before = known.get(noisy.marginal)
+        known[noisy.marginal] = noisy if before is None else before.merge(noisy)
+    advance("pairs")
+    for noisy in known.values():
+        particles.add(noisy)
+    particles.run(_SWEEPS)
+    advance("particles")
+    return TableModel(
+        plan.n_samples, bins, tree, tuple(known.values()), tuple(particles.potentials)
+    )
+
+
+def _misfits(
+    codes: IntArray,
+    candidates: Sequence[Marginal],
+    predictions: Sequence[FloatArray],
+    plan: TablePlan,
+    release: str,
+    streams: Streams,
+) -> FloatArray:
+    """Release misfits, less what chance explains."""
+    sigma = plan.misfit_sigma(release, len(candidates))
+    noisy = release_misfits(codes, candidates, predictions, sigma, streams.secret)
+    return noisy - np.array([sampling_misfit(table, plan.n_samples) for table in predictions])
+
+
+def _released(
+    codes: IntArray, choice: Choice, plan: TablePlan, release: str, streams: Streams
+) -> tuple[NoisyMarginal, ...]:
+    sigmas = plan.marginal_sigmas(release, choice.weights)
+    return release_marginals(codes, choice.marginals, sigmas, streams.secret)
+
+
+def _importance(marginals: Sequence[Marginal], target: int | None) -> FloatArray:
+    return np.array(
+        [TARGET_IMPORTANCE if target in marginal.columns else 1.0 for marginal in marginals]
+    )
+
+
+def _first(
+    strengths: dict[tuple[int, int], float], columns: Sequence[int], target: int | None
+) -> int:
+    """Return the column that depends most on the target, or on any other."""
+
+    def strongest(column: int) -> float:
+        return max(
+            strength
+            for pair, strength in strengths.items()
+            if column in pair and (target is None or target in pair)
+        )
+
+    return max(columns, key=strongest)

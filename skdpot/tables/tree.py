@@ -1,0 +1,235 @@
+"""A tree of columns: a distribution from which rows are drawn exactly, with any values given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
+from skdpot.tables.scaling import scaling_step
+
+__all__ = ["ColumnTree", "TreeNode", "fit_tree", "spanning_tree"]
+
+_SWEEPS = 40
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A column, and the column that it hangs on."""
+
+    column: int
+    parent: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTree:
+    """Every column depends on its parent in a tree and on the target.
+
+    Parameters
+    ----------
+    nodes : tuple of TreeNode
+        All columns but the target, parents first.
+    conditionals : tuple of ndarray of shape (n_target_bins, n_parent_bins, n_bins)
+        Distribution of each node; sums over the last axis are 1. Without a target, or a parent,
+        the axis has length 1.
+    target : int or None
+        Column that every other depends on.
+    target_shares : ndarray of shape (n_target_bins,)
+        Distribution of the target.
+    """
+
+    nodes: tuple[TreeNode, ...]
+    conditionals: tuple[FloatArray, ...]
+    target: int | None
+    target_shares: FloatArray
+
+    def draw(
+        self,
+        n_rows: int,
+        rng: np.random.Generator,
+        allowed: Mapping[int, FloatArray] | None = None,
+    ) -> tuple[IntArray, FloatArray]:
+        """Draw rows that satisfy conditions, parents first.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows.
+        rng : Generator
+            Randomness. Uniforms are stratified, so that shares are met to a row or so.
+        allowed : mapping of int to ndarray of shape (n_bins,), optional
+            For columns with a condition the share of each bin that satisfies it.
+
+        Returns
+        -------
+        codes : ndarray of int32, shape (n_rows, n_columns)
+            Bins.
+        log_weights : ndarray of shape (n_rows,)
+            Logarithms of importance weights: rows whose conditions were unlikely given their
+            parents count for less. 0 without conditions.
+        """
+        allowed = allowed or {}
+        n_columns = len(self.nodes) + (self.target is not None)
+        codes = np.zeros((n_rows, n_columns), dtype=np.int32, order="F")
+        log_weights = np.zeros(n_rows)
+        roots = np.zeros(n_rows, dtype=np.int64)
+        if self.target is not None:
+            shares, likelihood = _restricted(self.target_shares[None], allowed.get(self.target))
+            roots = _stratified(np.zeros(n_rows, dtype=np.int64), shares, rng)
+            log_weights += np.log(likelihood[0])
+            codes[:, self.target] = roots
+        for node, conditional in zip(self.nodes, self.conditionals, strict=True):
+            parents = 0 if node.parent is None else codes[:, node.parent]
+            cases = roots * conditional.shape[1] + parents
+            flat = conditional.reshape(-1, conditional.shape[2])
+            shares, likelihood = _restricted(flat, allowed.get(node.column))
+            log_weights += np.log(likelihood)[cases]
+            codes[:, node.column] = _stratified(cases, shares, rng)
+        return codes, log_weights
+
+
+def spanning_tree(
+    strengths: Mapping[tuple[int, int], float], columns: Sequence[int], first: int
+) -> tuple[TreeNode, ...]:
+    """Join columns by the strongest pairs (Prim's algorithm; Chow and Liu, 1968).
+
+    Parameters
+    ----------
+    strengths : mapping of (int, int) to float
+        How far each pair, of a lower and a higher column, is from independent.
+    columns : sequence of int
+        Columns to join.
+    first : int
+        Where to begin.
+
+    Returns
+    -------
+    tuple of TreeNode
+        Parents first.
+    """
+    nodes, best = [TreeNode(first, None)], {}
+
+    def offer(parent: int) -> None:
+        for column in columns:
+            if column not in joined:
+                strength = strengths[min(parent, column), max(parent, column)]
+                if column not in best or strength > best[column][0]:
+                    best[column] = (strength, parent)
+
+    joined = {first}
+    offer(first)
+    while best:
+        column = max(best, key=lambda name: best[name][0])
+        nodes.append(TreeNode(column, best.pop(column)[1]))
+        joined.add(column)
+        offer(column)
+    return tuple(nodes)
+
+
+def fit_tree(
+    nodes: Sequence[TreeNode],
+    shares: Sequence[FloatArray],
+    pairs: Mapping[tuple[int, int], NoisyMarginal],
+    n_rows: int,
+    target: int | None,
+) -> ColumnTree:
+    """Find the distributions of a tree by noisy counts of its pairs.
+
+    For each node the joint distribution of target, parent and node is the one that is nearest to
+    independence of the node and that fits the noisy counts as well as their noise allows.
+
+    Parameters
+    ----------
+    nodes : sequence of TreeNode
+        The tree.
+    shares : sequence of ndarray
+        Shares of the bins of each column.
+    pairs : mapping of (int, int) to NoisyMarginal
+        Noisy counts of (lower, higher) pairs of columns: each node with its parent, and with
+        the target.
+    n_rows : int
+        What counts add up to.
+    target : int or None
+        See `ColumnTree`.
+
+    Returns
+    -------
+    ColumnTree
+    """
+    joint: dict[int, FloatArray] = {}  # of target and column
+    roots = np.ones(1) if target is None else shares[target]
+    conditionals = []
+    for node in nodes:
+        above = roots[:, None] if node.parent is None else joint[node.parent]
+        tables = []
+        if target is not None:
+            tables.append((1, _pair(pairs, target, node.column, shares)))
+        if node.parent is not None:
+            tables.append((0, _pair(pairs, node.parent, node.column, shares)))
+        fitted = _fit_clique(
+            above, shares[node.column], tables, n_rows, held=node.parent is not None
+        )
+        joint[node.column] = fitted.sum(axis=1)
+        conditionals.append(fitted / fitted.sum(axis=2, keepdims=True))
+        if node.parent is None and target is not None:
+            roots = fitted.sum(axis=(1, 2))
+    return ColumnTree(tuple(nodes), tuple(conditionals), target, roots / roots.sum())
+
+
+def _pair(
+    pairs: Mapping[tuple[int, int], NoisyMarginal],
+    first: int,
+    second: int,
+    shares: Sequence[FloatArray],
+) -> tuple[FloatArray, float]:
+    """Return the noisy counts of a pair as a matrix with a row for each bin of the first."""
+    noisy = pairs[min(first, second), max(first, second)]
+    counts = noisy.counts.reshape(noisy.marginal.shape)
+    return (counts if first < second else counts.T), noisy.sigma
+
+
+def _fit_clique(
+    above: FloatArray,
+    shares: FloatArray,
+    tables: Sequence[tuple[int, tuple[FloatArray, float]]],
+    n_rows: int,
+    *,
+    held: bool,
+) -> FloatArray:
+    """Fit (target, parent, node); where it is `held` the shares of the first two stay."""
+    above = np.maximum(above, 1e-12)
+    joint = above[:, :, None] * shares
+    potentials = [np.zeros_like(counts) for _, (counts, _) in tables]
+    for _ in range(_SWEEPS):
+        for place, (axis, (counts, sigma)) in enumerate(tables):
+            expected = n_rows * joint.sum(axis=axis)
+            step = scaling_step(counts, expected, potentials[place], sigma)
+            potentials[place] = potentials[place] + step
+            joint = joint * np.expand_dims(np.exp(step), axis)
+        joint *= (above / joint.sum(axis=2))[:, :, None] if held else 1.0 / joint.sum()
+    return np.maximum(joint, 1e-15)
+
+
+def _restricted(shares: FloatArray, allowed: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return rows of shares given that a condition holds, and how likely it is in each."""
+    if allowed is None:
+        return shares, np.ones(len(shares))
+    kept = np.maximum(shares, 1e-15) * allowed
+    likelihood = kept.sum(axis=1)
+    return kept / likelihood[:, None], likelihood
+
+
+def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a bin for each row from the shares of its case, evenly within a case."""
+    order = np.argsort(cases, kind="stable")
+    sizes = np.bincount(cases, minlength=len(shares))
+    drawn = np.empty(len(cases), dtype=np.int64)
+    start = 0
+    for case in np.flatnonzero(sizes):
+        size = sizes[case]
+        even = (rng.permutation(size) + rng.random()) / size
+        edges = np.cumsum(shares[case])
+        bins = np.searchsorted(edges, even * edges[-1], side="right")
+        drawn[order[start : start + size]] = np.minimum(bins, len(edges) - 1)
+        start += size
+    return drawn
