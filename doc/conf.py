@@ -1,9 +1,14 @@
 """Configuration of the documentation."""
 
 import re
+import sys
 from importlib.metadata import version as installed_version
 
+from pathlib import Path
+
 from numpydoc.docscrape import NumpyDocString
+
+sys.path.insert(0, str(Path(__file__).parent))  # for extensions of our own
 
 project = "skdpot"
 author = "The skdpot developers"
@@ -13,10 +18,11 @@ release = version = installed_version("skdpot")
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "mathml",
 ]
+html_math_renderer = "mathml"
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 default_role = "py:obj"
@@ -31,29 +37,45 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/benchmarks/|__init__\.py",
+    "ignore_pattern": r"/benchmarks/|/federated/|__init__\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "thumbnail_size": (400, 280),
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "skdpot"
+html_title = f"skdpot {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_context = {"default_mode": "light"}
 html_theme_options = {
     "logo": {"text": "skdpot"},
-    "show_prev_next": False,
+    "header_links_before_dropdown": 7,
+    "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
+    "navigation_depth": 2,
+    "show_nav_level": 1,
+    "show_toc_level": 2,
+    "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
 }
-html_sidebars = {"index": [], "privacy": [], "sketch": [], "benchmarks": []}
+# Pages without pages below them need no list of these.
+html_sidebars = {
+    name: [] for name in ("index", "api", "benchmarks", "changelog", "auto_examples/**")
+}
 html_show_sourcelink = False
 
-# numpydoc knows a fixed list of sections and warns of others.
+# numpydoc knows a fixed list of sections, warns of others, and renders none but its own.
 NumpyDocString.sections["Privacy"] = []
 
 
-def privacy_to_notes(app, what, name, obj, options, lines):
-    """Show a docstring's Privacy section as the first note, for numpydoc renders no others."""
+def privacy_to_box(app, what, name, obj, options, lines):
+    """Show a docstring's Privacy section as a box after its introduction."""
     # A shape such as (n_features_in_,) would be read as a link.
     lines[:] = [re.sub(r"\((\w+_),", r"(``\1``,", line) for line in lines]
     heads = [i for i in range(len(lines) - 1) if lines[i + 1] and set(lines[i + 1]) == {"-"}]
@@ -61,13 +83,10 @@ def privacy_to_notes(app, what, name, obj, options, lines):
     if start is None:
         return
     end = min((i for i in heads if i > start), default=len(lines))
-    moved = ["**Privacy.**", *lines[start + 2 : end], ""]
+    text = ["   " + line if line else "" for line in lines[start + 2 : end]]
     del lines[start:end]
-    notes = next((i for i in range(len(lines) - 1) if lines[i : i + 2] == ["Notes", "-----"]), None)
-    if notes is None:
-        lines += ["", "Notes", "-----", *moved]
-    else:
-        lines[notes + 2 : notes + 2] = moved
+    first = min(heads)
+    lines[first:first] = [".. admonition:: Privacy", "   :class: privacy-note", "", *text, ""]
 
 
 def skip_foreign(app, what, name, obj, skip, options):
@@ -79,4 +98,4 @@ def skip_foreign(app, what, name, obj, skip, options):
 def setup(app):
     """Listen before numpydoc, whose priority is 500."""
     app.connect("autodoc-skip-member", skip_foreign)
-    app.connect("autodoc-process-docstring", privacy_to_notes, priority=400)
+    app.connect("autodoc-process-docstring", privacy_to_box, priority=400)

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
+    from skdpot.estimators.table_synthesizer import DPTableSynthesizer
     from skdpot.estimators.trajectory_sampler import PrivateTrajectorySampler
     from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
     from skdpot.preprocessing.private_scaler import PrivateScaler
+    from skdpot.preprocessing.table_encoder import TableEncoder
+    from skdpot.preprocessing.table_schema import TableSchema
     from skdpot.privacy.budget import PrivacyBudget
     from skdpot.slicing.sketch import SlicedSketch
 
@@ -24,6 +27,7 @@ __all__ = [
     "ClientContribution",
     "DPSlicedFlowSampler",
     "DPSlicedGenerator",
+    "DPTableSynthesizer",
     "FairPrivateClassifier",
     "FairPrivateRegressor",
     "PrivacyBudget",
@@ -32,6 +36,8 @@ __all__ = [
     "PrivateTrajectorySampler",
     "PrivateWassersteinDistance",
     "SlicedSketch",
+    "TableEncoder",
+    "TableSchema",
 ]
 
 __version__ = "0.1.0"
@@ -40,6 +46,7 @@ _HOMES = {
     "ClientContribution": "skdpot.estimators.client_contribution",
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
+    "DPTableSynthesizer": "skdpot.estimators.table_synthesizer",
     "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
     "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
     "PrivacyBudget": "skdpot.privacy.budget",
@@ -48,6 +55,8 @@ _HOMES = {
     "PrivateTrajectorySampler": "skdpot.estimators.trajectory_sampler",
     "PrivateWassersteinDistance": "skdpot.estimators.wasserstein_distance",
     "SlicedSketch": "skdpot.slicing.sketch",
+    "TableEncoder": "skdpot.preprocessing.table_encoder",
+    "TableSchema": "skdpot.preprocessing.table_schema",
 }
 
 

@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from tqdm import tqdm
 
-from skdpot.estimators import DPSlicedFlowSampler
+from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.calibration import privacy_target
 from skdpot.slicing import (

@@ -1,12 +1,13 @@
 """Threads for numpy kernels that make several passes over their data."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
-import torch
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 __all__ = ["in_threads", "n_threads", "one_blas_thread"]
@@ -16,12 +17,16 @@ Result = TypeVar("Result")
 
 
 def n_threads() -> int:
-    """Return how many threads a kernel may use: as many as torch.
+    """Return how many threads a kernel may use: as many as torch, or as OpenMP without torch.
 
     ``torch.set_num_threads`` and the variable ``OMP_NUM_THREADS`` change it, and joblib
-    lowers it in its worker processes.
+    lowers it in its worker processes. Torch is not loaded for the answer.
     """
-    return torch.get_num_threads()
+    of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)
+    if of_torch is not None:
+        return int(of_torch())
+    counts = [library["num_threads"] for library in _openmp().info()]
+    return max(counts, default=os.cpu_count() or 1)
 
 
 @contextmanager
@@ -62,3 +67,9 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
 def _blas() -> ThreadpoolController:
     """Find the loaded BLAS libraries, once: looking takes milliseconds."""
     return ThreadpoolController().select(user_api="blas")
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    """Find the loaded OpenMP libraries; scikit-learn has loaded one."""
+    return ThreadpoolController().select(user_api="openmp")

@@ -32,6 +32,7 @@ __all__ = [
     "check_is_fitted",
     "fit_context",
     "read_rows",
+    "validate_frame",
     "validate_rows",
     "validate_targets",
 ]
@@ -174,6 +175,7 @@ def validate_rows(
     reset: bool,
     min_samples: int = 1,
     dtype: tuple[type, ...] = (np.float64, np.float32),
+    allow_nan: bool = False,
 ) -> np.ndarray:
     """Validate X as finite numeric rows and record its features on `estimator`.
 
@@ -189,6 +191,8 @@ def validate_rows(
         Smallest number of rows allowed.
     dtype : tuple of types
         Accepted floating types; other input becomes the first.
+    allow_nan : bool, default=False
+        Whether NaN stands for a missing value.
 
     Returns
     -------
@@ -200,8 +204,35 @@ def validate_rows(
     ValueError, TypeError
         With a message that quotes no value of X.
     """
-    options = {"dtype": list(dtype), "ensure_min_samples": min_samples}
+    options: dict[str, Any] = {"dtype": list(dtype), "ensure_min_samples": min_samples}
+    if allow_nan:
+        options["ensure_all_finite"] = "allow-nan"
     return _quiet(lambda: validate_data(estimator, X, reset=reset, **options))
+
+
+def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
+    """Record or check the columns of a DataFrame on `estimator`, without reading a value.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Receives ``n_features_in_`` and ``feature_names_in_`` when `reset`.
+    X : DataFrame of pandas or polars, of shape (n_samples, n_features)
+        The table.
+    reset : bool
+        True in ``fit``, False afterwards.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no row or no column, or the columns are not those of the fit.
+    """
+    for size, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if size == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
+            )
+    _quiet(lambda: validate_data(estimator, X, reset=reset, skip_check_array=True))
 
 
 def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""Estimators: validate, release, solve, store."""
+"""Estimators: validate, release, solve, store.
 
-from skdpot.estimators.autoencoder import PrivateSWAutoencoder
-from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
-from skdpot.estimators.generator import DPSlicedGenerator
+Import them from `skdpot`, which loads each on first use: some need torch, others do without.
+"""
 
-__all__ = ["DPSlicedFlowSampler", "DPSlicedGenerator", "PrivateSWAutoencoder"]
+__all__: list[str] = []

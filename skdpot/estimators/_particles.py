@@ -1,13 +1,17 @@
 """The particles of a fitted sampler: free to move and to draw from."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import check_is_fitted
+from skdpot.estimators._flow_trace import FlowTrace, distances_along, recorded_steps
 from skdpot.estimators._mechanisms import MECHANISMS, FlowMechanism
-from skdpot.estimators._synthetic_rows import SyntheticRows
+from skdpot.estimators._synthetic_rows import SyntheticRows, check_n_samples
 from skdpot.flows import FlowResult, sliced_flow
 from skdpot.privacy.data_bounds import DataBounds
 
@@ -28,6 +32,70 @@ class FlowParticles(SyntheticRows):
     bounds_: DataBounds
     _fitted_mechanism: str
 
+    def trace(
+        self, steps: Any = None, *, n_particles: int = 1000, random_state: Any = None
+    ) -> FlowTrace:
+        """Run the flow once more and tell where its particles were; free of any privacy cost.
+
+        Parameters
+        ----------
+        steps : sequence of int, optional
+            Numbers of steps after which the particles are looked at, 0 for the start. By default
+            two dozen of them, close together at first and the last one at the end.
+        n_particles : int, default=1000
+            Number of particles, of all classes together.
+        random_state : int, RandomState or None, default=None
+            Randomness of this call, which protects nothing.
+
+        Returns
+        -------
+        FlowTrace
+            Steps, particles, their classes and their distances to the sketch.
+
+        Raises
+        ------
+        ValueError
+            If `steps` or `n_particles` is out of range.
+
+        See Also
+        --------
+        skdpot.metrics.FlowDisplay : Draws it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot import DPSlicedFlowSampler
+        >>> X = np.random.default_rng(0).uniform(-1, 1, size=(1000, 2))
+        >>> sampler = DPSlicedFlowSampler(bounds=(-1, 1), n_steps=100).fit(X)
+        >>> trace = sampler.trace([0, 10, 100])
+        >>> trace.particles.shape
+        (3, 1000, 2)
+        """
+        check_is_fitted(self)
+        n_steps = self._published.schedule(self).n_steps
+        wanted, total = recorded_steps(steps, n_steps), check_n_samples(n_particles)
+        sizes = apportion(total, self._published.class_shares(self))
+        rng = solver_generator(random_state)
+        results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]
+        distances = [distances_along(result, wanted) for result in results]
+        classes = getattr(self, "classes_", None)
+        states = [
+            np.concatenate(
+                [
+                    self.bounds_.from_ball(result.recorded[step][:size].astype(np.float64))
+                    for result, size in zip(results, sizes, strict=True)
+                ]
+            )
+            for step in wanted
+        ]
+        return FlowTrace(
+            np.array(wanted),
+            np.stack(states),
+            None if classes is None else np.repeat(classes, sizes),
+            None if None in distances else np.array(distances),
+            classes,
+        )
+
     def _generate(self, rng: np.random.Generator) -> None:
         """Run the flows of all classes and keep their particles."""
         total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
@@ -40,7 +108,13 @@ class FlowParticles(SyntheticRows):
         # Last, because it tells that the flow is done.
         self.particles_ = np.concatenate([self._to_data(result.particles) for result in results])
 
-    def _flow(self, position: int, n_particles: int, rng: np.random.Generator) -> FlowResult:
+    def _flow(
+        self,
+        position: int,
+        n_particles: int,
+        rng: np.random.Generator,
+        record_at: Sequence[int] = (),
+    ) -> FlowResult:
         """Run the flow of the class at `position`."""
         label = self.classes_[position] if hasattr(self, "classes_") else None
         progress = "flow" if label is None else f"flow of class {label}"
@@ -51,6 +125,7 @@ class FlowParticles(SyntheticRows):
             rng,
             device=resolve_device(self.device),
             progress=progress if self.verbose else None,
+            record_at=record_at,
         )
         return replace(result, particles=result.particles[:n_particles])
 

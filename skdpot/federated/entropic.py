@@ -1,7 +1,6 @@
 """Entropic optimal transport, rounded to a coupling with few entries."""
 
 import numpy as np
-import ot
 
 __all__ = ["entropic_coupling"]
 
@@ -41,10 +40,12 @@ def entropic_coupling(
     approximation algorithms for optimal transport via Sinkhorn iteration", NeurIPS 2017 (the
     rounding; there the missing mass is spread over all entries).
     """
+    from ot import sinkhorn  # here, because POT loads torch
+
     regularization = _REGULARIZATION * (float(a @ costs @ b) or 1.0)
     # Stopping early costs accuracy, not validity: the duality gap of the result shows it.
     with np.errstate(over="ignore"):
-        plan, log = ot.sinkhorn(
+        plan, log = sinkhorn(
             a,
             b,
             costs,

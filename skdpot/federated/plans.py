@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import ot
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
@@ -251,6 +250,8 @@ def _exact_coupling(
     costs: np.ndarray, a: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the entries of an optimal plan and its target prices; `costs` are used up."""
+    from ot import emd  # here, because POT loads torch
+
     # Prices that are free to guess, subtracted first, leave the simplex fewer pivots to make:
     # against a Gaussian reference a third of its time. The optimal plans stay the same.
     guess = costs.mean(axis=0)
@@ -258,7 +259,7 @@ def _exact_coupling(
     costs -= costs.min(axis=1, keepdims=True)
     rest = costs.min(axis=0)
     costs -= rest
-    plan, log = ot.emd(a, b, costs, numItermax=_MAX_PIVOTS, log=True)
+    plan, log = emd(a, b, costs, numItermax=_MAX_PIVOTS, log=True)
     if log["warning"] is not None:
         raise RuntimeError(f"The network simplex of POT stopped early: {log['warning']}")
     entries = np.flatnonzero(plan > _DUST * min(a.min(), b.min()))

@@ -123,6 +123,24 @@ class SlicedFlowProblem:
             for index in rng.permutation(len(self.batches)):
                 yield self.batches[index]
 
+    def distance(self, particles: np.ndarray) -> float:
+        """Return the root of what the flow minimises: SW₂ to the target along its directions.
+
+        Parameters
+        ----------
+        particles : ndarray of shape (n_particles, n_features)
+            Positions.
+
+        Returns
+        -------
+        float
+            In the unit of the positions, read at the levels that the flow reads.
+        """
+        projections = np.sort(self.table.directions @ particles.T.astype(np.float64), axis=1)
+        levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
+        reached = projections[:, (levels * len(particles)).astype(int)]
+        return float(np.sqrt(np.mean((reached - self._levels) ** 2)))
+
     @cached_property
     def location(self) -> np.ndarray:
         """Least-squares mean of the target from its mean along each direction."""

@@ -1,55 +1,22 @@
 """Particle flows down the sliced Wasserstein distance: post-processing of a release."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from tqdm.auto import tqdm
 
 from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.flows.problem import DirectionBatch, FlowProblem
-from skdpot.flows.torch_drift import TorchDrift
+from skdpot.flows.schedule import FlowSchedule
 
-__all__ = ["FlowResult", "FlowSchedule", "sliced_flow"]
+if TYPE_CHECKING:
+    import torch
 
+    from skdpot.flows.torch_state import TorchState
 
-@dataclass(frozen=True)
-class FlowSchedule:
-    """Lengths of the steps, as shares of a full step.
-
-    Parameters
-    ----------
-    n_steps : int
-        Number of steps.
-    step_size : float
-        Share of a full step at the start, in (0, 1].
-    diffusion : float
-        Entropic regularisation λ; each step adds ``sqrt(2 λ h)`` standard normal noise.
-    momentum : float
-        Share of the last displacement that is carried on, in [0, 1) (Nesterov's method).
-        With 0 the iteration is the Euler-Maruyama scheme of the flow, and so it is when
-        batches of fewer directions than there are features take turns.
-    decay : bool
-        Whether steps become shorter in the second half; otherwise all are of equal length.
-    """
-
-    n_steps: int = 200
-    step_size: float = 1.0
-    diffusion: float = 0.0
-    momentum: float = 0.9
-    decay: bool = True
-
-    def share(self, step: int) -> float:
-        """Return the share of a full step taken at `step`.
-
-        With `decay` constant for the first half, then falling linearly to a twentieth:
-        particles first find their place, then average over the directions that do not agree,
-        because of the noise of the release.
-        """
-        if not self.decay:
-            return self.step_size
-        progress = step / self.n_steps
-        return self.step_size * min(1.0, max(0.05, 2.0 * (1.0 - progress)))
+__all__ = ["FlowResult", "sliced_flow"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +31,15 @@ class FlowResult:
         Final positions.
     displacements : ndarray of shape (n_steps,)
         Root mean square distance that particles moved in each step.
+    recorded : dict of int to ndarray of shape (n_particles, n_features), float32
+        Copies of the particles after the numbers of steps that were asked for; a row is the same
+        particle in all of them.
     """
 
     problem: FlowProblem
     particles: np.ndarray
     displacements: np.ndarray
+    recorded: dict[int, np.ndarray] = field(default_factory=dict)
 
 
 def sliced_flow(
@@ -77,8 +48,9 @@ def sliced_flow(
     schedule: FlowSchedule,
     rng: np.random.Generator,
     *,
-    device: torch.device | None = None,
+    device: "torch.device | None" = None,
     progress: str | None = None,
+    record_at: Sequence[int] = (),
 ) -> FlowResult:
     """Move particles towards the distribution that a release describes.
 
@@ -103,6 +75,9 @@ def sliced_flow(
         A device runs torch there; None runs numpy on the CPU.
     progress : str, optional
         Shows a progress bar with this label.
+    record_at : sequence of int, default=()
+        Numbers of steps after which the particles are copied; 0 is the start. They move in the
+        same way whether or not they are recorded.
 
     Returns
     -------
@@ -129,21 +104,26 @@ def sliced_flow(
         schedule = replace(schedule, momentum=0.0)
     state = _state(problem, n_particles, rng, device)
     displacements = np.empty(schedule.n_steps)
+    recorded = {0: state.result().copy()} if 0 in record_at else {}
     turns = problem.turns(rng)
     bar = tqdm(range(schedule.n_steps), desc=progress, disable=progress is None, leave=True)
     for step in bar:
         displacements[step] = state.move(next(turns), schedule, step)
-    return FlowResult(problem, state.result(), displacements)
+        if step + 1 in record_at:
+            recorded[step + 1] = state.result().copy()
+    return FlowResult(problem, state.result(), displacements, recorded)
 
 
 def _state(
-    problem: FlowProblem, n_particles: int, rng: np.random.Generator, device: torch.device | None
-) -> "_NumpyState | _TorchState":
+    problem: FlowProblem, n_particles: int, rng: np.random.Generator, device: "torch.device | None"
+) -> "_NumpyState | TorchState":
     start = problem.start(n_particles, rng)
     # Noise has a generator of its own, so that start and turns are the same on all devices.
     seed = int(rng.integers(2**63 - 1))
     if device is not None:
-        return _TorchState(start, seed, device)
+        from skdpot.flows.torch_state import TorchState
+
+        return TorchState(start, seed, device)
     return _NumpyState(start, seed, NumpyDrift(n_particles, problem.largest_batch))
 
 
@@ -178,42 +158,3 @@ class _NumpyState:
     def result(self) -> np.ndarray:
         """Return the particles."""
         return self._particles
-
-
-class _TorchState:
-    """Particles on a device."""
-
-    def __init__(self, start: np.ndarray, seed: int, device: torch.device) -> None:
-        self._particles = torch.from_numpy(start).to(device)
-        self._step = torch.zeros_like(self._particles)
-        self._drift = TorchDrift(device)
-        self._generator = torch.Generator(device=device)
-        self._generator.manual_seed(seed)
-
-    def move(self, batch: DirectionBatch, schedule: FlowSchedule, step: int) -> float:
-        """Take one step; return the root mean square displacement."""
-        share = schedule.share(step)
-        full_step = torch.from_numpy(batch.full_step).to(self._particles.device)
-        self._step *= schedule.momentum
-        ahead = self._particles + self._step
-        residual = self._drift.residual(ahead, batch, self._noise(batch))
-        self._step -= share * full_step * residual
-        if schedule.diffusion > 0:
-            drift_step = torch.from_numpy(batch.drift_step).to(self._particles.device)
-            noise = torch.empty_like(self._step).normal_(generator=self._generator)
-            self._step += (2 * schedule.diffusion * share * drift_step).sqrt() * noise
-        self._particles += self._step
-        return float(self._step.square().sum(dim=1).mean().sqrt())
-
-    def _noise(self, batch: DirectionBatch) -> torch.Tensor | None:
-        """Draw the noise that smooths the particles' projections like the target."""
-        if batch.sigma == 0:
-            return None
-        shape = (len(batch.directions), len(self._particles))
-        noise = torch.empty(shape, device=self._particles.device)
-        return noise.normal_(0.0, batch.sigma, generator=self._generator)
-
-    def result(self) -> np.ndarray:
-        """Return the particles."""
-        particles: np.ndarray = self._particles.cpu().numpy()
-        return particles

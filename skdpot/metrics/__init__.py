@@ -1,5 +1,6 @@
-"""How far two samples are apart, how useful one is in the place of the other, and how fair."""
+"""How far two samples are apart, how useful and how fair one is, and pictures of all of it."""
 
+from skdpot.metrics.budget_display import BudgetDisplay
 from skdpot.metrics.fairness import (
     demographic_parity_difference,
     disparate_impact,
@@ -10,22 +11,31 @@ from skdpot.metrics.fairness import (
     wasserstein_parity,
 )
 from skdpot.metrics.fairness_display import FairnessDisplay
+from skdpot.metrics.flow_display import FlowDisplay
 from skdpot.metrics.frechet import GaussianStatistics, frechet_distance
 from skdpot.metrics.frontier_display import FairnessFrontierDisplay
+from skdpot.metrics.marginals_display import MarginalsDisplay
 from skdpot.metrics.parity_scorer import make_parity_scorer
 from skdpot.metrics.paths import (
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
     resample_paths,
 )
+from skdpot.metrics.privacy_utility_display import PrivacyUtilityDisplay
+from skdpot.metrics.sketch_display import SketchDisplay
 from skdpot.metrics.trajectory_display import TrajectoryDisplay
 from skdpot.metrics.utility import train_synthetic_test_real
 from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
 
 __all__ = [
+    "BudgetDisplay",
     "FairnessDisplay",
     "FairnessFrontierDisplay",
+    "FlowDisplay",
     "GaussianStatistics",
+    "MarginalsDisplay",
+    "PrivacyUtilityDisplay",
+    "SketchDisplay",
     "TrajectoryDisplay",
     "demographic_parity_difference",
     "disparate_impact",

@@ -1,7 +1,6 @@
 """Wasserstein distances between two samples of points."""
 
 import numpy as np
-import ot
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
@@ -83,13 +82,15 @@ def wasserstein_distance(
     b = point_masses(Y_weights, len(second), "Y_weights")
     if first.shape[1] == 1:
         return float(wasserstein_1d(first[:, 0], second[:, 0], a, b, p=p))
+    from ot import emd  # here, because POT loads torch and the other metrics do without
+
     distances = cdist(first, second)
     # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
     unit = float(distances.max())
     if unit == 0.0:
         return 0.0
     uniform: list[float] = []  # as POT writes it
-    _, log = ot.emd(
+    _, log = emd(
         uniform if a is None else a,
         uniform if b is None else b,
         (distances / unit) ** p,

@@ -6,6 +6,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import EventCost, PrivacyTarget, calibrate, event_cost
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import (
+    BudgetedEvent,
     ComposedEvent,
     Event,
     FixedSizeGaussianEvent,
@@ -13,6 +14,8 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
     PoissonRowsGaussianEvent,
+    PrivateSelectionEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from skdpot.privacy.projections import lemma1_sensitivity, projection_sensitivity
@@ -21,6 +24,7 @@ from skdpot.privacy.spent import PrivacySpent, charge, total_spent
 
 __all__ = [
     "ApproximateGDP",
+    "BudgetedEvent",
     "ComposedEvent",
     "DataBounds",
     "Event",
@@ -34,7 +38,9 @@ __all__ = [
     "PrivacyLoss",
     "PrivacySpent",
     "PrivacyTarget",
+    "PrivateSelectionEvent",
     "Relation",
+    "ThresholdedCountsEvent",
     "calibrate",
     "charge",
     "compose",

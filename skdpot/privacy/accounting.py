@@ -1,8 +1,11 @@
 """The front door: from an event to the privacy that it costs.
 
-`compose` turns an event into steps, of which there are three kinds: Gaussian ones (closed
-form), sampled ones (loss distributions) and those without noise. A `PrivacyLoss` only counts
-steps; what is expensive is computed on request and remembered, so that composing the same fit
+`compose` turns an event into steps, of which there are four kinds: Gaussian ones (closed
+form), Gaussian ones that leak with a known probability, sampled ones (loss distributions) and
+those without noise. Leaks come on top of the rest: if nothing has leaked, which is equally
+probable under both neighbours, what remains is the composition of the other parts, so that
+``delta = leak + (1 - leak) * delta of the rest``. A `PrivacyLoss` only counts steps; what is
+expensive is computed on request and remembered, so that composing the same fit
 again costs nothing.
 """
 
@@ -20,7 +23,7 @@ from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.grid import SampledStep, composed_losses
 from skdpot.privacy.loss_distribution import LossPair
 from skdpot.privacy.relation import Relation
-from skdpot.privacy.steps import Step, steps_of
+from skdpot.privacy.steps import LeakyStep, Step, steps_of
 
 __all__ = ["PrivacyLoss", "compose"]
 
@@ -54,6 +57,11 @@ class PrivacyLoss:
     def is_sampled(self) -> bool:
         """Whether some steps touch secret samples only, so that there is no closed form."""
         return bool(_sampled(self.steps))
+
+    @property
+    def leak(self) -> float:
+        """Probability that a threshold lets something through that only one record has."""
+        return _leak(self.steps)
 
     @property
     def infinity_mass(self) -> float:
@@ -115,11 +123,12 @@ class PrivacyLoss:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
-        bound = gdp_delta(float(epsilon), self.mu_without_sampling)
+        rest = gdp_delta(float(epsilon), self.mu_without_sampling)
         losses = _composed(self.steps)
-        if losses is None:
-            return bound
-        return min(bound, losses.delta(float(epsilon), _gaussian_mu(_not_sampled(self.steps))))
+        if losses is not None:
+            mu = _gaussian_mu(_not_sampled(self.steps))
+            rest = min(rest, losses.delta(float(epsilon), mu))
+        return self.leak + (1.0 - self.leak) * rest
 
     def approximate_gdp(self, leak: float) -> ApproximateGDP:
         """Convert to approximate Gaussian differential privacy.
@@ -135,7 +144,8 @@ class PrivacyLoss:
         Returns
         -------
         ApproximateGDP
-            With leak 0 when nothing is sampled, or where sampling does not help.
+            With the leak of this loss alone when nothing is sampled, or where sampling does not
+            help; otherwise `leak` is added to it.
 
         Raises
         ------
@@ -219,8 +229,18 @@ def _composed(steps: Steps) -> LossPair | None:
     return composed_losses(sampled)
 
 
+def _leak(steps: Steps) -> float:
+    leaks = [count * math.log1p(-step.leak) for step, count in steps if isinstance(step, LeakyStep)]
+    return -math.expm1(math.fsum(leaks)) if leaks else 0.0
+
+
 @lru_cache(maxsize=1024)
 def _epsilon(steps: Steps, delta: float) -> float:
+    if leak := _leak(steps):
+        # A few roundings less, so that the recomputed delta does not exceed the given one.
+        delta = (delta * (1.0 - 1e-15) - leak) / (1.0 - leak)
+        if delta <= 0.0:
+            return math.inf
     bound = gdp_epsilon(_gaussian_mu(steps), delta)
     losses = _composed(steps)
     if losses is None:
@@ -230,9 +250,10 @@ def _epsilon(steps: Steps, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _approximate_gdp(steps: Steps, leak: float) -> ApproximateGDP:
-    bound = _gaussian_mu(steps)
+    bound, own = _gaussian_mu(steps), _leak(steps)
     losses = _composed(steps)
     if losses is None:
-        return ApproximateGDP(bound, 0.0)
+        return ApproximateGDP(bound, own)
     mu = math.hypot(_gaussian_mu(_not_sampled(steps)), smallest_mu(losses, leak))
-    return ApproximateGDP(mu, leak) if mu < bound else ApproximateGDP(bound, 0.0)
+    both = leak + (1.0 - leak) * own
+    return ApproximateGDP(mu, both) if mu < bound else ApproximateGDP(bound, own)

@@ -26,8 +26,8 @@ from skdpot.privacy.display import (
     rounded_up,
 )
 from skdpot.privacy.events import Event
-from skdpot.privacy.ledger import Charge, Ledger, Terms
-from skdpot.privacy.ledger_file import PATIENCE
+from skdpot.privacy.ledger import Charge, Ledger, Terms, read_terms
+from skdpot.privacy.ledger_file import PATIENCE, transaction
 from skdpot.privacy.relation import Relation
 
 __all__ = ["PrivacyBudget"]
@@ -107,6 +107,30 @@ class PrivacyBudget:
         else:
             self._ledger = _durable_ledger(ledger, terms)
         _LIVE.setdefault(self._ledger, self)
+
+    @classmethod
+    def from_ledger(cls, ledger: str | os.PathLike[str]) -> "PrivacyBudget":
+        """Continue the ledger at a path, whatever epsilon and delta it was made for.
+
+        Parameters
+        ----------
+        ledger : str or path-like
+            A file that a budget has made.
+
+        Returns
+        -------
+        PrivacyBudget
+            With the ledger's own epsilon, delta and relation.
+
+        Raises
+        ------
+        LedgerError
+            If the file is missing, or no intact ledger.
+        """
+        path = str(Path(ledger).expanduser().absolute())
+        with transaction(path, "DEFERRED") as connection:
+            terms = read_terms(connection, path)
+        return cls(terms.epsilon, terms.delta, ledger=path, relation=str(terms.relation))
 
     @property
     def epsilon(self) -> float:
@@ -200,8 +224,8 @@ class PrivacyBudget:
         -------
         float
             Rounded down, for an estimator with this budget's delta and full-batch noise; 0.0
-            if there is none. Batches that are drawn at random also use up a thousandth of the
-            leak each: ask `can_afford`.
+            if there is none. Fits that draw batches at random or select categories also use up
+            a thousandth of the leak each: ask `can_afford`.
 
         Raises
         ------

@@ -144,8 +144,8 @@ class BudgetState:
         if float(left) == 0.0:
             advice = "Reuse what was already released (sampling from a fitted model is free)"
         if self.totals.after(charge).mu_squared_units <= self.terms.mu_squared_cap:
-            problem = "the part of delta that pays for random batches is used up"
-            advice = "Fit without random batches"
+            problem = "the part of delta that pays for random batches and thresholds is used up"
+            advice = "Fit without random batches and with the categories declared"
         return (
             f"{name} for {asked}, but {problem} in this budget (epsilon={self.terms.epsilon:g}, "
             f"{self.charges} so far). Nothing was charged or released. {advice}, "

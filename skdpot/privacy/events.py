@@ -21,8 +21,11 @@ from skdpot.privacy.sampled_events import (
     PoissonGaussianEvent,
     PoissonRowsGaussianEvent,
 )
+from skdpot.privacy.selection_event import BudgetedEvent, PrivateSelectionEvent
+from skdpot.privacy.thresholded_event import ThresholdedCountsEvent
 
 __all__ = [
+    "BudgetedEvent",
     "ComposedEvent",
     "Event",
     "FixedSizeGaussianEvent",
@@ -30,6 +33,8 @@ __all__ = [
     "NonPrivateEvent",
     "PoissonGaussianEvent",
     "PoissonRowsGaussianEvent",
+    "PrivateSelectionEvent",
+    "ThresholdedCountsEvent",
 ]
 
 

@@ -30,6 +30,7 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.relation import Relation
 
@@ -121,6 +122,8 @@ def _repeated(event: Event, group_size: int) -> Event:
         return event
     if type(event) is GaussianEvent or type(event) is PoissonGaussianEvent:
         return replace(event, n_steps=group_size * event.n_steps)
+    if type(event) is ThresholdedCountsEvent:  # each part shows the counts of its own columns
+        return replace(event, n_columns=group_size * event.n_columns)
     if type(event) is ComposedEvent:
         return ComposedEvent(events=tuple(_repeated(e, group_size) for e in event.events))
     raise UnknownEventError(

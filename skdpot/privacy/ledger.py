@@ -21,7 +21,7 @@ from skdpot.privacy.ledger_check import check_intact, damaged, older_copy, whole
 from skdpot.privacy.ledger_file import PATIENCE, create_file, transaction
 from skdpot.privacy.relation import Relation
 
-__all__ = ["Charge", "Decision", "Ledger", "Record", "Terms", "Totals", "Units"]
+__all__ = ["Charge", "Decision", "Ledger", "Record", "Terms", "Totals", "Units", "read_terms"]
 
 # A whole number of ledger units, or math.inf: for no cap, and for a release without noise.
 Units: TypeAlias = int | float
@@ -202,7 +202,7 @@ class Ledger:
         """
         target = str(Path(path).expanduser().absolute())
         with transaction(target, "DEFERRED") as connection:
-            stored = _read_terms(connection, target)
+            stored = read_terms(connection, target)
             _read_totals(connection, target, Totals())
         if str(stored) != str(terms):
             raise LedgerError(
@@ -292,7 +292,7 @@ class Ledger:
     ) -> Iterator[sqlite3.Connection]:
         """Begin a transaction and make sure that the file is the one that was meant."""
         with transaction(self.path, kind, patience) as connection:
-            if _read_terms(connection, self.path) != self.terms:
+            if read_terms(connection, self.path) != self.terms:
                 raise LedgerError(
                     f"The file {self.path!r} is now another ledger than the one of this budget. "
                     "Put the original file back; a budget cannot go on in another ledger."
@@ -318,7 +318,7 @@ def _write_terms(path: str, terms: Terms) -> None:
         )
 
 
-def _read_terms(connection: sqlite3.Connection, path: str) -> Terms:
+def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     """Return the terms of an open file that says it is a ledger."""
     mark = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Release", "record", "record_releases"]
+__all__ = ["Release", "is_recording", "record", "record_releases"]
 
 _RECORDS: ContextVar[list["Release"] | None] = ContextVar("skdpot_releases", default=None)
 
@@ -62,6 +62,11 @@ def record_releases() -> Iterator[list[Release]]:
         yield releases
     finally:
         _RECORDS.reset(token)
+
+
+def is_recording() -> bool:
+    """Whether somebody listens."""
+    return _RECORDS.get() is not None
 
 
 def record(kind: str, facts: Callable[[], Mapping[str, Any]]) -> None:

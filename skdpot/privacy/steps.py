@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.events import (
+    BudgetedEvent,
     ComposedEvent,
     Event,
     FixedSizeGaussianEvent,
@@ -18,14 +19,18 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
     PoissonRowsGaussianEvent,
+    PrivateSelectionEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.grid import SampledStep
+from skdpot.privacy.number_of_trials import TrialLaw
 from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
 from skdpot.privacy.poisson_rows import PoissonRowsStep
+from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.without_replacement import SubsetStep
 
-__all__ = ["GaussianStep", "NonPrivateStep", "Step", "steps_of"]
+__all__ = ["GaussianStep", "LeakyStep", "NonPrivateStep", "Step", "steps_of"]
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,21 @@ class GaussianStep:
 
 
 @dataclass(frozen=True)
+class LeakyStep:
+    """One release that tells everything with probability `leak`, and is mu-GDP otherwise."""
+
+    mu: float
+    leak: float
+
+
+@dataclass(frozen=True)
 class NonPrivateStep:
     """One release without noise."""
 
     mu: float = math.inf
 
 
-Step: TypeAlias = GaussianStep | NonPrivateStep | SampledStep
+Step: TypeAlias = GaussianStep | LeakyStep | NonPrivateStep | SampledStep
 CountedSteps: TypeAlias = Iterator[tuple[Step, int]]
 
 
@@ -104,6 +117,25 @@ def _poisson_rows_steps(event: PoissonRowsGaussianEvent) -> CountedSteps:
     yield step, event.n_steps
 
 
+def _thresholded_steps(event: ThresholdedCountsEvent) -> CountedSteps:
+    column = replace(event, n_columns=1)
+    yield LeakyStep(column.mu, column.delta_tail), event.n_columns
+
+
+def _budgeted_steps(event: BudgetedEvent) -> CountedSteps:
+    yield LeakyStep(event.mu, event.leak), 1
+
+
+def _selection_steps(event: PrivateSelectionEvent) -> CountedSteps:
+    if event.mu > LARGEST_MU:
+        yield NonPrivateStep(), 1
+        return
+    law = TrialLaw.with_mean(event.mean_trials, event.shape)
+    step = SelectionStep(event.mu, law.thinned(event.leak))
+    yield step, 1
+    yield LeakyStep(0.0, min(1.0 - 1e-9, event.mean_trials * event.leak + step.leak)), 1
+
+
 def _composed_steps(event: ComposedEvent) -> CountedSteps:
     for phase in event.events:
         yield from steps_of(phase)
@@ -118,6 +150,9 @@ _STEPS: dict[type[Event], Callable[[Any], CountedSteps]] = {
     PoissonGaussianEvent: _poisson_steps,
     FixedSizeGaussianEvent: _fixed_size_steps,
     PoissonRowsGaussianEvent: _poisson_rows_steps,
+    ThresholdedCountsEvent: _thresholded_steps,
+    BudgetedEvent: _budgeted_steps,
+    PrivateSelectionEvent: _selection_steps,
     ComposedEvent: _composed_steps,
     NonPrivateEvent: _no_noise,
 }

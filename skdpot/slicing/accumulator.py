@@ -1,10 +1,9 @@
 """The open state of a sketch: noise first, counts on top."""
 
 import os
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-import torch
 
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import OpenSketchError
@@ -12,6 +11,9 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noise import lattice_noise
 from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.plan import SketchPlan
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["NoisyAccumulator"]
 
@@ -50,7 +52,7 @@ class NoisyAccumulator:
         directions: np.ndarray,
         half_widths: np.ndarray,
         stream: SecretStream,
-        device: torch.device | None,
+        device: "torch.device | None",
     ) -> None:
         self._plan, self._bounds, self._device = plan, bounds, device
         self._directions, self._half_widths = directions, half_widths

@@ -7,12 +7,15 @@ whatever the number of rows.
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from skdpot._utils.threads import in_threads, n_threads
 from skdpot.privacy.data_bounds import DataBounds
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["bin_edges", "count_projections"]
 
@@ -47,7 +50,7 @@ def count_projections(
     codes: np.ndarray | None = None,
     n_classes: int = 1,
     bounds: DataBounds | None = None,
-    device: torch.device | None = None,
+    device: "torch.device | None" = None,
 ) -> np.ndarray:
     """Count rows by bin of their projection on each direction.
 
@@ -151,9 +154,11 @@ def _numpy_counter(
 
 
 def _torch_counter(
-    scaled: np.ndarray, n_bins: int, n_classes: int, device: torch.device
+    scaled: np.ndarray, n_bins: int, n_classes: int, device: "torch.device"
 ) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
     """Return a function that counts one block with torch on `device`."""
+    import torch  # here, so that sketches on the CPU do without
+
     weights = torch.from_numpy(scaled).to(device)
     n_slices = len(scaled)
     offsets = (torch.arange(n_slices, device=device) * n_bins)[:, None]

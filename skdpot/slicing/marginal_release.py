@@ -65,12 +65,12 @@ def release_marginals(
     -------
     The caller has charged ``sum(2 / sigmas**2)`` to the squared mu. The noise is drawn first.
     """
-    released = []
+    released: list[NoisyMarginal] = []
     for marginal, sigma in zip(marginals, map(float, sigmas), strict=True):
         counts = _noise(sigma, marginal.n_cells, MARGINAL_SENSITIVITY, stream)
         counts += marginal.counts(codes)
         released.append(NoisyMarginal(marginal, counts, sigma))
-        record("marginal", lambda noisy=released[-1]: {"marginal": noisy})
+    record("marginals", lambda: {"marginals": tuple(released)})
     return tuple(released)
 
 
@@ -127,4 +127,4 @@ def _noise(sigma: float, size: int, sensitivity: float, stream: SecretStream) ->
         return np.zeros(size)
     lattice = noise_lattice(sigma, 1.0 / _PREDICTED)
     steps = lattice_noise(sigma, size, stream, lattice=lattice, mu=sensitivity / sigma)
-    return steps * lattice
+    return steps.astype(np.float64) * lattice

@@ -44,7 +44,8 @@ class ColumnBins:
     @property
     def shares(self) -> FloatArray:
         """Estimated share of the rows in each bin."""
-        return np.bincount(self.bins, weights=self.cell_shares, minlength=self.n_bins)
+        shares = np.bincount(self.bins, weights=self.cell_shares, minlength=self.n_bins)
+        return shares.astype(np.float64)
 
 
 def coarsen(
@@ -83,7 +84,7 @@ def coarsen(
     cells = _shrunk(counts, bins, sigma)
     cells = np.maximum(cells / cells.sum(), _POSSIBLE)
     cells /= cells.sum()
-    shares = np.bincount(bins, weights=cells)
+    shares = np.bincount(bins, weights=cells).astype(np.float64)
     return ColumnBins(bins, cells, group_bins(shares, ordered=ordered, missing=missing))
 
 
@@ -105,7 +106,7 @@ def group_bins(shares: FloatArray, *, ordered: bool, missing: bool, n_groups: in
     """
     present = shares[:-1] if missing else shares
     if len(present) <= n_groups:
-        groups = np.arange(len(present))
+        groups: IntArray = np.arange(len(present))
     elif ordered:
         groups = group_intervals(present, n_groups, 0.0)
     else:

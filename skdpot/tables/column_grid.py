@@ -113,8 +113,9 @@ def column_grid(column: TableColumn) -> ColumnGrid:
         ordered = isinstance(column, CategoricalColumn) and column.ordered
         return ColumnGrid(column, column.n_categories, ordered=ordered, on_scale=False)
     n_values = _n_values(column)
-    few = n_values is not None and n_values <= _MAX_VALUES
-    return ColumnGrid(column, n_values if few else MAX_CELLS, ordered=True, on_scale=True)
+    if n_values is None or n_values > _MAX_VALUES:
+        n_values = MAX_CELLS
+    return ColumnGrid(column, n_values, ordered=True, on_scale=True)
 
 
 def _n_values(column: TableColumn) -> int | None:

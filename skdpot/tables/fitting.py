@@ -1,7 +1,7 @@
 """From private rows to a model of the table, by noisy marginals alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,25 +77,8 @@ def fit_table(
     The caller has charged ``plan.event``. What is chosen after a release depends on it and on
     public facts only.
     """
-    bins = _release_columns(problem, plan, streams)
-    advance("columns")
-    codes = _binned(problem.codes, bins)
-    tree, pairs = _release_tree(problem, codes, bins, plan, streams)
-    advance("tree")
-    if len(bins) == 1:
-        return TableModel(plan.n_samples, bins, tree, (), ())
-    return _release_pairs(problem, codes, bins, tree, pairs, plan, streams, advance)
-
-
-def _release_columns(
-    problem: TableProblem, plan: TablePlan, streams: Streams
-) -> tuple[ColumnBins, ...]:
-    marginals = [
-        Marginal((column,), (np.arange(grid.size),)) for column, grid in enumerate(problem.grids)
-    ]
-    sigmas = plan.marginal_sigmas("columns", np.ones(len(marginals)))
-    released = release_marginals(problem.codes, marginals, sigmas, streams.secret)
-    return tuple(
+    columns = _release_columns(problem, plan, streams)
+    bins = tuple(
         coarsen(
             noisy.counts,
             noisy.sigma,
@@ -103,8 +86,26 @@ def _release_columns(
             ordered=grid.ordered,
             missing=grid.column.missing,
         )
-        for noisy, grid in zip(released, problem.grids, strict=True)
+        for noisy, grid in zip(columns, problem.grids, strict=True)
     )
+    advance("columns")
+    codes = _binned(problem.codes, bins)
+    tree, pairs = _release_tree(problem, codes, bins, plan, streams)
+    advance("tree")
+    model = TableModel(plan.n_samples, columns, bins, tree, (), ())
+    if len(bins) == 1:
+        return model
+    return _release_pairs(problem, codes, model, pairs, plan, streams, advance)
+
+
+def _release_columns(
+    problem: TableProblem, plan: TablePlan, streams: Streams
+) -> tuple[NoisyMarginal, ...]:
+    marginals = [
+        Marginal((column,), (np.arange(grid.size),)) for column, grid in enumerate(problem.grids)
+    ]
+    sigmas = plan.marginal_sigmas("columns", np.ones(len(marginals)))
+    return release_marginals(problem.codes, marginals, sigmas, streams.secret)
 
 
 def _binned(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
@@ -133,7 +134,9 @@ def _release_tree(
         for pair in candidates
     ]
     misfits = _misfits(codes, candidates, independent, plan, "independence", streams)
-    strengths = {pair.columns: misfit for pair, misfit in zip(candidates, misfits, strict=True)}
+    strengths = {
+        _ends(pair): float(misfit) for pair, misfit in zip(candidates, misfits, strict=True)
+    }
     nodes = spanning_tree(strengths, columns, _first(strengths, columns, target))
     edges = [(node.parent, node.column) for node in nodes if node.parent is not None]
     if target is not None:
@@ -141,24 +144,22 @@ def _release_tree(
     marginals = [pair_marginal(bins, *edge) for edge in edges]
     choice = Choice.of(marginals, _importance(marginals, target))
     pairs = _released(codes, choice, plan, "tree", streams)
-    by_columns = {noisy.marginal.columns: noisy for noisy in pairs}
+    by_columns = {_ends(noisy.marginal): noisy for noisy in pairs}
     return fit_tree(nodes, shares, by_columns, plan.n_samples, target), pairs
 
 
 def _release_pairs(
     problem: TableProblem,
     codes: IntArray,
-    bins: tuple[ColumnBins, ...],
-    tree: ColumnTree,
+    model: TableModel,
     pairs: tuple[NoisyMarginal, ...],
     plan: TablePlan,
     streams: Streams,
     advance: Callable[[str], None],
 ) -> TableModel:
     """Release the pairs that the tree gets worst, and fit potentials to all."""
-    model = TableModel(plan.n_samples, bins, tree, (), ())
     particles = model.particles(problem.n_particles, streams.solver)
-    candidates = all_pairs(bins, coarse=True)
+    candidates = all_pairs(model.bins, coarse=True)
     predictions = [candidate.counts(particles.codes, particles.weights) for candidate in candidates]
     misfits = _misfits(codes, candidates, predictions, plan, "misfit", streams)
     sigma = float(plan.marginal_sigmas("pairs", np.ones(1))[0])
@@ -172,9 +173,7 @@ def _release_pairs(
         particles.add(noisy)
     particles.run(_SWEEPS)
     advance("particles")
-    return TableModel(
-        plan.n_samples, bins, tree, tuple(known.values()), tuple(particles.potentials)
-    )
+    return replace(model, marginals=tuple(known.values()), potentials=tuple(particles.potentials))
 
 
 def _misfits(
@@ -217,3 +216,8 @@ def _first(
         )
 
     return max(columns, key=strongest)
+
+
+def _ends(pair: Marginal) -> tuple[int, int]:
+    first, second = pair.columns
+    return first, second

@@ -10,7 +10,7 @@ from skdpot.tables.coarsening import ColumnBins
 from skdpot.tables.scaling import ScaledParticles
 from skdpot.tables.tree import ColumnTree
 
-__all__ = ["TableModel"]
+__all__ = ["TableModel", "draw_cells"]
 
 _PER_ROW = 4  # particles for each row that is drawn
 _FEWEST, _MOST = 20_000, 400_000
@@ -25,6 +25,8 @@ class TableModel:
     ----------
     n_rows : int
         Number of rows of the table.
+    columns : tuple of NoisyMarginal
+        Released counts of the cells of each column.
     bins : tuple of ColumnBins
         Bins of each column.
     tree : ColumnTree
@@ -36,6 +38,7 @@ class TableModel:
     """
 
     n_rows: int
+    columns: tuple[NoisyMarginal, ...]
     bins: tuple[ColumnBins, ...]
     tree: ColumnTree
     marginals: tuple[NoisyMarginal, ...]
@@ -100,13 +103,6 @@ class TableModel:
             drawn.append(particles.codes[_systematic(particles, part, rng)])
             n_rows -= part
         return np.concatenate(drawn)
-
-    def cells(self, codes: IntArray, rng: np.random.Generator) -> IntArray:
-        """Draw a cell in each bin of rows, by the released shares of cells."""
-        found = np.empty_like(codes)
-        for column, bins in enumerate(self.bins):
-            found[:, column] = draw_cells(codes[:, column], bins, rng)
-        return found
 
 
 def draw_cells(

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skdpot.preprocessing.schema_plan import SchemaPlan, plan_schema
+from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.slicing.marginal_release import MARGINAL_SENSITIVITY, misfit_sensitivity
@@ -27,6 +29,7 @@ _SHARES = {
     "misfit": 0.05,
     "pairs": 0.40,
 }
+_SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
 _LATTICE = 1 / 16  # of sigma, the coarsest that noise is drawn on
 
 
@@ -42,13 +45,16 @@ class TablePlan:
         Noise for a statistic of sensitivity 1 that had the whole squared mu; 0 without noise.
     shares : dict of str to float
         Share of the squared mu of each release.
+    schema : SchemaPlan
+        What is estimated of the schema first.
     event : Event
-        All of them, with `first`.
+        Everything together.
     """
 
     n_samples: int
     sigma: float
     shares: dict[str, float]
+    schema: SchemaPlan
     event: Event
 
     def marginal_sigmas(self, release: str, weights: FloatArray) -> FloatArray:
@@ -61,19 +67,17 @@ class TablePlan:
         return self.sigma * misfit_sensitivity(n_marginals) / math.sqrt(self.shares[release])
 
 
-def plan_tables(
-    target: PrivacyTarget, n_samples: int, n_columns: int, first: Event | None = None
-) -> TablePlan:
+def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> TablePlan:
     """Share a target among the releases.
 
     Parameters
     ----------
     target : PrivacyTarget
         What the fit may cost.
-    n_samples, n_columns : int
-        Public size of the table.
-    first : Event, optional
-        What is released before, with noise of its own; what it leaves is shared.
+    schema : TableSchema
+        With data types, as `TableSchema.bind` returns it; what is None in it is estimated first.
+    n_samples : int
+        Public number of rows.
 
     Returns
     -------
@@ -84,8 +88,11 @@ def plan_tables(
     CalibrationError
         If no noise meets the target.
     """
-    shares = _SHARES if n_columns > 1 else {"columns": 1.0}
-    before = () if first is None else (first,)
+    unknown = sum(not column.is_resolved for column in schema)
+    mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
+    first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
+    shares = _SHARES if len(schema) > 1 else {"columns": 1.0}
+    before = () if first.event is None else (first.event,)
 
     def event(sigma: float) -> Event:
         releases = (
@@ -95,7 +102,6 @@ def plan_tables(
         return ComposedEvent(events=(*before, *releases))
 
     found = calibrate(target, event)
-    if not isinstance(found, ComposedEvent):
-        return TablePlan(n_samples, 0.0, dict(shares), found)
-    sigma = found.events[-1].sigma  # type: ignore[attr-defined]
-    return TablePlan(n_samples, sigma, dict(shares), found)
+    noise = found.events[-1] if isinstance(found, ComposedEvent) else None
+    sigma = noise.sigma if isinstance(noise, GaussianEvent) else 0.0
+    return TablePlan(n_samples, sigma, dict(shares), first, found)

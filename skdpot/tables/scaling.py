@@ -19,10 +19,11 @@ from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 
 __all__ = ["SMOOTHING", "ScaledParticles", "scaling_step"]
 
-SMOOTHING = 0.02  # kappa
+SMOOTHING = 0.05  # kappa
 _LEAST_NOISE = 0.5  # counts are integers
 _NEWTON_STEPS = 12
 _LARGEST_STEP = 6.0
+_EMPTY = 1e-9  # rows
 
 
 def scaling_step(
@@ -45,17 +46,18 @@ def scaling_step(
     -------
     ndarray of the same shape
         What to add to the potentials: the root of ``kappa sigma^2 (potential + step) = counts -
-        expected exp(step)``, at most 6 in absolute value.
+        expected exp(step)``, at most 6 in absolute value; 0 for cells that
+        hold nothing.
     """
     stiffness = SMOOTHING * max(sigma, _LEAST_NOISE) ** 2
-    expected = np.maximum(expected, 1e-12)
+    reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
     step = np.zeros_like(expected)
     # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.
     for _ in range(_NEWTON_STEPS):
         weights = expected * np.exp(step)
         residual = stiffness * (potentials + step) - counts + weights
         step -= np.clip(residual / (stiffness + weights), -1.0, 1.0)
-    return np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
+    return np.where(reached, np.clip(step, -_LARGEST_STEP, _LARGEST_STEP), 0.0)
 
 
 class ScaledParticles:
@@ -98,7 +100,7 @@ class ScaledParticles:
         """
         moved = 0.0
         for place, (noisy, cells) in enumerate(zip(self._marginals, self._cells, strict=True)):
-            expected = np.bincount(cells, weights=self.weights, minlength=len(noisy.counts))
+            expected = _weighed(cells, self.weights, len(noisy.counts))
             potentials = self.potentials[place]
             step = scaling_step(noisy.counts, expected, potentials, noisy.sigma)
             self.potentials[place] = potentials + step
@@ -115,3 +117,7 @@ class ScaledParticles:
     def _scale(self, cells: IntArray, potentials: FloatArray) -> None:
         self.weights *= np.exp(potentials)[cells]
         self.weights *= self._total / self.weights.sum()
+
+
+def _weighed(cells: IntArray, weights: FloatArray, n_cells: int) -> FloatArray:
+    return np.bincount(cells, weights=weights, minlength=n_cells).astype(np.float64)

@@ -72,7 +72,7 @@ class ColumnTree:
         n_columns = len(self.nodes) + (self.target is not None)
         codes = np.zeros((n_rows, n_columns), dtype=np.int32, order="F")
         log_weights = np.zeros(n_rows)
-        roots = np.zeros(n_rows, dtype=np.int64)
+        roots: IntArray = np.zeros(n_rows, dtype=np.int64)
         if self.target is not None:
             shares, likelihood = _restricted(self.target_shares[None], allowed.get(self.target))
             roots = _stratified(np.zeros(n_rows, dtype=np.int64), shares, rng)
@@ -107,7 +107,8 @@ def spanning_tree(
     tuple of TreeNode
         Parents first.
     """
-    nodes, best = [TreeNode(first, None)], {}
+    nodes = [TreeNode(first, None)]
+    best: dict[int, tuple[float, int]] = {}
 
     def offer(parent: int) -> None:
         for column in columns:

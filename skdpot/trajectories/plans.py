@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import ot
 from scipy.spatial.distance import cdist
 
 from skdpot.trajectories.sinkhorn import schrodinger_potentials
@@ -206,12 +205,14 @@ def entropic_plans(
 
 
 def _exact_plan(first: np.ndarray, second: np.ndarray) -> CouplingPlan:
+    from ot import emd  # here, because POT loads torch
+
     costs = cdist(first, second, metric="sqeuclidean")
     unit = float(costs.max())
     if unit > 0:  # the solver's tolerances are absolute
         costs /= unit
     uniform: list[float] = []  # as POT writes it
-    plan, log = ot.emd(uniform, uniform, costs, numItermax=_MAX_PIVOTS, log=True)
+    plan, log = emd(uniform, uniform, costs, numItermax=_MAX_PIVOTS, log=True)
     if log["warning"] is not None:
         raise RuntimeError(f"The network simplex of POT stopped early: {log['warning']}")
     plan[plan < _ROUNDING / max(plan.shape)] = 0.0

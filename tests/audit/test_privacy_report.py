@@ -62,6 +62,7 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
     PoissonRowsGaussianEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.relation import Relation
@@ -310,6 +311,17 @@ def test_events_in_words():
     assert words[5] == "Something was released without any noise."
     (other,) = event_in_words(GaussianEvent(relation=Relation.ADD_REMOVE, **noise))
     assert "adding or removing one record" in other
+
+
+def test_a_selection_of_categories_in_words():
+    noise = {"sigma": 20.0, "threshold": 105.0}
+    (words,) = event_in_words(ThresholdedCountsEvent(n_columns=3, **noise))
+    assert words.startswith("The categories of 3 columns: every count has Gaussian noise of stand")
+    assert "moves two counts of a column by 1" in words
+    assert "exceed 105 are released. With probability 3e-07 at most" in words
+    (one,) = event_in_words(ThresholdedCountsEvent(relation=Relation.ADD_REMOVE, **noise))
+    assert "of 1 column: " in one
+    assert "adding or removing one record moves one count of a column by 1" in one
 
 
 # Warnings.

@@ -43,6 +43,7 @@ DEFECTS = {
     19: "a refused call has charged",
     20: "a normal approximation as the account",
     21: "what an audit forgives",
+    22: "categories told that few have",
 }
 
 
@@ -170,6 +171,14 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
         "privacy/test_bounds.py::test_noise_has_the_variance_of_the_event[features-True-30]",
     )
     yield (
+        "counts of categories",
+        rewritten(
+            f"{PRIVACY}category_selection:select_categories",
+            ("lattice_noise(plan.sigma,", "lattice_noise(plan.sigma / 2,"),
+        ),
+        "privacy/test_category_selection.py::test_noise_has_the_variance_of_the_event[1]",
+    )
+    yield (
         "the sampler of lattice noise",
         rewritten(
             f"{PRIVACY}lattice_sampler:discrete_gaussian",
@@ -202,6 +211,7 @@ def _noise_by_audit() -> Iterator[tuple[str, Injection, str]]:
         "mean-field Langevin": "mean-field Langevin",
         "warm start by means": "mean of a warm start",
         "histograms of bounds": "histogram of bounds",
+        "counts of categories": "counts of categories",
     }
     for name, inject, _ in _half_of_the_noise():
         if name in audited:
@@ -561,7 +571,7 @@ def _delta_ignored() -> Iterator[tuple[str, Injection, str]]:
         "leaks of sampled fits not charged",
         rewritten(
             f"{PRIVACY}calibration:event_cost",
-            ("leak_units if private.leak > 0.0 else 0", "0"),
+            ("leak_units if private.mu < loss.mu_without_sampling else 0", "0"),
         ),
         "privacy/test_calibration.py::test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger",
     )
@@ -1009,6 +1019,47 @@ def _audit_forgives() -> Iterator[tuple[str, Injection, str]]:
     )
 
 
+def _few_told() -> Iterator[tuple[str, Injection, str]]:
+    selection, event = f"{PRIVACY}category_selection:", f"{PRIVACY}thresholded_event:"
+    account = "privacy/test_thresholded_event.py::"
+    for kind, where, change, test in (
+        ("a threshold two sigma lower", f"{selection}select_categories",
+         ("plan.threshold * units", "(plan.threshold - 2 * plan.sigma) * units"),
+         "privacy/test_category_selection.py::"
+         "test_counts_of_one_are_shown_as_often_as_the_event_says"),
+        ("a plan in which one count moves", f"{selection}plan_category_selection",
+         ("math.sqrt(2.0)", "1.0"),
+         "privacy/test_category_selection.py::test_a_plan_costs_what_it_was_given"),
+        ("an event in which one count moves", f"{event}ThresholdedCountsEvent.sensitivity",
+         ("math.sqrt(2.0)", "1.0"), f"{account}test_no_neighbours_exceed_what_is_charged[grid3]"),
+        ("a tail that starts a step too far out", f"{event}ThresholdedCountsEvent._steps_to_pass",
+         ("+ 0.5", "+ 1.5"), f"{account}test_the_tail_is_a_close_bound[3.0-16.0]"),
+        ("the tail of one column for all", f"{event}ThresholdedCountsEvent.delta_tail",
+         ("self.n_columns * ", ""),
+         f"{account}test_no_neighbours_of_two_columns_exceed_what_is_charged"),
+        ("one column charged for all", f"{PRIVACY}steps:_thresholded_steps",
+         (", event.n_columns", ", 1"),
+         f"{account}test_no_neighbours_of_two_columns_exceed_what_is_charged"),
+        ("tails that delta forgets", f"{PRIVACY}accounting:PrivacyLoss.delta",
+         ("self.leak + (1.0 - self.leak) * rest", "rest"),
+         f"{account}test_no_neighbours_exceed_what_is_charged[grid0]"),
+        ("tails that epsilon forgets", f"{PRIVACY}accounting:_epsilon",
+         ("leak := _leak(steps)", "leak := 0.0"),
+         f"{account}test_the_account_equals_loss_distributions_with_an_infinite_loss"),
+        ("tails that a ledger forgets", f"{PRIVACY}calibration:_certain_leak_units",
+         ("math.ceil(Fraction(loss.leak) * _LEAK_UNITS) + ", ""),
+         f"{account}test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"),
+    ):  # fmt: skip
+        yield kind, rewritten(where, change), test
+    yield (
+        "the first of equal values stands for the others",
+        rewritten(
+            f"{selection}_counted", ("totals[type(value).__name__, value]", 'totals["", value]')
+        ),
+        "privacy/test_category_selection.py::test_equal_values_of_different_types_are_not_merged",
+    )
+
+
 _FAMILIES = {
     1: lambda: (*_half_of_the_noise(), *_noise_by_audit()),
     2: _no_clipping,
@@ -1031,6 +1082,7 @@ _FAMILIES = {
     19: _refused_and_charged,
     20: _normal_approximation,
     21: _audit_forgives,
+    22: _few_told,
 }
 MUTANTS = tuple(
     Mutant(defect, name, inject, f"tests/{test}")

@@ -26,6 +26,7 @@ from skdpot.nets.fair_training import tabled_steps
 from skdpot.nets.output_tables import noisy_counts, plan_tables
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import SingleFitTarget
+from skdpot.privacy.category_selection import plan_category_selection, select_categories
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
@@ -147,6 +148,18 @@ def histogram():
     return fit, KNOWN, None, pair(1.0, -1.0), along(np.array([-1.0, 1.0]))
 
 
+def category_counts():
+    """A record that leaves one category for another, both of which are shown."""
+    known = np.repeat([[-1.0], [1.0]], 30, axis=0)
+    plan = plan_category_selection(len(known) + 1, mu=MU, delta=1e-9, n_columns=1)
+
+    def fit(X, _):
+        _, counts = select_categories(np.where(X[:, 0] > 0, "b", "a"), plan, SecretStream())
+        return counts
+
+    return fit, known, None, pair(1.0, -1.0), along(np.array([-1.0, 1.0]))
+
+
 def output_table():
     noise, _ = plan_tables(MU, 1, 1, 100)
     matrix = noise.strategy.matrix
@@ -258,6 +271,7 @@ CASES = {
     "projected rows of four steps": (lambda: projected_rows(4), 2**-0.5, 2.0, 250),
     "mean of a warm start": (mean_start, 0.97, 2.0, 75),  # what rounding may add is charged
     "histogram of bounds": (histogram, 1.0, 2.0, 70),
+    "counts of categories": (category_counts, 1.0, 2.0, 70),
     "fair table": (output_table, 1.0, 2.0, 70),
     "mean-field Langevin": (langevin, 1.0, 2.0, 70),
     "sums of an autoencoder": (autoencoder, 1.0, 2.0, 70),

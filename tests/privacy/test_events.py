@@ -14,6 +14,7 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
     PoissonRowsGaussianEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.relation import Relation
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
@@ -111,6 +112,22 @@ class TestPoissonRowsGaussianEvent(EventSuite):
         "lattice": (*(v for v in NOT_POSITIVE if v is not None), 4.1),
         "relation": (*NOT_A_RELATION, Relation.ADD_REMOVE),
     }
+
+
+class TestThresholdedCountsEvent(EventSuite):
+    kind = ThresholdedCountsEvent
+    parameters = {"sigma": 2.5, "threshold": 1 + 7 * 2.5, "n_columns": 3}
+    invalid = {
+        "sigma": NOT_POSITIVE,
+        "threshold": (*NOT_POSITIVE, 3.4),
+        "n_columns": NOT_COUNTS,
+        "lattice": (*(v for v in NOT_POSITIVE if v is not None), 2.6),
+        "relation": NOT_A_RELATION,
+    }
+
+    def at_noise(self, factor: float) -> Event:
+        """More noise needs a threshold that follows it, or more comes through by chance."""
+        return self.make(sigma=2.5 * factor, threshold=1 + 7 * 2.5 * factor)
 
 
 class TestComposedEvent(EventSuite):

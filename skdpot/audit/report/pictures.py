@@ -40,7 +40,7 @@ def claim_picture(spent: PrivacySpent) -> str:
     ax.plot(fpr, allowed, color=COLORS[0], label="most that ε and δ allow")
     loss = compose(spent.event)
     if not loss.is_sampled and math.isfinite(loss.mu_without_sampling):
-        best = norm.cdf(norm.ppf(fpr) + loss.mu_without_sampling)
+        best = loss.leak + (1.0 - loss.leak) * norm.cdf(norm.ppf(fpr) + loss.mu_without_sampling)
         ax.plot(fpr, best, color=COLORS[1], linestyle="--", label="most that the noise allows")
     ax.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=1, label="blind guessing")
     ax.set(

@@ -12,12 +12,15 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.display import rounded_up
 from skdpot.privacy.event_base import Event
 from skdpot.privacy.events import (
+    BudgetedEvent,
     ComposedEvent,
     FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
     PoissonRowsGaussianEvent,
+    PrivateSelectionEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
@@ -87,6 +90,16 @@ def _phase_in_words(event: Event) -> str:
     """Say what one phase releases."""
     if isinstance(event, NonPrivateEvent):
         return "Something was released without any noise."
+    if isinstance(event, ThresholdedCountsEvent):
+        return _categories_in_words(event)
+    if isinstance(event, BudgetedEvent):
+        return f"Whatever a budget of its own admitted: {_in_gaussian_units(event)}."
+    if isinstance(event, PrivateSelectionEvent):
+        return (
+            f"The best of a random, secret number of trials, {event.mean_trials:.4g} on average, "
+            f"and nothing of the others; each trial, its score included: "
+            f"{_in_gaussian_units(event.trial)}."
+        )
     if not isinstance(event, _NOISY):
         return f"A release that is accounted for as {type(event).__name__}."
     noise = (
@@ -110,6 +123,31 @@ def _phase_in_words(event: Event) -> str:
         )
     kind = "one vector a record of" if isinstance(event, PoissonRowsGaussianEvent) else "from"
     return f"{steps}, each computed {kind} {batch}: {noise}."
+
+
+def _in_gaussian_units(event: BudgetedEvent) -> str:
+    """Say how much something tells, by what is as hard to tell."""
+    text = (
+        "replacing one record is no easier to notice than a shift of one Gaussian number by "
+        f"{event.mu:.4g} standard deviations"
+    )
+    if event.relation is Relation.ADD_REMOVE:
+        text = text.replace("replacing", "adding or removing")
+    return f"{text}, except with probability {event.leak:.2g}" if event.leak > 0.0 else text
+
+
+def _categories_in_words(event: ThresholdedCountsEvent) -> str:
+    """Say what a selection of categories releases."""
+    columns = f"{event.n_columns:,} columns" if event.n_columns > 1 else "1 column"
+    change = "replacing one record moves two counts"
+    if event.relation is Relation.ADD_REMOVE:
+        change = "adding or removing one record moves one count"
+    return (
+        f"The categories of {columns}: every count has Gaussian noise of standard deviation "
+        f"{event.sigma:.4g}, {change} of a column by 1, and only categories whose noisy counts "
+        f"exceed {event.threshold:.4g} are released. With probability {event.delta_tail:.2g} at "
+        "most, this shows a category that one record alone has."
+    )
 
 
 def protected_in_words(spent: PrivacySpent) -> str:

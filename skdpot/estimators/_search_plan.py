@@ -1,0 +1,296 @@
+"""What a search costs, settled and shown before it starts; public facts only."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pandas as pd
+from scipy.optimize import brentq
+
+from skdpot.estimators._search_splits import Splits
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget
+from skdpot.privacy.display import epsilon_text, html_card, html_table
+from skdpot.privacy.events import (
+    BudgetedEvent,
+    ComposedEvent,
+    Event,
+    NonPrivateEvent,
+    PrivateSelectionEvent,
+)
+from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
+from skdpot.privacy.number_of_trials import TrialLaw
+from skdpot.privacy.private_selection import LARGEST_MU
+
+__all__ = ["SearchPlan", "plan_search"]
+
+_SCORE_SHARE = 0.1  # of the squared mu of a trial, where fits and score add up
+_REFIT_SHARE = 0.5  # of the squared mu of the search
+_LEAK_ROOM = 0.5  # of what thresholds and samples of one fit may leak
+_SAMPLER = 1e-18
+_LAWS = {1.0: "geometric", 0.0: "logarithmic", math.inf: "Poisson, at least one"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPlan:
+    """The cost of a private search, before it starts.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The whole search is (epsilon, delta)-differentially private.
+    event : Event
+        What is charged.
+    law : TrialLaw
+        Law of the number of trials, of which the number itself stays secret.
+    trial_mu : float
+        One trial, its score included, is `trial_mu`-GDP.
+    fit_epsilon, fit_delta : float
+        What each fit of a candidate may spend.
+    refit_epsilon : float or None
+        What the refit of the winner on all rows may spend, at `fit_delta`.
+    score : str
+        What the trials are compared by.
+    score_noise : LatticeNoise or None
+        Noise of the sum of the scores; None for what needs none.
+    n_trained, n_scored : int
+        Rows of a fit, and held-out rows that a score is the mean of.
+    n_fits : int
+        Fits of one trial.
+    """
+
+    epsilon: float
+    delta: float
+    event: Event
+    law: TrialLaw
+    trial_mu: float
+    fit_epsilon: float
+    fit_delta: float
+    refit_epsilon: float | None
+    score: str
+    score_noise: LatticeNoise | None
+    n_trained: int
+    n_scored: int
+    n_fits: int
+
+    @property
+    def trial_epsilon(self) -> float:
+        """What one trial would cost if it were released without a choice, at `delta`."""
+        return math.inf if math.isinf(self.trial_mu) else gdp_epsilon(self.trial_mu, self.delta)
+
+    @property
+    def score_deviation(self) -> float:
+        """Standard deviation of the noise on a score, which lies in [0, 1]."""
+        return 0.0 if self.score_noise is None else self.score_noise.sigma / self.n_scored
+
+    def n_trials(self, level: float) -> int:
+        """Return the number of trials that is exceeded with probability ``1 - level`` at most.
+
+        Parameters
+        ----------
+        level : float
+            In (0, 1).
+
+        Returns
+        -------
+        int
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie in (0, 1), got {level!r}.")
+        return self.law.quantile(level)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the plan as one row with a column a figure.
+
+        Returns
+        -------
+        DataFrame
+        """
+        row = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "trial_epsilon": self.trial_epsilon,
+            "fit_epsilon": self.fit_epsilon,
+            "fit_delta": self.fit_delta,
+            "refit_epsilon": math.nan if self.refit_epsilon is None else self.refit_epsilon,
+            "score": self.score,
+            "score_deviation": self.score_deviation,
+            "mean_trials": self.law.mean,
+            "median_trials": self.n_trials(0.5),
+            "trials_95": self.n_trials(0.95),
+            "misses_best_tenth": self.law.misses(0.1),
+            "n_trained": self.n_trained,
+            "n_scored": self.n_scored,
+            "n_fits": self.n_fits,
+        }
+        return pd.DataFrame([row])
+
+    def __str__(self) -> str:
+        """Return the plan, a fact a line."""
+        rows = [("whole search", f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"), *self._facts]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def _repr_html_(self) -> str:
+        """Return the plan as a card for notebooks."""
+        rows = [(name.capitalize(), value) for name, value in self._facts]
+        title = f"Private search: {epsilon_text(self.epsilon)}"
+        return html_card(title, f"δ = {self.delta:g} · nothing spent yet", html_table(rows))
+
+    @property
+    def _facts(self) -> list[tuple[str, str]]:
+        law = _LAWS.get(self.law.shape, f"negative binomial of shape {self.law.shape:g}")
+        facts = [
+            (
+                "trials",
+                f"{self.law.mean:.4g} on average ({law}); half of the searches make at most "
+                f"{self.n_trials(0.5)}, 95 % at most {self.n_trials(0.95)}",
+            ),
+            ("finds one of the best tenth", f"with probability {1.0 - self.law.misses(0.1):.0%}"),
+            ("a trial alone", epsilon_text(self.trial_epsilon)),
+            (
+                "a candidate's fit",
+                f"{epsilon_text(self.fit_epsilon)} at δ = {self.fit_delta:.2g}, on "
+                f"{self.n_trained:,} rows" + (f", {self.n_fits} times" if self.n_fits > 1 else ""),
+            ),
+        ]
+        if self.n_scored:
+            noise = f"noise of standard deviation {self.score_deviation:.2g}"
+            facts.append(("score", f"{self.score} of {self.n_scored:,} rows, {noise}"))
+        else:
+            facts.append(("score", f"{self.score}, of what is released, without noise"))
+        if self.refit_epsilon is not None:
+            facts.append(("refit on all rows", epsilon_text(self.refit_epsilon)))
+        return facts
+
+
+def plan_search(
+    target: PrivacyTarget,
+    splits: Splits,
+    *,
+    mean_trials: float,
+    shape: float,
+    refit: bool,
+    score: str,
+    reads_rows: bool,
+    n_parts: int,
+) -> SearchPlan:
+    """Divide what a search may spend among trials, fits, scores and the refit.
+
+    Parameters
+    ----------
+    target : PrivacyTarget
+        For the whole search.
+    splits : Splits
+        Public split of the rows.
+    mean_trials, shape : float
+        Of the number of trials.
+    refit : bool
+        Whether the winner is fitted again on all rows.
+    score : str
+        Name of the score.
+    reads_rows : bool
+        Whether it looks at held-out rows.
+    n_parts : int
+        Private parts of a candidate, which share the squared mu of a fit.
+
+    Returns
+    -------
+    SearchPlan
+
+    Raises
+    ------
+    CalibrationError
+        If epsilon or delta is so small that nothing could be fitted.
+    """
+    law = TrialLaw.with_mean(mean_trials, shape)
+    fits = splits.most_fits
+    # A fit's own budget leaks at most this, and there are so many of them.
+    leak = _LEAK_ROOM * target.tail_delta / (mean_trials * fits + refit)
+    trial_leak = leak * fits + _SAMPLER
+    if math.isinf(target.epsilon):
+        event: Event = NonPrivateEvent()
+        trial_mu = refit_mu = math.inf
+    else:
+        refit_mu = math.sqrt(_REFIT_SHARE) * target.mu_cap if refit else 0.0
+        event = _calibrated(target, mean_trials, shape, trial_leak, refit_mu, leak)
+        chosen = event.events[0] if isinstance(event, ComposedEvent) else event
+        trial_mu = chosen.mu if isinstance(chosen, PrivateSelectionEvent) else math.inf
+    together = reads_rows and not splits.disjoint
+    fit_mu = trial_mu * math.sqrt((1.0 - _SCORE_SHARE if together else 1.0) / fits)
+    score_mu = trial_mu * (math.sqrt(_SCORE_SHARE) if together else 1.0)
+    noise = None
+    if reads_rows and math.isfinite(score_mu):
+        noise = calibrate_rounded(score_mu, float(splits.most_scores), 1)
+    delta = leak / LEAK_SHARE
+    return SearchPlan(
+        epsilon=target.epsilon,
+        delta=target.delta,
+        event=event,
+        law=law,
+        trial_mu=trial_mu,
+        fit_epsilon=_epsilon_of_part(fit_mu, delta, n_parts),
+        fit_delta=delta,
+        refit_epsilon=_epsilon_of_part(refit_mu, delta, n_parts) if refit else None,
+        score=score,
+        score_noise=noise,
+        n_trained=splits.n_trained,
+        n_scored=splits.n_scored if reads_rows else 0,
+        n_fits=len(splits.folds),
+    )
+
+
+@lru_cache(maxsize=128)
+def _calibrated(
+    target: PrivacyTarget,
+    mean_trials: float,
+    shape: float,
+    leak: float,
+    refit_mu: float,
+    refit_leak: float,
+) -> Event:
+    """Return the selection among the least private trials that fits in the target."""
+
+    def make(mu: float) -> Event:
+        best = PrivateSelectionEvent(mu=mu, mean_trials=mean_trials, shape=shape, leak=leak)
+        if refit_mu == 0.0:
+            return best
+        return ComposedEvent(events=(best, BudgetedEvent(mu=refit_mu, leak=refit_leak)))
+
+    def excess(log_mu: float) -> float:
+        return target.log_excess(make(math.exp(log_mu)))
+
+    # The best of many trials costs more than one.
+    high = math.log(min(target.mu_cap, LARGEST_MU))
+    if excess(high) > 0.0:
+        low = high - 0.7
+        while excess(low) > 0.0:
+            high, low = low, low - 0.7
+            if low < -20.0:
+                raise CalibrationError(
+                    f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. "
+                    "Raise epsilon, or make delta larger."
+                )
+        high = float(brentq(excess, low, high, xtol=2e-4))
+    step = 1e-4
+    while not target.admits(event := make(math.exp(high))):
+        high -= step
+        step *= 2.0
+    return event
+
+
+def _epsilon_of_part(mu: float, delta: float, n_parts: int) -> float:
+    """Return the epsilon, rounded down, at which `n_parts` budgets of it are at most mu-GDP."""
+    if math.isinf(mu):
+        return math.inf
+    most = mu / math.sqrt(n_parts)
+    epsilon = gdp_epsilon(most, (1.0 - LEAK_SHARE) * delta)
+    for digits in (1e-5, 1e-4, 1e-3, 1e-2):
+        candidate = epsilon * (1.0 - digits)
+        if candidate > 0.0 and PrivacyTarget(candidate, delta).mu_cap <= most:
+            return float(f"{candidate:.12g}")
+    raise CalibrationError(
+        f"A candidate's fit would have mu={most:.2g} at delta={delta:.2g}, which is too little for "
+        "any release. Raise epsilon, or expect fewer trials."
+    )

@@ -1,0 +1,236 @@
+"""The trials of a private search: run one after the other, all but the best forgotten."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterSampler
+from sklearn.utils import check_random_state
+
+from skdpot._utils.rng import SecretStream
+from skdpot.estimators._private_errors import publishable
+from skdpot.estimators._search_parts import arm, statements
+from skdpot.estimators._search_plan import SearchPlan
+from skdpot.estimators._search_scores import Scorer
+from skdpot.estimators._search_splits import Splits, take
+from skdpot.exceptions import SkdpotError
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.noise import lattice_noise, round_to_lattice
+from skdpot.privacy.recording import Release, is_recording, record, record_releases
+
+__all__ = ["SearchTask", "Trial", "best_trial", "fit_alone"]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchTask:
+    """What a search looks for, and where.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Cloned for every fit.
+    parts : tuple of str
+        Its private parts, as prefixes.
+    distributions : dict or list of dict
+        Public distribution of the candidates.
+    splits : Splits
+        Public split.
+    scorer : Scorer
+        Compares trials.
+    plan : SearchPlan
+        What each part may spend; charged already.
+    caller : str
+        Name for messages.
+    """
+
+    estimator: Any
+    parts: tuple[str, ...]
+    distributions: Any
+    splits: Splits
+    scorer: Scorer
+    plan: SearchPlan
+    caller: str
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One candidate with its noisy score; released if it is the best one, else forgotten."""
+
+    score: float
+    parameters: Mapping[str, Any]
+    estimator: Any
+    releases: tuple[Release, ...]
+
+
+def best_trial(
+    task: SearchTask, X: Any, y: Any, fit_params: Mapping[str, Any], secret: SecretStream
+) -> Trial:
+    """Run a random number of trials and return the best one.
+
+    Of equally good ones the first is kept: given their number all of them have the same law, so
+    that it makes no difference to what can be learned.
+
+    Parameters
+    ----------
+    task : SearchTask
+        What to look for.
+    X, y : array-like
+        Private rows and their targets.
+    fit_params : mapping
+        What else the fits take, a value a row.
+    secret : SecretStream
+        Draws the number of trials, the candidates and the noise.
+
+    Returns
+    -------
+    Trial
+    """
+    candidates = check_random_state(int(secret.random_bits(31)))
+    best: Trial | None = None
+    for _ in range(task.plan.law.draw(secret)):
+        [parameters] = ParameterSampler(task.distributions, 1, random_state=candidates)
+        trial = _run(task, parameters, X, y, fit_params, secret)
+        if best is None or trial.score > best.score:
+            best = trial
+    if best is None:
+        raise RuntimeError("A search makes at least one trial.")
+    for release in best.releases:
+        record(release.kind, lambda facts=release.facts: facts)  # type: ignore[misc]
+    return best
+
+
+def fit_alone(
+    task: SearchTask,
+    parameters: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    fit_params: Mapping[str, Any],
+    epsilon: float,
+    secret: SecretStream,
+) -> Any:
+    """Fit one candidate under a budget of its own, which no fit can overspend.
+
+    Parameters
+    ----------
+    task : SearchTask
+        What is searched.
+    parameters : mapping
+        Of the candidate.
+    X, y : array-like
+        Private rows and their targets.
+    fit_params : mapping
+        What else the fit takes.
+    epsilon : float
+        Of each private part.
+    secret : SecretStream
+        Seeds the candidate if it is seeded itself.
+
+    Returns
+    -------
+    estimator
+        Fitted.
+
+    Raises
+    ------
+    ValueError
+        If the candidate did not pay for what it did.
+    """
+    candidate = clone(task.estimator).set_params(**parameters)
+    budget = _budget(task, epsilon)
+    seed = secret.random_bits(31) if secret.reproducible else None
+    arm(candidate, task.parts, budget, epsilon, seed)
+    targets = () if y is None else (y,)
+    candidate.fit(X, *targets, **fit_params)
+    _check_paid(candidate, len(task.parts), budget, task.caller)
+    return candidate
+
+
+def _run(
+    task: SearchTask,
+    parameters: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    fit_params: Mapping[str, Any],
+    secret: SecretStream,
+) -> Trial:
+    """Fit and score a candidate; raise nothing that quotes what it happened on."""
+    failure: BaseException | None = None
+    with _quiet() as releases:
+        try:
+            total, fitted = 0.0, None
+            for train, held_out in task.splits.folds:
+                rows, targets = take(X, train), take(y, train)
+                options = {name: take(value, train) for name, value in fit_params.items()}
+                epsilon = task.plan.fit_epsilon
+                fitted = fit_alone(task, parameters, rows, targets, options, epsilon, secret)
+                total += task.scorer.total(fitted, take(X, held_out), take(y, held_out))
+            score = _noisy(total, task, secret)
+        except BaseException as error:
+            failure = _publishable(error, task)
+    if failure is not None:
+        raise failure
+    kept = fitted if len(task.splits.folds) == 1 else None
+    return Trial(score, parameters, kept, tuple(releases))
+
+
+def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
+    """Return the mean score with its noise, as a multiple of the lattice over the rows."""
+    if not task.scorer.reads_rows:
+        return total
+    noise = task.plan.score_noise
+    if noise is None:  # epsilon is infinite
+        return total / task.plan.n_scored
+    [drawn] = lattice_noise(
+        noise.sigma, 1, secret, lattice=noise.lattice, mu=max(noise.mu, task.plan.trial_mu)
+    )
+    [units] = round_to_lattice([total], noise.lattice)
+    score = float(drawn + units) * noise.lattice / task.plan.n_scored
+    record("score", lambda: {"value": score, "sigma": task.plan.score_deviation})
+    return score
+
+
+def _budget(task: SearchTask, epsilon: float) -> PrivacyBudget:
+    """Return a budget that all private parts of one candidate share, each with its epsilon."""
+    if len(task.parts) == 1 or math.isinf(epsilon):
+        return PrivacyBudget(epsilon, task.plan.fit_delta)
+    return _SharedBudgets.get(epsilon, task.plan.fit_delta, len(task.parts))
+
+
+def _check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str) -> None:
+    """Make sure that every private part stated and charged what it did."""
+    charges = budget.history()
+    spent = statements(candidate)
+    stated = sum(compose(one.event).mu_without_sampling ** 2 > 0.0 for one in spent)
+    if len(charges) < n_parts or stated < n_parts:
+        raise ValueError(
+            f"{caller}: a private part of the candidate did not charge its fit to the budget that "
+            "the search gave it, so that nothing is known about what it released. The search "
+            "stops; what it was charged stays charged."
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[list[Release]]:
+    """Let nobody hear a trial: warnings, and who records releases, would count the trials."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"):
+            if not is_recording():
+                yield []
+                return
+            with record_releases() as releases:
+                yield releases
+
+
+def _publishable(error: BaseException, task: SearchTask) -> BaseException:
+    """Return the error itself where it is known to quote no private value."""
+    own = type(task.estimator).__module__.startswith("skdpot.")
+    if isinstance(error, SkdpotError) or (own and isinstance(error, ValueError | TypeError)):
+        return error
+    return publishable(error, task.caller)

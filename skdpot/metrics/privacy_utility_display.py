@@ -1,0 +1,363 @@
+"""Picture of the trade-off between privacy and utility: a score against epsilon."""
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+
+from skdpot.metrics._plotting import COLORS, MARKERS
+from skdpot.metrics._privacy_sweep import check_epsilons, floor_of, sweep
+from skdpot.privacy.spent import PrivacySpent
+
+__all__ = ["PrivacyUtilityDisplay"]
+
+_MOST_TICKS = 8
+
+
+class PrivacyUtilityDisplay:
+    """A score against epsilon, with the spread of repeated fits.
+
+    Make one with `from_frame` or `from_estimator`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        One row a fit, with columns ``method``, ``epsilon`` and ``score``.
+    references : dict of str to float, optional
+        Score without privacy, by method.
+    floor : float, optional
+        Score that takes no data to reach, such as that of a constant prediction.
+    score_name : str, default="score"
+        Label of the vertical axis.
+    spent : PrivacySpent, optional
+        What all fits together cost.
+
+    Attributes
+    ----------
+    points_ : DataFrame
+        ``method``, ``epsilon``, ``mean``, ``std`` (NaN for a single fit) and ``n_runs``.
+    ax_ : matplotlib Axes
+        Axes with the curves.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    errorbars_ : dict of str to ErrorbarContainer
+        Mean and standard deviation of each method.
+    dots_ : dict of str to PathCollection
+        Single fits.
+    reference_lines_ : dict of str to matplotlib Line2D
+        Scores without privacy.
+    floor_line_ : matplotlib Line2D or None
+        The floor.
+
+    See Also
+    --------
+    FairnessFrontierDisplay : Accuracy against parity.
+    BudgetDisplay : What fits have cost together.
+
+    Privacy
+    -------
+    Scores are treated as public: they must have been measured on public rows. Many private fits to
+    the same rows compose: a picture of five epsilons costs more than the largest of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdpot.metrics import PrivacyUtilityDisplay
+    >>> results = pd.DataFrame({
+    ...     "epsilon": [0.1, 0.1, 1.0, 1.0, np.inf],
+    ...     "accuracy": [0.52, 0.60, 0.81, 0.83, 0.90],
+    ... })
+    >>> display = PrivacyUtilityDisplay.from_frame(results, score="accuracy", floor=0.5)
+    >>> display.points_[["epsilon", "mean", "n_runs"]]
+       epsilon  mean  n_runs
+    0      0.1  0.56       2
+    1      1.0  0.82       2
+    >>> display.references
+    {'score': 0.9}
+    """
+
+    def __init__(
+        self,
+        *,
+        runs: pd.DataFrame,
+        references: dict[str, float] | None = None,
+        floor: float | None = None,
+        score_name: str = "score",
+        spent: PrivacySpent | None = None,
+    ) -> None:
+        self.runs = runs
+        self.references = references
+        self.floor = floor
+        self.score_name = score_name
+        self.spent = spent
+
+    @classmethod
+    def from_frame(
+        cls,
+        results: pd.DataFrame,
+        *,
+        epsilon: str = "epsilon",
+        score: str = "score",
+        method: str | None = None,
+        floor: float | None = None,
+        score_name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw results of a study.
+
+        Parameters
+        ----------
+        results : DataFrame
+            One row a fit. Rows with an infinite epsilon are the line without privacy of their
+            method.
+        epsilon : str, default="epsilon"
+            Column of the horizontal axis.
+        score : str, default="score"
+            Column of the vertical axis.
+        method : str, optional
+            Column with the name of the method, which has a colour and a marker; by default there
+            is one method.
+        floor : float, optional
+            Score that takes no data to reach.
+        score_name : str, optional
+            Label of the vertical axis; the name of the column by default.
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        **kwargs : dict
+            For `plot`.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If a column does not exist, an epsilon is not positive, a score is missing, or no row
+            has a finite epsilon.
+
+        Privacy
+        -------
+        Results are treated as public.
+        """
+        wanted = [epsilon, score, *([] if method is None else [method])]
+        absent = [column for column in wanted if column not in results]
+        if absent:
+            raise ValueError(f"results has no columns {absent}; it has {list(results.columns)}.")
+        runs = pd.DataFrame(
+            {
+                "method": "score" if method is None else results[method].astype(str),
+                "epsilon": results[epsilon].astype(float),
+                "score": results[score].astype(float),
+            }
+        ).reset_index(drop=True)
+        if not (runs["epsilon"] > 0).all() or not np.isfinite(runs["score"]).all():
+            raise ValueError(f"results must hold positive numbers in {epsilon!r}, and finite ones "
+                             f"in {score!r}.")  # fmt: skip
+        private = np.isfinite(runs["epsilon"])
+        if not private.any():
+            raise ValueError("results has no row with a finite epsilon; there is nothing to draw.")
+        means = runs[~private].groupby("method", sort=False)["score"].mean()
+        return cls(
+            runs=runs[private].reset_index(drop=True),
+            references={str(name): float(value) for name, value in means.items()},
+            floor=floor,
+            score_name=score.replace("_", " ") if score_name is None else score_name,
+        ).plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        X_test: Any,
+        y_test: Any = None,
+        epsilons: Any = (0.1, 0.3, 1.0, 3.0, 10.0),
+        n_repeats: int = 3,
+        scoring: Any = None,
+        reference: Any = None,
+        floor: Any = "auto",
+        parameter: str = "epsilon",
+        fit_params: dict[str, Any] | None = None,
+        score_name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Fit an estimator at several epsilons, score it on public rows, and draw the scores.
+
+        Parameters
+        ----------
+        estimator : estimator
+            With a parameter that is its epsilon. Clones of it are fitted; it stays as it is.
+        X : array-like of shape (n, d)
+            Private rows to fit to.
+        y : array-like of shape (n,), optional
+            Their targets.
+        X_test : array-like of shape (m, d)
+            **Public** rows to score on, which are not among the private ones.
+        y_test : array-like of shape (m,), optional
+            Their targets.
+        epsilons : sequence of float, default=(0.1, 0.3, 1, 3, 10)
+            Values of the parameter; finite.
+        n_repeats : int, default=3
+            Fits at each epsilon, which differ by their randomness alone.
+        scoring : str or callable, optional
+            A name that scikit-learn knows, or ``scorer(estimator, X, y)``; by default the
+            estimator's own ``score``.
+        reference : float or estimator, optional
+            The line without privacy: a score, or an estimator that is fitted to `X` and `y`. **That
+            fit is not private**: give one only where the private rows may be used so.
+        floor : "auto", float or None, default="auto"
+            Score that takes no features to reach; "auto" is that of a constant prediction, learned
+            from `y_test`, for classifiers and regressors.
+        parameter : str, default="epsilon"
+            Name of the parameter, such as ``"sampler__epsilon"`` in a pipeline.
+        fit_params : dict, optional
+            For ``fit``, such as `sensitive_features`.
+        score_name : str, optional
+            Label of the vertical axis; `scoring` by default, if that is a name.
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        **kwargs : dict
+            For `plot`.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the estimator has a budget that cannot pay for all fits.
+        ValueError
+            If there is no such parameter, or an argument is out of range.
+
+        Privacy
+        -------
+        Each fit touches the private rows and is charged to the estimator's budget, if it has one:
+        ``len(epsilons) * n_repeats`` charges, and as many releases. Together they cost what
+        ``spent`` of the display says, more than the largest epsilon. A sweep to *choose* an
+        epsilon belongs on public rows of the same kind. Scores are of public rows, and thus
+        post-processing, but for a `reference` that is an estimator.
+        """
+        values = check_epsilons(epsilons)
+        if not n_repeats >= 1:
+            raise ValueError(f"n_repeats={n_repeats!r} must be at least 1.")
+        public = (X_test, y_test)
+        least = floor_of(floor, estimator, public, scoring)
+        options = fit_params or {}
+        results, spent = sweep(
+            estimator,
+            (X, y),
+            public,
+            values,
+            n_repeats=n_repeats,
+            scoring=scoring,
+            parameter=parameter,
+            fit_params=options,
+        )
+        name = type(estimator).__name__
+        if hasattr(reference, "fit"):
+            model = clone(reference).fit(X, y)
+            reference = check_scoring(model, scoring=scoring)(model, *public)
+        default_name = scoring.replace("_", " ") if isinstance(scoring, str) else "score"
+        return cls(
+            runs=results.assign(method=name)[["method", "epsilon", "score"]],
+            references={} if reference is None else {name: float(reference)},
+            floor=least,
+            score_name=default_name if score_name is None else score_name,
+            spent=spent,
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Self:
+        """Draw the curves, the lines without privacy and the floor.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default, with the legend beside them.
+        legend : bool, default=True
+            Whether to draw the legend.
+        **kwargs : dict
+            For ``Axes.errorbar``.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display.
+        """
+        import matplotlib.pyplot as plt
+
+        beside = ax is None
+        if ax is None:
+            _, ax = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+        self.points_ = self._points()
+        self.errorbars_: dict[str, Any] = {}
+        self.dots_: dict[str, Any] = {}
+        self.reference_lines_: dict[str, Any] = {}
+        for k, (name, points) in enumerate(self.points_.groupby("method", sort=False)):
+            self._draw_method(ax, str(name), points, k, kwargs)
+        self.floor_line_ = None
+        if self.floor is not None:
+            style = {"color": "black", "linestyle": ":", "linewidth": 1, "label": "floor"}
+            self.floor_line_ = ax.axhline(self.floor, **style)
+        self._label(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        lines = [*self.errorbars_.values(), *self.reference_lines_.values()]
+        handles = lines if self.floor_line_ is None else [*lines, self.floor_line_]
+        if legend and beside:
+            style = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}
+            ax.legend(handles=handles, **style)
+        elif legend:
+            ax.legend(handles=handles, loc="best", fontsize="small")
+        return self
+
+    def _points(self) -> pd.DataFrame:
+        """Return mean and spread of each method at each epsilon."""
+        grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
+        points = grouped.agg(mean="mean", std="std", n_runs="size").reset_index()
+        order = {name: k for k, name in enumerate(points["method"].unique())}
+        ranks = points["method"].map(order)
+        return points.iloc[np.lexsort((points["epsilon"], ranks))].reset_index(drop=True)
+
+    def _draw_method(
+        self, ax: Any, name: str, points: pd.DataFrame, k: int, style: dict[str, Any]
+    ) -> None:
+        """Draw the fits of one method, their means and the line without privacy."""
+        color = COLORS[k % len(COLORS)]
+        single = self.points_["method"].nunique() == 1
+        runs = self.runs[self.runs["method"] == name]
+        dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
+        self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
+        bars = {"color": color, "marker": MARKERS[k % len(MARKERS)], "markersize": 5, "capsize": 3}
+        self.errorbars_[name] = ax.errorbar(
+            points["epsilon"],
+            points["mean"],
+            yerr=points["std"],
+            **(bars | {"linewidth": 1.5, "elinewidth": 1, "label": name} | style),
+        )
+        if self.references and name in self.references:
+            self.reference_lines_[name] = ax.axhline(
+                self.references[name],
+                color=color,
+                linestyle="--",
+                linewidth=1,
+                label="without privacy" if single else f"{name}, without privacy",
+            )
+
+    def _label(self, ax: Any) -> None:
+        """Set the logarithmic axis, with a tick at each epsilon where there are few."""
+        ax.set_xscale("log")
+        epsilons = np.unique(self.runs["epsilon"])
+        if len(epsilons) <= _MOST_TICKS:
+            ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+            ax.set_xticks([], minor=True)
+        ax.set(xlabel="ε", ylabel=self.score_name)

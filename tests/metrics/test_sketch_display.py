@@ -1,0 +1,161 @@
+"""What the picture of a sketch draws: its functions, the bands of its noise, public rows."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from skdpot import DPSlicedFlowSampler, SlicedSketch
+from skdpot.exceptions import OpenSketchError
+from skdpot.metrics import SketchDisplay
+from skdpot.slicing.noise_bands import measured_cdf
+
+RNG = np.random.default_rng(8124)
+NAMES = ["age", "income", "height"]
+X = pd.DataFrame(RNG.uniform([0, 10, -5], [4, 30, 5], size=(300, 3)), columns=NAMES)
+Y = np.where(X["age"] > 2, "old", "young")
+DIRECTIONS = np.array([[0, 1.0, 0], [-1.0, 0, 0], [0.6, 0, -0.8], [2 / 3, 1 / 3, -2 / 3]])
+OPTIONS = {"bounds": ([0, 10, -5], [4, 30, 5]), "slices": DIRECTIONS, "n_bins": 8}
+
+
+@pytest.fixture(autouse=True)
+def backend():
+    before = mpl.get_backend()
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+@pytest.fixture(scope="module")
+def sketch():
+    return SlicedSketch(epsilon=2.0, conditional=True, **OPTIONS).fit(X, Y)
+
+
+def outline(band):
+    """Lower and upper limits of a band by position."""
+    corners = pd.DataFrame(band.get_paths()[0].vertices, columns=["x", "y"]).round(12)
+    limits = corners.groupby("x")["y"].agg(["min", "max"])
+    return limits.index.to_numpy(), limits["min"].to_numpy(), limits["max"].to_numpy()
+
+
+@pytest.mark.parametrize("label", [None, "old"])
+def test_lines_are_the_sketch_and_bands_are_its_noise(sketch, label):
+    display = SketchDisplay.from_estimator(sketch, label=label)
+    measured, table = measured_cdf(sketch, label), sketch.table(label)
+    assert len(display.axes_) == len(display.lines_) == len(display.bands_) == 4
+    for k, (line, band) in enumerate(zip(display.lines_, display.bands_, strict=True)):
+        np.testing.assert_allclose(line.get_ydata(), table.cdf[k])
+        x, low, high = outline(band)
+        np.testing.assert_allclose(np.sort(line.get_xdata()), x)
+        for sign, edge in ((-1, low), (1, high)):
+            expected = measured.values[k] + sign * 2 * measured.deviations[k]
+            np.testing.assert_allclose(edge, np.clip(expected, 0, 1), atol=1e-9)
+        assert (high > low).sum() >= 5
+
+
+def test_a_band_is_as_wide_as_asked(sketch):
+    one, three = (
+        SketchDisplay.from_estimator(sketch, n_deviations=n, slices=0).bands_[0] for n in (1, 3)
+    )
+    assert "± 3 deviations" in three.get_label()
+    measured = measured_cdf(sketch)
+    for n, band in ((1, one), (3, three)):
+        _, low, high = outline(band)
+        middle = (measured.values[0] > 0.4) & (measured.values[0] < 0.6)
+        if middle.any():
+            k = np.flatnonzero(middle)[0]
+            width = np.clip(measured.values[0, k] + n * measured.deviations[0, k], 0, 1)
+            assert high[k] == pytest.approx(width)
+            assert low[k] <= high[k]
+
+
+def test_axes_are_in_the_units_of_the_data_and_named(sketch):
+    display = SketchDisplay.from_estimator(sketch)
+    edges = sketch.table().edges
+    center, scale = sketch.bounds_.center, sketch.bounds_.scale
+    np.testing.assert_allclose(display.lines_[0].get_xdata(), center[1] + scale[1] * edges[0])
+    # A direction against an axis shows the values with their signs changed.
+    np.testing.assert_allclose(display.lines_[1].get_xdata(), -center[0] + scale[0] * edges[1])
+    np.testing.assert_allclose(display.lines_[2].get_xdata(), edges[2])
+    assert display.names == [
+        "income",
+        "−1.00 age",
+        "−0.80 height + 0.60 age",
+        "0.67 age − 0.67 height + …",
+    ]
+    assert [ax.get_xlabel() for ax in display.axes_[:2]] == display.names[:2]
+    assert display.axes_[0].get_ylabel() == "share of rows below"
+    assert display.figure_.get_suptitle() == "SlicedSketch"
+
+
+def test_public_rows_are_drawn_on_the_same_scale(sketch):
+    display = SketchDisplay.from_estimator(sketch, X=X[:50])
+    line = display.public_lines_[0]
+    np.testing.assert_allclose(line.get_xdata()[1:-1], np.sort(X["income"][:50]))
+    np.testing.assert_allclose(line.get_ydata()[1:-1], np.arange(1, 51) / 50)
+    flipped = display.public_lines_[1].get_xdata()[1:-1]
+    np.testing.assert_allclose(flipped, np.sort(-X["age"][:50]))
+    mapped = sketch.bounds_.to_ball(X[:50].to_numpy()) @ DIRECTIONS[2]
+    np.testing.assert_allclose(display.public_lines_[2].get_xdata()[1:-1], np.sort(mapped))
+    texts = [text.get_text() for text in display.figure_.legends[0].get_texts()]
+    assert texts == ["sketch", "measured ± 2 deviations of the noise", "public rows"]
+    assert SketchDisplay.from_estimator(sketch).public_lines_ == []
+
+
+def test_rows_beyond_the_binned_range_are_drawn_at_its_end(sketch):
+    rows = X[:4].assign(income=[-1e9, 15.0, 20.0, 1e9])
+    line = SketchDisplay.from_estimator(sketch, X=rows, slices=[0]).public_lines_[0]
+    assert line.get_xdata().min() == pytest.approx(10)
+    assert line.get_xdata().max() == pytest.approx(30)
+
+
+def test_slices_are_chosen(sketch):
+    display = SketchDisplay.from_estimator(sketch, slices=[3, 0])
+    assert display.slices.tolist() == [3, 0]
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), sketch.table().cdf[3])
+    many = SlicedSketch(epsilon=2.0, bounds=(0, 30), n_slices=30).fit(X)
+    assert SketchDisplay.from_estimator(many).slices.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_estimator_shows_the_sketch_that_it_has_released():
+    sampler = DPSlicedFlowSampler(epsilon=2.0, n_steps=2, **OPTIONS).fit(X)
+    display = SketchDisplay.from_estimator(sampler, name="mine")
+    np.testing.assert_allclose(display.lines_[3].get_ydata(), sampler.sketch_.table().cdf[3])
+    assert display.figure_.get_suptitle() == "mine"
+
+
+def test_axes_that_are_given(sketch):
+    figure, axes = plt.subplots(1, 2)
+    display = SketchDisplay.from_estimator(sketch, slices=[0, 1], ax=axes)
+    assert display.figure_ is figure
+    assert figure.get_suptitle() == ""
+    assert figure.legends == []
+    assert axes[0].get_legend() is not None
+    with pytest.raises(ValueError, match="ax holds 2 Axes and there are 4 panels"):
+        SketchDisplay.from_estimator(sketch, ax=axes)
+
+
+@pytest.mark.parametrize("slices", [[], [4], [-1], [0.5], "first", [[0, 1]]])
+def test_directions_that_do_not_exist(sketch, slices):
+    with pytest.raises(ValueError, match="slices must be numbers of directions, from 0 to 3"):
+        SketchDisplay.from_estimator(sketch, slices=slices)
+
+
+def test_what_is_refused(sketch):
+    with pytest.raises(ValueError, match="not a class of this sketch"):
+        SketchDisplay.from_estimator(sketch, label="new")
+    with pytest.raises(ValueError, match="X has 2 features"):
+        SketchDisplay.from_estimator(sketch, X=X.to_numpy()[:, :2])
+    with pytest.raises(NotFittedError):
+        SketchDisplay.from_estimator(SlicedSketch())
+    with pytest.raises(NotFittedError):
+        SketchDisplay.from_estimator(DPSlicedFlowSampler())
+    rows = DPSlicedFlowSampler("presample", epsilon=2.0, bounds=(-5, 30), n_steps=2).fit(X)
+    with pytest.raises(ValueError, match="DPSlicedFlowSampler has no sketch_"):
+        SketchDisplay.from_estimator(rows)
+    opened = SlicedSketch(bounds=(-5, 30)).partial_fit(X, n_samples=1000)
+    with pytest.raises(OpenSketchError, match="open"):
+        SketchDisplay.from_estimator(opened)

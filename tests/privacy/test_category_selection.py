@@ -1,0 +1,329 @@
+"""Selected categories: what a plan costs, what is shown, and what is not."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skdpot._utils.rng import SecretStream
+from skdpot.exceptions import BudgetExceededError, CalibrationError
+from skdpot.privacy import category_selection
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget, calibrate
+from skdpot.privacy.category_selection import plan_category_selection, select_categories
+from skdpot.privacy.events import (
+    ComposedEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    ThresholdedCountsEvent,
+)
+from skdpot.privacy.recording import record_releases
+
+SECRET = SecretStream  # without a seed: the operating system's entropy
+
+
+def plan_for(n_samples, mu=1.0, delta=1e-6, n_columns=1):
+    return plan_category_selection(n_samples, mu=mu, delta=delta, n_columns=n_columns)
+
+
+# The plan.
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-3, 20.0), st.floats(1e-15, 0.1), st.integers(1, 60))
+def test_a_plan_costs_what_it_was_given(mu, delta, n_columns):
+    plan = plan_for(1000, mu, delta, n_columns)
+    event = plan.event
+    assert event.n_columns == n_columns
+    assert mu * (1 - 1e-9) <= event.mu == plan.mu <= mu
+    assert event.sensitivity == math.sqrt(2)  # a record leaves one category and enters another
+    assert event.delta_tail == plan.delta_tail <= delta
+    assert plan.sigma >= 16 * event.lattice
+    # One step lower, the threshold would let more through, or be none.
+    lower = plan.threshold - event.lattice
+    if lower >= 1 + plan.sigma + event.lattice:
+        leaky = ThresholdedCountsEvent(
+            sigma=plan.sigma, threshold=lower, n_columns=n_columns, lattice=event.lattice
+        )
+        assert leaky.delta_tail > delta
+
+
+def test_the_threshold_is_near_the_continuous_one():
+    plan = plan_for(10_000, mu=0.1, delta=1e-6, n_columns=4)
+    expected = 1 + plan.sigma * stats.norm.isf(1e-6 / 4)
+    assert plan.sigma == pytest.approx(math.sqrt(8) / 0.1, rel=1e-3)
+    assert plan.threshold == pytest.approx(expected, abs=1)
+
+
+def test_the_chance_of_a_count():
+    plan = plan_for(10_000, mu=0.5)
+    assert plan.chance(plan.threshold) == pytest.approx(0.5)
+    assert plan.chance(1) == pytest.approx(plan.delta_tail, rel=0.2)
+    assert plan.chance(0) == 0.0
+    assert plan.chance(10_000) == 1.0
+    assert plan_for(10_000, mu=math.inf).chance(1) == 1.0
+
+
+def test_a_plan_without_noise_is_charged_as_no_privacy():
+    plan = plan_for(10, mu=math.inf)
+    assert plan.event == NonPrivateEvent()
+    assert (plan.sigma, plan.mu, plan.delta_tail, plan.threshold) == (0.0, math.inf, 1.0, 0.0)
+    categories, counts = select_categories(["b", "a", "b"], plan, SECRET())
+    assert categories == ("a", "b")
+    assert counts.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_samples": 0}, "`n_samples` must be an integer >= 1"),
+        ({"n_columns": 0}, "`n_columns` must be an integer >= 1"),
+        ({"n_columns": True}, "`n_columns` must be an integer >= 1"),
+        ({"mu": 0.0}, "`mu` must be > 0"),
+        ({"mu": math.nan}, "`mu` must be > 0"),
+        ({"delta": 0.0}, r"`delta` must lie in \(0, 1\)"),
+        ({"delta": 1.0}, r"`delta` must lie in \(0, 1\)"),
+        ({"delta": math.nan}, r"`delta` must lie in \(0, 1\)"),
+    ],
+)
+def test_a_plan_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        plan_for(**({"n_samples": 10} | changes))
+
+
+def test_a_plan_refuses_noise_that_protects_nothing():
+    with pytest.raises(CalibrationError, match="protects nothing"):
+        plan_for(10, mu=1000.0)
+
+
+# What is shown.
+
+
+def test_large_categories_are_shown_and_small_ones_hidden():
+    plan = plan_for(3000, mu=0.5, n_columns=1)
+    values = ["large"] * 2500 + ["larger"] * 480 + [f"small {i}" for i in range(20)]
+    # Twenty small ones at 1e-6 each, and a count twenty sigma above the threshold.
+    assert plan.chance(480) == 1.0
+    categories, counts = select_categories(values, plan, SecretStream(0))
+    assert categories == ("large", "larger")
+    assert np.abs(counts - [2500, 480]).max() < 6 * plan.sigma
+
+
+def test_counts_of_one_are_shown_as_often_as_the_event_says():
+    """400,000 of them, so that a tail that is wrong by 6 % shows: 5.5 standard errors (4e-8)."""
+    n = 400_000
+    plan = plan_for(n, mu=0.3, delta=0.02)
+    categories, counts = select_categories(np.arange(n), plan, SecretStream(1))
+    assert len(categories) == pytest.approx(
+        n * plan.delta_tail, abs=5.5 * math.sqrt(n * plan.delta_tail)
+    )
+    assert counts.min() > plan.threshold
+    assert counts.min() == pytest.approx(plan.threshold + plan.event.lattice)
+
+
+@pytest.mark.parametrize("n_columns", [1, 8])
+def test_noise_has_the_variance_of_the_event(n_columns):
+    """2,000 counts that are all shown; their mean square has a deviation of 3.2 %, 5.5 times it."""
+    n_categories, count = 2000, 300
+    plan = plan_for(n_categories * count, mu=0.5, n_columns=n_columns)
+    assert plan.chance(count) > 1 - 1e-9
+    values = np.repeat(np.arange(n_categories), count)
+    categories, counts = select_categories(values, plan, SecretStream(2))
+    assert categories == tuple(range(n_categories))
+    errors = (counts - count) / plan.event.sigma
+    assert np.mean(errors**2) == pytest.approx(1.0, abs=5.5 * math.sqrt(2 / n_categories))
+    assert stats.kstest(errors, "norm").pvalue > 1e-7
+    assert abs(np.corrcoef(errors[:-1], errors[1:])[0, 1]) < 5.5 / math.sqrt(n_categories)
+
+
+def test_secret_noise_is_fresh():
+    plan = plan_for(2000, mu=0.5)
+    values = np.repeat(np.arange(4), 500)
+    (_, first), (_, second) = (select_categories(values, plan, SECRET()) for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+def test_a_replaced_record_moves_two_counts_by_one_each(monkeypatch):
+    """What the sensitivity says, on counts without noise."""
+    monkeypatch.setattr(
+        category_selection, "lattice_noise", lambda _, size, *__, **___: np.zeros(size, np.int64)
+    )
+    plan = plan_for(2000, mu=2.0)
+    column = np.repeat(["a", "b", "c", "d"], 500)
+    before = dict(zip(*select_categories(column, plan, SECRET()), strict=True))
+    for other in ("b", "c", "d", "new"):
+        neighbour = column.astype(object)
+        neighbour[0] = other
+        after = dict(zip(*select_categories(neighbour, plan, SECRET()), strict=True))
+        moved = [after.get(c, 0.0) - before.get(c, 0.0) for c in before]
+        assert math.sqrt(np.square(moved).sum() + (other == "new")) == plan.event.sensitivity
+
+
+def test_the_order_of_the_records_makes_no_difference():
+    plan = plan_for(6000, mu=0.5)
+    values = np.repeat(np.array(["b", "a", "c", 3, 2.5, True], dtype=object), 1000)
+    expected = select_categories(values, plan, SecretStream(3))
+    assert expected[0] == (True, 2.5, 3, "a", "b", "c")
+    for seed in range(5):
+        shuffled = np.random.default_rng(seed).permutation(values)
+        categories, counts = select_categories(shuffled, plan, SecretStream(3))
+        assert list(map(repr, categories)) == list(map(repr, expected[0]))
+        np.testing.assert_array_equal(counts, expected[1])
+
+
+def test_equal_values_of_different_types_are_not_merged():
+    """Which of 1 and True stood for both would tell which record came first."""
+    plan = plan_for(6000, mu=math.inf)
+    for values in ([1, True, 1.0], [True, 1.0, 1], [1.0, 1, True]):
+        categories, counts = select_categories(values * 10, plan, SECRET())
+        assert [type(c) for c in categories] == [bool, float, int]
+        assert counts.tolist() == [10.0] * 3
+    for values in ([0.0, -0.0], [-0.0, 0.0], np.array([-0.0, 0.0])):
+        (zero,), counts = select_categories(values, plan, SECRET())
+        assert math.copysign(1.0, zero) == 1.0
+        assert counts.tolist() == [2.0]
+    values = [np.str_("a"), "a", np.int64(2), 2, np.float64(0.5), 0.5, np.bool_(True), True]
+    categories, counts = select_categories(values, plan, SECRET())
+    assert [type(c) for c in categories] == [bool, float, int, str]
+    assert counts.tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array(["b", "a", "b"]), ("a", "b")),
+        (np.array([3, 1, 3], dtype=np.uint8), (1, 3)),
+        (np.array([True, False]), (False, True)),
+        (np.array([0.5, np.nan, -1.0], dtype=np.float32), (-1.0, 0.5)),
+        (pd.Series(["b", None, "a"], dtype="string"), ("a", "b")),
+        (pd.Series(["b", np.nan, "a"], dtype="category"), ("a", "b")),
+        (pd.Series([2, None, 1], dtype="Int64"), (1, 2)),
+        (["b", None, float("nan"), pd.NA, pd.NaT, "a"], ("a", "b")),
+        (("b", "a"), ("a", "b")),
+        ([], ()),
+        ([None, None], ()),
+    ],
+)
+def test_columns_of_many_kinds_are_read_without_their_missing_values(values, expected):
+    plan = plan_for(10, mu=math.inf)
+    categories, counts = select_categories(values, plan, SECRET())
+    assert categories == expected
+    assert all(type(c) in (str, int, float, bool) for c in categories)
+    assert len(counts) == len(expected)
+    assert counts.dtype == np.float64
+
+
+@pytest.mark.parametrize("values", [[], [None, None], ["a"]])
+def test_next_to_nothing_is_released_with_noise(values):
+    plan = plan_for(10, mu=0.5, delta=1e-12)
+    categories, counts = select_categories(values, plan, SECRET())
+    assert categories == ()
+    assert counts.shape == (0,)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just(math.nan)
+        ),
+        max_size=40,
+    ),
+    st.integers(0, 2**31),
+)
+def test_no_value_raises_and_categories_are_sorted(values, seed):
+    plan = plan_for(40, mu=math.inf)
+    categories, counts = select_categories(values, plan, SECRET())
+    again, _ = select_categories(
+        list(np.random.default_rng(seed).permutation(np.array([*values, None], dtype=object)))[:40],
+        plan,
+        SECRET(),
+    )
+    assert counts.sum() == sum(v is not None and v == v for v in values)
+    kinds = [type(c).__name__ for c in categories]
+    assert kinds == sorted(kinds)
+    assert len(values) == 40 or list(map(repr, again)) == list(map(repr, categories))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[b"bytes"], [("a", "b")], [["a"]], ["a", object()], np.array(["2020-01-01"], "datetime64[D]")],
+)
+def test_other_types_are_refused_by_type_and_not_by_value(values):
+    with pytest.raises(TypeError, match="must be strings, integers, floats or booleans") as caught:
+        select_categories(values, plan_for(10), SECRET())
+    assert "2020" not in str(caught.value)
+    assert "bytes'" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [np.array([["a"]]), ["a"] * 11, np.array("a")])
+def test_other_shapes_are_refused(values):
+    with pytest.raises(ValueError, match="one-dimensional with at most the plan's 10 entries"):
+        select_categories(values, plan_for(10), SECRET())
+
+
+# What is not told.
+
+
+def test_only_what_is_shown_is_recorded():
+    plan = plan_for(2000, mu=0.5)
+    values = ["shown"] * 1000 + [f"hidden {i}" for i in range(1000)]
+    with record_releases() as releases:
+        categories, counts = select_categories(values, plan, SecretStream(4))
+    (release,) = releases
+    assert categories == ("shown",)
+    assert set(release.facts) == {"categories", "counts", "sigma"}
+    assert release.facts["categories"] == categories
+    np.testing.assert_array_equal(release.facts["counts"], counts)
+    assert "hidden" not in repr(plan) + repr(release)
+
+
+def test_one_noise_a_category_and_no_more(monkeypatch):
+    drawn = []
+    draw = category_selection.lattice_noise
+
+    def spy(sigma, size, *args, **options):
+        drawn.append((sigma, size))
+        return draw(sigma, size, *args, **options)
+
+    monkeypatch.setattr(category_selection, "lattice_noise", spy)
+    plan = plan_for(2000, mu=0.5, n_columns=2)
+    select_categories(["a", "b", "b"] * 100, plan, SECRET())
+    assert drawn == [(plan.event.sigma, 2)]
+
+
+# With a budget and beside other releases.
+
+
+def test_categories_and_the_rest_of_a_fit_are_one_charge():
+    target = SingleFitTarget(1.0, 1e-5)
+    plan = plan_category_selection(
+        30_000, mu=target.mu_cap * math.sqrt(0.05), delta=target.tail_delta, n_columns=8
+    )
+    event = calibrate(
+        target,
+        lambda sigma: ComposedEvent(
+            events=(plan.event, GaussianEvent(sigma=sigma, sensitivity=math.sqrt(2)))
+        ),
+    )
+    assert target.admits(event)
+    assert compose(event).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert 0.95e-6 < compose(event).leak <= 1e-6  # the threshold is a whole number
+
+
+def test_fits_that_share_a_budget_leave_each_other_the_tails():
+    budget, whole = PrivacyBudget(1.0, 1e-5), PrivacyTarget(1.0, 1e-5)
+    plan = plan_category_selection(
+        1000, mu=whole.mu_cap / 2.01, delta=whole.tail_delta, n_columns=3
+    )
+    for _ in range(4):
+        budget.spend(plan.event, label="categories")
+    assert 0.8 * whole.tail_delta < budget.history()["leak"][0] < 1.01 * whole.tail_delta
+    assert budget.remaining() > 0.01
+    with pytest.raises(BudgetExceededError, match="'categories' asks for epsilon="):
+        budget.spend(plan.event, label="categories")

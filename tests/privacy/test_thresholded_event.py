@@ -1,0 +1,443 @@
+"""Counts above a threshold: the proof by exact sums, the account by dp-accounting and the ledger.
+
+The mechanism of one column is computed for a discrete Gaussian of few steps, outcome by outcome,
+on all kinds of neighbours. Nothing is simulated.
+"""
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld.common import DifferentialPrivacyParameters
+
+from skdpot.exceptions import BudgetExceededError, CalibrationError
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import (
+    LEAK_SHARE,
+    PrivacyTarget,
+    SingleFitTarget,
+    calibrate,
+    event_cost,
+)
+from skdpot.privacy.display import describe_event
+from skdpot.privacy.events import (
+    ComposedEvent,
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    ThresholdedCountsEvent,
+)
+from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.group_privacy import in_different_parts
+from skdpot.privacy.relation import Relation
+from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+from skdpot.slicing.event_record import event_from_dict, event_to_dict
+
+EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+# Sigma and threshold in steps of a lattice that has so many steps to a count.
+GRIDS = [(2.0, 5, 1), (2.0, 9, 1), (4.0, 16, 2), (16.0, 64, 16)]
+
+
+def on_grid(s, threshold, units, **more):
+    return ThresholdedCountsEvent(
+        sigma=s / units, threshold=threshold / units, lattice=1 / units, **more
+    )
+
+
+def discrete_gaussian(s, reach=8):
+    steps = np.arange(-math.ceil(reach * s), math.ceil(reach * s) + 1)
+    masses = np.exp(-(steps**2) / (2 * s * s))
+    return steps, masses / masses.sum()
+
+
+def outcomes(counts, s, threshold, units):
+    """Law of what a category shows for each count: row 0 is nothing, others are noisy counts."""
+    steps, masses = discrete_gaussian(s)
+    width = max(counts) * units + steps[-1] - threshold
+    laws = np.zeros((len(counts), max(width, 0) + 1))
+    for law, count in zip(laws, counts, strict=True):
+        shown = np.maximum(count * units + steps - threshold, 0)
+        np.add.at(law, shown if count else np.zeros_like(steps), masses)
+    return laws
+
+
+def column(s, threshold, units, before, after):
+    """Both laws of what two categories show whose counts change by minus and plus one."""
+    first = outcomes((before, before - 1), s, threshold, units)
+    second = outcomes((after, after + 1), s, threshold, units)
+    p, q = (np.outer(a, b).ravel() for a, b in zip(first, second, strict=True))
+    possible = p + q > 0
+    return p[possible], q[possible]
+
+
+def profile(p, q, epsilon):
+    return max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p)))
+
+
+def theorem(event, epsilon):
+    """The maximum over the number of columns in which only the record has a category."""
+    tail = -math.expm1(math.log1p(-event.delta_tail) / event.n_columns)
+    k, profiles = event.n_columns, []
+    for m in range(k + 1):
+        leak = -math.expm1(m * math.log1p(-tail))
+        mu = event.mu * math.sqrt((2 * k - m) / (2 * k))
+        profiles.append(leak + (1 - leak) * gdp_delta(epsilon, mu))
+    return max(profiles)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_no_neighbours_exceed_what_is_charged(grid):
+    """Every kind: both counts large, near the threshold, of two and one, of one and none."""
+    event = on_grid(*grid)
+    edge = grid[1] // grid[2]
+    counts = (1, 2, 3, edge, edge + 1, 4 * edge)
+    for before, after in itertools.product(counts, (0, *counts)):
+        p, q = column(*grid, before, after)
+        for epsilon in EPSILONS:
+            exact = profile(p, q, epsilon)
+            assert exact <= theorem(event, epsilon) + 1e-12
+            assert exact <= compose(event).delta(epsilon) + 1e-12
+
+
+def test_the_bound_is_attained():
+    """At 16 steps of the lattice, by two large counts and by a category that one record has."""
+    grid = GRIDS[-1]
+    event = on_grid(*grid)
+    large, single = column(*grid, 30, 30), column(*grid, 1, 30)
+    both = column(*grid, 1, 0)
+    for epsilon in EPSILONS:
+        attained = max(profile(*large, epsilon), profile(*single, epsilon))
+        assert attained >= 0.995 * theorem(event, epsilon)
+        # A leak of q, not of 2 q, where the record is alone with its category in both data sets.
+        assert profile(*both, epsilon) == pytest.approx(event.delta_tail, rel=0.003)
+    # One at an epsilon that the Gaussian decides, the other where only the leak is left.
+    assert profile(*large, 0.5) > 2 * profile(*single, 8.0)
+    assert profile(*single, 8.0) > 100 * profile(*large, 8.0)
+
+
+def test_no_neighbours_of_two_columns_exceed_what_is_charged():
+    grid = (2.0, 7, 1)
+    event = on_grid(*grid, n_columns=2)
+    kinds = [(30, 30), (1, 30), (30, 0), (1, 0), (2, 1)]
+    columns = {kind: column(*grid, *kind) for kind in kinds}
+    for one, other in itertools.combinations_with_replacement(kinds, 2):
+        p, q = (np.outer(a, b).ravel() for a, b in zip(columns[one], columns[other], strict=True))
+        for epsilon in (0.0, 0.5, 2.0, 4.0):
+            exact = profile(p, q, epsilon)
+            assert exact <= theorem(event, epsilon) + 1e-12
+            assert exact <= compose(event).delta(epsilon) + 1e-12
+    alone = profile(*(np.outer(c, c).ravel() for c in columns[1, 30]), 6.0)
+    q = outcomes((1,), *grid)[0, 1:].sum()
+    assert alone == pytest.approx(1 - (1 - q) ** 2, rel=1e-3)  # which is what the charge bounds
+    assert alone <= event.delta_tail <= 1.25 * alone
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_no_neighbours_exceed_what_is_charged_when_a_record_is_added_or_removed(grid):
+    event = on_grid(*grid, relation=Relation.ADD_REMOVE)
+    assert event.sensitivity == 1.0
+    for count in (1, 2, 3, 20):
+        p, q = outcomes((count, count - 1), *grid)
+        for epsilon in EPSILONS:
+            assert profile(p, q, epsilon) <= compose(event).delta(epsilon) + 1e-12
+
+
+@pytest.mark.parametrize("s", [1.0, 2.5, 16.0, 31.9, 400.0])
+@pytest.mark.parametrize("z", [1.0, 3.0, 5.2, 6.4])
+def test_the_tail_is_a_close_bound(s, z):
+    threshold = 1 + math.ceil(z * s) + 1
+    steps, masses = discrete_gaussian(s, reach=12)
+    exact = masses[1 + steps > threshold].sum()
+    bound = on_grid(s, threshold, 1).delta_tail
+    assert exact <= bound
+    if s >= 16:
+        assert bound <= exact * (1 + (z + 2) ** 2 / (20 * s * s) + 1e-9)
+
+
+def test_a_threshold_between_two_steps_is_rounded_down():
+    on_step = ThresholdedCountsEvent(sigma=2.0, threshold=9.0, lattice=0.5)
+    above = ThresholdedCountsEvent(sigma=2.0, threshold=9.499, lattice=0.5)
+    assert above.delta_tail == on_step.delta_tail
+    # In floating point (3.3 - 1) / 0.1 is not 23, and (1.3 - 1) / 0.1 is more than 3 - 1e-15.
+    fine = ThresholdedCountsEvent(sigma=0.2, threshold=1.7, lattice=0.1)
+    assert fine.delta_tail == pytest.approx(_normal_tail(6.5 / 2.0), rel=1e-9)
+
+
+def _normal_tail(z):
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def test_continuous_noise_has_the_tail_of_a_normal_number():
+    event = ThresholdedCountsEvent(sigma=3.0, threshold=16.0)
+    assert event.delta_tail == pytest.approx(_normal_tail(5.0), rel=1e-9)
+    assert event.mu == pytest.approx(math.sqrt(2) / 3)
+    five = ThresholdedCountsEvent(sigma=3.0, threshold=16.0, n_columns=5)
+    assert five.delta_tail == pytest.approx(1 - (1 - _normal_tail(5.0)) ** 5, rel=1e-9)
+    assert five.mu == pytest.approx(math.sqrt(10) / 3)
+
+
+# The account.
+
+COLUMNS = ThresholdedCountsEvent(sigma=20.0, threshold=105.0, n_columns=3)
+PLAIN = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=2)
+SAMPLED = FixedSizeGaussianEvent(
+    sigma=4.0, sensitivity=1.0, batch_sizes=(10,), group_sizes=(100,), n_steps=30
+)
+
+
+def by_dp_accounting(*events):
+    """The same by loss distributions; a leak is a mechanism that is (0, delta)-private."""
+    parts = []
+    for event in events:
+        parts.append(
+            privacy_loss_distribution.from_gaussian_mechanism(
+                1 / event.mu, value_discretization_interval=1e-4
+            )
+        )
+        if isinstance(event, ThresholdedCountsEvent):
+            leak = DifferentialPrivacyParameters(0.0, event.delta_tail)
+            parts.append(
+                privacy_loss_distribution.from_privacy_parameters(
+                    leak, value_discretization_interval=1e-4
+                )
+            )
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.compose(part)
+    return whole
+
+
+@pytest.mark.parametrize("events", [(COLUMNS,), (COLUMNS, PLAIN), (COLUMNS, PLAIN, COLUMNS)])
+def test_the_account_equals_loss_distributions_with_an_infinite_loss(events):
+    theirs = by_dp_accounting(*events)
+    ours = compose(ComposedEvent(events=events))
+    for epsilon in (0.0, 0.3, 1.0, 3.0):
+        assert ours.delta(epsilon) == pytest.approx(
+            theirs.get_delta_for_epsilon(epsilon), rel=1e-4, abs=1e-12
+        )
+    for delta in (1e-2, 1e-4, 1e-5):
+        assert ours.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-4)
+    assert theirs.get_epsilon_for_delta(0.99 * ours.leak) == math.inf
+    assert ours.epsilon(0.99 * ours.leak) == ours.epsilon(ours.leak) == math.inf
+    assert ours.epsilon(1.01 * ours.leak) < math.inf
+
+
+def test_the_account_is_the_closed_form():
+    loss = compose(ComposedEvent(events=(COLUMNS, PLAIN)))
+    mu = math.hypot(COLUMNS.mu, PLAIN.mu)
+    assert loss.leak == pytest.approx(COLUMNS.delta_tail, rel=1e-11)
+    assert loss.mu_without_sampling == pytest.approx(mu, rel=1e-14)
+    for epsilon in (0.0, 1.0, 5.0):
+        expected = 1 - (1 - COLUMNS.delta_tail) * (1 - gdp_delta(epsilon, mu))
+        assert loss.delta(epsilon) == pytest.approx(expected, rel=1e-10)
+    assert compose(COLUMNS, 4).leak == pytest.approx(1 - (1 - COLUMNS.delta_tail) ** 4, rel=1e-10)
+    assert compose(PLAIN).leak == 0.0
+
+
+def test_sampled_steps_join_leaks():
+    leaky = compose(ComposedEvent(events=(COLUMNS, SAMPLED)))
+    same_mu = GaussianEvent(sigma=1.0, sensitivity=COLUMNS.mu)
+    tight = compose(ComposedEvent(events=(same_mu, SAMPLED)))
+    tail = COLUMNS.delta_tail
+    for epsilon in (0.0, 0.5, 2.0):
+        expected = tail + (1 - tail) * tight.delta(epsilon)
+        assert leaky.delta(epsilon) == pytest.approx(expected, rel=1e-9)
+    assert leaky.epsilon(1e-4) == pytest.approx(tight.epsilon((1e-4 - tail) / (1 - tail)), rel=1e-6)
+    private, without = leaky.approximate_gdp(1e-9), tight.approximate_gdp(1e-9)
+    assert private.mu == pytest.approx(without.mu, rel=1e-9)
+    assert private.leak == pytest.approx(1e-9 + tail, rel=1e-6)
+    assert compose(COLUMNS).approximate_gdp(1e-9).leak == pytest.approx(tail, rel=1e-9)
+
+
+# The ledger.
+
+HIDING = ThresholdedCountsEvent(sigma=100.0, threshold=641.0, n_columns=2, lattice=1.0)
+
+
+def test_the_ledger_is_charged_the_tail_in_units_rounded_up():
+    target = PrivacyTarget(1.0, 1e-5)
+    cost = event_cost(HIDING, target.leak_cap)
+    assert cost.leak_units >= Fraction(HIDING.delta_tail) * 10**18 + 2
+    assert cost.leak_units <= HIDING.delta_tail * 1e18 * (1 + 1e-9) + 3
+    assert cost.mu_squared_units == pytest.approx(HIDING.mu**2 * 1e12, abs=2)
+    both = event_cost(ComposedEvent(events=(HIDING, SAMPLED)), target.leak_cap)
+    alone = event_cost(SAMPLED, target.leak_cap)
+    assert both.leak_units == pytest.approx(cost.leak_units + alone.leak_units, abs=2)
+    assert both.mu_squared_units == pytest.approx(
+        cost.mu_squared_units + alone.mu_squared_units, abs=2
+    )
+
+
+def test_a_budget_remembers_the_tail_and_admits_as_many_as_fit():
+    budget = PrivacyBudget(50.0, 1e-5)
+    tail = 0.3 * LEAK_SHARE * 1e-5
+    low = ThresholdedCountsEvent(
+        sigma=100.0, threshold=1 + 100 * -_normal_quantile(tail), n_columns=1
+    )
+    for _ in range(3):
+        budget.spend(low, label="categories")
+    assert not budget.can_afford(low)
+    with pytest.raises(BudgetExceededError, match=r"random batches and thresholds is used up.*"):
+        budget.spend(low)
+    budget.spend(PLAIN)  # which leaks nothing
+    history = budget.history()
+    assert history["leak"][0] == pytest.approx(tail, rel=1e-6)
+    assert history["event"][0] == describe_event(low)
+    assert "sigma=100.0, threshold=" in history["event"][0]
+
+
+def _normal_quantile(probability):
+    from scipy.special import ndtri
+
+    return float(ndtri(probability))
+
+
+def test_a_budget_refuses_a_threshold_that_leaks_too_much():
+    budget = PrivacyBudget(50.0, 1e-5)
+    leaky = ThresholdedCountsEvent(sigma=100.0, threshold=401.0)
+    assert leaky.delta_tail > budget.delta
+    assert not budget.can_afford(leaky)
+    assert compose(leaky).epsilon(1e-5) == math.inf
+    assert not SingleFitTarget(50.0, 1e-5).admits(leaky)
+    assert not PrivacyTarget(50.0, 1e-5).admits(leaky)
+    assert PrivacyTarget(math.inf, 1e-5).admits(leaky)
+
+
+# Calibration of a fit that selects categories and does something else.
+
+TARGETS = [
+    kind(epsilon, delta)
+    for kind in (SingleFitTarget, PrivacyTarget)
+    for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (5.0, 1e-9))
+]
+
+
+def selection_for(target, n_columns=3, share=0.1):
+    mu, tail = target.mu_cap * math.sqrt(share / n_columns), target.tail_delta
+    sigma = math.sqrt(2) / mu * (1 + 1e-9)
+    threshold = 1 - sigma * _normal_quantile(tail / n_columns)
+    return ThresholdedCountsEvent(sigma=sigma, threshold=threshold, n_columns=n_columns)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_the_rest_is_calibrated_beside_the_categories(target):
+    selection = selection_for(target)
+    assert selection.delta_tail <= target.tail_delta * (1 + 1e-9)
+
+    def fit(sigma):
+        rest = GaussianEvent(sigma=sigma, sensitivity=3.0)
+        return ComposedEvent(events=(selection, rest))
+
+    event = calibrate(target, fit)
+    sigma = event.events[1].sigma
+    assert target.admits(event)
+    assert not target.admits(fit(sigma * (1 - 3e-6)))  # what the sampler's error gets of 1e-9
+    assert compose(event).epsilon(target.delta) <= target.epsilon
+    # A tenth of the squared mu went to the categories; the tail costs a percent or two on top.
+    plain = 3.0 / (target.mu_cap * math.sqrt(0.9))
+    assert plain * (1 - 1e-8) <= sigma <= 1.02 * plain
+
+
+def test_the_rest_may_draw_batches_at_random():
+    target = SingleFitTarget(1.0, 1e-5)
+    selection = selection_for(target)
+    event = calibrate(
+        target,
+        lambda sigma: ComposedEvent(
+            events=(
+                selection,
+                FixedSizeGaussianEvent(
+                    sigma=sigma,
+                    sensitivity=1.0,
+                    batch_sizes=(10,),
+                    group_sizes=(100,),
+                    n_steps=30,
+                ),
+            )
+        ),
+    )
+    assert target.admits(event)
+    assert compose(event).epsilon(1e-5) == pytest.approx(1.0, rel=3e-4)
+
+
+@pytest.mark.parametrize("kind", [SingleFitTarget, PrivacyTarget])
+def test_a_tail_that_takes_all_of_delta_leaves_no_noise_that_fits(kind):
+    leaky = ThresholdedCountsEvent(sigma=1000.0, threshold=4000.0)
+    with pytest.raises(CalibrationError, match="what does not depend on sigma already costs more"):
+        calibrate(
+            kind(1.0, 1e-5),
+            lambda sigma: ComposedEvent(
+                events=(leaky, GaussianEvent(sigma=sigma, sensitivity=1.0))
+            ),
+        )
+
+
+def test_a_thousand_fits_with_categories_share_a_ledger():
+    target = PrivacyTarget(1.0, 1e-5)
+    cost = event_cost(selection_for(target), target.leak_cap)
+    assert 900 * cost.leak_units <= target.leak_units
+    assert SingleFitTarget(1.0, 1e-5).tail_delta == pytest.approx(1e-6)
+
+
+def test_a_charge_and_a_total_count_the_tail():
+    spent = charge(
+        None,
+        HIDING,
+        epsilon=None,
+        delta=1e-8,
+        label="categories",
+        assumptions=(),
+        sigma=HIDING.sigma,
+        sensitivity=HIDING.sensitivity,
+    )
+    assert isinstance(spent, PrivacySpent)
+    assert spent.epsilon == pytest.approx(compose(HIDING).epsilon(1e-8), rel=1e-6)
+    assert HIDING.delta_tail < 1e-8 < 70 * HIDING.delta_tail
+    again = charge(
+        None,
+        HIDING,
+        epsilon=None,
+        delta=1e-8,
+        label="again",
+        assumptions=(),
+        sigma=None,
+        sensitivity=None,
+    )
+    total = total_spent(spent, again)
+    assert compose(total.event).leak == pytest.approx(2 * HIDING.delta_tail, rel=1e-6)
+    with pytest.raises(CalibrationError, match="nothing was charged"):
+        charge(
+            None,
+            HIDING,
+            epsilon=5.0,
+            delta=0.9 * HIDING.delta_tail,
+            label="too little delta",
+            assumptions=(),
+            sigma=None,
+            sensitivity=None,
+        )
+
+
+# As text, in files, and for persons with several rows.
+
+
+def test_it_is_described_stored_and_read():
+    assert (
+        describe_event(HIDING)
+        == "ThresholdedCountsEvent(sigma=100.0, threshold=641.0, n_columns=2, lattice=1.0)"
+    )
+    nested = ComposedEvent(events=(HIDING, PLAIN))
+    stored = json.loads(json.dumps(event_to_dict(nested)))
+    assert event_from_dict(stored) == nested
+    with pytest.raises(ValueError, match="`threshold` must be at least 1 \\+ sigma"):
+        event_from_dict(stored["events"][0] | {"threshold": 2.0})
+
+
+def test_rows_in_different_parts_repeat_it():
+    part = ThresholdedCountsEvent(sigma=100.0, threshold=641.0, n_columns=2, lattice=1.0)
+    assert compose(in_different_parts(part, 3)) == compose(part, 3)
+    assert in_different_parts(part, 3).n_columns == 6

@@ -1,0 +1,67 @@
+"""The documentation names what there is."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import skdpot
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = (ROOT / "doc" / "api.rst").read_text(encoding="utf-8")
+PUBLIC = [
+    "skdpot",
+    "skdpot.audit",
+    "skdpot.audit.reconstruction",
+    "skdpot.datasets",
+    "skdpot.exceptions",
+    "skdpot.flows",
+    "skdpot.metrics",
+    "skdpot.preprocessing",
+    "skdpot.privacy",
+    "skdpot.slicing",
+]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_reference_lists_every_public_name(module):
+    listed = set(re.findall(r"^   (?:[\w.]+\.)?(\w+)$", REFERENCE, re.M))
+    assert [name for name in import_module(module).__all__ if name not in listed] == []
+
+
+def test_every_page_is_found_from_the_first_one():
+    """Sphinx warns of a page in no table of contents; this needs no Sphinx."""
+    pages, found, waiting = ROOT / "doc", set(), ["index"]
+    while waiting:
+        name = waiting.pop()
+        if name in found or not (pages / f"{name}.rst").exists():
+            continue
+        found.add(name)
+        text = (pages / f"{name}.rst").read_text(encoding="utf-8")
+        for block in re.findall(r"^\.\. toctree::\n((?:   .*\n|\n)+)", text, re.M):
+            waiting += re.findall(r"^   (\w[\w/]*)$", block, re.M)
+    written = {path.stem for path in pages.glob("*.rst")} - {"sg_execution_times"}
+    included = {
+        Path(name).stem
+        for path in pages.glob("*.rst")
+        for name in re.findall(r"^\.\. include:: (\S+)$", path.read_text(encoding="utf-8"), re.M)
+    }
+    assert sorted(written - included - found) == []
+
+
+def test_no_page_hides_behind_one_of_sphinx():
+    """Sphinx writes pages of these names itself, over those of ours."""
+    assert [n for n in ("search", "genindex") if (ROOT / "doc" / f"{n}.rst").exists()] == []
+
+
+def test_the_citation_is_of_this_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (\S+)$", citation, re.M) == [skdpot.__version__]
+    papers = (ROOT / "doc" / "papers.rst").read_text(encoding="utf-8")
+    assert f"version = {{{skdpot.__version__}}}" in papers
+    assert re.search(
+        rf"^{re.escape(skdpot.__version__)}\n-+$",
+        (ROOT / "doc" / "changelog.rst").read_text(encoding="utf-8"),
+        re.M,
+    )

@@ -1,0 +1,59 @@
+"""What is not needed is not loaded: torch takes seconds, and a budget or a sketch does without."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+LIGHT = [
+    "ClientContribution",
+    "DPSlicedFlowSampler",
+    "PrivacyBudget",
+    "PrivateScaler",
+    "PrivateTrajectorySampler",
+    "PrivateWassersteinDistance",
+    "SlicedSketch",
+]
+HEAVY = ("torch", "skorch", "ot", "matplotlib", "matplotlib.pyplot")
+
+
+def run(code):
+    """Run code in a fresh interpreter; return the heavy modules that it has loaded."""
+    report = f"import sys; print('loaded', *(name for name in {HEAVY!r} if name in sys.modules))"
+    command = [sys.executable, "-c", f"{code}\n{report}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return output.stdout.splitlines()[-1].split()[1:]
+
+
+def test_the_package_alone_loads_nothing_and_is_quick():
+    code = "import sys, skdpot; print(*sys.modules)"
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        output = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        seconds.append(time.perf_counter() - started)
+        assert not {"numpy", "sklearn", "torch"} & set(output.stdout.split())
+    assert min(seconds) < 1.0  # a twentieth of it, with the interpreter, on an idle machine
+
+
+def test_names_and_displays_that_do_without_torch():
+    code = f"from skdpot import {', '.join(LIGHT)}\nimport skdpot.metrics, skdpot.datasets"
+    assert run(code) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems ask torch for a GPU")
+def test_a_flow_on_the_cpu_does_without_torch():
+    code = """
+import numpy as np
+from skdpot import DPSlicedFlowSampler
+X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
+sampler = DPSlicedFlowSampler(bounds=(-1, 1), n_steps=5, device="cpu").fit(X)
+assert sampler.sample(3).shape == (3, 2)
+sampler.score(X)
+"""
+    assert run(code) == []
