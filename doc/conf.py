@@ -3,7 +3,6 @@
 import re
 import sys
 from importlib.metadata import version as installed_version
-
 from pathlib import Path
 
 from numpydoc.docscrape import NumpyDocString

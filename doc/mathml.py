@@ -5,19 +5,27 @@ from docutils.utils.math import MathError, toplevel_code
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.errors import ExtensionError
 
-# Signs that LaTeX takes as they are, and docutils does not.
-SIGNS = str.maketrans({"±": r"\pm ", "−": "-", "×": r"\times ", "≤": r"\le ", "≥": r"\ge "})
+# What LaTeX takes as it is, and docutils does not.
+REPLACED = {
+    "±": r"\pm ",
+    "−": "-",
+    "×": r"\times ",
+    "⟨": r"\langle ",
+    "⟩": r"\rangle ",
+    r"\dots,": r"\ldots,",
+}
 
 
 def to_mathml(source, block):
     """Translate a formula from LaTeX; displayed ones may have several lines."""
-    source = source.translate(SIGNS)
+    for there, here in REPLACED.items():
+        source = source.replace(there, here)
     if block and r"\\" in toplevel_code(source):
         source = rf"\begin{{align*}}{source}\end{{align*}}"
     try:
         return tex2mathml(source, as_block=block)
     except (MathError, SyntaxError) as error:
-        print("BAD", repr(source), error); return ""
+        raise ExtensionError(f"Not understood as a formula: {source!r} ({error})") from error
 
 
 def visit_inline(translator, node):

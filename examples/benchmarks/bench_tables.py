@@ -58,14 +58,15 @@ SHOWN += ["fit_seconds", "sample_seconds", "fit_cpu_seconds", "peak_mib"]
 
 def judge(task: TableTask, synthetic: pd.DataFrame) -> dict[str, float]:
     """Return all measures of quality of a synthetic table."""
-    columns = list(task.train)
-    real, copy = quantile_codes(task.train, [task.train, synthetic[columns]], task.numeric)
+    train, copy, test = (task.as_numbers(part) for part in (task.train, synthetic, task.test))
+    columns = list(train)
+    real_codes, codes = quantile_codes(train, [train, copy], task.numeric)
     triples = random_subsets(columns, 3, N_TRIPLES, np.random.default_rng(0))
-    distances = normalized_wasserstein(task.train, synthetic, task.numeric)
-    return train_on_synthetic(synthetic, task.test, task.target, task.categories) | {
-        "tv1": mean_total_variation(real, copy, itertools.combinations(columns, 1)),
-        "tv2": mean_total_variation(real, copy, itertools.combinations(columns, 2)),
-        "tv3": mean_total_variation(real, copy, triples),
+    distances = normalized_wasserstein(train, copy, task.numeric)
+    return train_on_synthetic(copy, test, task.target, task.categories) | {
+        "tv1": mean_total_variation(real_codes, codes, itertools.combinations(columns, 1)),
+        "tv2": mean_total_variation(real_codes, codes, itertools.combinations(columns, 2)),
+        "tv3": mean_total_variation(real_codes, codes, triples),
         "w1": float(np.mean(list(distances.values()))) if distances else float("nan"),
     }
 
@@ -132,7 +133,7 @@ def main() -> None:
     """Run what is wanted, write ``tables.csv``, and print the means over seeds."""
     options = _parser().parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    options.peer_python = dict(pair.split("=", 1) for pair in options.peer_python)
+    options.peer_python = dict(options.peer_python)
     drop = options.drop or (["fnlwgt"] if options.csv == DEFAULT_CSV else [])
     task = load_task(options.csv, options.target, options.schema, drop)
     rows: list[dict[str, Any]] = [{"method": "real data"} | judge(task, task.train)]
@@ -148,6 +149,15 @@ def main() -> None:
     print(means.reset_index()[SHOWN].to_string(index=False, float_format="{:.4g}".format))
 
 
+def _name_and_path(text: str) -> tuple[str, str]:
+    name, _, path = text.partition("=")
+    if name not in INSTALL or not Path(path).is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be one of {', '.join(INSTALL)}, '=' and the path of a Python"
+        )
+    return name, path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -159,9 +169,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS))
     parser.add_argument("--epsilons", type=float, nargs="*", default=[1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--bins", type=int, default=32, help="public bins a numeric column")
+    parser.add_argument("--bins", type=int, default=64, help="public bins a numeric column")
     parser.add_argument(
-        "--peer-python", nargs="*", default=[], metavar="NAME=PATH", help="of " + ", ".join(INSTALL)
+        "--peer-python",
+        nargs="*",
+        default=[],
+        type=_name_and_path,
+        metavar="NAME=PATH",
+        help="interpreters of " + ", ".join(INSTALL),
     )
     parser.add_argument("--timeout", type=float, help="most seconds a fit")
     parser.add_argument("--reuse", action="store_true", help="judge the tables that are there")

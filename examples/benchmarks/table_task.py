@@ -56,8 +56,15 @@ class TableTask:
 
     @cached_property
     def numeric(self) -> list[str]:
-        """Names of the columns of numbers."""
-        return [name for name in self.schema.names if self.schema[name].kind == "numeric"]
+        """Names of the columns of numbers and of times."""
+        return [name for name in self.schema.names if name not in self.categories]
+
+    def as_numbers(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the columns of the schema, times as numbers between their bounds."""
+        times = [column for column in self.schema if column.kind == "datetime"]
+        return table[list(self.schema.names)].assign(
+            **{column.name: column.to_unit(table[column.name]) for column in times}
+        )
 
     @cached_property
     def categories(self) -> dict[str, list[object]]:
@@ -95,21 +102,42 @@ def load_task(csv: Path, target: str, schema: Path | None, drop: list[str]) -> T
     table = pd.read_csv(csv).drop(columns=drop)
     if target not in table:
         raise SystemExit(f"--target: {csv} has no column {target!r}; it has {', '.join(table)}.")
-    words = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
-    table[words] = table[words].fillna(UNKNOWN)
     if schema is not None:
         public = TableSchema.from_json(schema)
-    elif csv == DEFAULT_CSV:
-        public = adult_schema(table)
+        table = table[list(public.names)]
+        whole = [column.name for column in public if not column.missing]
     else:
-        public = TableSchema.guess(table)
-        print("No --schema: bounds and categories are guessed from the rows and count as public.")
-    if public[target].kind not in ("categorical", "boolean"):
-        raise SystemExit(f"--target: {target!r} must be a categorical or boolean column.")
+        whole = list(table)
+    words = [name for name in whole if not pd.api.types.is_numeric_dtype(table[name])]
+    table[words] = table[words].fillna(UNKNOWN)
+    if schema is None and csv == DEFAULT_CSV:
+        public = adult_schema(table)
+    elif schema is None:
+        public = _guessed(table, target)
+        table = table[list(public.names)]
+    _check(public, target)
     train, test = train_test_split(
         table, test_size=TEST_SHARE, random_state=0, stratify=table[target]
     )
     return TableTask(train.reset_index(drop=True), test.reset_index(drop=True), target, public)
+
+
+def _guessed(table: pd.DataFrame, target: str) -> TableSchema:
+    """Take for public what the rows show; the target's values are classes."""
+    print("No --schema: bounds and categories are guessed from the rows and count as public.")
+    classes = CategoricalColumn(target, categories=sorted(table[target].unique().tolist()))
+    return TableSchema.guess(table).replace(classes).confirm()
+
+
+def _check(public: TableSchema, target: str) -> None:
+    """Refuse a schema that leaves something open, which not every method could fill in."""
+    open_columns = [column.name for column in public if not column.is_resolved]
+    if open_columns:
+        raise SystemExit(
+            f"--schema: state bounds and categories of {', '.join(open_columns)}, or --drop them."
+        )
+    if target not in public.names or public[target].kind not in ("categorical", "boolean"):
+        raise SystemExit(f"--target: {target!r} must be a categorical or boolean column.")
 
 
 def adult_schema(table: pd.DataFrame) -> TableSchema:

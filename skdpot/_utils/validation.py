@@ -255,7 +255,7 @@ def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> 
     ValueError, TypeError
         With a message that quotes no value of X.
     """
-    return _quiet(lambda: check_array(X, dtype=list(dtype)))
+    return _quiet(lambda: check_array(X, dtype=list(dtype), input_name="X"))
 
 
 def _quiet(validate: Callable[[], np.ndarray]) -> np.ndarray:

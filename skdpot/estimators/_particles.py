@@ -73,7 +73,7 @@ class FlowParticles(SyntheticRows):
         """
         check_is_fitted(self)
         n_steps = self._published.schedule(self).n_steps
-        wanted, total = recorded_steps(steps, n_steps), check_n_samples(n_particles)
+        wanted, total = recorded_steps(steps, n_steps), check_n_samples(n_particles, "n_particles")
         sizes = apportion(total, self._published.class_shares(self))
         rng = solver_generator(random_state)
         results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]

@@ -10,9 +10,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.display import describe_event
 from skdpot.privacy.spent import PrivacySpent
 
-__all__ = ["arm", "disarm", "private_parts", "refuse_reserved"]
+__all__ = ["arm", "check_paid", "disarm", "parts_of", "private_parts", "refuse_reserved"]
 
 _COMPOSITES = {
     Pipeline: "steps",
@@ -45,6 +46,11 @@ def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
         budget of its own.
     """
     prefixes = []
+    if any(getattr(part, "memory", None) is not None for _, part in _composites(estimator, "")):
+        raise ValueError(
+            f"{caller}: a pipeline with `memory` would keep the fits of all candidates on disk, "
+            "and only the best one is paid for. Use memory=None."
+        )
     for prefix, part in _leaves(estimator, ""):
         if _is_private(part):
             prefixes.append(prefix)
@@ -66,6 +72,21 @@ def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
             "`budget`. Pass a private estimator of skdpot, or a pipeline with one."
         )
     return tuple(prefixes)
+
+
+def parts_of(estimator: Any) -> list[Any]:
+    """Return the private parts themselves.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator or a composite.
+
+    Returns
+    -------
+    list of estimator
+    """
+    return [part for _, part in _leaves(estimator, "") if _is_private(part)]
 
 
 def refuse_reserved(names: Any, prefixes: tuple[str, ...], caller: str) -> None:
@@ -123,11 +144,16 @@ def arm(
         For `random_state`, which makes the fits of a seeded search differ.
     """
     known = candidate.get_params()
-    values = {"epsilon": epsilon, "delta": budget.delta, "budget": budget, "verbose": 0}
-    for prefix in prefixes:
-        given = values | {"random_state": seed}
-        chosen = {prefix + name: value for name, value in given.items() if prefix + name in known}
-        candidate.set_params(**chosen)
+    given = {
+        "epsilon": epsilon,
+        "delta": budget.delta,
+        "budget": budget,
+        "random_state": seed,
+        "verbose": False,
+    }
+    chosen = {prefix + name: value for prefix in prefixes for name, value in given.items()}
+    chosen |= {f"{prefix}verbose": False for prefix, _ in _composites(candidate, "")}
+    candidate.set_params(**{name: value for name, value in chosen.items() if name in known})
 
 
 def disarm(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> None:
@@ -150,22 +176,63 @@ def disarm(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> No
             part.privacy_spent_ = spent
 
 
-def statements(candidate: Any) -> list[PrivacySpent]:
-    """Return what the private parts of a fitted candidate say that they spent."""
-    parts = [getattr(part, "privacy_spent_", None) for _, part in _leaves(candidate, "")]
-    return [part for part in parts if isinstance(part, PrivacySpent)]
+def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str) -> None:
+    """Make sure that every private part of a fitted candidate charged what it says it spent.
+
+    Parameters
+    ----------
+    candidate : estimator
+        Fitted.
+    n_parts : int
+        Number of its private parts.
+    budget : PrivacyBudget
+        What `arm` gave it.
+    caller : str
+        Name for messages.
+
+    Raises
+    ------
+    ValueError
+        If a part makes no statement, or its event was not charged.
+    """
+    # None states that nothing was spent: everything that was learned had been declared.
+    parts = [part for part in parts_of(candidate) if hasattr(part, "privacy_spent_")]
+    spent = [part.privacy_spent_ for part in parts]
+    charged = set(budget.history()["event"])
+    due = {describe_event(one.event) for one in spent if isinstance(one, PrivacySpent)}
+    if len(parts) < n_parts or not due <= charged:
+        raise ValueError(
+            f"{caller}: a private part of a candidate did not charge its fit to the budget that "
+            "the search gave it, so that nothing is known about what it released. The search "
+            "stops; what it was charged stays charged. Search estimators that charge every fit "
+            "to `budget` and state it in `privacy_spent_`, as those of skdpot do."
+        )
 
 
 def _leaves(estimator: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a composite that are no composites, with their prefixes."""
+    if type(estimator) not in _COMPOSITES:
+        yield prefix, estimator
+    for name, part in _children(estimator):
+        yield from _leaves(part, f"{prefix}{name}__")
+
+
+def _composites(estimator: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the composites themselves, with their prefixes."""
+    if type(estimator) in _COMPOSITES:
+        yield prefix, estimator
+    for name, part in _children(estimator):
+        yield from _composites(part, f"{prefix}{name}__")
+
+
+def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
     attribute = _COMPOSITES.get(type(estimator))
     if attribute is None:
-        yield prefix, estimator
         return
-    fitted = getattr(estimator, f"{attribute}_", None) if attribute == "transformers" else None
-    for name, part, *_ in fitted or getattr(estimator, attribute):
+    # What a ColumnTransformer has fitted are clones of its parts.
+    for name, part, *_ in getattr(estimator, f"{attribute}_", getattr(estimator, attribute)):
         if part is not None and not isinstance(part, str):
-            yield from _leaves(part, f"{prefix}{name}__")
+            yield name, part
 
 
 def _is_private(part: Any) -> bool:

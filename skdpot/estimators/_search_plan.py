@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 
 from skdpot.estimators._search_splits import Splits
 from skdpot.exceptions import CalibrationError
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget
 from skdpot.privacy.display import epsilon_text, html_card, html_table
 from skdpot.privacy.events import (
@@ -23,13 +24,45 @@ from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
 from skdpot.privacy.number_of_trials import TrialLaw
 from skdpot.privacy.private_selection import LARGEST_MU
 
-__all__ = ["SearchPlan", "plan_search"]
+__all__ = ["FitTerms", "SearchPlan", "plan_search"]
 
 _SCORE_SHARE = 0.1  # of the squared mu of a trial, where fits and score add up
 _REFIT_SHARE = 0.5  # of the squared mu of the search
 _LEAK_ROOM = 0.5  # of what thresholds and samples of one fit may leak
 _SAMPLER = 1e-18
 _LAWS = {1.0: "geometric", 0.0: "logarithmic", math.inf: "Poisson, at least one"}
+
+
+@dataclass(frozen=True)
+class FitTerms:
+    """What one fit of a candidate may spend.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the fit as a whole.
+    part_epsilon : float
+        Of each private part, where there are several; at the same delta.
+    """
+
+    epsilon: float
+    delta: float
+    part_epsilon: float
+
+    @classmethod
+    def within(cls, mu: float, delta: float, n_parts: int) -> "FitTerms":
+        """Return terms whose budget is at most mu-GDP beside its leak, in equal parts."""
+        if math.isinf(mu):
+            return cls(mu, delta, mu)
+        whole = _epsilon_within(mu, delta)
+        if n_parts == 1:
+            return cls(whole, delta, whole)
+        part = PrivacyTarget(whole, delta).mu_cap / math.sqrt(n_parts)
+        return cls(whole, delta, _epsilon_within(part, delta))
+
+    def budget(self) -> PrivacyBudget:
+        """Return a new budget for one fit, which no fit can overspend."""
+        return PrivacyBudget(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +79,10 @@ class SearchPlan:
         Law of the number of trials, of which the number itself stays secret.
     trial_mu : float
         One trial, its score included, is `trial_mu`-GDP.
-    fit_epsilon, fit_delta : float
+    fit : FitTerms
         What each fit of a candidate may spend.
-    refit_epsilon : float or None
-        What the refit of the winner on all rows may spend, at `fit_delta`.
+    refit : FitTerms or None
+        What the refit of the winner on all rows may spend.
     score : str
         What the trials are compared by.
     score_noise : LatticeNoise or None
@@ -65,9 +98,8 @@ class SearchPlan:
     event: Event
     law: TrialLaw
     trial_mu: float
-    fit_epsilon: float
-    fit_delta: float
-    refit_epsilon: float | None
+    fit: FitTerms
+    refit: FitTerms | None
     score: str
     score_noise: LatticeNoise | None
     n_trained: int
@@ -111,9 +143,9 @@ class SearchPlan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "trial_epsilon": self.trial_epsilon,
-            "fit_epsilon": self.fit_epsilon,
-            "fit_delta": self.fit_delta,
-            "refit_epsilon": math.nan if self.refit_epsilon is None else self.refit_epsilon,
+            "fit_epsilon": self.fit.epsilon,
+            "fit_delta": self.fit.delta,
+            "refit_epsilon": math.nan if self.refit is None else self.refit.epsilon,
             "score": self.score,
             "score_deviation": self.score_deviation,
             "mean_trials": self.law.mean,
@@ -128,7 +160,8 @@ class SearchPlan:
 
     def __str__(self) -> str:
         """Return the plan, a fact a line."""
-        rows = [("whole search", f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"), *self._facts]
+        guarantee = f"{epsilon_text(self.epsilon)}, δ = {self.delta:g}"
+        rows = [("whole search", guarantee), *self._facts]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
@@ -151,7 +184,7 @@ class SearchPlan:
             ("a trial alone", epsilon_text(self.trial_epsilon)),
             (
                 "a candidate's fit",
-                f"{epsilon_text(self.fit_epsilon)} at δ = {self.fit_delta:.2g}, on "
+                f"{epsilon_text(self.fit.epsilon)} at δ = {self.fit.delta:.2g}, on "
                 f"{self.n_trained:,} rows" + (f", {self.n_fits} times" if self.n_fits > 1 else ""),
             ),
         ]
@@ -160,8 +193,8 @@ class SearchPlan:
             facts.append(("score", f"{self.score} of {self.n_scored:,} rows, {noise}"))
         else:
             facts.append(("score", f"{self.score}, of what is released, without noise"))
-        if self.refit_epsilon is not None:
-            facts.append(("refit on all rows", epsilon_text(self.refit_epsilon)))
+        if self.refit is not None:
+            facts.append(("refit on all rows", epsilon_text(self.refit.epsilon)))
         return facts
 
 
@@ -230,9 +263,8 @@ def plan_search(
         event=event,
         law=law,
         trial_mu=trial_mu,
-        fit_epsilon=_epsilon_of_part(fit_mu, delta, n_parts),
-        fit_delta=delta,
-        refit_epsilon=_epsilon_of_part(refit_mu, delta, n_parts) if refit else None,
+        fit=FitTerms.within(fit_mu, delta, n_parts),
+        refit=FitTerms.within(refit_mu, delta, n_parts) if refit else None,
         score=score,
         score_noise=noise,
         n_trained=splits.n_trained,
@@ -280,17 +312,14 @@ def _calibrated(
     return event
 
 
-def _epsilon_of_part(mu: float, delta: float, n_parts: int) -> float:
-    """Return the epsilon, rounded down, at which `n_parts` budgets of it are at most mu-GDP."""
-    if math.isinf(mu):
-        return math.inf
-    most = mu / math.sqrt(n_parts)
-    epsilon = gdp_epsilon(most, (1.0 - LEAK_SHARE) * delta)
-    for digits in (1e-5, 1e-4, 1e-3, 1e-2):
+def _epsilon_within(mu: float, delta: float) -> float:
+    """Return an epsilon, rounded down, of which the budget is at most mu-GDP beside its leak."""
+    epsilon = gdp_epsilon(mu, (1.0 - LEAK_SHARE) * delta)
+    for digits in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         candidate = epsilon * (1.0 - digits)
-        if candidate > 0.0 and PrivacyTarget(candidate, delta).mu_cap <= most:
-            return float(f"{candidate:.12g}")
+        if candidate > 0.0 and PrivacyTarget(candidate, delta).mu_cap <= mu:
+            return candidate
     raise CalibrationError(
-        f"A candidate's fit would have mu={most:.2g} at delta={delta:.2g}, which is too little for "
-        "any release. Raise epsilon, or expect fewer trials."
+        f"A fit of a candidate would have mu={mu:.2g} at delta={delta:.2g}, which is too little "
+        "for any release. Raise epsilon, or expect fewer trials."
     )

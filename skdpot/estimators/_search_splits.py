@@ -88,7 +88,7 @@ def draw_splits(cv: Any, n_samples: int, rng: np.random.Generator, caller: str) 
     ValueError
         If there is no such split.
     """
-    pairs = []
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in _pairs(cv, n_samples, rng, caller):
         if len(pairs) >= _WORST_SPLITS:
             raise ValueError(f"{caller}: `cv` gives more than {_WORST_SPLITS} splits.")
@@ -124,12 +124,13 @@ def take(values: Any, positions: np.ndarray) -> Any:
 def _pairs(cv: Any, n_samples: int, rng: np.random.Generator, caller: str) -> Any:
     """Return the splits; whatever makes them sees a column of zeros."""
     if isinstance(cv, Integral) and not isinstance(cv, bool):
-        if not 2 <= cv <= n_samples:
+        n_folds = int(cv)
+        if not 2 <= n_folds <= n_samples:
             raise ValueError(
-                f"{caller}: cv={int(cv)} folds need at least as many rows, and there are "
+                f"{caller}: cv={n_folds} folds need at least as many rows, and there are "
                 f"{n_samples} samples. Use fewer folds, at least 2, or a share such as cv=0.2."
             )
-        cv = KFold(int(cv), shuffle=True, random_state=int(rng.integers(2**31)))
+        cv = KFold(n_folds, shuffle=True, random_state=int(rng.integers(2**31)))
     elif isinstance(cv, float):
         n_held_out = round(cv * n_samples)
         if not 0.0 < cv < 1.0 or not 1 <= n_held_out < n_samples:

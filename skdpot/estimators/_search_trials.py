@@ -1,6 +1,5 @@
 """The trials of a private search: run one after the other, all but the best forgotten."""
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,13 +13,11 @@ from sklearn.utils import check_random_state
 
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators._private_errors import publishable
-from skdpot.estimators._search_parts import arm, statements
-from skdpot.estimators._search_plan import SearchPlan
+from skdpot.estimators._search_parts import arm, check_paid
+from skdpot.estimators._search_plan import FitTerms, SearchPlan
 from skdpot.estimators._search_scores import Scorer
 from skdpot.estimators._search_splits import Splits, take
 from skdpot.exceptions import SkdpotError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
 from skdpot.privacy.recording import Release, is_recording, record, record_releases
 
@@ -111,7 +108,7 @@ def fit_alone(
     X: Any,
     y: Any,
     fit_params: Mapping[str, Any],
-    epsilon: float,
+    terms: FitTerms,
     secret: SecretStream,
 ) -> Any:
     """Fit one candidate under a budget of its own, which no fit can overspend.
@@ -126,8 +123,8 @@ def fit_alone(
         Private rows and their targets.
     fit_params : mapping
         What else the fit takes.
-    epsilon : float
-        Of each private part.
+    terms : FitTerms
+        What the fit may spend.
     secret : SecretStream
         Seeds the candidate if it is seeded itself.
 
@@ -142,12 +139,12 @@ def fit_alone(
         If the candidate did not pay for what it did.
     """
     candidate = clone(task.estimator).set_params(**parameters)
-    budget = _budget(task, epsilon)
+    budget = terms.budget()
     seed = secret.random_bits(31) if secret.reproducible else None
-    arm(candidate, task.parts, budget, epsilon, seed)
+    arm(candidate, task.parts, budget, terms.part_epsilon, seed)
     targets = () if y is None else (y,)
     candidate.fit(X, *targets, **fit_params)
-    _check_paid(candidate, len(task.parts), budget, task.caller)
+    check_paid(candidate, len(task.parts), budget, task.caller)
     return candidate
 
 
@@ -167,8 +164,8 @@ def _run(
             for train, held_out in task.splits.folds:
                 rows, targets = take(X, train), take(y, train)
                 options = {name: take(value, train) for name, value in fit_params.items()}
-                epsilon = task.plan.fit_epsilon
-                fitted = fit_alone(task, parameters, rows, targets, options, epsilon, secret)
+                terms = task.plan.fit
+                fitted = fit_alone(task, parameters, rows, targets, options, terms, secret)
                 total += task.scorer.total(fitted, take(X, held_out), take(y, held_out))
             score = _noisy(total, task, secret)
         except BaseException as error:
@@ -193,26 +190,6 @@ def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
     score = float(drawn + units) * noise.lattice / task.plan.n_scored
     record("score", lambda: {"value": score, "sigma": task.plan.score_deviation})
     return score
-
-
-def _budget(task: SearchTask, epsilon: float) -> PrivacyBudget:
-    """Return a budget that all private parts of one candidate share, each with its epsilon."""
-    if len(task.parts) == 1 or math.isinf(epsilon):
-        return PrivacyBudget(epsilon, task.plan.fit_delta)
-    return _SharedBudgets.get(epsilon, task.plan.fit_delta, len(task.parts))
-
-
-def _check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str) -> None:
-    """Make sure that every private part stated and charged what it did."""
-    charges = budget.history()
-    spent = statements(candidate)
-    stated = sum(compose(one.event).mu_without_sampling ** 2 > 0.0 for one in spent)
-    if len(charges) < n_parts or stated < n_parts:
-        raise ValueError(
-            f"{caller}: a private part of the candidate did not charge its fit to the budget that "
-            "the search gave it, so that nothing is known about what it released. The search "
-            "stops; what it was charged stays charged."
-        )
 
 
 @contextmanager

@@ -109,12 +109,12 @@ class SyntheticRows(BaseEstimator):
         return -sliced_wasserstein_distance(rows, self._scored_rows())
 
 
-def check_n_samples(n_samples: Any) -> int:
+def check_n_samples(n_samples: Any, name: str = "n_samples") -> int:
     """Return a number of rows, of whatever type it is, as an int of Python."""
     whole = isinstance(n_samples, Integral) and not isinstance(n_samples, bool)
     if not whole or not 1 <= n_samples < _TOO_MANY:
         given = repr(n_samples) if isinstance(n_samples, int | float | str) else "what was given"
-        raise ValueError(f"n_samples={given} must be an integer of at least 1 and below 2^31.")
+        raise ValueError(f"{name}={given} must be an integer of at least 1 and below 2^31.")
     return int(n_samples)
 
 

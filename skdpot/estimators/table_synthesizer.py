@@ -1,6 +1,5 @@
 """Synthetic tables from noisy marginals."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import Interval, all_or_nothing, check_is_fitted, fit_context
 from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.estimators._table_input import read_table
+from skdpot.estimators._table_outputs import TableOutputs
+from skdpot.metrics.tables import marginal_total_variation
 from skdpot.preprocessing.schema_plan import check_readable, release_schema
 from skdpot.preprocessing.table_frames import Table, build_table
 from skdpot.preprocessing.table_schema import TableSchema
@@ -46,7 +47,7 @@ _FEWEST_PARTICLES, _MOST_PARTICLES = 20_000, 100_000
 _SCORED_ROWS = 20_000
 
 
-class DPTableSynthesizer(BaseEstimator):
+class DPTableSynthesizer(TableOutputs, BaseEstimator):
     """Synthetic tables with numbers, categories, dates and missing values.
 
     Counts rows in the cells of a few small contingency tables, with noise; joins them to a
@@ -352,18 +353,16 @@ class DPTableSynthesizer(BaseEstimator):
         Returns
         -------
         float
-            Between -1 and 0; higher is better. The distributions are those over the bins that
-            the noisy counts of the columns can tell apart, of X and of synthetic rows. A table of
-            one column has the distance of that column.
+            Between -1 and 0; higher is better. `skdpot.metrics.marginal_total_variation` of X and
+            of synthetic rows, as many as those of X or 20,000 if that is more. A table of one
+            column has the distance of that column.
         """
         check_is_fitted(self)
         table = read_table(self, X, reset=False, names=self.schema_.names)
-        cells, bins = _codes(table, self._grids), self.model_.bins
-        real = np.stack([b.bins[cells[:, j]] for j, b in enumerate(bins)], axis=1)
-        drawn = self.model_.draw(max(_SCORED_ROWS, len(real)), np.random.default_rng(0))
-        columns = range(len(bins))
-        pairs = list(itertools.combinations(columns, min(2, len(bins))))
-        return -float(np.mean([_total_variation(real, drawn, pair) for pair in pairs]))
+        names = list(self.schema_.names)
+        public = table.data if table.kind == "array" else table.data[names]
+        drawn = self.sample(max(_SCORED_ROWS, table.n_rows), random_state=0)
+        return -marginal_total_variation(public, drawn, n_way=min(2, len(names)))
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags: missing values are allowed, and quality is that of noise."""
@@ -380,20 +379,6 @@ def _codes(table: Table, grids: tuple[ColumnGrid, ...]) -> IntArray:
     for place, grid in enumerate(grids):
         codes[:, place] = grid.codes(table.column(grid.column.name))
     return codes
-
-
-def _total_variation(real: IntArray, drawn: IntArray, columns: tuple[int, ...]) -> float:
-    """Return the total variation distance of one marginal of two tables of codes."""
-    cells = np.zeros(len(real) + len(drawn), dtype=np.int64)
-    for column in columns:
-        values = np.concatenate((real[:, column], drawn[:, column]))
-        cells = cells * (int(values.max()) + 1) + values
-    _, cells = np.unique(cells, return_inverse=True)
-    shares = [
-        np.bincount(part, minlength=cells.max() + 1) / len(part)
-        for part in (cells[: len(real)], cells[len(real) :])
-    ]
-    return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
 def _mechanism(plan: TablePlan) -> str:

@@ -23,6 +23,11 @@ from skdpot.metrics.paths import (
 )
 from skdpot.metrics.privacy_utility_display import PrivacyUtilityDisplay
 from skdpot.metrics.sketch_display import SketchDisplay
+from skdpot.metrics.tables import (
+    marginal_total_variation,
+    marginal_total_variations,
+    normalized_wasserstein_distance,
+)
 from skdpot.metrics.trajectory_display import TrajectoryDisplay
 from skdpot.metrics.utility import train_synthetic_test_real
 from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
@@ -44,7 +49,10 @@ __all__ = [
     "equalized_odds_ratios",
     "frechet_distance",
     "make_parity_scorer",
+    "marginal_total_variation",
+    "marginal_total_variations",
     "marginal_wasserstein_distances",
+    "normalized_wasserstein_distance",
     "path_sliced_wasserstein_distance",
     "resample_paths",
     "selection_rates",

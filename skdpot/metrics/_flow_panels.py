@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.metrics._panel_grid import panel_grid
+from skdpot.metrics._panel_grid import is_leftmost, panel_grid
 from skdpot.metrics._plane import in_plane
 from skdpot.metrics._plotting import COLORS
 
 __all__ = ["FlowPanels"]
 
 _PANEL_SIZE = (2.7, 2.7)  # inches
-_N_COLUMNS = 6
+_MOST_IN_A_ROW = 4
 _WIDTH = 26  # characters of a label
 _PALEST = 0.25  # of the colours of paths; what comes before can hardly be seen on white
 
@@ -38,7 +38,8 @@ class FlowPanels:
     def make_axes(self, ax: Any, n_states: int) -> np.ndarray:
         """Return one Axes a state, and one each for public rows and distances if there are any."""
         n_panels = n_states + (self.public is not None) + (self.distances is not None)
-        return panel_grid(ax, n_panels, _N_COLUMNS, _PANEL_SIZE)
+        n_columns = n_panels if n_panels <= _MOST_IN_A_ROW else -(-n_panels // 2)
+        return panel_grid(ax, n_panels, n_columns, _PANEL_SIZE)
 
     def draw_points(self, ax: Any, step: int, style: dict[str, Any], *, title: bool) -> list[Any]:
         """Draw one state, class by class."""
@@ -98,10 +99,10 @@ class FlowPanels:
         lower, upper = self._limits
         names = self.names or ["first direction", "second direction"]
         vertical = names[1] if len(names) > 1 else "share of particles below"
-        for position, ax in enumerate(axes):
+        for ax in axes:
             ax.set(xlim=(lower[0], upper[0]), ylim=(lower[1], upper[1]))
             ax.set_xlabel(fill(names[0], _WIDTH))
-            if position == 0:
+            if is_leftmost(ax):
                 ax.set_ylabel(fill(vertical, _WIDTH))
             else:
                 ax.tick_params(labelleft=False)

@@ -15,6 +15,8 @@ __all__ = ["draw_marginal", "draw_pairs", "make_axes"]
 _SIZE = (2.7, 2.2)  # inches
 _N_COLUMNS = 4
 _REAL = {"color": "0.78"}
+_REACH = 2.0  # standard deviations, of the bars of noise
+_NOISE = {"fmt": "none", "ecolor": "0.35", "elinewidth": 0.8, "capsize": 0}
 _MOST_LETTERS = 16
 _MOST_WRITTEN = 8  # columns whose figures fit into the cells of the map
 
@@ -45,10 +47,10 @@ def make_axes(ax: Any, n_columns: int, pairs: pd.DataFrame | None) -> np.ndarray
     map_size = float(np.clip(0.36 * len(pairs) + 1.8, 3.2, 9.0))
     height = max(n_rows * _SIZE[1], map_size) + 0.5
     figure = plt.figure(figsize=(width * _SIZE[0] + map_size + 0.8, height), layout="constrained")
-    halves = figure.add_gridspec(1, 2, width_ratios=[width * _SIZE[0], map_size + 0.8])
-    grid = halves[0].subgridspec(n_rows, width)
+    ratios = [_SIZE[0]] * width + [map_size + 0.8]
+    grid = figure.add_gridspec(n_rows, width + 1, width_ratios=ratios)
     cells = [grid[k // width, k % width] for k in range(n_columns)]
-    axes: np.ndarray = np.array([figure.add_subplot(cell) for cell in [*cells, halves[1]]])
+    axes: np.ndarray = np.array([figure.add_subplot(cell) for cell in [*cells, grid[:, -1]]])
     return axes
 
 
@@ -76,6 +78,8 @@ def draw_marginal(
     drawn = _draw_bars if marginal.kind == "category" else _draw_steps
     args = (max_categories,) if marginal.kind == "category" else ()
     artists = drawn(ax, marginal, {"color": COLORS[0]} | style, *args)
+    if marginal.ticks:
+        ax.set_xticks(*map(list, zip(*marginal.ticks, strict=True)))
     title = f"{_short(marginal.name, 26)}\nTV = {marginal.total_variation:.3f}"
     ax.set_title(title, fontsize="small")
     ax.tick_params(labelsize="small")
@@ -132,10 +136,16 @@ def _draw_steps(ax: Any, marginal: Marginal, style: dict[str, Any]) -> tuple[Any
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     real = ax.stairs(marginal.real, edges, fill=True, **_REAL)
     synthetic = ax.stairs(marginal.synthetic, edges, linewidth=1.5, **style)
+    if marginal.real_deviations is not None:
+        centres = (edges[1:] + edges[:-1]) / 2
+        ax.errorbar(centres, marginal.real, _REACH * marginal.real_deviations, **_NOISE)
     if marginal.real_missing or marginal.synthetic_missing:
         span = edges[-1] - edges[0]
         left, width = edges[-1] + 0.2 * span, 0.06 * span
         ax.bar(left + width / 2, marginal.real_missing, width, **_REAL)
+        if marginal.real_missing_deviation:
+            reach = _REACH * marginal.real_missing_deviation
+            ax.errorbar(left + width / 2, marginal.real_missing, reach, **_NOISE)
         ax.bar(left + 3 * width / 2, marginal.synthetic_missing, width, **style)
         where = edges[-1] + 0.12 * span, 0.04
         style = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": "x-small"}
@@ -149,21 +159,28 @@ def _draw_bars(
 ) -> tuple[Any, Any]:
     """Draw bars of categories, the rarest together, with a bar for the missing values."""
     names, real, synthetic = marginal.values.tolist(), marginal.real, marginal.synthetic
+    noise = np.zeros(len(real)) if marginal.real_deviations is None else marginal.real_deviations
     if len(names) > max_categories:
         kept = max_categories - 1
         order = np.sort(np.argsort(-real, kind="stable")[:kept])
         names = [names[k] for k in order] + [f"{len(names) - kept} others"]
         parts = (real, synthetic)
         real, synthetic = (np.append(part[order], part.sum() - part[order].sum()) for part in parts)
+        others = np.delete(noise, order)
+        noise = np.append(noise[order], np.sqrt(np.sum(others**2)))
     if marginal.real_missing or marginal.synthetic_missing:
         names = [*names, "missing"]
         real = np.append(real, marginal.real_missing)
         synthetic = np.append(synthetic, marginal.synthetic_missing)
+        noise = np.append(noise, marginal.real_missing_deviation)
     where = np.arange(len(names))
     bars = (
         ax.barh(where - 0.2, real, 0.4, **_REAL),
         ax.barh(where + 0.2, synthetic, 0.4, **style),
     )
+    if noise.any():
+        ax.errorbar(real, where - 0.2, xerr=_REACH * noise, **_NOISE)
+        ax.set_xlim(0, None)
     ax.set_yticks(where, [_short(name, _MOST_LETTERS) for name in names], fontsize="small")
     ax.invert_yaxis()
     return bars

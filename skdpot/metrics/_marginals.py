@@ -6,10 +6,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["Marginal", "as_columns", "correlation_differences", "marginal_of", "pair_distances"]
+__all__ = [
+    "PAIR_BINS",
+    "Marginal",
+    "as_columns",
+    "column_codes",
+    "column_kind",
+    "column_numbers",
+    "correlation_differences",
+    "marginal_of",
+    "pair_distances",
+]
 
 _TAIL = 0.005  # of the real values, on each side, that end bins take in
-_PAIR_BINS = 16
+PAIR_BINS = 16
 _DAY = 86_400 * 10**9  # nanoseconds
 
 
@@ -30,6 +40,13 @@ class Marginal:
         Shares of all rows. Values beyond the outer edges are counted in the end bins.
     real_missing, synthetic_missing : float
         Shares of rows without a value.
+    real_deviations : ndarray of shape (n_bins,), optional
+        Standard deviations of the real shares, where these are noisy.
+    real_missing_deviation : float, default=0.0
+        The same of the share of rows without a value.
+    ticks : tuple of (float, str), default=()
+        Places on the axis of the bin edges and what to write there, where the edges are not
+        values themselves.
     """
 
     name: str
@@ -39,6 +56,9 @@ class Marginal:
     synthetic: np.ndarray
     real_missing: float
     synthetic_missing: float
+    real_deviations: np.ndarray | None = None
+    real_missing_deviation: float = 0.0
+    ticks: tuple[tuple[float, str], ...] = ()
 
     @property
     def total_variation(self) -> float:
@@ -103,8 +123,8 @@ def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> 
     ValueError
         If the column is of another kind in the other table.
     """
-    kind = _kind(real)
-    other = _kind(synthetic)
+    kind = column_kind(real)
+    other = column_kind(synthetic)
     if kind != other and real.notna().any() and synthetic.notna().any():
         raise ValueError(f"Column {name!r} holds a {kind} in real and a {other} in synthetic rows.")
     if kind == "category":
@@ -112,7 +132,7 @@ def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> 
         parts = [pd.Categorical(_text(column), values).codes for column in (real, synthetic)]
         shares = [np.bincount(codes[codes >= 0], minlength=len(values)) for codes in parts]
     else:
-        first, second = _numbers(real, kind), _numbers(synthetic, kind)
+        first, second = column_numbers(real, kind), column_numbers(synthetic, kind)
         values = _edges(first[~np.isnan(first)], second[~np.isnan(second)], bins)
         shares = [_counts(column, values) for column in (first, second)]
     return Marginal(
@@ -132,7 +152,7 @@ def pair_distances(real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]) 
     The bins end at quantiles of the real rows; a missing value is a value of its own. On the
     diagonal are the distances of single columns.
     """
-    coded = [_codes(real[name], synthetic[name]) for name in real]
+    coded = [column_codes(real[name], synthetic[name], PAIR_BINS) for name in real]
     distances = np.zeros((len(coded), len(coded)))
     for i, (first, first_other, n_first) in enumerate(coded):
         for j, (second, second_other, n_second) in enumerate(coded[: i + 1]):
@@ -149,11 +169,11 @@ def correlation_differences(
     real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]
 ) -> pd.DataFrame:
     """Return correlations of the synthetic minus those of the real rows, of columns of numbers."""
-    names = [name for name in real if _kind(real[name]) == "number"]
+    names = [name for name in real if column_kind(real[name]) == "number"]
     if len(names) < 2:
         raise ValueError("Correlations need two columns of numbers; there are not as many.")
     tables = [
-        pd.DataFrame({str(name): _numbers(part[name], "number") for name in names}).corr()
+        pd.DataFrame({str(name): column_numbers(part[name], "number") for name in names}).corr()
         for part in (real, synthetic)
     ]
     return tables[1] - tables[0]
@@ -167,7 +187,8 @@ def _from_polars(column: Any) -> pd.Series:
     return series
 
 
-def _kind(column: pd.Series) -> str:
+def column_kind(column: pd.Series) -> str:
+    """Return "number", "date" or "category"."""
     if pd.api.types.is_bool_dtype(column):
         return "category"
     if pd.api.types.is_datetime64_any_dtype(column):
@@ -175,7 +196,7 @@ def _kind(column: pd.Series) -> str:
     return "number" if pd.api.types.is_numeric_dtype(column) else "category"
 
 
-def _numbers(column: pd.Series, kind: str) -> np.ndarray:
+def column_numbers(column: pd.Series, kind: str) -> np.ndarray:
     """Return numbers, and dates as days, with NaN for what is missing."""
     if kind == "date":
         stamps = pd.to_datetime(column, utc=True).dt.tz_localize(None)
@@ -225,16 +246,32 @@ def _counts(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return counts
 
 
-def _codes(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the cell of each value, the last one for what is missing, and how many there are."""
-    if _kind(real) == "category":
+def column_codes(
+    real: pd.Series, synthetic: pd.Series, n_bins: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the cells of the values of two columns, and how many cells there are.
+
+    Parameters
+    ----------
+    real, synthetic : Series
+        The column in both tables.
+    n_bins : int
+        Numbers and dates are cut at so many quantiles of the real ones.
+
+    Returns
+    -------
+    real, synthetic : ndarray of int64
+        The last cell is that of missing values.
+    n_cells : int
+    """
+    if column_kind(real) == "category":
         known = _categories(real, synthetic)
         codes = [pd.Categorical(_text(column), known).codes for column in (real, synthetic)]
         n_values = len(known)
     else:
-        kind = _kind(real)
-        first, second = _numbers(real, kind), _numbers(synthetic, kind)
-        inner = np.linspace(0, 1, _PAIR_BINS + 1)[1:-1]
+        kind = column_kind(real)
+        first, second = column_numbers(real, kind), column_numbers(synthetic, kind)
+        inner = np.linspace(0, 1, n_bins + 1)[1:-1]
         present = first[~np.isnan(first)]
         cuts = np.unique(np.quantile(present, inner)) if present.size else np.zeros(0)
         codes = [

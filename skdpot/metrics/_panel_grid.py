@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["direction_name", "feature_labels", "panel_grid"]
+__all__ = ["direction_name", "feature_labels", "is_leftmost", "panel_grid"]
 
 _MOST_TERMS = 2  # of the name of a direction
 
@@ -57,6 +57,12 @@ def panel_grid(
             "draw fewer panels."
         )
     return given
+
+
+def is_leftmost(ax: Any) -> bool:
+    """Whether nothing is drawn to the left of Axes that could carry the label for both."""
+    cell = ax.get_subplotspec()
+    return cell is None or bool(cell.is_first_col())
 
 
 def feature_labels(names: Any, n_features: int) -> list[str]:

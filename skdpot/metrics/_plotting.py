@@ -1,8 +1,10 @@
 """What the displays share: colours that colour-blind readers can tell apart, and room for text."""
 
+import base64
+import io
 from typing import Any
 
-__all__ = ["COLORS", "MARKERS", "add_legend_above", "add_title"]
+__all__ = ["COLORS", "MARKERS", "add_legend_above", "add_title", "data_address"]
 
 # Okabe and Ito, "Color universal design", 2008, without the yellow, too pale for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -37,3 +39,14 @@ def add_legend_above(ax: Any, title: str | None) -> None:
     # A legend that would fill the axes is the reader's to place.
     share = min(box.height / frame.height + 0.05, 0.6)
     ax.set_ylim(bottom, bottom + (top - bottom) / (1 - share))
+
+
+def data_address(figure: Any, kind: str, media_type: str) -> str:
+    """Write a figure into an address, the same one each time, that a page can hold."""
+    from matplotlib import rc_context
+
+    picture = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with rc_context({"svg.hashsalt": "skdpot"}):
+        figure.savefig(picture, format=kind, dpi=180, metadata=metadata)
+    return f"data:{media_type};base64,{base64.b64encode(picture.getvalue()).decode()}"

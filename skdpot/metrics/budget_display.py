@@ -209,7 +209,8 @@ class BudgetDisplay:
         )
         for k, (total, end) in enumerate(zip(spent, after, strict=True)):
             text = rounded_up(total).replace("inf", "∞")
-            ax.annotate(text, (end, k), (4, 0), textcoords="offset points", va="center", size=8)
+            style = {"va": "center", "size": 8, "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
+            ax.annotate(text, (end, k), (4, 0), textcoords="offset points", **style)
         labels = [_short(label or "no label") for label in self.history["label"]]
         ax.set_yticks(where, labels, fontsize="small")
         ax.set(xlim=(0, 1.12 * limit), ylim=(max(len(spent), 1) - 0.4, -1.4))

@@ -76,7 +76,7 @@ class FlowDisplay:
     >>> sampler = DPSlicedFlowSampler(epsilon=5.0, bounds=(0, 8), conditional=True).fit(X, y)
     >>> display = FlowDisplay.from_estimator(sampler, n_particles=300)
     >>> list(display.points_)
-    [0, 4, 16, 200]
+    [0, 4, 20, 200]
     """
 
     def __init__(

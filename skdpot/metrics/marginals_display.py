@@ -34,6 +34,8 @@ class MarginalsDisplay:
         A figure for every pair of columns.
     pairs_name : str, optional
         What that figure is.
+    labels : tuple of two str, default=("real rows", "synthetic rows")
+        What the legend calls them.
 
     Attributes
     ----------
@@ -77,10 +79,12 @@ class MarginalsDisplay:
         marginals: list[Marginal],
         pairs: pd.DataFrame | None = None,
         pairs_name: str | None = None,
+        labels: tuple[str, str] = ("real rows", "synthetic rows"),
     ) -> None:
         self.marginals = marginals
         self.pairs = pairs
         self.pairs_name = pairs_name
+        self.labels = labels
 
     @classmethod
     def from_estimator(
@@ -231,7 +235,7 @@ class MarginalsDisplay:
             self.figure_.suptitle(name, fontsize="medium")
         if legend:
             handles = list(self.artists_[self.marginals[0].name])
-            texts = ["real rows", "synthetic rows"]
+            texts = list(self.labels)
             if ax is None:
                 options = {"loc": "outside lower center", "ncols": 2, "fontsize": "small"}
                 self.figure_.legend(handles, texts, **options)

@@ -7,7 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import check_is_fitted, validate_rows
-from skdpot.metrics._panel_grid import direction_name, feature_labels, panel_grid
+from skdpot.metrics._panel_grid import (
+    direction_name,
+    feature_labels,
+    is_leftmost,
+    panel_grid,
+)
 from skdpot.metrics._plotting import COLORS
 from skdpot.slicing.noise_bands import measured_cdf
 from skdpot.slicing.sketch import SlicedSketch
@@ -17,7 +22,7 @@ __all__ = ["SketchDisplay"]
 _PANELS = 6  # by default
 _PANEL_SIZE = (3.1, 2.6)  # inches
 _N_COLUMNS = 3
-_WIDTH = 36  # characters of a label, of the small font
+_WIDTH = 40  # characters of a label, of the small font
 
 
 class SketchDisplay:
@@ -237,7 +242,7 @@ class SketchDisplay:
                 self.public_lines_.append(self._draw_public(panel, k))
             panel.set(xlabel=fill(self.names[k], _WIDTH), ylim=(-0.03, 1.03))
             panel.xaxis.label.set_fontsize("small")
-            if panel.get_subplotspec() is None or panel.get_subplotspec().is_first_col():
+            if is_leftmost(panel):
                 panel.set_ylabel("share of rows below")
             panel.margins(x=0)
         if ax is None:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_values import category_key, distinct_values
@@ -91,7 +92,7 @@ class BooleanColumn(TableColumn):
         table = np.array([*(int(key[1]) for key in keys if key is not None), -1], dtype=np.int64)
         return table[codes]
 
-    def from_codes(self, codes: npt.ArrayLike) -> Any:
+    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
         """Return True for 1 and False for 0.
 
         Parameters
@@ -101,7 +102,7 @@ class BooleanColumn(TableColumn):
 
         Returns
         -------
-        ndarray or ExtensionArray of shape (n_rows,)
+        Series of shape (n_rows,)
             Of the data type of the column.
 
         Raises

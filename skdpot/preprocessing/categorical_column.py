@@ -170,7 +170,7 @@ class CategoricalColumn(TableColumn):
         for value in distinct_values(self.read(values))[1]:
             self._key(value)
 
-    def from_codes(self, codes: npt.ArrayLike) -> Any:
+    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
         """Return the categories at positions in `levels`.
 
         Parameters
@@ -180,7 +180,7 @@ class CategoricalColumn(TableColumn):
 
         Returns
         -------
-        ndarray or ExtensionArray of shape (n_rows,)
+        Series of shape (n_rows,)
             Of the data type of the column.
 
         Raises
@@ -193,7 +193,8 @@ class CategoricalColumn(TableColumn):
         self.check_missing(missing)
         dtype = self.dtype or "object"
         if (inside := category_dtype(dtype)) is not None:
-            return pd.Categorical.from_codes(positions, dtype=self._categorical_dtype(inside))
+            taken = pd.Categorical.from_codes(positions, dtype=self._categorical_dtype(inside))
+            return pd.Series(taken)
         levels = np.empty(len(self.levels) + 1, dtype=object)
         levels[:] = [*self.levels, None]
         if dtype_family(dtype) == "text":

@@ -113,22 +113,23 @@ class TableColumn:
             )
         return column
 
-    def finish(self, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_], dtype: str) -> Any:
-        """Return decoded values as an array of pandas of the data type of the column."""
+    def finish(
+        self, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_], dtype: str
+    ) -> pd.Series:
+        """Return decoded values as a Series of the data type of the column."""
         self.check_missing(missing)
         target = pandas_dtype(dtype, self.missing)
-        series = pd.Series(values)
+        series = pd.Series(values, dtype=values.dtype)
         if self.missing and values.dtype.kind in "biu":
             # Through a type that can miss values, so that integers stay exact.
             series = series.astype("boolean" if values.dtype.kind == "b" else "Int64")
         if missing.any():
             series = series.mask(missing)
         if target == np.dtype(object):
-            return series.astype(object).where(~missing, None).to_numpy()
+            return series.astype(object).where(~missing, None)
         if isinstance(target, np.dtype) and target.kind == "f":
-            return series.to_numpy(dtype=target, na_value=np.nan)
-        series = series.astype(target)
-        return series.to_numpy() if isinstance(target, np.dtype) else series.array
+            return pd.Series(series.to_numpy(dtype=target, na_value=np.nan))
+        return series.astype(target)
 
     def check_missing(self, missing: npt.NDArray[np.bool_]) -> None:
         """Refuse to decode missing values in a column that has none."""

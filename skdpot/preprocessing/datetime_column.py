@@ -148,7 +148,7 @@ class DatetimeColumn(TableColumn):
         unit[column.missing] = np.nan
         return unit
 
-    def from_unit(self, unit: npt.ArrayLike) -> Any:
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
         """Map numbers of [0, 1] back to times.
 
         Parameters
@@ -158,7 +158,7 @@ class DatetimeColumn(TableColumn):
 
         Returns
         -------
-        ndarray or ExtensionArray of shape (n_rows,)
+        Series of shape (n_rows,)
             Of the data type of the column; the nearest ticks.
 
         Raises
@@ -177,13 +177,13 @@ class DatetimeColumn(TableColumn):
         target, zone = pandas_dtype(self.dtype or _DEFAULT, self.missing), datetime_zone(self.dtype)
         index = pd.DatetimeIndex(times)
         if zone is None:
-            return index.astype(target).to_numpy()
+            return pd.Series(index.astype(target))
         if self.resolution == "D":  # midnight of the zone; where there are two, the first
             earlier = np.ones(len(index), dtype=bool)
             index = index.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
         else:
             index = index.tz_localize("UTC").tz_convert(zone)
-        return index.astype(target).array
+        return pd.Series(index.astype(target))
 
     def read_times(self, values: Any) -> PlainColumn:
         """Read values and refuse what is not a time.

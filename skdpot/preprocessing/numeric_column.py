@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_dtypes import dtype_family
@@ -136,7 +137,7 @@ class NumericColumn(TableColumn):
         unit[column.missing] = np.nan
         return unit
 
-    def from_unit(self, unit: npt.ArrayLike) -> Any:
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
         """Map numbers of [0, 1] back to values.
 
         Parameters
@@ -146,7 +147,7 @@ class NumericColumn(TableColumn):
 
         Returns
         -------
-        ndarray or ExtensionArray of shape (n_rows,)
+        Series of shape (n_rows,)
             Of the data type of the column; integers are the nearest ones.
 
         Raises
@@ -303,6 +304,10 @@ def _from_objects(column: PlainColumn) -> PlainColumn:
 
 def _between(lower: float | None, upper: float | None) -> str:
     """Write an interval, of which nothing may be known yet."""
-    ends = ["?" if bound is None else f"{bound:g}" for bound in (lower, upper)]
+    ends = ["?" if bound is None else _written(bound) for bound in (lower, upper)]
     private = ", bounds to be estimated privately" if None in (lower, upper) else ""
     return f"from {ends[0]} to {ends[1]}{private}"
+
+
+def _written(bound: float) -> str:
+    return f"{bound:,d}" if isinstance(bound, int) else f"{bound:g}"

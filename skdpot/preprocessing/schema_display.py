@@ -11,6 +11,8 @@ from skdpot.privacy.display import html_card
 
 __all__ = ["schema_card", "schema_frame"]
 
+_NARROW = "white-space:nowrap;padding-right:1rem;width:1%"
+
 
 def schema_frame(columns: Sequence[TableColumn]) -> pd.DataFrame:
     """Return one row a column.
@@ -49,11 +51,9 @@ def schema_card(schema: Any) -> str:
     -------
     str
     """
-    head = "".join(f"<td>{title}</td>" for title in ("column", "kind", "values", "missing"))
-    rows = [f'<tr class="part">{head}</tr>']
+    rows = [f'<tr class="part">{_cells(("column", "kind", "values", "missing"))}</tr>']
     for name, row in zip(schema.names, schema.to_frame().itertuples(index=False), strict=True):
-        cells = "".join(f"<td>{escape(str(cell))}&ensp;</td>" for cell in (name, *row[:3]))
-        rows.append(f"<tr>{cells}</tr>")
+        rows.append(f"<tr>{_cells((name, *row[:3]))}</tr>")
     parts = [f"<table><tbody>{''.join(rows)}</tbody></table>"]
     if schema.guessed:
         parts.insert(0, _part("Guessed from the values: whatever is confirmed becomes public."))
@@ -61,6 +61,15 @@ def schema_card(schema: Any) -> str:
         parts.append(_part(f"Left out: {', '.join(schema.excluded)}"))
     parts.extend(_part(note) for note in schema.notes)
     return html_card("Table schema", f"{len(schema)} columns", *parts)
+
+
+def _cells(texts: Sequence[str]) -> str:
+    """Return the cells of a row, of which only the long third one is broken into lines."""
+    styles = [_NARROW, _NARROW, "padding-right:1rem", _NARROW]
+    return "".join(
+        f'<td style="{style}">{escape(text)}</td>'
+        for style, text in zip(styles, texts, strict=True)
+    )
 
 
 def _part(text: str) -> str:

@@ -12,13 +12,13 @@ Any point is decoded to the value whose place is nearest.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from skdpot.preprocessing.table_columns import CodedColumn, ScaledColumn
 from skdpot.preprocessing.table_frames import Table
@@ -113,7 +113,7 @@ class TableBlocks:
                 block[:, 1] = np.where(missing, self.side, 0.0)
         return places
 
-    def decode(self, places: FloatArray) -> Mapping[str, Any]:
+    def decode(self, places: FloatArray) -> dict[str, pd.Series]:
         """Return the values whose places are nearest.
 
         Parameters
@@ -123,7 +123,7 @@ class TableBlocks:
 
         Returns
         -------
-        dict of str to array
+        dict of str to Series
             Values of each column.
         """
         columns = {}
@@ -134,10 +134,9 @@ class TableBlocks:
                 codes = np.where(codes == column.n_categories, -1, codes)
                 columns[column.name] = column.from_codes(codes)
                 continue
-            position = block[:, 0]
-            unit = np.clip((position + 1) / 2, 0.0, 1.0)
+            unit = np.clip((block[:, 0] + 1) / 2, 0.0, 1.0)
             if column.missing:
-                unit[block[:, 1] > _halfway(position)] = np.nan
+                unit[_is_missing(column, block)] = np.nan
             columns[column.name] = _from_unit(column, unit)
         return columns
 
@@ -156,15 +155,26 @@ def _names(column: Any) -> list[str]:
     return [*(levels or [column.name]), *missing]
 
 
-def _halfway(position: FloatArray) -> FloatArray:
-    """Return how large the coordinate of missing values must be to be nearer to these.
+def _is_missing(column: Any, block: FloatArray) -> npt.NDArray[np.bool_]:
+    """Whether the place of missing values is nearer than that of any value.
 
-    In units of s, the values of a column lie on the segment from (-1, 0) to (1, 0), missing ones
-    at (0, 1). The point (x, m) with abs(x) <= 1 is m away from the segment, and as far from (0, 1)
-    where 2 m = 1 + x^2; beyond the ends of the segment where m = abs(x).
+    In units of s, values lie at (p, 0) with abs(p) <= 1, missing ones at (0, 1). The point (x, m)
+    is as far from both where 2 m = 1 + 2 x p - p^2, p being the value that is nearest to x.
     """
-    size = np.abs(position)
-    return np.where(size <= 1, (1 + size**2) / 2, size)
+    position, mask = block[:, 0], block[:, 1]
+    nearest = np.clip(position, -1.0, 1.0)
+    if (last := _last_step(column)) is not None:
+        nearest = np.rint((nearest + 1) / 2 * last) / max(last, 1) * 2 - 1
+    return 2 * mask > 1 + 2 * position * nearest - nearest**2
+
+
+def _last_step(column: Any) -> int | None:
+    """Return how many steps the values of a column are apart; None if they are not even steps."""
+    if isinstance(column, CodedColumn):
+        return column.n_categories - 1
+    if getattr(column, "log_scale", False) or column.n_values is None:
+        return None
+    return column.n_values - 1
 
 
 def _to_unit(column: Any, values: Any) -> FloatArray:
@@ -174,7 +184,7 @@ def _to_unit(column: Any, values: Any) -> FloatArray:
     return np.where(codes < 0, np.nan, codes / max(column.n_categories - 1, 1))
 
 
-def _from_unit(column: Any, unit: FloatArray) -> Any:
+def _from_unit(column: Any, unit: FloatArray) -> pd.Series:
     if isinstance(column, ScaledColumn):
         return column.from_unit(unit)
     missing = np.isnan(unit)

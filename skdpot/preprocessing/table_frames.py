@@ -134,14 +134,16 @@ class Table:
         return not (isinstance(dtype, np.dtype) and dtype.kind in "biu")
 
 
-def build_table(kind: str, columns: Mapping[str, Any], schema: Mapping[str, TableColumn]) -> Any:
+def build_table(
+    kind: str, columns: Mapping[str, pd.Series], schema: Mapping[str, TableColumn]
+) -> Any:
     """Put a table together.
 
     Parameters
     ----------
     kind : {"pandas", "polars", "array"}
         What to build.
-    columns : mapping of str to array of pandas or numpy
+    columns : mapping of str to Series of pandas
         Values of each column, as `from_unit` and `from_codes` return them.
     schema : mapping of str to TableColumn
         The column of the schema for each name.
@@ -158,8 +160,7 @@ def build_table(kind: str, columns: Mapping[str, Any], schema: Mapping[str, Tabl
     return pl.DataFrame([_polars_series(pl, schema[name], v) for name, v in columns.items()])
 
 
-def _polars_series(pl: Any, column: TableColumn, values: Any) -> Any:
-    series = pd.Series(values)
+def _polars_series(pl: Any, column: TableColumn, series: pd.Series) -> Any:
     name = column.dtype or dtype_name(series.dtype)
     missing = series.isna().to_numpy(dtype=bool)
     dtype = polars_dtype(name, getattr(column, "levels", ()))

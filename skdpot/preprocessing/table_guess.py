@@ -27,6 +27,7 @@ _MOST_DISTINCT = 0.9
 _FEW_ROWS = 20
 _HEAVY = 3.0
 _LARGEST_INTEGER = 2**53
+_LARGEST_LOG_RANGE = 2**39
 
 
 def guess_columns(
@@ -98,7 +99,8 @@ def _numeric(values: PlainColumn, column: NumericColumn) -> tuple[TableColumn | 
         bool((finite == np.rint(finite)).all()) and max(-low, high) < _LARGEST_INTEGER
     )
     lower, upper = _rounded_outwards(low, high, whole)
-    heavy = high - lower > _HEAVY * (np.quantile(finite, 0.99).item() - lower)
+    with np.errstate(all="ignore"):
+        heavy = high - lower > _HEAVY * (np.quantile(finite, 0.99).item() - lower)
     distinct = len(np.unique(finite)) == len(finite) >= _FEW_ROWS
     if whole and distinct and high - low >= len(finite) - 1:
         note = (
@@ -111,7 +113,7 @@ def _numeric(values: PlainColumn, column: NumericColumn) -> tuple[TableColumn | 
         integer=whole,
         lower=int(lower) if whole else float(lower),
         upper=int(upper) if whole else float(upper),
-        log_scale=lower >= 0 and heavy,
+        log_scale=bool(lower >= 0 and heavy and not (whole and high - low > _LARGEST_LOG_RANGE)),
     )
     return found, note
 
@@ -119,7 +121,7 @@ def _numeric(values: PlainColumn, column: NumericColumn) -> tuple[TableColumn | 
 def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
     """Round a range outwards to multiples of 5 % to 50 % of it; of few integers keep the ends."""
     length = high - low
-    if length == 0 or (whole and length <= _FEW_ROWS):
+    if (whole and length <= _FEW_ROWS) or not 1e-290 < length < 1e290:
         return low, high
     exponent = math.floor(math.log10(length)) - 1
     if whole:

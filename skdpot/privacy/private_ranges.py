@@ -30,7 +30,9 @@ _DEVIATIONS = 3.0  # of a normal distribution, to reach beyond its quantiles
 _LEAST_UNITS = 1.5
 _LEVELS = (0.005, 0.05)
 _CELLS_KEPT = 64  # about so many, of which the noise is in a cumulative count
-_CELLS_BELOW_ZERO = 32
+_CELLS_BESIDE_ZERO = 32
+_SILENT = 4.0  # standard deviations of the noise that tell nothing from something,
+_AT_STAKE = 0.2  # unless so many of the rows could be hidden in them
 _FINITE = 1e300
 
 
@@ -43,7 +45,8 @@ class ColumnRange:
     lower, upper : float
         The bounds, ``lower <= upper``.
     found : bool
-        Whether the noisy tables show anything; otherwise the bounds are -4 and 4.
+        Whether the noisy tables show where the values are; otherwise the bounds are -4 and 4. They
+        do not show values some 50 million times as far from zero as from one another.
     """
 
     lower: float
@@ -140,15 +143,18 @@ def _range(
     if found is None:
         return _NOTHING
     low, median, high = map(float, found)
+    if low > grid.edges[-2] or high < grid.edges[1]:
+        return _NOTHING  # in the outermost cell, which has no end
     reach = -float(ndtri(level))
     beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
     # Values that differ at all differ by about a unit, also where most are equal.
     least = 0.0 if unit is None else _LEAST_UNITS * plan.cells_per_spread
     lower, upper = min(low - beyond, median - least), max(high + beyond, median + least)
-    zero = grid.n_cells // 2
-    silent = 3 * noise.sigma * math.sqrt(_CELLS_BELOW_ZERO)
-    if lower < 0 <= high and table[zero - _CELLS_BELOW_ZERO : zero].sum() < silent:
-        lower = 0.0
-    if upper > 0 >= low and table[zero + 1 : zero + 1 + _CELLS_BELOW_ZERO].sum() < silent:
-        upper = 0.0
+    zero, beside = grid.n_cells // 2, _CELLS_BESIDE_ZERO
+    silent = _SILENT * noise.sigma * math.sqrt(beside)
+    if silent <= _AT_STAKE * plan.n_used:
+        if lower < 0 <= high and table[zero - beside : zero].sum() < silent:
+            lower = 0.0
+        if upper > 0 >= low and table[zero + 1 : zero + 1 + beside].sum() < silent:
+            upper = 0.0
     return ColumnRange(lower * width, max(upper, lower) * width, True)

@@ -221,7 +221,8 @@ class _Table:
         def best(first: _Floats, second: _Floats) -> _Floats:
             with np.errstate(invalid="ignore"):  # 0 * inf, below the diagonal
                 entries = gains[0] * first - gains[1] * second
-            return np.fmax.accumulate(np.nan_to_num(entries, nan=-np.inf), axis=1)
+            largest: _Floats = np.fmax.accumulate(np.nan_to_num(entries, nan=-np.inf), axis=1)
+            return largest
 
         # In a cell the bound is linear in the position of x, for every z; the largest of linear
         # functions is convex, and its mean is at most that of its ends.
@@ -237,7 +238,8 @@ def _outside(masses: _Floats) -> _Floats:
     """Return the mass outside of the losses between two edges, entry (i, j) for the edges j < i."""
     below = np.append(0.0, np.cumsum(masses))
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
-    return np.clip(above[:, None] + below[None, :], 0.0, 1.0)
+    outside: _Floats = np.clip(above[:, None] + below[None, :], 0.0, 1.0)
+    return outside
 
 
 @lru_cache(maxsize=64)
@@ -258,7 +260,8 @@ def _profile(mu: float, law: TrialLaw) -> Callable[[_Floats], _Floats]:
     x = np.expm1(epsilon)
 
     def profile(at: _Floats) -> _Floats:
-        return np.interp(np.expm1(np.minimum(at, epsilon[-1])), x, delta)
+        chords: _Floats = np.interp(np.expm1(np.minimum(at, epsilon[-1])), x, delta)
+        return chords
 
     return profile
 

@@ -115,9 +115,7 @@ def _shape(owner: object, value: object) -> float:
 def _probability(owner: object, name: str, value: object) -> float:
     number = float(value) if _is_real(value) else math.nan  # type: ignore[arg-type]
     if not 0.0 <= number < 1.0:
-        raise ValueError(
-            f"{type(owner).__name__}: `{name}` must lie in [0, 1), got {value!r}."
-        )
+        raise ValueError(f"{type(owner).__name__}: `{name}` must lie in [0, 1), got {value!r}.")
     return number
 
 

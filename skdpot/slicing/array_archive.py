@@ -55,7 +55,7 @@ def may_unpack(n_unpacked: int, n_packed: int) -> bool:
     return n_unpacked <= _FREE + _RATIO * n_packed
 
 
-def read_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, names: Collection[str], noun: str = "sketch") -> dict[str, np.ndarray]:
     """Read the arrays of an ``.npz`` file; no other kind of file is opened.
 
     Parameters
@@ -64,6 +64,8 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
         File to read. Nothing in it is executed.
     names : collection of str
         Names that arrays may have. Others are refused unread.
+    noun : str, default="sketch"
+        What errors say that the file is not.
 
     Returns
     -------
@@ -78,33 +80,33 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
     ValueError
         If it is no such archive, or damaged, or would unpack to more.
     """
-    data = _read_bytes(path)
-    entries = _entries(data, path.name, names)
+    data = _read_bytes(path, noun)
+    entries = _entries(data, path.name, names, noun)
     arrays = {}
     for name, content in entries.items():
         try:
             arrays[name] = _parse(content)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
-                f"{path.name} is not a sketch, or it is damaged: its entry {name!r} is no array "
+                f"{path.name} is not a {noun}, or it is damaged: its entry {name!r} is no array "
                 "as this release writes it."
             ) from error
     return arrays
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, noun: str) -> bytes:
     found = path.stat()  # opening a pipe would wait for its writer
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        raise ValueError(f"{path.name} is not a sketch: it is no regular file.")
+        raise ValueError(f"{path.name} is not a {noun}: it is no regular file.")
     if found.st_size > _MAX_BYTES:
         raise ValueError(f"{path.name} has {found.st_size} bytes; at most {_MAX_BYTES} are read.")
     with path.open("rb") as file:
         return file.read(found.st_size)
 
 
-def _entries(data: bytes, file: str, names: Collection[str]) -> dict[str, bytes]:
+def _entries(data: bytes, file: str, names: Collection[str], noun: str) -> dict[str, bytes]:
     """Unpack an archive whose directory was looked at first."""
-    broken = f"{file} is not a sketch, or it is damaged."
+    broken = f"{file} is not a {noun}, or it is damaged."
     _check_end(data, broken, len(names))
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -114,14 +116,14 @@ def _entries(data: bytes, file: str, names: Collection[str]) -> dict[str, bytes]
         entries = archive.infolist()
         found = [entry.filename.removesuffix(".npy") for entry in entries]
         if unknown := sorted({f"{name:.40}" for name in found if name not in names}):
-            raise ValueError(f"{file} is not a sketch: it has unknown {unknown}.")
+            raise ValueError(f"{file} is not a {noun}: it has unknown {unknown}.")
         if len(set(found)) < len(found):
-            raise ValueError(f"{file} is not a sketch: it has an entry twice.")
+            raise ValueError(f"{file} is not a {noun}: it has an entry twice.")
         n_bytes = sum(entry.file_size for entry in entries)
         if not may_unpack(n_bytes, len(data)):
             raise ValueError(
                 f"{file} would unpack from {len(data)} to {n_bytes} bytes, which is more than any "
-                "sketch; nothing was unpacked."
+                f"{noun}; nothing was unpacked."
             )
         try:
             return {

@@ -34,16 +34,17 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     return fields | asdict(event)
 
 
-def event_from_dict(fields: dict[str, Any], depth: int = 0) -> Event:
+def event_from_dict(fields: dict[str, Any], noun: str = "sketch", depth: int = 0) -> Event:
     """Rebuild an event that somebody else may have written; its own class checks the fields."""
     if depth > _DEEPEST:
-        raise ValueError("The events of the sketch are nested too deeply.")
+        raise ValueError(f"The events of the {noun} are nested too deeply.")
     fields = as_mapping(fields)
     name = fields.pop("type")
     kind = getattr(events, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, Event)):
-        raise ValueError("The sketch names an event that is not known.")
+        raise ValueError(f"The {noun} names an event that is not known.")
     if issubclass(kind, ComposedEvent):
-        return kind(events=tuple(event_from_dict(part, depth + 1) for part in fields["events"]))
+        parts = (event_from_dict(part, noun, depth + 1) for part in fields["events"])
+        return kind(events=tuple(parts))
     fields["relation"] = Relation(fields["relation"])
     return kind(**fields)

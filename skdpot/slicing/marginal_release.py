@@ -26,6 +26,7 @@ from skdpot.privacy.recording import record
 from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
 
 __all__ = [
+    "MARGINAL_LATTICE",
     "MARGINAL_SENSITIVITY",
     "misfit_sensitivity",
     "release_marginals",
@@ -34,6 +35,7 @@ __all__ = [
 
 MARGINAL_SENSITIVITY = math.sqrt(2.0)
 _PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
+MARGINAL_LATTICE = 1.0 / _PREDICTED  # that of the noise divides it
 
 
 def misfit_sensitivity(n_marginals: int) -> float:
@@ -65,9 +67,11 @@ def release_marginals(
     -------
     The caller has charged ``sum(2 / sigmas**2)`` to the squared mu. The noise is drawn first.
     """
+    scales = [float(sigma) for sigma in sigmas]
+    mu = MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
     released: list[NoisyMarginal] = []
-    for marginal, sigma in zip(marginals, map(float, sigmas), strict=True):
-        counts = _noise(sigma, marginal.n_cells, MARGINAL_SENSITIVITY, stream)
+    for marginal, sigma in zip(marginals, scales, strict=True):
+        counts = _noise(sigma, marginal.n_cells, mu, stream)
         counts += marginal.counts(codes)
         released.append(NoisyMarginal(marginal, counts, sigma))
     record("marginals", lambda: {"marginals": tuple(released)})
@@ -105,7 +109,8 @@ def release_misfits(
     -------
     The caller has charged ``(misfit_sensitivity(n_marginals) / sigma)**2`` to the squared mu.
     """
-    misfits = _noise(sigma, len(marginals), misfit_sensitivity(len(marginals)), stream)
+    mu = misfit_sensitivity(len(marginals)) / sigma if sigma > 0.0 else 0.0
+    misfits = _noise(sigma, len(marginals), mu, stream)
     for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
         public = np.round(prediction * _PREDICTED) / _PREDICTED
         misfits[place] += np.abs(marginal.counts(codes) - public).sum()
@@ -121,10 +126,10 @@ def release_misfits(
     return misfits
 
 
-def _noise(sigma: float, size: int, sensitivity: float, stream: SecretStream) -> FloatArray:
-    """Draw noise on a lattice that divides 1 / 16, or none."""
+def _noise(sigma: float, size: int, mu: float, stream: SecretStream) -> FloatArray:
+    """Draw noise on a lattice that divides 1 / 16, or none; `mu` is that of the whole release."""
     if sigma == 0.0:
         return np.zeros(size)
-    lattice = noise_lattice(sigma, 1.0 / _PREDICTED)
-    steps = lattice_noise(sigma, size, stream, lattice=lattice, mu=sensitivity / sigma)
+    lattice = noise_lattice(sigma, MARGINAL_LATTICE)
+    steps = lattice_noise(sigma, size, stream, lattice=lattice, mu=mu)
     return steps.astype(np.float64) * lattice

@@ -64,6 +64,12 @@ class Marginal:
             cells += groups[codes[:, column]]
         return cells
 
+    def joined(self, table: FloatArray) -> FloatArray:
+        """Add up a table over all codes of two columns to the cells of this marginal."""
+        first, second = self.groups
+        cells = first[:, None] * self.shape[1] + second
+        return np.bincount(cells.ravel(), table.ravel(), self.n_cells).astype(np.float64)
+
     def counts(self, codes: IntArray, weights: FloatArray | None = None) -> FloatArray:
         """Return the number of rows, or their weight, in each cell."""
         return np.bincount(self.cells(codes), weights=weights, minlength=self.n_cells).astype(

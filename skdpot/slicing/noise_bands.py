@@ -37,9 +37,9 @@ def measured_cdf(sketch: Any, label: Any = None) -> MeasuredCDF:
     With ``C`` the covariance of noisy cumulative counts for noise of unit variance, a table of
     which the last count is known to be t has the values ``F_j + σ e_j / t`` with ``Var(e_j) =
     C_jj − C_jB² / C_BB``. All K classes together have t = n, and K such tables are added. The size
-    of one class is known when labels are public; else it is estimated as the mean of the last
-    counts of L slices, which adds ``(F_j − C_jB / C_BB)² C_BB / L`` to the variance of e_j (to
-    first order in the error of the size).
+    of one class is known when labels are public; else it is estimated from the last counts of L
+    slices, and such that the sizes of all classes sum to n, which adds ``(F_j − C_jB / C_BB)²
+    (1 − 1 / K) C_BB / L`` to the variance of e_j (to first order in the error of the size).
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def measured_cdf(sketch: Any, label: Any = None) -> MeasuredCDF:
         position = sketch._position(label)
         statistic, total = sketch.statistic_[position], float(sketch.class_counts_[position])
         if not hasattr(sketch, "_label_counts"):
-            spread = strategy.covariance[-1, -1] / len(smooth)
+            others = 1 - 1 / len(sketch.statistic_)
+            spread = others * strategy.covariance[-1, -1] / len(smooth)
             variances = variances + (smooth[:, 1:-1] - last) ** 2 * spread
     if total == 0:
         raise ValueError("A class without rows has no distribution function to measure.")

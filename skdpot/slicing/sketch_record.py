@@ -11,15 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.slicing.event_record import as_mapping, event_from_dict, event_to_dict, leaves
+from skdpot.slicing.event_record import leaves
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.plan import table_sensitivity
 from skdpot.slicing.rules import projection_half_widths
+from skdpot.slicing.statement_record import (
+    LARGEST_COUNT,
+    as_plain,
+    check_cost,
+    check_epsilon_delta,
+    is_number,
+    statement_from_dict,
+    statement_to_dict,
+)
 from skdpot.slicing.strategy import square_root_strategy
 
 __all__ = ["ARRAYS", "BOUNDS", "SketchRecord"]
@@ -30,7 +38,6 @@ _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels",
 _FACTS = {"n_samples", "noise_scale", "parameters", "declared_bounds", "label_counts", "spent"}
 _PRIVATE_LABELS = {"public_labels": False, "group_size": 1}  # in records that do not say
 _MOST_BINS = 4096
-_LARGEST_COUNT = 2**53
 _LARGEST_NOISE = 1e15
 _LARGEST_RADIUS = 1e150
 _NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
@@ -75,22 +82,13 @@ class SketchRecord:
             if name in arrays and arrays[name].dtype == object:
                 arrays[name] = _as_text(arrays[name], name)
         arrays |= {f"bounds_{name}": value for name, value in sketch.bounds_.to_dict().items()}
-        spent = sketch.privacy_spent_
         facts = {
             "n_samples": sketch.n_samples_,
             "noise_scale": sketch.noise_scale_,
-            "parameters": {name: _plain(getattr(sketch, name)) for name in _PARAMETERS},
+            "parameters": {name: as_plain(getattr(sketch, name)) for name in _PARAMETERS},
             "declared_bounds": not isinstance(sketch.bounds, str),
             "label_counts": _as_list(getattr(sketch, "_label_counts", None)),
-            "spent": {
-                "epsilon": spent.epsilon,
-                "delta": spent.delta,
-                "sigma": spent.sigma,
-                "sensitivity": spent.sensitivity,
-                "assumptions": list(spent.assumptions),
-                "mechanism": spent.mechanism,
-                "event": event_to_dict(spent.event),
-            },
+            "spent": statement_to_dict(sketch.privacy_spent_),
         }
         return cls(facts, arrays)
 
@@ -127,7 +125,7 @@ class SketchRecord:
         if _is_true(self.facts["declared_bounds"]):
             limits = _box(bounds)
             parameters["bounds"] = limits if bounds.box else bounds
-        spent = _read_statement(self.facts["spent"])
+        spent = statement_from_dict(self.facts["spent"], "sketch")
         _check_statement(spent, noise_scale, arrays["statistic_"], parameters)
         fitted: dict[str, Any] = {
             **arrays,
@@ -201,9 +199,9 @@ def _check_counts(
 ) -> tuple[int, float]:
     """Return number of rows and noise scale; refuse a table that no such rows can give."""
     n_samples, noise_scale = facts["n_samples"], facts["noise_scale"]
-    if not (type(n_samples) is int and 1 <= n_samples <= _LARGEST_COUNT):
+    if not (type(n_samples) is int and 1 <= n_samples <= LARGEST_COUNT):
         raise ValueError(f"n_samples of the sketch is {_short(n_samples)}, which cannot be.")
-    if not (_is_number(noise_scale) and 0 <= noise_scale <= _LARGEST_NOISE):
+    if not (is_number(noise_scale) and 0 <= noise_scale <= _LARGEST_NOISE):
         raise ValueError(f"noise_scale of the sketch is {_short(noise_scale)}, which cannot be.")
     # No entry of the strategy matrix exceeds 1.
     reached = np.abs(statistic).max(axis=(1, 2))
@@ -244,9 +242,9 @@ def _read_parameters(
     if set(given) != set(_PARAMETERS):
         raise ValueError("The sketch lacks an entry among its parameters, or has an unknown one.")
     parameters = {name: given[name] for name in _PARAMETERS}
-    _check_target(parameters["epsilon"], parameters["delta"])
+    check_epsilon_delta(parameters["epsilon"], parameters["delta"], "sketch")
     norm_bound = parameters["norm_bound"]
-    if not (norm_bound is None or (_is_number(norm_bound) and 0 < norm_bound < math.inf)):
+    if not (norm_bound is None or (is_number(norm_bound) and 0 < norm_bound < math.inf)):
         raise ValueError("norm_bound of the sketch must be a positive number or nothing.")
     if _is_true(parameters["conditional"]) != ("classes_" in arrays):
         raise ValueError("A sketch has classes exactly if it is conditional.")
@@ -257,24 +255,6 @@ def _read_parameters(
     if not (type(group_size) is int and 1 <= group_size <= most):
         raise ValueError("group_size of the sketch must be 1 up to the number of public labels.")
     return parameters | {"slices": arrays["directions_"], "n_bins": arrays["statistic_"].shape[-1]}
-
-
-def _read_statement(fields: dict[str, Any]) -> PrivacySpent:
-    """Rebuild a privacy statement whose every field has the right type."""
-    fields = as_mapping(fields)
-    event = event_from_dict(fields.pop("event"))
-    if not isinstance(fields["assumptions"], list):
-        raise TypeError("a list is due")
-    fields["assumptions"] = tuple(fields["assumptions"])
-    _check_target(fields["epsilon"], fields["delta"])
-    texts = (fields["mechanism"], *fields["assumptions"])
-    scales = (fields["sigma"], fields["sensitivity"])
-    if not (
-        all(isinstance(text, str) for text in texts)
-        and all(_is_number(scale) and 0 <= scale < math.inf for scale in scales)
-    ):
-        raise ValueError("The privacy statement of the sketch has entries of wrong types.")
-    return PrivacySpent(relation=event.relation, event=event, **fields)
 
 
 def _check_statement(
@@ -290,8 +270,7 @@ def _check_statement(
         if math.isfinite(spent.epsilon):
             raise ValueError("The sketch states a finite epsilon for a release without noise.")
         return
-    if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + 1e-6):
-        raise ValueError("The sketch states a smaller epsilon than its own events cost.")
+    check_cost(spent, "sketch")
     table = tables[-1]
     strategy = square_root_strategy(statistic.shape[2])
     due = table_sensitivity(
@@ -326,18 +305,8 @@ def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray
         raise ValueError("The table of the sketch holds values off the lattice of its noise.")
 
 
-def _check_target(epsilon: Any, delta: Any) -> None:
-    if not (_is_number(epsilon) and _is_number(delta) and epsilon > 0 and 0 < delta < 1):
-        raise ValueError("The sketch states an epsilon that is not > 0, or a delta not in (0, 1).")
-
-
 def _number(scale: Any) -> float:
     return float(scale)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is a number that arithmetic in double precision can use."""
-    return type(value) is float or (type(value) is int and abs(value) <= _LARGEST_COUNT)
 
 
 def _is_true(value: Any) -> bool:
@@ -353,11 +322,6 @@ def _short(value: Any) -> str:
 
 def _as_list(counts: np.ndarray | None) -> list[int] | None:
     return None if counts is None else counts.tolist()
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as the built-in type that JSON writes."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _as_text(values: np.ndarray, name: str) -> np.ndarray:

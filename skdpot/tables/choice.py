@@ -9,8 +9,9 @@ import numpy as np
 
 from skdpot.slicing.marginals import FloatArray, Marginal
 from skdpot.tables.coarsening import ColumnBins
+from skdpot.tables.tree import TreeNode, spanning_tree
 
-__all__ = ["Choice", "all_pairs", "choose", "pair_marginal", "sampling_misfit"]
+__all__ = ["Candidates", "Choice", "all_pairs", "choose", "choose_tree", "sampling_misfit"]
 
 TARGET_IMPORTANCE = 4.0  # of pairs with the target against other pairs
 _NOISE_COST = 0.5  # rows put wrong by noise of standard deviation 1 in a cell, scaled
@@ -39,26 +40,22 @@ class Choice:
         return cls(tuple(marginals), (importance * cells) ** (2 / 3))
 
 
-def pair_marginal(
-    bins: Sequence[ColumnBins], first: int, second: int, *, coarse: bool = False
-) -> Marginal:
-    """Return the marginal of two columns in bins, or in groups of bins."""
-    columns = (min(first, second), max(first, second))
-    groups = tuple(
-        bins[column].coarse if coarse else np.arange(bins[column].n_bins) for column in columns
-    )
-    return Marginal(columns, groups, levels=(int(coarse),) * 2)
-
-
-def all_pairs(bins: Sequence[ColumnBins], *, coarse: bool) -> tuple[Marginal, ...]:
+def all_pairs(bins: Sequence[ColumnBins]) -> tuple[Marginal, ...]:
     """Return the marginals of all pairs, in groups of bins too where those are fewer."""
     found = []
-    for first, second in itertools.combinations(range(len(bins)), 2):
-        fine = pair_marginal(bins, first, second)
+    for columns in itertools.combinations(range(len(bins)), 2):
+        fine, coarse = (
+            Marginal(columns, groups, levels=(level,) * 2)
+            for level, groups in enumerate(
+                (
+                    tuple(np.arange(bins[column].n_bins) for column in columns),
+                    tuple(bins[column].coarse for column in columns),
+                )
+            )
+        )
         found.append(fine)
-        joined = pair_marginal(bins, first, second, coarse=True)
-        if coarse and joined.n_cells < fine.n_cells:
-            found.append(joined)
+        if coarse.n_cells < fine.n_cells:
+            found.append(coarse)
     return tuple(found)
 
 
@@ -68,9 +65,86 @@ def sampling_misfit(prediction: FloatArray, n_rows: int) -> float:
     return float(np.sqrt(2.0 / math.pi * n_rows * shares * (1.0 - shares)).sum())
 
 
-def choose(
-    candidates: Sequence[Marginal], misfits: FloatArray, importance: FloatArray, sigma: float
-) -> Choice:
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Marginals of pairs, and how far a model is off in each.
+
+    Parameters
+    ----------
+    marginals : tuple of Marginal
+        What may be released; one or two groupings of each pair.
+    misfits : ndarray of shape (n_marginals,)
+        Estimated numbers of rows that the model puts wrong, twice.
+    importance : ndarray of shape (n_marginals,)
+        What a wrong row counts.
+    """
+
+    marginals: tuple[Marginal, ...]
+    misfits: FloatArray
+    importance: FloatArray
+
+    @property
+    def n_cells(self) -> FloatArray:
+        """Number of cells of each."""
+        return np.array([marginal.n_cells for marginal in self.marginals], dtype=np.float64)
+
+    def gains(self, sigma: float) -> dict[tuple[int, int], tuple[float, int]]:
+        """Return for each pair the largest gain of a release, and which marginal has it.
+
+        The gain is the misfit, which a release mends, less what noise of scale `sigma` in the
+        cells puts wrong.
+        """
+        gains = self.importance * (self.misfits - _NOISE_COST * sigma * self.n_cells)
+        best: dict[tuple[int, int], tuple[float, int]] = {}
+        for place, marginal in enumerate(self.marginals):
+            first, second = marginal.columns
+            if (first, second) not in best or gains[place] > best[first, second][0]:
+                best[first, second] = (float(gains[place]), place)
+        return best
+
+    def take(self, places: Sequence[int]) -> Choice:
+        """Choose some of them."""
+        return Choice.of([self.marginals[place] for place in places], self.importance[list(places)])
+
+
+def choose_tree(
+    candidates: Candidates, n_columns: int, target: int | None, sigma: float
+) -> tuple[tuple[TreeNode, ...], Choice | None]:
+    """Choose the tree whose pairs gain most, and the pairs with the target that gain at all.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        With misfits against independent columns.
+    n_columns : int
+        Number of columns.
+    target : int or None
+        Column that is no part of the tree.
+    sigma : float
+        Noise of a marginal that has the whole release for itself.
+
+    Returns
+    -------
+    nodes : tuple of TreeNode
+        Parents first.
+    choice : Choice or None
+        What to release; None where nothing gains.
+    """
+    columns = [column for column in range(n_columns) if column != target]
+    gains = candidates.gains(sigma * math.sqrt(n_columns - 1 + (target is not None) * len(columns)))
+    nodes = spanning_tree({pair: gain for pair, (gain, _) in gains.items()}, columns)
+    edges = {
+        (min(n.parent, n.column), max(n.parent, n.column)) for n in nodes if n.parent is not None
+    }
+    places = [
+        place
+        for pair, (gain, place) in gains.items()
+        if pair in edges or (target in pair and gain > 0.0)
+    ]
+    return nodes, candidates.take(places) if places else None
+
+
+def choose(candidates: Candidates, sigma: float) -> Choice:
     """Choose the marginals whose release puts the fewest rows wrong.
 
     A marginal that is released costs what its noise puts wrong, one that is not costs its
@@ -80,12 +154,8 @@ def choose(
 
     Parameters
     ----------
-    candidates : sequence of Marginal
-        What may be released.
-    misfits : ndarray of shape (n_candidates,)
-        Estimated numbers of rows that the model puts wrong, twice.
-    importance : ndarray of shape (n_candidates,)
-        What a wrong row counts.
+    candidates : Candidates
+        With misfits against the model.
     sigma : float
         Noise of a marginal that has the whole release for itself.
 
@@ -94,22 +164,15 @@ def choose(
     Choice
         At least one marginal.
     """
-    cells = np.array([marginal.n_cells for marginal in candidates], dtype=np.float64)
-    guessed = _NOISE_COST * sigma * math.sqrt(_SHARING) * cells
-    gains = importance * (misfits - guessed)
-    best: dict[tuple[int, ...], int] = {}
-    for place, marginal in enumerate(candidates):
-        if marginal.columns not in best or gains[place] > gains[best[marginal.columns]]:
-            best[marginal.columns] = place
-    places = np.array(list(best.values()))
-    ranked = places[
-        np.argsort(-(importance * misfits)[places] / cells[places] ** (2 / 3), kind="stable")
-    ]
-    left_out = np.maximum(importance * misfits, 0.0)[ranked]
-    left_out = left_out.sum() - np.cumsum(left_out)
+    best = candidates.gains(sigma * math.sqrt(_SHARING))
+    places = np.array([place for _, place in best.values()])
+    cells = candidates.n_cells[places]
+    importance = candidates.importance[places]
+    left_out = np.maximum(importance * candidates.misfits[places], 0.0)
+    order = np.argsort(-left_out / cells ** (2 / 3), kind="stable")
+    left_out = left_out.sum() - np.cumsum(left_out[order])
     # With the best shares the noise of k marginals costs the sum of (importance cells)^(2/3),
     # to the power 3/2.
-    noise = np.cumsum((importance * cells)[ranked] ** (2 / 3)) ** 1.5
+    noise = np.cumsum((importance * cells)[order] ** (2 / 3)) ** 1.5
     n_chosen = int(np.argmin(_NOISE_COST * sigma * noise + left_out)) + 1
-    chosen = ranked[:n_chosen]
-    return Choice.of([candidates[place] for place in chosen], importance[chosen])
+    return candidates.take(places[order[:n_chosen]].tolist())

@@ -3,9 +3,11 @@
 Everything here is computed from released counts.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from skdpot.slicing.marginals import FloatArray, IntArray
 
@@ -49,7 +51,14 @@ class ColumnBins:
 
 
 def coarsen(
-    counts: FloatArray, sigma: float, n_rows: int, *, ordered: bool, missing: bool
+    counts: FloatArray,
+    sigma: float,
+    n_rows: int,
+    *,
+    ordered: bool,
+    missing: bool,
+    doubtful: npt.NDArray[np.bool_],
+    n_groups: int,
 ) -> ColumnBins:
     """Choose bins by a noisy histogram.
 
@@ -68,12 +77,19 @@ def coarsen(
         Whether neighbouring cells are alike.
     missing : bool
         Whether the last cell is that of missing values.
+    doubtful : ndarray of bool, shape (n_cells,)
+        Cells that count as empty unless they stand out of the noise.
+    n_groups : int
+        Number of groups that bins are joined to where fewer are wanted.
 
     Returns
     -------
     ColumnBins
     """
-    counts = project_to_total(counts, n_rows)
+    empty = doubtful & (counts <= _SEEN_CATEGORY * sigma)
+    if empty.all():
+        empty[:] = False
+    counts = project_to_total(np.where(empty, -math.inf, counts), n_rows)
     present = counts[:-1] if missing else counts
     if ordered:
         bins = group_intervals(present, MAX_BINS, _SEEN_INTERVAL * sigma)
@@ -81,24 +97,25 @@ def coarsen(
         bins = _group_categories(present, _MAX_CATEGORIES, _SEEN_CATEGORY * sigma)
     if missing:
         bins = np.append(bins, bins.max() + 1)
-    cells = _shrunk(counts, bins, sigma)
+    cells = _shrunk(counts, bins, sigma, ~empty)
     cells = np.maximum(cells / cells.sum(), _POSSIBLE)
     cells /= cells.sum()
     shares = np.bincount(bins, weights=cells).astype(np.float64)
-    return ColumnBins(bins, cells, group_bins(shares, ordered=ordered, missing=missing))
+    groups = group_bins(shares, n_groups, ordered=ordered, missing=missing)
+    return ColumnBins(bins, cells, groups)
 
 
-def group_bins(shares: FloatArray, *, ordered: bool, missing: bool, n_groups: int = 8) -> IntArray:
+def group_bins(shares: FloatArray, n_groups: int, *, ordered: bool, missing: bool) -> IntArray:
     """Join bins to fewer groups, for marginals whose cells would drown in noise.
 
     Parameters
     ----------
     shares : ndarray of shape (n_bins,)
         Share of the rows in each bin.
+    n_groups : int
+        Largest number of groups of values.
     ordered, missing : bool
         As for `coarsen`.
-    n_groups : int, default=8
-        Largest number of groups of values.
 
     Returns
     -------
@@ -119,22 +136,24 @@ def project_to_total(counts: FloatArray, total: float) -> FloatArray:
     falling = np.sort(counts)[::-1]
     excess = np.cumsum(falling) - total
     last = np.flatnonzero(falling * np.arange(1, len(counts) + 1) > excess)[-1]
-    return np.maximum(counts - excess[last] / (last + 1), 0.0)
+    nearest: FloatArray = np.maximum(counts - excess[last] / (last + 1), 0.0)
+    return nearest
 
 
 def group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
     """Join neighbouring cells; one that has more than its share alone stays alone."""
-    large = counts[counts > counts.sum() / n_groups]
-    rest = (counts.sum() - large.sum()) / max(n_groups - len(large), 1)
+    is_large = counts > counts.sum() / n_groups
+    rest = counts[~is_large].sum() / max(n_groups - int(is_large.sum()), 1)
     step = max(rest, least)
     groups = np.zeros(len(counts), dtype=np.int64)
-    group, held = 0, 0.0
-    for cell, count in enumerate(counts):
-        if held > 0.0 and (held + count > 1.25 * step or held >= step):
+    group, held, alone = 0, 0.0, False
+    for cell, (count, large) in enumerate(zip(counts, is_large, strict=True)):
+        if cell and (large or alone or held + count > 1.25 * step or held >= step):
             group, held = group + 1, 0.0
-        groups[cell] = group
+        groups[cell], alone = group, bool(large)
         held += count
-    if group and held < 0.3 * step:
+    # A small rest goes to its neighbour, unless that is one cell.
+    if group and held < 0.3 * step and not is_large[groups == group - 1].any():
         groups[groups == group] = group - 1
     return groups
 
@@ -150,11 +169,21 @@ def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArr
     return groups
 
 
-def _shrunk(counts: FloatArray, bins: IntArray, sigma: float) -> FloatArray:
-    """Draw the cells of a bin towards their mean by as much as noise explains their spread."""
-    sizes = np.bincount(bins)
-    means = np.bincount(bins, weights=counts) / sizes
-    deviations = counts - means[bins]
-    spread = np.bincount(bins, weights=deviations**2) / np.maximum(sizes - 1, 1)
+def _shrunk(
+    counts: FloatArray, bins: IntArray, sigma: float, taken: npt.NDArray[np.bool_]
+) -> FloatArray:
+    """Draw the cells of a bin towards their mean by as much as noise explains their spread.
+
+    Cells that stand far out of the noise stay as they are.
+    """
+    sizes = np.bincount(bins, weights=taken)
+    means = np.bincount(bins, weights=counts) / np.maximum(sizes, 1.0)
+    plain = taken & (counts - means[bins] <= _SEEN_INTERVAL * sigma)
+    sizes = np.bincount(bins, weights=plain)
+    means = np.bincount(bins, weights=np.where(plain, counts, 0.0)) / np.maximum(sizes, 1.0)
+    deviations = np.where(plain, counts - means[bins], 0.0)
+    spread = np.bincount(bins, weights=deviations**2) / np.maximum(sizes - 1.0, 1.0)
     kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
-    return np.maximum(means[bins] + kept[bins] * deviations, 0.0)
+    shrunk = np.where(plain, means[bins] + kept[bins] * deviations, counts)
+    cells: FloatArray = np.where(taken, np.maximum(shrunk, 0.0), 0.0)
+    return cells

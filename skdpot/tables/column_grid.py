@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from skdpot.preprocessing.table_columns import (
     BooleanColumn,
     CategoricalColumn,
-    DatetimeColumn,
     NumericColumn,
     TableColumn,
 )
-from skdpot.slicing.marginals import IntArray
+from skdpot.slicing.marginals import FloatArray, IntArray
 
 __all__ = ["ColumnGrid", "column_grid"]
 
@@ -20,9 +20,12 @@ MAX_CELLS = 256
 _MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnGrid:
-    """Cells of one column: its categories, its possible values, or intervals of equal length.
+    """Cells of one column: its categories, its possible values, or places on its scale.
+
+    A scale with too many values for a cell each is cut into intervals of equal length. Its bounds
+    and zero have cells of their own, for many rows may have just these values.
 
     Parameters
     ----------
@@ -32,14 +35,16 @@ class ColumnGrid:
         Number of cells of values; missing values have one more, the last.
     ordered : bool
         Whether neighbouring cells are alike.
-    on_scale : bool
-        Whether cells are places on a scale rather than categories.
+    starts, stops : ndarray of shape (n_cells,) or None
+        Where on the unit interval the cells of a scale lie; None for categories. The two are equal
+        for single values.
     """
 
     column: TableColumn
     n_cells: int
     ordered: bool
-    on_scale: bool
+    starts: FloatArray | None = None
+    stops: FloatArray | None = None
 
     @property
     def size(self) -> int:
@@ -47,24 +52,39 @@ class ColumnGrid:
         return self.n_cells + self.column.missing
 
     @property
-    def single_values(self) -> bool:
-        """Whether a cell of the scale is one value and not an interval."""
-        return self.on_scale and self.n_cells == _n_values(self.column)
+    def on_scale(self) -> bool:
+        """Whether cells are places on a scale rather than categories."""
+        return self.starts is not None
+
+    @property
+    def is_doubtful(self) -> npt.NDArray[np.bool_]:
+        """Whether each cell may well be empty: that of missing values, and of all others."""
+        doubtful = np.zeros(self.size, dtype=np.bool_)
+        doubtful[self.n_cells :] = True
+        if isinstance(self.column, CategoricalColumn) and self.column.other is not None:
+            doubtful[list(self.column.levels).index(self.column.other)] = True
+        return doubtful
 
     def codes(self, values: Any) -> IntArray:
         """Return the cell of each value, int32 of shape (n_rows,)."""
-        if not self.on_scale:
+        if self.starts is None or self.stops is None:
             codes: IntArray = self.column.to_codes(values)  # type: ignore[attr-defined]
             return np.where(codes < 0, self.n_cells, codes).astype(np.int32)
-        unit = self.column.to_unit(values)  # type: ignore[attr-defined]
-        gone = np.isnan(unit)
-        if self.single_values:
-            cells = np.rint(np.where(gone, 0.0, unit) * max(self.n_cells - 1, 1))
+        unit: FloatArray = self.column.to_unit(values)  # type: ignore[attr-defined]
+        if _is_listed(self.column):
+            cells = np.rint(np.nan_to_num(unit) * max(self.n_cells - 1, 1)).astype(np.int32)
         else:
-            cells = np.minimum(np.where(gone, 0.0, unit) * self.n_cells, self.n_cells - 1)
-        return np.where(gone, self.n_cells, cells.astype(np.int32)).astype(np.int32)
+            is_interval = self.stops > self.starts
+            intervals = np.flatnonzero(is_interval)
+            places = np.searchsorted(self.starts[intervals], np.nan_to_num(unit), side="right")
+            cells = intervals[np.maximum(places - 1, 0)].astype(np.int32)
+            for cell in np.flatnonzero(~is_interval):
+                cells[unit == self.starts[cell]] = cell
+        return np.where(np.isnan(unit), np.int32(self.n_cells), cells)
 
-    def values(self, codes: IntArray, rng: np.random.Generator, within: Any = None) -> Any:
+    def values(
+        self, codes: IntArray, rng: np.random.Generator, within: tuple[float, float] | None = None
+    ) -> Any:
         """Draw a value in each cell.
 
         Parameters
@@ -78,23 +98,18 @@ class ColumnGrid:
 
         Returns
         -------
-        Series
+        array of pandas or numpy
             Of the column's data type.
         """
-        if not self.on_scale:
+        if self.starts is None or self.stops is None:
             return self.column.from_codes(  # type: ignore[attr-defined]
                 np.where(codes == self.n_cells, -1, codes).astype(np.int64)
             )
-        if self.single_values:
-            unit = codes / max(self.n_cells - 1, 1)
-        else:
-            lower, upper = codes / self.n_cells, (codes + 1) / self.n_cells
-            if within is not None:
-                lower, upper = np.clip(lower, *within), np.clip(upper, *within)
-            unit = lower + (upper - lower) * rng.random(len(codes))
-        return self.column.from_unit(  # type: ignore[attr-defined]
-            np.where(codes == self.n_cells, np.nan, unit)
-        )
+        lower, upper = (np.append(ends, np.nan)[codes] for ends in (self.starts, self.stops))
+        if within is not None:
+            lower, upper = np.clip(lower, *within), np.clip(upper, *within)
+        unit = lower + (upper - lower) * rng.random(len(codes))
+        return self.column.from_unit(unit)  # type: ignore[attr-defined]
 
 
 def column_grid(column: TableColumn) -> ColumnGrid:
@@ -111,17 +126,34 @@ def column_grid(column: TableColumn) -> ColumnGrid:
     """
     if isinstance(column, (CategoricalColumn, BooleanColumn)):
         ordered = isinstance(column, CategoricalColumn) and column.ordered
-        return ColumnGrid(column, column.n_categories, ordered=ordered, on_scale=False)
-    n_values = _n_values(column)
-    if n_values is None or n_values > _MAX_VALUES:
-        n_values = MAX_CELLS
-    return ColumnGrid(column, n_values, ordered=True, on_scale=True)
+        return ColumnGrid(column, column.n_categories, ordered)
+    if _is_listed(column):
+        n_values = column.n_values  # type: ignore[attr-defined]
+        places = np.arange(n_values) / max(n_values - 1, 1)
+        return ColumnGrid(column, n_values, True, places, places)
+    edges = np.arange(MAX_CELLS + 1) / MAX_CELLS
+    points = np.unique(_special(column))
+    starts, stops = np.append(edges[:-1], points), np.append(edges[1:], points)
+    # A single value comes before the interval that begins with it, and after any other.
+    order = np.lexsort((stops, starts))
+    return ColumnGrid(column, len(starts), True, starts[order], stops[order])
 
 
-def _n_values(column: TableColumn) -> int | None:
-    """Return the number of possible values when a cell each is what the scale asks for."""
+def _special(column: TableColumn) -> FloatArray:
+    """Return the places of values that many rows may share: both bounds, and zero."""
+    if not isinstance(column, NumericColumn) or column.lower is None or column.upper is None:
+        return np.array([0.0, 1.0])
+    inside = column.lower < 0.0 < column.upper
+    values = [column.lower, column.upper, *([0.0] if inside else [])]
+    if column.integer:
+        values = [int(value) for value in values]
+    places: FloatArray = column.to_unit(np.array(values))
+    return places
+
+
+def _is_listed(column: TableColumn) -> bool:
+    """Whether each value that is possible has a cell."""
     if isinstance(column, NumericColumn) and column.log_scale:
-        return None  # its unit interval is not spaced like its values
-    if isinstance(column, (NumericColumn, DatetimeColumn)):
-        return column.n_values
-    return None
+        return False  # its unit interval is not spaced like its values
+    n_values = getattr(column, "n_values", None)
+    return n_values is not None and n_values <= _MAX_VALUES

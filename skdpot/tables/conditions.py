@@ -3,18 +3,21 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from skdpot.preprocessing.table_columns import NumericColumn
+from skdpot.preprocessing.table_dtypes import datetime_zone
 from skdpot.slicing.marginals import FloatArray
 from skdpot.tables.column_grid import ColumnGrid
 
 __all__ = ["Condition", "parse_conditions"]
 
 _POINT = 1e-9  # share of an interval that a single value of a scale takes
+_ROUNDING = 1e-9  # of the unit interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,20 @@ class Condition:
         if self.limits is None:
             return values
         series = pd.Series(values)
-        return series.clip(*self.limits).astype(series.dtype)
+        if series.dtype.kind != "f":
+            return series.clip(*self.limits).astype(series.dtype)
+        lowest, highest = _inside(np.dtype(series.dtype.name.lower()), *self.limits)
+        return series.clip(lowest, highest)
+
+
+def _inside(dtype: np.dtype[Any], lowest: float, highest: float) -> tuple[Any, Any]:
+    """Return limits that the data type can hold and that are inside, where there are such."""
+    first, last = dtype.type(lowest), dtype.type(highest)
+    inward = (
+        np.nextafter(first, dtype.type(math.inf)) if float(first) < lowest else first,
+        np.nextafter(last, dtype.type(-math.inf)) if float(last) > highest else last,
+    )
+    return inward if inward[0] <= inward[1] else (first, last)
 
 
 def parse_conditions(
@@ -128,35 +144,68 @@ def _levels(grid: ColumnGrid) -> tuple[Any, ...]:
     return tuple(getattr(grid.column, "levels", (False, True)))
 
 
-def _interval(grid: ColumnGrid, lowest: Any, highest: Any) -> Condition:
-    column: Any = grid.column
-    lowest = _whole(column, column.lower if lowest is None else lowest, math.ceil)
-    highest = _whole(column, column.upper if highest is None else highest, math.floor)
-    lowest, highest = _value(column, lowest), _value(column, highest)
-    lower, upper = _value(column, column.lower), _value(column, column.upper)
-    if not (lower <= highest and lowest <= upper and lowest <= highest):
+def _interval(grid: Any, lowest: Any, highest: Any) -> Condition:
+    limits = _numbers if isinstance(grid.column, NumericColumn) else _times
+    lowest, highest, start, stop = limits(grid.column, lowest, highest)
+    if not (start <= stop and lowest <= highest):
         raise ValueError(
-            f"No value of {column.name!r} lies in the interval that conditions asks for; its "
-            f"schema has bounds {column.lower!r} and {column.upper!r}."
+            f"No value of {grid.column.name!r} lies in the interval that conditions asks for; its "
+            f"schema has bounds {grid.column.lower!r} and {grid.column.upper!r}."
         )
-    lowest, highest = max(lowest, lower), min(highest, upper)
-    start, stop = column.to_unit(pd.Series([lowest, highest])).tolist()
-    edges = np.arange(grid.n_cells + 1) / grid.n_cells
-    if grid.single_values:
-        positions = np.arange(grid.n_cells) / max(grid.n_cells - 1, 1)
-        kept = ((positions >= start - 1e-9) & (positions <= stop + 1e-9)).astype(np.float64)
-    else:
-        overlap = np.minimum(stop, edges[1:]) - np.maximum(start, edges[:-1])
-        kept = np.where(overlap >= 0.0, np.maximum(overlap * grid.n_cells, _POINT), 0.0)
-    kept = np.append(kept, 0.0) if column.missing else kept
+    starts, stops = grid.starts, grid.stops
+    overlap = np.minimum(stop + _ROUNDING, stops) - np.maximum(start - _ROUNDING, starts)
+    shares = overlap / np.maximum(stops - starts, _ROUNDING)
+    kept = np.where(overlap >= 0.0, np.clip(shares, _POINT, 1.0), 0.0)
+    kept = np.append(kept, 0.0) if grid.column.missing else kept
     return Condition(kept, (lowest, highest), (start, stop))
 
 
-def _whole(column: Any, value: Any, rounded: Any) -> Any:
-    """Return a limit of an integer column as an integer inside the interval."""
-    return rounded(value) if isinstance(column, NumericColumn) and column.integer else value
+def _numbers(column: Any, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
+    """Return limits of a numeric column inside its bounds, and the same in the unit interval."""
+    for limit in (lowest, highest):
+        if limit is not None and not (isinstance(limit, Real) and limit == limit):
+            raise ValueError(
+                f"The condition on {column.name!r} must be a number or a tuple of two, or of a "
+                "number and None."
+            )
+    # Through the bounds first: infinity cannot be rounded.
+    lowest = column.lower if lowest is None else max(lowest, column.lower)
+    highest = column.upper if highest is None else min(highest, column.upper)
+    if lowest > highest:
+        return lowest, highest, 1.0, 0.0
+    if column.integer:
+        lowest, highest = math.ceil(lowest), math.floor(highest)
+    start, stop = column.to_unit(pd.Series([lowest, highest])).tolist()
+    return lowest, highest, start, stop
 
 
-def _value(column: Any, value: Any) -> Any:
-    """Return a limit in the type that the column's values are compared in."""
-    return value if isinstance(column, NumericColumn) else pd.Timestamp(value)
+def _times(column: Any, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+    """Return the first and the last tick that a condition allows, and their places."""
+    first, last = _time(column, column.lower), _time(column, column.upper)
+    lowest = first if lowest is None else max(_time(column, lowest), first)
+    highest = last if highest is None else min(_time(column, highest), last)
+    if lowest > highest:
+        return lowest, highest, 1.0, 0.0
+    start, stop = column.to_unit(pd.Series([lowest, highest])).tolist()
+    # Times between two ticks became the earlier.
+    if column.from_unit([start])[0] < lowest:
+        start += 1.0 / max(column.n_values - 1, 1)
+    return (*column.from_unit([start, stop]), start, stop)
+
+
+def _time(column: Any, value: Any) -> pd.Timestamp:
+    """Return a limit as the column's values are; without an offset it is in the column's zone."""
+    zone = datetime_zone(column.dtype)
+    try:
+        stamp = pd.Timestamp(value)
+        if zone is not None and stamp.tzinfo is None:
+            return stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+        if stamp is not pd.NaT and (stamp.tzinfo is None) == (zone is None):
+            return stamp if zone is None else stamp.tz_convert(zone)
+    except (ValueError, TypeError, OverflowError):
+        pass
+    offset = "" if zone else " without an offset from UTC"
+    raise ValueError(
+        f"The condition on {column.name!r} must be a date or time in ISO format{offset}, or a "
+        "tuple of two, or of one and None."
+    )

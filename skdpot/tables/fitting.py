@@ -10,17 +10,18 @@ from skdpot.slicing.marginal_release import release_marginals, release_misfits
 from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
 from skdpot.tables.choice import (
     TARGET_IMPORTANCE,
+    Candidates,
     Choice,
     all_pairs,
     choose,
-    pair_marginal,
+    choose_tree,
     sampling_misfit,
 )
 from skdpot.tables.coarsening import ColumnBins, coarsen
 from skdpot.tables.column_grid import ColumnGrid
 from skdpot.tables.model import TableModel
 from skdpot.tables.plan import TablePlan
-from skdpot.tables.tree import ColumnTree, fit_tree, spanning_tree
+from skdpot.tables.tree import ColumnTree, TreeNode, fit_tree
 
 __all__ = ["TableProblem", "fit_table"]
 
@@ -78,6 +79,7 @@ def fit_table(
     public facts only.
     """
     columns = _release_columns(problem, plan, streams)
+    n_groups = plan.n_groups(len(columns))
     bins = tuple(
         coarsen(
             noisy.counts,
@@ -85,6 +87,8 @@ def fit_table(
             plan.n_samples,
             ordered=grid.ordered,
             missing=grid.column.missing,
+            doubtful=grid.is_doubtful,
+            n_groups=n_groups,
         )
         for noisy, grid in zip(columns, problem.grids, strict=True)
     )
@@ -123,29 +127,20 @@ def _release_tree(
     streams: Streams,
 ) -> tuple[ColumnTree, tuple[NoisyMarginal, ...]]:
     """Choose a tree by how far pairs are from independent, and release its pairs."""
-    target, shares = problem.target, [found.shares for found in bins]
-    columns = [column for column in range(len(bins)) if column != target]
+    shares = [found.shares for found in bins]
     if len(bins) == 1:
-        nodes = spanning_tree({}, (0,), 0)
-        return fit_tree(nodes, shares, {}, plan.n_samples, None), ()
-    candidates = all_pairs(bins, coarse=False)
+        return fit_tree((TreeNode(0, None),), shares, {}, plan.n_samples, None), ()
+    marginals = all_pairs(bins)
     independent = [
-        plan.n_samples * np.outer(*(shares[column] for column in pair.columns)).ravel()
-        for pair in candidates
+        pair.joined(plan.n_samples * np.outer(*(shares[column] for column in pair.columns)))
+        for pair in marginals
     ]
-    misfits = _misfits(codes, candidates, independent, plan, "independence", streams)
-    strengths = {
-        _ends(pair): float(misfit) for pair, misfit in zip(candidates, misfits, strict=True)
-    }
-    nodes = spanning_tree(strengths, columns, _first(strengths, columns, target))
-    edges = [(node.parent, node.column) for node in nodes if node.parent is not None]
-    if target is not None:
-        edges = [*((target, column) for column in columns), *edges]
-    marginals = [pair_marginal(bins, *edge) for edge in edges]
-    choice = Choice.of(marginals, _importance(marginals, target))
-    pairs = _released(codes, choice, plan, "tree", streams)
-    by_columns = {_ends(noisy.marginal): noisy for noisy in pairs}
-    return fit_tree(nodes, shares, by_columns, plan.n_samples, target), pairs
+    candidates = _candidates(problem, codes, marginals, independent, plan, "independence", streams)
+    sigma = float(plan.marginal_sigmas("tree", np.ones(1))[0])
+    nodes, choice = choose_tree(candidates, len(bins), problem.target, sigma)
+    pairs = () if choice is None else _released(codes, choice, plan, "tree", streams)
+    by_columns = {(noisy.marginal.columns[0], noisy.marginal.columns[1]): noisy for noisy in pairs}
+    return fit_tree(nodes, shares, by_columns, plan.n_samples, problem.target), pairs
 
 
 def _release_pairs(
@@ -159,11 +154,10 @@ def _release_pairs(
 ) -> TableModel:
     """Release the pairs that the tree gets worst, and fit potentials to all."""
     particles = model.particles(problem.n_particles, streams.solver)
-    candidates = all_pairs(model.bins, coarse=True)
-    predictions = [candidate.counts(particles.codes, particles.weights) for candidate in candidates]
-    misfits = _misfits(codes, candidates, predictions, plan, "misfit", streams)
-    sigma = float(plan.marginal_sigmas("pairs", np.ones(1))[0])
-    choice = choose(candidates, misfits, _importance(candidates, problem.target), sigma)
+    marginals = all_pairs(model.bins)
+    predictions = [pair.counts(particles.codes, particles.weights) for pair in marginals]
+    candidates = _candidates(problem, codes, marginals, predictions, plan, "misfit", streams)
+    choice = choose(candidates, float(plan.marginal_sigmas("pairs", np.ones(1))[0]))
     known = {noisy.marginal: noisy for noisy in pairs}
     for noisy in _released(codes, choice, plan, "pairs", streams):
         before = known.get(noisy.marginal)
@@ -176,18 +170,23 @@ def _release_pairs(
     return replace(model, marginals=tuple(known.values()), potentials=tuple(particles.potentials))
 
 
-def _misfits(
+def _candidates(
+    problem: TableProblem,
     codes: IntArray,
-    candidates: Sequence[Marginal],
+    marginals: tuple[Marginal, ...],
     predictions: Sequence[FloatArray],
     plan: TablePlan,
     release: str,
     streams: Streams,
-) -> FloatArray:
-    """Release misfits, less what chance explains."""
-    sigma = plan.misfit_sigma(release, len(candidates))
-    noisy = release_misfits(codes, candidates, predictions, sigma, streams.secret)
-    return noisy - np.array([sampling_misfit(table, plan.n_samples) for table in predictions])
+) -> Candidates:
+    """Release misfits, and take off what chance and the noise explain."""
+    sigma = plan.misfit_sigma(release, len(marginals))
+    noisy = release_misfits(codes, marginals, predictions, sigma, streams.secret)
+    chance = [sampling_misfit(table, plan.n_samples) for table in predictions]
+    importance = [
+        TARGET_IMPORTANCE if problem.target in marginal.columns else 1.0 for marginal in marginals
+    ]
+    return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
 
 
 def _released(
@@ -195,29 +194,3 @@ def _released(
 ) -> tuple[NoisyMarginal, ...]:
     sigmas = plan.marginal_sigmas(release, choice.weights)
     return release_marginals(codes, choice.marginals, sigmas, streams.secret)
-
-
-def _importance(marginals: Sequence[Marginal], target: int | None) -> FloatArray:
-    return np.array(
-        [TARGET_IMPORTANCE if target in marginal.columns else 1.0 for marginal in marginals]
-    )
-
-
-def _first(
-    strengths: dict[tuple[int, int], float], columns: Sequence[int], target: int | None
-) -> int:
-    """Return the column that depends most on the target, or on any other."""
-
-    def strongest(column: int) -> float:
-        return max(
-            strength
-            for pair, strength in strengths.items()
-            if column in pair and (target is None or target in pair)
-        )
-
-    return max(columns, key=strongest)
-
-
-def _ends(pair: Marginal) -> tuple[int, int]:
-    first, second = pair.columns
-    return first, second

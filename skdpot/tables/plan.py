@@ -8,14 +8,17 @@ differential privacy", 2022, Corollary 3.3 with Theorem 3.2).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing.schema_plan import SchemaPlan, plan_schema
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
+from skdpot.privacy.lattice_sampler import MAX_TABLE_S, required_bits
 from skdpot.slicing.marginal_release import MARGINAL_SENSITIVITY, misfit_sensitivity
 from skdpot.slicing.marginals import FloatArray
 
@@ -30,7 +33,12 @@ _SHARES = {
     "pairs": 0.40,
 }
 _SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
+_MOST_GROUPS = 8
+_SEEN_CELL = 4.0  # standard deviations of noise
 _LATTICE = 1 / 16  # of sigma, the coarsest that noise is drawn on
+# Times the number of columns. A release of any marginal may have a few hundred times this noise,
+# on a lattice of 1/16, and the sampler goes to 2^40 steps.
+_LARGEST_SIGMA = 2.0**26
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,15 @@ class TablePlan:
     def marginal_sigmas(self, release: str, weights: FloatArray) -> FloatArray:
         """Return the noise of several marginals that share one release by `weights`."""
         share = self.shares[release] * weights / weights.sum()
-        return self.sigma * MARGINAL_SENSITIVITY / np.sqrt(share)
+        sigmas: FloatArray = self.sigma * MARGINAL_SENSITIVITY / np.sqrt(share)
+        return sigmas
+
+    def n_groups(self, n_columns: int) -> int:
+        """Return how many groups of a column pairs can tell apart in noise, two to eight."""
+        if self.sigma == 0.0 or n_columns < 2:
+            return _MOST_GROUPS
+        noise = self.marginal_sigmas("tree", np.ones(n_columns - 1))[0]
+        return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, _MOST_GROUPS))
 
     def misfit_sigma(self, release: str, n_marginals: int) -> float:
         """Return the noise of the misfits of several marginals."""
@@ -86,7 +102,7 @@ def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> T
     Raises
     ------
     CalibrationError
-        If no noise meets the target.
+        If no noise meets the target, or none that can be drawn does.
     """
     unknown = sum(not column.is_resolved for column in schema)
     mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
@@ -104,4 +120,16 @@ def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> T
     found = calibrate(target, event)
     noise = found.events[-1] if isinstance(found, ComposedEvent) else None
     sigma = noise.sigma if isinstance(noise, GaussianEvent) else 0.0
+    if sigma > 0.0:
+        _check_drawable(sigma, shares, len(schema))
     return TablePlan(n_samples, sigma, dict(shares), first, found)
+
+
+def _check_drawable(sigma: float, shares: Mapping[str, float], n_columns: int) -> None:
+    """Refuse what the sampler of the noise would refuse, but before any charge."""
+    required_bits(MAX_TABLE_S, math.sqrt(max(shares.values())) / sigma)
+    if sigma * n_columns > _LARGEST_SIGMA:
+        raise CalibrationError(
+            f"Noise of sigma = {sigma:.3g} for a table of {n_columns} columns is too wide to be "
+            "drawn, and leaves nothing of the data. Raise epsilon or delta."
+        )

@@ -19,8 +19,8 @@ from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 
 __all__ = ["SMOOTHING", "ScaledParticles", "scaling_step"]
 
-SMOOTHING = 0.05  # kappa
-_LEAST_NOISE = 0.5  # counts are integers
+SMOOTHING = 0.5  # kappa
+_LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly
 _NEWTON_STEPS = 12
 _LARGEST_STEP = 6.0
 _EMPTY = 1e-9  # rows
@@ -49,7 +49,8 @@ def scaling_step(
         expected exp(step)``, at most 6 in absolute value; 0 for cells that
         hold nothing.
     """
-    stiffness = SMOOTHING * max(sigma, _LEAST_NOISE) ** 2
+    typical = expected.sum() / expected.size
+    stiffness = max(sigma, _LEAST_NOISE) ** 2 / (typical * SMOOTHING**2)
     reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
     step = np.zeros_like(expected)
     # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.

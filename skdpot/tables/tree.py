@@ -1,5 +1,6 @@
 """A tree of columns: a distribution from which rows are drawn exactly, with any values given."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -89,41 +90,32 @@ class ColumnTree:
 
 
 def spanning_tree(
-    strengths: Mapping[tuple[int, int], float], columns: Sequence[int], first: int
+    gains: Mapping[tuple[int, int], float], columns: Sequence[int]
 ) -> tuple[TreeNode, ...]:
-    """Join columns by the strongest pairs (Prim's algorithm; Chow and Liu, 1968).
+    """Join columns by the pairs that gain most (Prim's algorithm; Chow and Liu, 1968).
 
     Parameters
     ----------
-    strengths : mapping of (int, int) to float
-        How far each pair, of a lower and a higher column, is from independent.
+    gains : mapping of (int, int) to float
+        What each pair, of a lower and a higher column, is worth.
     columns : sequence of int
         Columns to join.
-    first : int
-        Where to begin.
 
     Returns
     -------
     tuple of TreeNode
-        Parents first.
+        Parents first. Columns that gain nothing by a parent have none.
     """
-    nodes = [TreeNode(first, None)]
-    best: dict[int, tuple[float, int]] = {}
-
-    def offer(parent: int) -> None:
-        for column in columns:
-            if column not in joined:
-                strength = strengths[min(parent, column), max(parent, column)]
-                if column not in best or strength > best[column][0]:
-                    best[column] = (strength, parent)
-
-    joined = {first}
-    offer(first)
+    best: dict[int, tuple[float, int | None]] = {column: (-math.inf, None) for column in columns}
+    nodes = []
     while best:
         column = max(best, key=lambda name: best[name][0])
-        nodes.append(TreeNode(column, best.pop(column)[1]))
-        joined.add(column)
-        offer(column)
+        gain, parent = best.pop(column)
+        nodes.append(TreeNode(column, parent if gain > 0.0 else None))
+        for other, (known, _) in best.items():
+            offered = gains[min(column, other), max(column, other)]
+            if offered > known:
+                best[other] = (offered, column)
     return tuple(nodes)
 
 
@@ -146,8 +138,8 @@ def fit_tree(
     shares : sequence of ndarray
         Shares of the bins of each column.
     pairs : mapping of (int, int) to NoisyMarginal
-        Noisy counts of (lower, higher) pairs of columns: each node with its parent, and with
-        the target.
+        Noisy counts of (lower, higher) pairs of columns. Of nodes with their parents and with the
+        target all that are there are used.
     n_rows : int
         What counts add up to.
     target : int or None
@@ -162,52 +154,67 @@ def fit_tree(
     conditionals = []
     for node in nodes:
         above = roots[:, None] if node.parent is None else joint[node.parent]
-        tables = []
-        if target is not None:
-            tables.append((1, _pair(pairs, target, node.column, shares)))
-        if node.parent is not None:
-            tables.append((0, _pair(pairs, node.parent, node.column, shares)))
-        fitted = _fit_clique(
-            above, shares[node.column], tables, n_rows, held=node.parent is not None
-        )
+        others = (target, node.parent)  # the first axes of the joint distribution
+        tables = [
+            _Facts.of(pairs[pair], axis, node.column)
+            for axis, other in enumerate(others)
+            if other is not None
+            and (pair := (min(other, node.column), max(other, node.column))) in pairs
+        ]
+        fitted = _fit_clique(above, shares[node.column], tables, n_rows)
         joint[node.column] = fitted.sum(axis=1)
         conditionals.append(fitted / fitted.sum(axis=2, keepdims=True))
-        if node.parent is None and target is not None:
-            roots = fitted.sum(axis=(1, 2))
-    return ColumnTree(tuple(nodes), tuple(conditionals), target, roots / roots.sum())
+    return ColumnTree(tuple(nodes), tuple(conditionals), target, roots)
 
 
-def _pair(
-    pairs: Mapping[tuple[int, int], NoisyMarginal],
-    first: int,
-    second: int,
-    shares: Sequence[FloatArray],
-) -> tuple[FloatArray, float]:
-    """Return the noisy counts of a pair as a matrix with a row for each bin of the first."""
-    noisy = pairs[min(first, second), max(first, second)]
-    counts = noisy.counts.reshape(noisy.marginal.shape)
-    return (counts if first < second else counts.T), noisy.sigma
+@dataclass(frozen=True, eq=False)
+class _Facts:
+    """What is known of one axis of a clique and its node, in groups of their bins."""
+
+    axis: int
+    counts: FloatArray
+    sigma: float
+    groups: tuple[IntArray, IntArray]
+
+    @classmethod
+    def of(cls, noisy: NoisyMarginal, axis: int, column: int) -> "_Facts":
+        """Turn the table of a pair so that the node is last."""
+        marginal, counts = noisy.marginal, noisy.counts.reshape(noisy.marginal.shape)
+        first, last = marginal.groups
+        if marginal.columns[1] == column:
+            return cls(axis, counts, noisy.sigma, (first, last))
+        return cls(axis, counts.T, noisy.sigma, (last, first))
+
+    def expected(self, joint: FloatArray) -> FloatArray:
+        """Return what a joint distribution says of the groups."""
+        held = joint.sum(axis=1 - self.axis)
+        for axis, groups in enumerate(self.groups):
+            sums = np.zeros((groups.max() + 1, *np.delete(held.shape, axis)))
+            np.add.at(sums, groups, np.moveaxis(held, axis, 0))
+            held = np.moveaxis(sums, 0, axis)
+        return held
+
+    def scale(self, joint: FloatArray, step: FloatArray) -> FloatArray:
+        """Multiply a joint distribution by the exponential of potentials of groups."""
+        factors = np.exp(step)[np.ix_(*self.groups)]
+        scaled: FloatArray = joint * np.expand_dims(factors, 1 - self.axis)
+        return scaled
 
 
 def _fit_clique(
-    above: FloatArray,
-    shares: FloatArray,
-    tables: Sequence[tuple[int, tuple[FloatArray, float]]],
-    n_rows: int,
-    *,
-    held: bool,
+    above: FloatArray, shares: FloatArray, tables: Sequence[_Facts], n_rows: int
 ) -> FloatArray:
-    """Fit (target, parent, node); where it is `held` the shares of the first two stay."""
+    """Fit (target, parent, node), whose first two axes are known."""
     above = np.maximum(above, 1e-12)
     joint = above[:, :, None] * shares
-    potentials = [np.zeros_like(counts) for _, (counts, _) in tables]
+    potentials = [np.zeros_like(facts.counts) for facts in tables]
     for _ in range(_SWEEPS):
-        for place, (axis, (counts, sigma)) in enumerate(tables):
-            expected = n_rows * joint.sum(axis=axis)
-            step = scaling_step(counts, expected, potentials[place], sigma)
+        for place, facts in enumerate(tables):
+            expected = n_rows * facts.expected(joint)
+            step = scaling_step(facts.counts, expected, potentials[place], facts.sigma)
             potentials[place] = potentials[place] + step
-            joint = joint * np.expand_dims(np.exp(step), axis)
-        joint *= (above / joint.sum(axis=2))[:, :, None] if held else 1.0 / joint.sum()
+            joint = facts.scale(joint, step)
+        joint *= (above / joint.sum(axis=2))[:, :, None]
     return np.maximum(joint, 1e-15)
 
 

@@ -479,6 +479,7 @@ def test_all_who_draw_lattice_noise_are_looked_at_here():
         if re.search(r"\b(lattice_noise|discrete_gaussian)\(", path.read_text())
     }
     assert users == {
+        "estimators/_search_trials.py",  # tests/estimators/test_private_search.py
         "nets/output_tables.py",
         "privacy/lattice_sampler.py",
         "privacy/noise.py",

@@ -25,9 +25,7 @@ TRACE = SimpleNamespace(
     distances=DISTANCES,
     classes=np.array(["a", "b"]),
 )
-PLAIN = SimpleNamespace(
-    steps=STEPS, particles=PARTICLES, labels=None, distances=None, classes=None
-)
+PLAIN = SimpleNamespace(steps=STEPS, particles=PARTICLES, labels=None, distances=None, classes=None)
 
 
 @pytest.fixture(autouse=True)
@@ -93,8 +91,7 @@ def test_the_plane_is_chosen():
     np.testing.assert_allclose(own.points_[0][0].get_offsets(), expected)
     assert own.names == ["0.80 feature 1 + 0.60 feature 0", "−1.00 feature 2"]
     first, again, other = (
-        FlowDisplay.from_trace(PLAIN, plane="random", random_state=seed).plane
-        for seed in (0, 0, 1)
+        FlowDisplay.from_trace(PLAIN, plane="random", random_state=seed).plane for seed in (0, 0, 1)
     )
     np.testing.assert_allclose(first @ first.T, np.eye(2), atol=1e-12)
     np.testing.assert_array_equal(first, again)
@@ -160,7 +157,7 @@ def test_a_sampler_is_traced():
     trace = sampler.trace(n_particles=80, random_state=3)
     np.testing.assert_array_equal(display.particles, trace.particles)
     np.testing.assert_array_equal(display.distances, trace.distances)
-    assert list(display.points_)[0] == 0
+    assert next(iter(display.points_)) == 0
     assert list(display.points_)[-1] == 12
     assert display.name == "DPSlicedFlowSampler"
 

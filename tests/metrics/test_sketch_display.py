@@ -112,6 +112,14 @@ def test_rows_beyond_the_binned_range_are_drawn_at_its_end(sketch):
     assert line.get_xdata().max() == pytest.approx(30)
 
 
+def test_projections_beyond_the_binned_range_too():
+    rows = np.eye(25)
+    narrow = SlicedSketch(epsilon=2.0, norm_bound=1.0, slices=np.eye(25)[:2], n_bins=4).fit(rows)
+    assert narrow.half_widths_[0] == pytest.approx(0.7)
+    line = SketchDisplay.from_estimator(narrow, X=rows).public_lines_[0]
+    assert line.get_xdata().max() == pytest.approx(0.7)
+
+
 def test_slices_are_chosen(sketch):
     display = SketchDisplay.from_estimator(sketch, slices=[3, 0])
     assert display.slices.tolist() == [3, 0]
@@ -147,8 +155,9 @@ def test_directions_that_do_not_exist(sketch, slices):
 def test_what_is_refused(sketch):
     with pytest.raises(ValueError, match="not a class of this sketch"):
         SketchDisplay.from_estimator(sketch, label="new")
+    plain = SlicedSketch(epsilon=2.0, bounds=(-5, 30)).fit(X.to_numpy())
     with pytest.raises(ValueError, match="X has 2 features"):
-        SketchDisplay.from_estimator(sketch, X=X.to_numpy()[:, :2])
+        SketchDisplay.from_estimator(plain, X=X.to_numpy()[:, :2])
     with pytest.raises(NotFittedError):
         SketchDisplay.from_estimator(SlicedSketch())
     with pytest.raises(NotFittedError):

@@ -177,7 +177,7 @@ def test_a_name_is_a_string(name):
         ([[1, 2], [3, 4]], "'x' must hold numbers"),
         (np.eye(2), "'x': a column must be a Series or an array of one dimension"),
         (pd.Series(pd.arrays.SparseArray([0, 1])), "'x': data type 'Sparse"),
-        (pl.Series([datetime.timedelta(1)]), "'x': data type 'Duration.*not supported"),
+        (pl.Series([datetime.timedelta(1)]), "'x': data type .Duration.*not supported"),
     ],
 )
 def test_values_that_are_no_numbers_are_refused_without_being_quoted(values, message):
@@ -257,11 +257,15 @@ def test_hours_around_the_change_of_clocks():
 
 def test_times_between_ticks_become_the_earlier_also_before_1970():
     column = DatetimeColumn("t", lower="1960-01-01", upper="1970-01-01", resolution="D")
-    times = pd.Series(pd.to_datetime(["1965-03-04 23:59:59.999", "1950-01-01", "2000-01-01"]))
+    times = pd.Series(
+        pd.to_datetime(
+            ["1965-03-04 23:59:59.999", "1950-01-01 00:00:00.0", "2000-01-01 01:02:03.5"]
+        )
+    )
     assert column.from_unit(column.to_unit(times)).astype(str).tolist() == [
-        "1965-03-04T00:00:00",
-        "1960-01-01T00:00:00",
-        "1970-01-01T00:00:00",
+        "1965-03-04",
+        "1960-01-01",
+        "1970-01-01",
     ]
 
 
@@ -480,9 +484,10 @@ def test_columns_say_what_they_are():
     assert "... 20 in all" in repr(CategoricalColumn("a", categories=range(20)))
     assert NumericColumn("a", lower=0, upper=9, integer=True).describe() == "integers from 0 to 9"
     assert "privately" in NumericColumn("a").describe()
-    assert "days from 2020-01-01 to ?" in DatetimeColumn(
-        "a", lower="2020-01-01", resolution="D"
-    ).describe()
+    assert (
+        "days from 2020-01-01 to ?"
+        in DatetimeColumn("a", lower="2020-01-01", resolution="D").describe()
+    )
     assert CategoricalColumn("a", categories=["x"], other="y").describe() == "2 categories: x, y"
     assert CategoricalColumn("a").describe() == "categories to be selected privately"
     assert BooleanColumn("a").describe() == "True and False"

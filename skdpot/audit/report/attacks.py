@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from skdpot._utils.report_page import box, paragraphs, picture, table
 from skdpot.audit.report.audit import PartAudit
-from skdpot.audit.report.blocks import box, paragraphs, picture, table
 from skdpot.audit.report.pictures import membership_picture
 from skdpot.audit.report.words import beside_claim, shown_at_least
 

@@ -1,18 +1,14 @@
 """Pictures of a privacy report, as text that goes into the page itself."""
 
-import base64
-import io
 import math
-from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from skdpot.audit.membership.synthetic import SyntheticMembership
 from skdpot.audit.report.words import claim_of
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._plotting import COLORS, data_address
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import PrivacySpent
 
@@ -51,7 +47,7 @@ def claim_picture(spent: PrivacySpent) -> str:
         ylabel="share of members found",
     )
     ax.legend(loc="lower right", fontsize="small")
-    return _address(figure, "svg", "image/svg+xml")
+    return data_address(figure, "svg", "image/svg+xml")
 
 
 def membership_picture(found: SyntheticMembership) -> str:
@@ -79,13 +75,4 @@ def membership_picture(found: SyntheticMembership) -> str:
     right.set_title("small error rates", fontsize="medium")
     figure.legend(*left.get_legend_handles_labels(), loc="lower center", ncols=2, fontsize="small")
     # Curves of thousands of points are smaller as pixels.
-    return _address(figure, "png", "image/png")
-
-
-def _address(figure: Any, kind: str, media_type: str) -> str:
-    """Write a figure into an address, the same one each time."""
-    picture = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": "skdpot"}):
-        figure.savefig(picture, format=kind, dpi=180, metadata=metadata)
-    return f"data:{media_type};base64,{base64.b64encode(picture.getvalue()).decode()}"
+    return data_address(figure, "png", "image/png")

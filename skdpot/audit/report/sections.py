@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
+from skdpot._utils.report_page import box, bullets, paragraphs, picture, table
 from skdpot.audit.report.attacks import audit_section, membership_section
-from skdpot.audit.report.blocks import box, bullets, paragraphs, picture, table
 from skdpot.audit.report.budget import BudgetState
 from skdpot.audit.report.pictures import claim_picture
 from skdpot.audit.report.words import (

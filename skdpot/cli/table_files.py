@@ -1,0 +1,305 @@
+"""Reading and writing tables: CSV, compressed or not, and Parquet."""
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import pandas as pd
+
+from skdpot.cli.failures import CommandError
+from skdpot.cli.text_columns import (
+    MISSING_TEXTS,
+    declared_column,
+    inferred_values,
+    read_declared,
+)
+from skdpot.preprocessing.table_frames import Table
+from skdpot.preprocessing.table_schema import TableSchema
+
+__all__ = ["FileFormat", "check_writable_format", "read_guessable", "read_table", "write_table"]
+
+_CHUNK = 10_000
+_NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How tables are written in text files.
+
+    Parameters
+    ----------
+    separator : str or None, default=None
+        Between fields. None: a tab in files that end in .tsv, else a comma.
+    missing : tuple of str or None, default=None
+        Texts that mean a missing value, besides the empty one. None: those of pandas.
+    encoding : str, default="utf-8"
+        Of the characters.
+    """
+
+    separator: str | None = None
+    missing: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+
+    @property
+    def missing_texts(self) -> frozenset[str]:
+        """Texts that mean a missing value."""
+        return MISSING_TEXTS if self.missing is None else frozenset(("", *self.missing))
+
+    def separator_of(self, path: str | Path) -> str:
+        """Return what separates the fields of a file."""
+        if self.separator is not None:
+            return self.separator
+        return "\t" if ".tsv" in Path(path).suffixes else ","
+
+
+def read_table(path: str, schema: TableSchema, form: FileFormat) -> tuple[Any, TableSchema]:
+    """Read the columns that a schema describes, with its data types.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    schema : TableSchema
+        What is public about it.
+    form : FileFormat
+        How it is written.
+
+    Returns
+    -------
+    table : DataFrame of pandas or polars
+        Without the columns that the schema excludes.
+    schema : TableSchema
+        With data types, which no value of a text file has a part in.
+
+    Raises
+    ------
+    CommandError
+        If the file cannot be read. No value is quoted, nor the name of a column that the schema
+        does not know: the first line of a file without a header is somebody's record.
+    """
+    if _is_parquet(path):
+        frame = _read_parquet(path)
+        _check_names(path, list(frame.columns), schema)
+        return frame[[name for name in frame.columns if name in schema.names]], schema
+    schema = schema.replace(*map(declared_column, schema))
+    names, texts = _read_texts(path, form)
+    _check_names(path, names, schema)
+    columns = {
+        name: read_declared(schema[name], values, form.missing_texts)
+        for name, values in zip(names, texts, strict=True)
+        if name in schema.names
+    }
+    return pd.DataFrame(columns), schema
+
+
+def read_guessable(path: str, form: FileFormat) -> Any:
+    """Read a table with the data types that its values suggest.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    form : FileFormat
+        How it is written.
+
+    Returns
+    -------
+    DataFrame of pandas or polars
+
+    Raises
+    ------
+    CommandError
+        If the file cannot be read. No value is quoted.
+    """
+    if _is_parquet(path):
+        return _read_parquet(path)
+    names, texts = _read_texts(path, form)
+    columns = [inferred_values(values, form.missing_texts) for values in texts]
+    return pd.DataFrame(dict(zip(names, columns, strict=True)))
+
+
+def check_writable_format(path: str | Path, kind: str) -> None:
+    """Refuse a format that a kind of table cannot be written in, before anything is charged.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    kind : {"pandas", "polars", "array"}
+        What the table belongs to.
+
+    Raises
+    ------
+    CommandError
+        If a package is needed.
+    """
+    if _is_parquet(path) and kind != "polars" and find_spec("pyarrow") is None:
+        raise CommandError(
+            f"{path}: writing Parquet needs pyarrow here: pip install pyarrow, or name a CSV file."
+        )
+
+
+def write_table(path: Path, table: Any, form: FileFormat) -> None:
+    """Write a table in the format that the name of the file says.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    table : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
+        What to write. Missing values become empty fields.
+    form : FileFormat
+        How text files are written.
+    """
+    kind = Table.of(table).kind
+    if kind == "array":
+        table = pd.DataFrame(table, columns=list(Table.of(table).names))
+    if _is_parquet(path):
+        if kind == "polars":
+            table.write_parquet(path)
+        else:
+            table.to_parquet(path, index=False)
+        return
+    separator = form.separator_of(path)
+    with _opened(path, form, "wt") as stream:
+        if kind == "polars":
+            stream.write(table.write_csv(separator=separator))
+        else:
+            # Python quotes the characters that end a line of its own, and readers know another.
+            quoting = csv.QUOTE_NONNUMERIC if _holds_returns(table) else csv.QUOTE_MINIMAL
+            table.to_csv(stream, index=False, sep=separator, lineterminator="\n", quoting=quoting)
+
+
+def _holds_returns(table: pd.DataFrame) -> bool:
+    """Whether a text in the table holds the character that once ended the lines of a Mac."""
+    texts = [str(name) for name in table.columns]
+    for _, column in table.items():
+        if column.dtype.kind not in "biufM":
+            texts += map(str, column.unique())
+    return any("\r" in text for text in texts)
+
+
+def _is_parquet(path: str | Path) -> bool:
+    return Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def _read_parquet(path: str) -> Any:
+    with Path(path).open("rb"):
+        pass  # says what is wrong with the file in the words of the system
+    pyarrow = find_spec("pyarrow") is not None
+    if not pyarrow and find_spec("polars") is None:
+        raise CommandError(f"{path}: {_NO_PARQUET}")
+    try:
+        if pyarrow:
+            # Nullable types: whether an integer is missing somewhere has no part in the type.
+            frame: Any = pd.read_parquet(path, dtype_backend="numpy_nullable")
+        else:
+            frame = import_module("polars").read_parquet(path)
+    except Exception:  # libraries raise anything, and may quote what they found
+        frame = None
+    if frame is None:
+        raise CommandError(f"{path} is no intact Parquet file.")
+    if not len(frame):
+        raise CommandError(f"{path} holds no row.")
+    return frame
+
+
+def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns of a CSV file, and the texts of each."""
+    problem, line = "", 0
+    try:
+        with _opened(path, form, "rt") as stream:
+            reader = csv.reader(stream, delimiter=form.separator_of(path), strict=True)
+            try:
+                header = next(reader, [])
+                names = _checked_names(path, header)
+                columns = _read_columns(path, reader, len(names))
+            except csv.Error:
+                problem = "is no valid CSV: is a quotation mark missing, or --sep another one?"
+                line = reader.line_num
+    except UnicodeDecodeError:
+        problem = f"is not written in {form.encoding}. Convert it, or name another --encoding."
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        problem = "is no intact gzip file."
+    if problem:
+        raise CommandError(f"{path}{f', line {line},' if line else ''} {problem}")
+    if not columns[0]:
+        raise CommandError(f"{path} holds no row besides its header.")
+    return names, columns
+
+
+def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
+    columns: list[list[str]] = [[] for _ in range(n_columns)]
+    known: dict[str, str] = {}  # equal texts are kept once
+    rows = _full_rows(path, reader, n_columns)
+    while chunk := list(islice(rows, _CHUNK)):
+        for column, texts in zip(columns, zip(*chunk, strict=True), strict=True):
+            column.extend(known.setdefault(text, text) for text in texts)
+    return columns
+
+
+def _full_rows(path: str, reader: Any, n_columns: int) -> Iterator[list[str]]:
+    for row in reader:
+        if len(row) == n_columns:
+            yield row
+        elif row:  # empty lines are passed over
+            raise CommandError(
+                f"{path}, line {reader.line_num}, has {len(row)} fields, and the header "
+                f"{n_columns}. Mend the line, quote fields that hold the separator, or name "
+                "another --sep."
+            )
+
+
+def _checked_names(path: str, header: list[str]) -> list[str]:
+    """Return the names of the columns; those without one are numbered, as pandas does."""
+    if not header:
+        raise CommandError(f"{path} is empty: its first line must name the columns.")
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise CommandError(
+                f"{path}: columns {names.index(name) + 1} and {place + 1} have the same name "
+                "(is the first line a header?). Rename one."
+            )
+    return names
+
+
+def _check_names(path: str, names: list[str], schema: TableSchema) -> None:
+    lacking = [repr(name) for name in schema.names if name not in names]
+    if lacking:
+        raise CommandError(
+            f"{path} has no column {', '.join(lacking)}, which the schema describes (is its first "
+            "line a header, and --sep right?)."
+        )
+    known = {*schema.names, *schema.excluded}
+    unknown = [str(place) for place, name in enumerate(names, start=1) if name not in known]
+    if unknown:
+        raise CommandError(
+            f"{path}: the schema does not describe column number {', '.join(unknown)}. Add it to "
+            'the schema, or name it there under "excluded".'
+        )
+
+
+@contextmanager
+def _opened(path: str | Path, form: FileFormat, mode: Any) -> Iterator[TextIO]:
+    encoding = form.encoding
+    if encoding.lower() in ("utf-8", "utf8") and mode == "rt":
+        encoding = "utf-8-sig"  # passes over the mark that some programs begin a file with
+    compressed = Path(path).suffix.lower() == ".gz"
+    try:
+        opener: Any = gzip.open if compressed else open
+        stream: Any = opener(path, mode, encoding=encoding, newline="")
+    except LookupError:
+        stream = None
+    if stream is None:
+        raise CommandError(f"The encoding {form.encoding!r} is not known.", 2)
+    with stream:
+        yield stream

@@ -1,0 +1,198 @@
+"""Conditions as they are typed: ``sex=Female``, ``age=30..40``, ``hours>=20``, or JSON."""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from skdpot.cli.failures import USAGE, CommandError
+from skdpot.preprocessing.table_columns import (
+    BooleanColumn,
+    CategoricalColumn,
+    NumericColumn,
+    TableColumn,
+)
+from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.tables.column_grid import column_grid
+from skdpot.tables.conditions import parse_conditions
+
+__all__ = ["check_conditions", "read_conditions"]
+
+_SYNTAX = (
+    "Write COLUMN=VALUE, COLUMN=ONE,ANOTHER for categories, COLUMN=LOW..HIGH, COLUMN>=LOW or "
+    'COLUMN<=HIGH for numbers and dates, COLUMN= for missing values, or JSON: {"age": [30, 40]}.'
+)
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+def read_conditions(texts: Iterable[str], schema: TableSchema) -> dict[str, Any]:
+    """Read conditions as `DPTableSynthesizer.sample` takes them.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Each one condition, or a JSON object of several.
+    schema : TableSchema
+        Tells what is a number and what a category. Values of columns whose categories it leaves
+        open are taken as they stand.
+
+    Returns
+    -------
+    dict of str to object
+
+    Raises
+    ------
+    CommandError
+        If a text is no condition on a column of the schema.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        for name, operator, value in _parsed(text, schema):
+            column = schema[name]
+            if operator == "json":
+                wanted = _from_json(column, value)
+            else:
+                wanted = _from_text(column, operator, value)
+            found[name] = _joined(name, found[name], wanted) if name in found else wanted
+    return found
+
+
+def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: bool) -> None:
+    """Refuse conditions that no row can satisfy, before anything is charged.
+
+    Parameters
+    ----------
+    conditions : dict of str to object
+        As `read_conditions` returns them.
+    schema : TableSchema
+        What is known before the fit.
+    kept : bool
+        Whether the fitted model is saved, so that a condition that turns out to be impossible
+        does not waste what the fit cost.
+
+    Raises
+    ------
+    CommandError
+        If a condition is on a column that the schema leaves open, and the model is not kept.
+    ValueError
+        If no value satisfies a condition.
+    """
+    open_columns = [name for name in conditions if not schema[name].is_resolved]
+    if open_columns and not kept:
+        raise CommandError(
+            f"--where on {', '.join(map(repr, open_columns))}: the schema leaves the values open, "
+            "so that only the fit, which costs privacy, shows whether a row can satisfy it. Add "
+            "--save, and then the fit is kept in any case; or state the values in the schema."
+        )
+    known = {name: wanted for name, wanted in conditions.items() if name not in open_columns}
+    resolved = tuple(column_grid(column) for column in schema if column.is_resolved)
+    parse_conditions(known, resolved)
+
+
+def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
+    """Return the column, the operator and the value of one condition, or of several."""
+    if text.lstrip().startswith("{"):
+        try:
+            content = json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise CommandError(f"--where {text}: this is no JSON object. {_SYNTAX}", USAGE)
+        return [(_known(name, schema), "json", value) for name, value in content.items()]
+    # The longest name first: a name may hold an operator itself.
+    for name in sorted(schema.names, key=len, reverse=True):
+        found = re.fullmatch(r"\s*(>=|<=|=)(.*)", text.removeprefix(name), re.DOTALL)
+        if text.startswith(name) and found:
+            return [(name, found.group(1), found.group(2).strip())]
+    name, operator, _ = re.split(r"([<>]?=|[<>]|\Z)", text, maxsplit=1)
+    if operator in ("", "<", ">"):
+        raise CommandError(f"--where {text}: this is no condition. {_SYNTAX}", USAGE)
+    return [(_known(name.strip(), schema), operator, None)]
+
+
+def _known(name: str, schema: TableSchema) -> str:
+    if name not in schema.names:
+        raise CommandError(
+            f"--where names the column {name!r}; there are {', '.join(schema.names)}.", USAGE
+        )
+    return name
+
+
+def _from_text(column: TableColumn, operator: str, text: str) -> Any:
+    if isinstance(column, CategoricalColumn | BooleanColumn):
+        if operator != "=":
+            raise CommandError(f"--where: {column.name!r} is no scale, so that only = fits.", USAGE)
+        if isinstance(column, BooleanColumn):
+            return _truth(column, text)
+        return _category(column, text)
+    if operator == "=" and not text:
+        return None
+    low, dots, high = text.partition("..")
+    if operator == "=" and not dots:
+        value = _place(column, low)
+        return (value, value)
+    if dots and operator != "=":
+        raise CommandError(f"--where {column.name}{operator}{text}: give one value.", USAGE)
+    if operator == ">=":
+        high = ""
+    elif operator == "<=":
+        low, high = "", low
+    return (_place(column, low) if low else None, _place(column, high) if high else None)
+
+
+def _from_json(column: TableColumn, value: Any) -> Any:
+    if isinstance(column, CategoricalColumn | BooleanColumn):
+        return value
+    if isinstance(value, list):
+        if len(value) != 2:
+            raise CommandError(f"--where: {column.name!r} takes [smallest, largest].", USAGE)
+        return tuple(None if end is None else _place(column, end) for end in value)
+    return None if value is None else (_place(column, value), _place(column, value))
+
+
+def _place(column: TableColumn, value: Any) -> Any:
+    """Return a limit on a scale: a number, or the text of a date."""
+    is_number = isinstance(column, NumericColumn)
+    try:
+        if not is_number:
+            pd.Timestamp(value)
+            return str(value).strip()
+        number = float(value)
+    except (TypeError, ValueError):
+        kind = "a number" if is_number else "a date"
+        raise CommandError(f"--where: {column.name!r} is {kind}, not {value!r}.", USAGE) from None
+    return int(number) if number.is_integer() else number
+
+
+def _truth(column: BooleanColumn, text: str) -> bool | None:
+    if not text:
+        return None
+    if text.lower() not in _TRUTH:
+        raise CommandError(f"--where: {column.name!r} is True or False, not {text!r}.", USAGE)
+    return _TRUTH[text.lower()]
+
+
+def _category(column: CategoricalColumn, text: str) -> Any:
+    """Return one category, or several that are separated by commas, or None for missing."""
+    if not column.is_resolved:
+        return text or None
+    levels = {str(level): level for level in column.levels}
+    if text in levels:
+        return levels[text]
+    parts = [part.strip() for part in text.split(",")]
+    if text and all(part in levels for part in parts):
+        return [levels[part] for part in parts]
+    return text or None
+
+
+def _joined(name: str, before: Any, after: Any) -> Any:
+    """Return both of ``age>=30`` and ``age<=40``; refuse what cannot be meant."""
+    if isinstance(before, tuple) and isinstance(after, tuple):
+        ends = list(zip(before, after, strict=True))
+        if all(None in pair for pair in ends):
+            return tuple(old if new is None else new for old, new in ends)
+    raise CommandError(
+        f"--where names {name!r} twice. For several categories write {name}=ONE,ANOTHER.", USAGE
+    )

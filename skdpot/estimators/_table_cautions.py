@@ -1,0 +1,131 @@
+"""What a reader of a report on a synthetic table must be warned of, from released facts alone."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from skdpot.preprocessing.table_columns import CategoricalColumn
+from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.privacy.spent import PrivacySpent
+from skdpot.slicing.marginals import NoisyMarginal
+from skdpot.tables.coarsening import ColumnBins
+from skdpot.tables.column_grid import ColumnGrid
+from skdpot.tables.model import TableModel
+
+__all__ = ["OF_ROWS", "cautions_of"]
+
+OF_ROWS = (
+    "This report was computed, without noise, from rows that were handed to it. They count as "
+    "public. If they are not, this report is as confidential as they are: make another one "
+    "without rows for everybody else."
+)
+_SEEN = 3.0  # standard deviations at which something stands out of the noise
+_ALONE = 0.5  # share of the rows that one value has in a column that need not be told apart
+_SEED = "nobody knows random_state"
+
+
+def cautions_of(
+    schema: TableSchema,
+    spent: PrivacySpent,
+    model: TableModel,
+    grids: Sequence[ColumnGrid],
+    *,
+    of_rows: bool,
+) -> tuple[str, ...]:
+    """Return all warnings, the gravest first.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        The resolved schema.
+    spent : PrivacySpent
+        The privacy statement.
+    model : TableModel
+        The model, with the counts that it was fitted to.
+    grids : sequence of ColumnGrid
+        Cells of each column.
+    of_rows : bool
+        Whether rows were handed to the report.
+
+    Returns
+    -------
+    tuple of str
+    """
+    general = _of_the_fit(schema, spent, of_rows)
+    return (*general, *_of_columns(model, grids))
+
+
+def _of_the_fit(schema: TableSchema, spent: PrivacySpent, of_rows: bool) -> Iterator[str]:
+    if of_rows:
+        yield OF_ROWS
+    if math.isinf(spent.epsilon):
+        yield (
+            "The synthesizer was fitted without noise: ε is infinite, and neither its rows nor "
+            "this report are private."
+        )
+    if _SEED in spent.assumptions:
+        yield (
+            "The synthesizer was fitted with a random_state. Whoever knows it can remove the "
+            "noise; for a release leave it None."
+        )
+    if schema.guessed:
+        yield (
+            "The schema was guessed from the values and never confirmed: what stands in it is not "
+            "protected. Check it, and call confirm()."
+        )
+
+
+def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]:
+    blank: list[str] = []
+    alone: list[str] = []
+    lumped: list[str] = []
+    for grid, noisy, bins in zip(grids, model.columns, model.bins, strict=True):
+        if grid.n_cells == 1:
+            alone.append(grid.column.name)
+        elif _is_blank(grid, noisy, bins, model.n_rows):
+            blank.append(grid.column.name)
+        else:
+            lumped.extend(_lumped(grid, bins))
+    if alone:
+        yield f"Only one value is possible, so that nothing is known, in {_listed(alone)}."
+    if blank:
+        yield (
+            f"Nothing stands out of the noise in {_listed(blank)}: the synthetic values say "
+            "hardly more than the schema does. Use more rows, a larger ε, fewer columns, or "
+            "narrower bounds and fewer categories."
+        )
+    yield from lumped
+
+
+def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: int) -> bool:
+    """Whether the values of a column cannot be told apart."""
+    present = bins.bins[: grid.n_cells]
+    counts = np.bincount(present, weights=noisy.counts[: grid.n_cells])
+    sizes = np.bincount(present)
+    if (counts <= _SEEN * noisy.sigma * np.sqrt(sizes)).all():
+        return True
+    return len(np.unique(present)) == 1 and noisy.counts.max() < _ALONE * n_rows
+
+
+def _lumped(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:
+    """Say which categories share a bin."""
+    if grid.on_scale:
+        return
+    present = bins.bins[: grid.n_cells]
+    for group in np.flatnonzero(np.bincount(present) > 1):
+        members = np.flatnonzero(present == group)
+        share = 100 * float(bins.cell_shares[members].sum())
+        column = grid.column
+        levels = column.levels if isinstance(column, CategoricalColumn) else (False, True)
+        yield (
+            f"{column.name!r}: {len(members)} of {grid.n_cells} categories are too rare to be told "
+            f"apart, with about {share:.2g} % of the rows together: "
+            f"{_listed([str(levels[member]) for member in members])}. How they relate to other "
+            "columns is known of all of them together only."
+        )
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more

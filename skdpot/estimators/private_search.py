@@ -1,0 +1,373 @@
+"""Hyper-parameter search of which the result is private."""
+
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from tqdm import tqdm
+
+from skdpot._utils.rng import Streams, spawn_streams
+from skdpot._utils.validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    all_or_nothing,
+    fit_context,
+)
+from skdpot.estimators._search_input import (
+    check_candidates,
+    count_rows,
+    read_options,
+    read_rows_and_targets,
+)
+from skdpot.estimators._search_leaks import SearchLeaks, search_leaks
+from skdpot.estimators._search_parts import disarm, private_parts, refuse_reserved
+from skdpot.estimators._search_plan import SearchPlan, plan_search
+from skdpot.estimators._search_result import SearchResult
+from skdpot.estimators._search_scores import Scorer, find_scorer
+from skdpot.estimators._search_splits import Splits, draw_splits
+from skdpot.estimators._search_trials import SearchTask, best_trial, fit_alone
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import privacy_target
+from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.slicing.declarations import assumptions as common_assumptions
+
+__all__ = ["PrivateSearchCV", "SearchLeaks", "SearchPlan", "search_leaks"]
+
+_SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
+_FITTED = ("best_estimator_", "best_params_", "best_score_", "plan_", "privacy_spent_")
+
+
+class PrivateSearchCV(SearchResult):
+    r"""Hyper-parameter search that spends one (epsilon, delta), choice included.
+
+    A grid search releases the best of many fits, and that it was the best one is learned from
+    private rows too. Here a random, secret number of *trials* is made. Each draws a candidate from
+    a public distribution, fits it with noise and scores it with noise on held-out rows. The best
+    trial is released: its parameters, its model and its noisy score. Everything else is forgotten,
+    how many trials there were included. With ten trials on average each of them keeps about two
+    thirds of the search's mu; ten fits on one budget would keep a third, with nothing for scores.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A private estimator (with the parameters `epsilon`, `delta` and `budget`, the last one
+        None), or a pipeline of such ones and of parts that learn nothing. The search sets these
+        parameters, `random_state` and `verbose` of every candidate.
+    param_distributions : dict or list of dict
+        Public distribution of the candidates, as for `sklearn.model_selection.RandomizedSearchCV`:
+        lists are drawn from uniformly, objects with ``rvs`` by their own law. It must not be made
+        from the private rows.
+    epsilon : float, default=1.0
+        Privacy parameter of the whole search; ``inf`` for no privacy.
+    delta : float, default=1e-5
+        Privacy parameter of the whole search, in (0, 1).
+    scoring : str, callable or None, default=None
+        What the trials are compared by. "accuracy"; "absolute_error", 1 minus the error as a share
+        of `score_bounds`; "synthetic_accuracy" of a classifier that is trained on what a sampler
+        samples; "sliced_wasserstein", 1 minus the mean distance along random directions between
+        rows and samples, in the unit cube that `score_bounds` are mapped to; or a function of a
+        fitted estimator, X and y that returns one number in [0, 1] for each row, *of that row
+        alone*. None is the first one for classifiers, the second for regressors, and the fourth
+        for samplers.
+    score_on : {"held_out", "release"}, default="held_out"
+        "release" scores what a candidate has released by itself, without rows and without noise:
+        by minus the distance of a sampler's rows to its own sketch, or by a function of the fitted
+        estimator alone. Every fit then gets all rows, and `cv` is not used.
+    score_bounds : (low, high), optional
+        Public range of the targets or of each feature, for the scores that need one.
+    cv : float, int, splitter or iterable of (train, held_out), default=0.2
+        A share of the rows is held out once; an integer is a number of folds. A splitter is told
+        the number of rows and nothing else: labels are private, and a stratified split shows them.
+    distribution : {"geometric", "logarithmic", "poisson"} or float, default="geometric"
+        Law of the number of trials; a number above -1 is the shape of a truncated negative
+        binomial law, of which 1 is "geometric" and 0 "logarithmic". Poisson has the fewest runs
+        of very few trials and costs the most.
+    n_trials : float, default=10
+        Expected number of trials, at least 1.
+    refit : bool, default=False
+        Fit the winner again on all rows, for half of the squared mu of the search. By default the
+        model of the best trial itself is the result. With several folds no single model exists,
+        so that without a refit there is no `best_estimator_`.
+    budget : PrivacyBudget, optional
+        Shared budget that every search is charged to, once. Adding up searches and fits in a
+        ledger costs a search more than it costs alone: prefer a search without a budget if
+        nothing else touches the rows.
+    random_state : int, RandomState or None, default=None
+        Makes everything reproducible, the privacy noise and the number of trials included. For
+        tests only: whoever knows it can remove the noise.
+    verbose : int, default=0
+        1 writes the plan before the search starts. There is no progress bar: it would show how
+        many trials there are.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The model of the best trial, or the refitted one.
+    best_params_ : dict
+        Its parameters.
+    best_score_ : float
+        Its noisy score. Being the largest of many noisy numbers it flatters.
+    plan_ : SearchPlan
+        What was planned and charged.
+    privacy_spent_ : PrivacySpent
+        What the search cost, and under which assumptions.
+    classes_ : ndarray of shape (n_classes,)
+        Classes; only for classifiers.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when X has names that are all strings.
+
+    Privacy
+    -------
+    One `PrivateSelectionEvent` (and a `BudgetedEvent` for the refit) under replace-one, charged
+    before anything else happens; `skdpot.privacy.private_selection` proves what the best of a
+    random number of trials costs. Each fit of a candidate gets a `PrivacyBudget` of its own that it
+    cannot overspend, and a sum of held-out scores, of which one record moves each by at most 1,
+    gets discrete Gaussian noise. A record is either trained on or held out, so that one split
+    costs the larger of both and folds their sum (`skdpot.estimators._search_splits`).
+
+    Public are the number of rows, their split, the distribution of the candidates and the law of
+    the number of trials, and what the candidates themselves take as public. There is no
+    ``cv_results_``: other trials are not paid for, and neither is their number. **Time leaks it.**
+    Whoever can measure how long a fit took, or how much memory or power it needed, learns something
+    about how many trials there were; run the search where that cannot be seen, or wait until a
+    fixed time before the result is handed out. A fit that fails shows that a trial came to that
+    point; candidates must fail for public reasons only. Rows given to `predict` and `score` are
+    treated as public.
+
+    See Also
+    --------
+    search_leaks : What scikit-learn's own searches reveal.
+
+    References
+    ----------
+    J. Liu, K. Talwar, "Private selection from private candidates", 2019.
+    N. Papernot, T. Steinke, "Hyperparameter tuning with Rényi differential privacy", 2022.
+
+    Examples
+    --------
+    >>> from skdpot import FairPrivateClassifier
+    >>> from skdpot.datasets import make_biased_classification
+    >>> from skdpot.estimators.private_search import PrivateSearchCV
+    >>> X, y, _ = make_biased_classification(4000, random_state=0)
+    >>> classifier = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0)
+    >>> candidates = {"learning_rate": [0.01, 0.1, 1.0], "n_steps": [10, 30, 100]}
+    >>> search = PrivateSearchCV(classifier, candidates, epsilon=2.0)
+    >>> print(search.plan(X))
+    whole search                 ε = 2, δ = 1e-05
+    trials                       10 on average (geometric); half of the searches make at most 7, ...
+    finds one of the best tenth  with probability 53%
+    a trial alone                ε = 1.305
+    a candidate's fit            ε = 1.544 at δ = 5e-07, on 3,200 rows
+    score                        accuracy of 800 rows, noise of standard deviation 0.0037
+    >>> search.fit(X, y).privacy_spent_.epsilon
+    2.0
+    >>> sorted(search.best_params_)
+    ['learning_rate', 'n_steps']
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "estimator": [HasMethods(["fit", "get_params", "set_params"])],
+        "param_distributions": [dict, list],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "scoring": [str, callable, None],
+        "score_on": [StrOptions({"held_out", "release"})],
+        "score_bounds": [tuple, list, None],
+        "cv": [Real, HasMethods(["split"]), "cv_object"],
+        "distribution": [StrOptions(set(_SHAPES)), Interval(Real, -1, None, closed="neither")],
+        "n_trials": [Interval(Real, 1, 1e6, closed="both")],
+        "refit": ["boolean"],
+        "budget": [PrivacyBudget, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Any,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        scoring: Any = None,
+        score_on: str = "held_out",
+        score_bounds: Any = None,
+        cv: Any = 0.2,
+        distribution: str | float = "geometric",
+        n_trials: float = 10,
+        refit: bool = False,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scoring = scoring
+        self.score_on = score_on
+        self.score_bounds = score_bounds
+        self.cv = cv
+        self.distribution = distribution
+        self.n_trials = n_trials
+        self.refit = refit
+        self.budget = budget
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def plan(self, X: Any, y: Any = None) -> SearchPlan:
+        """Return what `fit` will cost; nothing is charged and no row is looked at.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, of which only the number is used.
+        y : object, optional
+            Ignored.
+
+        Returns
+        -------
+        SearchPlan
+            Prints as text and shows as a card; ``to_frame()`` is a table.
+
+        Raises
+        ------
+        ValueError
+            If parameters are not usable.
+        """
+        self._validate_params()
+        parts, scorer = self._settle()
+        return self._plan(self._splits(count_rows(X), np.random.default_rng(0)), parts, scorer)
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Charge the whole search, run it, and keep the best trial.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows.
+        y : array-like of shape (n_samples,), optional
+            Their targets.
+        **fit_params : dict
+            What the fits of the candidates take besides, with a value for each row, such as
+            `sensitive_features`. With metadata routing enabled, as requested by the estimator.
+
+        Returns
+        -------
+        self : PrivateSearchCV
+            Fitted search.
+
+        Raises
+        ------
+        ValueError
+            If parameters or data are not usable.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+
+        Notes
+        -----
+        A search that is interrupted, or of which a candidate fails, leaves nothing but its charge.
+        """
+        with all_or_nothing(self):
+            for name in (*_FITTED, "n_features_in_", "feature_names_in_", "classes_"):
+                self.__dict__.pop(name, None)
+            parts, scorer = self._settle()
+            n_samples, y = read_rows_and_targets(self, X, y)
+            options = read_options(self, fit_params, n_samples)
+            streams = spawn_streams(self.random_state, type(self).__name__)
+            splits = self._splits(n_samples, streams.public)
+            plan = self._plan(splits, parts, scorer)
+            spent = self._charge(plan, streams)
+            warn_of_composition(X, spent, self.budget, type(self).__name__)
+            if self.verbose:
+                tqdm.write(str(plan))
+            task = SearchTask(
+                estimator=self.estimator,
+                parts=parts,
+                distributions=self.param_distributions,
+                splits=splits,
+                scorer=scorer,
+                plan=plan,
+                caller=type(self).__name__,
+            )
+            self._search(task, spent, X, y, options, streams)
+        return self
+
+    def _search(
+        self,
+        task: SearchTask,
+        spent: PrivacySpent,
+        X: Any,
+        y: Any,
+        options: dict[str, Any],
+        streams: Streams,
+    ) -> None:
+        best = best_trial(task, X, y, options, streams.secret)
+        winner = best.estimator
+        if task.plan.refit is not None:
+            terms = task.plan.refit
+            winner = fit_alone(task, best.parameters, X, y, options, terms, streams.secret)
+        if winner is not None:
+            disarm(winner, task.parts, spent)
+            self.best_estimator_ = winner
+        self.best_params_ = dict(best.parameters)
+        rows = task.scorer.reads_rows
+        self.best_score_ = float(np.clip(best.score, 0.0, 1.0)) if rows else best.score
+        self.plan_ = task.plan
+        self.privacy_spent_ = spent
+
+    def _settle(self) -> tuple[tuple[str, ...], Scorer]:
+        """Check everything that does not depend on the data."""
+        caller = type(self).__name__
+        parts = private_parts(self.estimator, caller)
+        given = self.param_distributions
+        for candidates in given if isinstance(given, list) else [given]:
+            refuse_reserved(candidates, parts, caller)
+        check_candidates(self.estimator, given)
+        scorer = find_scorer(self.scoring, self.score_on, self.score_bounds, self.estimator, caller)
+        return parts, scorer
+
+    def _splits(self, n_samples: int, rng: np.random.Generator) -> Splits:
+        if self.score_on == "release":
+            every = np.arange(n_samples)
+            return Splits(((every, every[:0]),), 1, 0, True)
+        return draw_splits(self.cv, n_samples, rng, type(self).__name__)
+
+    def _plan(self, splits: Splits, parts: tuple[str, ...], scorer: Scorer) -> SearchPlan:
+        shape = self.distribution
+        return plan_search(
+            privacy_target(self.epsilon, self.delta, self.budget),
+            splits,
+            mean_trials=float(self.n_trials),
+            shape=_SHAPES[shape] if isinstance(shape, str) else float(shape),
+            refit=bool(self.refit),
+            score=scorer.name,
+            reads_rows=scorer.reads_rows,
+            n_parts=len(parts),
+        )
+
+    def _charge(self, plan: SearchPlan, streams: Streams) -> PrivacySpent:
+        score = plan.score_noise
+        return charge(
+            self.budget,
+            plan.event,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            label=type(self).__name__,
+            assumptions=(
+                *common_assumptions(None, None, streams),
+                "the split of the rows, drawn from their number alone",
+                "the distribution of the candidates, and that of the number of trials",
+                "what the candidates take as public: classes, groups, given bounds",
+                "nobody sees how long the search takes, nor anything else of the other trials",
+                "the score of a held-out row depends on that row and the candidate alone",
+            ),
+            sigma=None if score is None else score.sigma,
+            sensitivity=None if score is None else score.sensitivity,
+            mechanism=f"best of a random number of trials, scored by {plan.score}",
+        )

@@ -1,0 +1,156 @@
+"""The program itself: what is asked wrongly, what breaks, what is shown."""
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import skdpot
+from skdpot.cli import budget, schema
+from skdpot.cli.console import printable
+from skdpot.cli.main import main
+from skdpot.exceptions import PrivacyWarning
+from tests.cli.cases import SECRET
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def program(*argv, **options):
+    command = [sys.executable, "-m", "skdpot.cli.main", *argv]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_help_is_quick_and_loads_nothing():
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = program("--help")
+        seconds.append(time.perf_counter() - started)
+        assert done.returncode == 0
+        assert "skdpot schema data.csv" in done.stdout
+    assert min(seconds) < 1.0
+    code = "import sys; from skdpot.cli.main import main; main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "pandas", "sklearn", "torch"} & set(done.stdout.split())
+
+
+def test_version(run):
+    assert run("--version") == (0, f"skdpot {skdpot.__version__}\n", "")
+
+
+def test_the_entry_point_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, name = project["scripts"]["skdpot"].partition(":")
+    assert getattr(import_module(module), name) is main
+
+
+FIT = "synth data.csv -o x.csv --epsilon 1 --schema schema.json"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "frobnicate",
+        "synth data.csv -o x.csv --epsilon -1 --schema schema.json",
+        "synth data.csv -o x.csv --epsilon nan --schema schema.json",
+        "synth data.csv -o x.csv --epsilon one --schema schema.json",
+        "synth data.csv -o x.csv --epsilon 1 --delta 1 --schema schema.json",
+        "synth data.csv -o x.csv --epsilon 1",
+        "synth data.csv -o x.csv --schema schema.json",
+        "synth data.csv --epsilon 1 --schema schema.json",
+        "synth -o x.csv",
+        "synth data.csv --model m.npz -o x.csv",
+        "synth --model m.npz -o x.csv --epsilon 1",
+        "synth --model m.npz -o x.csv --rows 0",
+        "synth --model m.npz -o x.csv --seed -1",
+        f"{FIT} --target smoke",
+        f"{FIT} --save model.txt",
+        f"{FIT} --epsilon-cap 3",
+        f"{FIT} --where sex",
+        f"{FIT} --rows many",
+        "schema data.csv --yes --sep ;;",
+        "schema data.csv --yes --private height",
+        "schema data.csv --yes --range age=0-120",
+        "schema data.csv --yes --range age=young..old",
+        "schema data.csv --yes --range sex=0..1",
+        "schema data.csv --yes --encoding klingon",
+        "distance data.csv --epsilon 1",
+        "distance data.csv data.csv --epsilon 1 --schema schema.json --columns age",
+    ],
+)
+def test_wrong_usage_is_status_2_and_writes_nothing(run, folder, words):
+    before = sorted(folder.iterdir())
+    code, out, err = run(*words.split())
+    assert (code, out) == (2, "")
+    assert "error" in err
+    assert "Traceback" not in err
+    assert sorted(folder.iterdir()) == before
+
+
+def breaking(error):
+    def raise_it(args, console):
+        if isinstance(error, str):
+            pd.to_numeric(pd.Series([error]))  # pandas quotes it
+        raise error
+
+    return raise_it
+
+
+@pytest.mark.parametrize("verbose", [(), ("-v",)])
+def test_texts_of_other_libraries_are_withheld(run, folder, monkeypatch, verbose):
+    monkeypatch.setattr(schema, "run", breaking(SECRET))
+    code, out, err = run("schema", "data.csv", *verbose)
+    assert (code, out) == (1, "")
+    assert "ValueError inside of another library; its text is withheld" in err
+    assert SECRET not in err
+    assert ("in raise_it" in err) == bool(verbose)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 1, "not enough memory"),
+        (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "x.csv: No such file"),
+    ],
+)
+def test_other_ends(run, folder, monkeypatch, error, code, text):
+    monkeypatch.setattr(schema, "run", breaking(error))
+    found, out, err = run("schema", "data.csv")
+    assert (found, out) == (code, "")
+    assert text in err
+    assert len(err.splitlines()) == 1
+
+
+def test_only_warnings_of_this_package_are_shown(run, folder, monkeypatch):
+    def warn(args, console):
+        warnings.warn(SECRET, UserWarning, stacklevel=1)
+        warnings.warn("take care", PrivacyWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(budget, "run", warn)
+    assert run("budget", "study.db") == (0, "", "skdpot: warning: take care\n")
+
+
+def test_nothing_moves_the_cursor():
+    assert printable("a\x1b[2Jb\r\u202ec\n") == r"a\x1b[2Jb\r\u202ec" + "\n"
+    assert printable("Zürich 東京") == "Zürich 東京"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of a shell")
+def test_a_reader_that_leaves_early_is_no_error(folder):
+    command = (
+        f"{sys.executable} -m skdpot.cli.main schema data.csv --yes --quiet | true; "
+        "echo ${PIPESTATUS[0]}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+    assert done.stderr == ""

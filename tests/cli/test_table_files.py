@@ -1,0 +1,274 @@
+"""Tables from files: data types, missing values, formats, and files that appear whole."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from io import StringIO
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.cli import table_files
+from skdpot.cli.failures import CommandError
+from skdpot.cli.output_files import OutputFile, check_outputs
+from skdpot.cli.table_files import (
+    FileFormat,
+    check_writable_format,
+    read_guessable,
+    read_table,
+    write_table,
+)
+from skdpot.cli.text_columns import MISSING_TEXTS, inferred_values
+from skdpot.preprocessing import (
+    BooleanColumn,
+    CategoricalColumn,
+    DatetimeColumn,
+    NumericColumn,
+    TableSchema,
+)
+from tests.cli.cases import people, people_schema
+
+PLAIN = FileFormat()
+
+
+def read(path, columns, form=PLAIN):
+    return read_table(str(path), TableSchema(columns), form)
+
+
+def of_texts(name, *texts):
+    return "\n".join([name, *texts]) + "\n"
+
+
+@given(
+    st.one_of(
+        st.lists(st.integers(-(2**63), 2**63 - 1).map(str), min_size=1),
+        st.lists(st.floats(allow_nan=False, allow_infinity=False).map(repr), min_size=1),
+        st.lists(st.sampled_from(["True", "False"]), min_size=1),
+        st.lists(st.sampled_from(["a", "b c", "1x", "2024-01-01", "True", "7"]), min_size=1),
+    )
+)
+def test_data_types_are_those_that_pandas_infers(texts):
+    expected = pd.read_csv(StringIO(of_texts("x", *texts)))["x"]
+    found = inferred_values(texts, MISSING_TEXTS).rename("x")
+    if expected.dtype == "float64":
+        pd.testing.assert_series_equal(found, expected, rtol=1e-15)
+    else:
+        pd.testing.assert_series_equal(found, expected)
+
+
+def test_missing_values_keep_the_kind_of_a_column():
+    for texts, dtype in [
+        (["1", "", "3"], "Int64"),
+        (["1.5", "NA"], "float64"),
+        (["True", "null"], "boolean"),
+        (["a", "nan"], "str"),
+        (["99999999999999999999"], "str"),
+    ]:
+        found = inferred_values(texts, MISSING_TEXTS)
+        assert found.dtype == dtype
+        assert found.hasnans == (len(texts) > 1)
+
+
+SCHEMA = [
+    NumericColumn("n", lower=0, upper=9, integer=True, missing=True),
+    NumericColumn("x", lower=0, upper=9, missing=True),
+    BooleanColumn("b", missing=True),
+    CategoricalColumn("c", categories=["None", "007"], missing=True),
+    CategoricalColumn("k", categories=[1, 2], missing=True),
+    CategoricalColumn("m", categories=[1, "one", True], missing=True),
+    CategoricalColumn("o", missing=True),
+    DatetimeColumn("d", lower="2024-01-01", upper="2024-02-01", missing=True),
+]
+ROW = ["5", "0.5", "1", "007", "2", "True", "7", "2024-01-05"]
+
+
+@pytest.mark.parametrize("lost", [None, *range(len(ROW))])
+def test_with_a_schema_no_value_has_a_part_in_the_data_types(tmp_path, lost):
+    """A frame of neighbours: one value is missing, or an integer is written as a float."""
+    other = ["5.0" if lost == 0 else "5", *ROW[1:]]
+    if lost:
+        other[lost] = ""
+    lines = [",".join(c.name for c in SCHEMA), ",".join(ROW), ",".join(other)]
+    (tmp_path / "data.csv").write_text("\n".join(lines))
+    frame, schema = read(tmp_path / "data.csv", SCHEMA)
+    (tmp_path / "plain.csv").write_text("\n".join([lines[0], lines[1]]))
+    plain, _ = read(tmp_path / "plain.csv", SCHEMA)
+    dtypes = [column.dtype for column in schema.bind(frame)]
+    assert dtypes == [column.dtype for column in schema.bind(plain)]
+    expected = "int64 float64 bool str object object str datetime64[s]"
+    assert dtypes == expected.split()
+    assert frame["n"].tolist()[0] == 5
+    assert frame["m"].tolist()[0] is True
+    assert frame["o"].tolist()[0] == "7"
+
+
+def test_a_category_is_no_missing_value(tmp_path):
+    (tmp_path / "data.csv").write_text(of_texts("c", "None", "NA", "007"))
+    column = CategoricalColumn("c", categories=["None", "007"], missing=True)
+    frame, _ = read(tmp_path / "data.csv", [column])
+    assert column.to_codes(frame["c"]).tolist() == [0, -1, 1]
+
+
+def test_missing_markers_of_ones_own(tmp_path):
+    (tmp_path / "data.csv").write_text(of_texts("c", "?", "NA", '""', "b"))
+    form = FileFormat(missing=("?",))
+    frame, _ = read(tmp_path / "data.csv", [CategoricalColumn("c", missing=True)], form)
+    assert frame["c"].isna().tolist() == [True, False, True, False]
+
+
+def test_large_integers_are_exact_beside_missing_ones(tmp_path):
+    (tmp_path / "data.csv").write_text(of_texts("n", str(2**53 + 1), "NA"))
+    column = NumericColumn("n", lower=2**53, upper=2**53 + 9, integer=True, missing=True)
+    frame, _ = read(tmp_path / "data.csv", [column])
+    assert frame["n"].tolist()[0] == 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("t.csv", PLAIN),
+        ("t.csv.gz", PLAIN),
+        ("t.tsv", PLAIN),
+        ("t.txt", FileFormat(separator=";")),
+        ("t.csv", FileFormat(encoding="utf-16")),
+        ("t.parquet", PLAIN),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_what_is_written_is_read_again(tmp_path, name, form, kind):
+    frame = people(50)
+    frame["sex"] = np.resize(["a,b", 'say "hi"\nthere', "Zoë;x\ty", ""], 50)
+    schema = people_schema().replace(
+        CategoricalColumn("sex", categories=sorted(set(frame["sex"]))),
+    )
+    if kind == "polars":
+        plain = {column: frame[column].tolist() for column in frame if column != "visit"}
+        written = pl.DataFrame(plain).with_columns(
+            pl.Series("visit", frame["visit"].dt.date.tolist(), dtype=pl.Date)
+        )
+    else:
+        written = frame
+    if name.endswith("parquet") and kind == "pandas" and find_spec("pyarrow") is None:
+        with pytest.raises(CommandError, match="needs pyarrow"):
+            check_writable_format(name, kind)
+        return
+    check_writable_format(name, kind)
+    write_table(tmp_path / name, written, form)
+    found, bound = read_table(str(tmp_path / name), schema, form)
+    for column in bound:
+        if hasattr(column, "to_codes"):
+            ours, theirs = column.to_codes(found[column.name]), column.to_codes(frame[column.name])
+        else:
+            ours, theirs = column.to_unit(found[column.name]), column.to_unit(frame[column.name])
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_array_gets_names(tmp_path):
+    write_table(tmp_path / "t.csv", np.eye(2), PLAIN)
+    assert (tmp_path / "t.csv").read_text() == "x0,x1\n1.0,0.0\n0.0,1.0\n"
+
+
+def test_parquet_without_a_reader(tmp_path, monkeypatch):
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
+    with pytest.raises(CommandError, match="Parquet needs pyarrow or polars"):
+        read_guessable(str(tmp_path / "t.parquet"), PLAIN)
+
+
+def test_columns_that_are_excluded_are_not_read(tmp_path):
+    (tmp_path / "t.csv").write_text("a,id\n1,xyz\n")
+    schema = TableSchema([NumericColumn("a", lower=0, upper=1)], excluded=["id", "gone"])
+    frame, _ = read_table(str(tmp_path / "t.csv"), schema, PLAIN)
+    assert list(frame.columns) == ["a"]
+
+
+def test_marks_and_empty_lines_at_the_ends(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf,a\r\n0,1\r\n\r\n1,2\r\n\r\n")
+    assert read_guessable(str(tmp_path / "t.csv"), PLAIN).to_dict("list") == {
+        "Unnamed: 0": [0, 1],
+        "a": [1, 2],
+    }
+
+
+@given(st.lists(st.text("\"'\n\r ,;\\ab1", max_size=6), min_size=1, max_size=12))
+@settings(deadline=None, max_examples=60)
+def test_any_text_comes_through(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("any") / "t.csv"
+    frame = pd.DataFrame({"c": [f"x{text}" for text in texts], "n": range(len(texts))})
+    write_table(path, frame, PLAIN)
+    found, _ = read(path, [CategoricalColumn("c"), NumericColumn("n", lower=0, upper=99)])
+    assert found["c"].tolist() == frame["c"].tolist()
+
+
+# -------------------------------------------------------------------- files that appear whole
+
+
+def test_a_killed_program_leaves_no_half_file(tmp_path):
+    code = f"""
+import os
+from skdpot.cli.output_files import OutputFile
+def fill(path):
+    path.write_text("half")
+    os.kill(os.getpid(), 9)
+OutputFile({str(tmp_path / "x.csv")!r}, force=True).write(fill)
+"""
+    (tmp_path / "x.csv").write_text("whole")
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode != 0
+    assert (tmp_path / "x.csv").read_text() == "whole"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_interrupted_write_leaves_nothing(tmp_path, force):
+    def fill(path):
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        OutputFile(str(tmp_path / "x.csv"), force=force).write(fill)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_came_to_exist_is_kept(tmp_path, monkeypatch, links):
+    def refuse(*args):
+        raise OSError("no links here")
+
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    output = OutputFile(str(tmp_path / "x.csv"), force=False)
+    output.check()
+    (tmp_path / "x.csv").write_text("theirs")
+    with pytest.raises(CommandError, match="came to exist"):
+        output.write(lambda path: path.write_text("ours"))
+    assert (tmp_path / "x.csv").read_text() == "theirs"
+    OutputFile(str(tmp_path / "y.csv"), force=False).write(lambda path: path.write_text("ours"))
+    assert (tmp_path / "y.csv").read_text() == "ours"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv", "y.csv"]
+
+
+def test_others_may_read_it_as_any_new_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    OutputFile(str(tmp_path / "x.csv"), force=False).write(lambda path: path.write_text("x"))
+    assert (tmp_path / "x.csv").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_outputs_that_cannot_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    new = OutputFile("x.csv", force=True)
+    with pytest.raises(CommandError, match=r"x\.csv is named twice"):
+        check_outputs([new, OutputFile("./x.csv", force=True)], [])
+    (tmp_path / "data.csv").write_text("")
+    (tmp_path / "link.csv").symlink_to("data.csv")
+    with pytest.raises(CommandError, match=r"link\.csv is named twice"):
+        check_outputs([OutputFile("link.csv", force=True)], ["data.csv", None])
+    with pytest.raises(CommandError, match="is a directory"):
+        OutputFile(str(tmp_path), force=True).check()
+    with pytest.raises(CommandError, match="cannot be written: .*No such file"):
+        OutputFile("no/x.csv", force=True).check()
+    check_outputs([new, None], ["data.csv"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "link.csv"]

@@ -1,0 +1,37 @@
+"""The scikit-learn contract of searches, without a single expected failure."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpot import DPSlicedFlowSampler, FairPrivateClassifier, FairPrivateRegressor
+from skdpot.estimators.private_search import PrivateSearchCV
+
+# The checks set random_state.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning"
+)
+QUICK = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
+FLOW = {"bounds": (-3, 3), "n_slices": 2, "n_steps": 2, "n_particles": 20}
+
+SEARCHES = [
+    PrivateSearchCV(FairPrivateClassifier(**QUICK), {"learning_rate": [0.1, 0.2]}, n_trials=2),
+    PrivateSearchCV(
+        FairPrivateRegressor(target_bounds=(-3, 3), **QUICK),
+        {"learning_rate": [0.1, 0.2]},
+        n_trials=2,
+        score_bounds=(-3, 3),
+    ),
+    PrivateSearchCV(
+        DPSlicedFlowSampler(**FLOW), {"n_bins": [4, 8]}, n_trials=2, score_bounds=(-3, 3)
+    ),
+]
+
+
+@parametrize_with_checks(SEARCHES)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", SEARCHES, ids=lambda e: type(e.estimator).__name__)
+def test_a_notebook_can_show_it(estimator):
+    assert "PrivateSearchCV" in estimator._repr_html_()

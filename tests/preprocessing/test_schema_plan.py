@@ -1,0 +1,371 @@
+"""Private bounds and categories of a schema: what is charged, what is drawn, what is found."""
+
+import math
+import sys
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from skdpot._utils.rng import SecretStream, Streams
+from skdpot.exceptions import PrivacyWarning
+from skdpot.preprocessing import (
+    CategoricalColumn,
+    DatetimeColumn,
+    NumericColumn,
+    TableEncoder,
+    TableSchema,
+)
+from skdpot.preprocessing.schema_plan import plan_schema, release_schema
+from skdpot.privacy import private_ranges
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.bounds_plan import plan_private_bounds
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdedCountsEvent
+from skdpot.privacy.private_ranges import ColumnRange, release_ranges
+from skdpot.privacy.recording import record_releases
+from tests.preprocessing.table_cases import mixed_rows
+
+MU, TAIL = 1.0, 1e-7
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return mixed_rows(20_000)
+
+
+def seeded(seed=0):
+    """Streams for tests of accuracy, which would else fail once in a while."""
+    public = np.random.default_rng(seed)
+    return Streams(SecretStream(seed), public, public)
+
+
+def resolved(frame, mu=MU, columns=None, seed=0):
+    schema = TableSchema(columns) if columns else TableSchema.from_dtypes(frame)
+    plan = plan_schema(schema.bind(frame), len(frame), mu=mu, delta=TAIL)
+    return release_schema(frame, plan, seeded(seed))
+
+
+# --------------------------------------------------------------- what is paid
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["member"], []),
+        (["age", "gain", "height", "since"], [GaussianEvent, GaussianEvent]),
+        (["job"], [ThresholdedCountsEvent]),
+        (["age", "job"], [GaussianEvent, GaussianEvent, ThresholdedCountsEvent]),
+    ],
+)
+def test_one_event_for_all_that_is_open(frame, names, expected):
+    schema = TableSchema.from_dtypes(frame[names])
+    plan = plan_schema(schema, 1000, mu=MU, delta=TAIL)
+    if not expected:
+        assert plan.event is None
+        assert plan.sigma == plan.sensitivity == ()
+        return
+    assert [type(event) for event in leaves(plan.event)] == expected
+    loss = compose(plan.event)
+    assert 0.9999 * MU < loss.mu_without_sampling <= MU
+    assert loss.leak <= TAIL
+    assert len(plan.sigma) == len(plan.sensitivity) == len(expected)
+
+
+def leaves(event):
+    parts = getattr(event, "events", None)
+    return [event] if parts is None else [leaf for part in parts for leaf in leaves(part)]
+
+
+def test_each_open_column_has_the_same_share(frame):
+    schema = TableSchema.from_dtypes(frame[["age", "height", "job"]])
+    plan = plan_schema(schema, 1000, mu=MU, delta=TAIL)
+    assert plan.ranges.mu**2 == pytest.approx(2 / 3 * MU**2)
+    assert plan.categories.mu**2 == pytest.approx(1 / 3 * MU**2)
+    half = plan_schema(
+        schema.replace(NumericColumn("age", lower=0, upper=1, dtype="int64")), 9, mu=MU, delta=TAIL
+    )
+    assert half.ranges.n_features == 1
+    one_side = plan_schema(
+        schema.replace(NumericColumn("age", lower=0, dtype="int64")), 9, mu=MU, delta=TAIL
+    )
+    assert one_side.ranges.n_features == 2
+
+
+def test_the_plan_depends_on_public_facts_only(frame):
+    other = mixed_rows(20_000, seed=5)
+    first, second = (
+        plan_schema(TableSchema.from_dtypes(table), len(table), mu=MU, delta=TAIL)
+        for table in (frame, other)
+    )
+    assert first == second
+    with pytest.raises(ValueError, match=r"'x' has no data type; call schema.bind"):
+        plan_schema(TableSchema([NumericColumn("x")]), 9, mu=MU, delta=TAIL)
+    with pytest.raises(ValueError, match="The plan is for 20000 rows, got 3"):
+        release_schema(frame.iloc[:3], first, seeded())
+
+
+def test_every_noise_is_charged_as_often_as_it_is_drawn(frame, monkeypatch):
+    drawn = Counter()
+    for module in [m for name, m in sys.modules.items() if name.startswith("skdpot.privacy")]:
+        if (draw := vars(module).get("lattice_noise")) is not None:
+
+            def spy(sigma, shape, *args, draw=draw, **options):
+                drawn[sigma] += 1
+                return draw(sigma, shape, *args, **options)
+
+            monkeypatch.setattr(module, "lattice_noise", spy)
+    frame = frame.assign(town=frame["job"])
+    event = TableEncoder().fit(frame).privacy_spent_.event
+    spread, center, categories = leaves(event)
+    # A record is in one cell of each histogram of the four columns: two counts of each move.
+    assert spread.sensitivity == center.sensitivity == pytest.approx(math.sqrt(2 * 4))
+    assert categories.n_columns == 2
+    assert drawn == {spread.sigma: 4, center.sigma: 4, categories.sigma: 2}
+
+
+def tables_without_noise(monkeypatch, columns, plan, rows):
+    """Return the histograms that noise would be added to."""
+    found = []
+
+    def exact(cells, n_cells, noise, stream):
+        found.append(np.bincount(cells, minlength=n_cells))
+        return found[-1].astype(float)
+
+    monkeypatch.setattr(private_ranges, "noisy_histogram", exact)
+    streams = seeded()
+    order = SimpleNamespace(permutation=lambda n: rows)  # pairs and rows are a public choice
+    release_ranges(columns, plan, Streams(streams.secret, order, streams.solver))
+    return found
+
+
+@pytest.mark.parametrize("new", [np.nan, 0.0, -7.0, 3.5, 1e300, -1e-300])
+@pytest.mark.parametrize("old", [np.nan, 2.0])
+def test_one_record_moves_one_count_of_each_histogram(monkeypatch, old, new):
+    """Widths follow from the first release, which is the same here, as adaptivity allows."""
+    rng = np.random.default_rng(0)
+    columns = [np.where(rng.random(4000) < 0.3, np.nan, rng.normal(size=4000)) for _ in range(2)]
+    plan = plan_private_bounds(4000, 2, 5.0, mode="features")
+    monkeypatch.setattr(private_ranges, "_unit", _fixed_unit(private_ranges._unit))
+    rows = rng.permutation(4000)
+    for row in rows[[0, 1000, -1]]:
+        first, second = ([c.copy() for c in columns] for _ in range(2))
+        for column in first:
+            column[row] = old
+        for column in second:
+            column[row] = new
+        before = tables_without_noise(monkeypatch, first, plan, rows)
+        after = tables_without_noise(monkeypatch, second, plan, rows)
+        squares = [float(((a - b) ** 2).sum()) for a, b in zip(before, after, strict=True)]
+        assert len(squares) == 4
+        assert max(squares) <= 2
+        assert math.sqrt(sum(squares[:2])) <= plan.noises[0].sensitivity
+        assert math.sqrt(sum(squares[2:])) <= plan.noises[1].sensitivity
+
+
+def _fixed_unit(real):
+    def unit(*args):
+        real(*args)
+        return 1.0
+
+    return unit
+
+
+def test_missing_values_are_in_no_histogram(monkeypatch):
+    rng = np.random.default_rng(0)
+    values = rng.normal(50, 10, size=4000)
+    values[rng.random(4000) < 0.9] = np.nan
+    plan = plan_private_bounds(4000, 1, 50.0, mode="features")
+    rows = rng.permutation(4000)
+    differences, cells = tables_without_noise(monkeypatch, [values], plan, rows)
+    halves = values[rows[:2000]], values[rows[2000:]]
+    assert differences.sum() == (~np.isnan(halves[0] - halves[1])).sum()
+    assert cells.sum() == (~np.isnan(values)).sum()
+
+
+# --------------------------------------------------------------- what is found
+
+
+def test_bounds_hold_nearly_all_values_and_not_much_more(frame):
+    for seed in range(5):
+        schema = resolved(frame, mu=0.5, seed=seed)
+        assert schema.is_resolved
+        age = schema["age"]
+        assert age.integer
+        assert 0 <= age.lower <= 19
+        assert 86 <= age.upper <= 125
+        height = schema["height"]
+        assert 1.2 < height.lower < 1.5 < 1.9 < height.upper < 2.2
+        gain = schema["gain"]
+        assert gain.lower == 0
+        assert gain.upper > 2000
+        since = schema["since"]
+        assert since.lower < "2015-04-01"
+        assert "2020-03-01" < since.upper < "2025-01-01"
+        outside = [(frame[c.name] < c.lower) | (frame[c.name] > c.upper) for c in (age, height)]
+        assert max(part.mean() for part in outside) < 0.03
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e9, -1e9, 1e-9])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_ranges_follow_place_and_scale(shift, scale):
+    values = np.random.default_rng(0).normal(shift, scale, size=30_000)
+    plan = plan_private_bounds(30_000, 1, 0.5, mode="features")
+    (found,) = release_ranges([values], plan, seeded())
+    if scale < 1e-8 * abs(shift):  # out of reach of the public grid, which is told
+        assert found == ColumnRange(-4.0, 4.0, False)
+        return
+    assert found.found
+    fuzz = 4 * scale + 0.004 * abs(shift)
+    assert shift - 2 * fuzz < found.lower < shift - 1.5 * scale
+    assert shift + 1.5 * scale < found.upper < shift + 2 * fuzz
+
+
+def test_values_that_differ_rarely_keep_some_room():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(30_000) < 0.95, 0.0, rng.normal(1900, 300, 30_000))
+    plan = plan_private_bounds(30_000, 1, 0.05, mode="features")
+    for seed in range(5):
+        (found,) = release_ranges([values], plan, seeded(seed))
+        assert found.lower == 0
+        assert found.upper > 1900
+
+
+def test_constant_columns_have_a_range_of_their_own():
+    plan = plan_private_bounds(5000, 2, 1.0, mode="features")
+    columns = [np.full(5000, 7.0), np.zeros(5000)]
+    seven, zero = release_ranges(columns, plan, seeded())
+    assert 6 < seven.lower < 7 < seven.upper < 8
+    assert -1 < zero.lower <= 0 <= zero.upper < 1
+
+
+def test_zero_is_a_bound_only_where_nothing_is_beyond():
+    plan = plan_private_bounds(30_000, 1, 1.0, mode="features")
+    amounts = np.random.default_rng(0).exponential(5.0, size=30_000)
+    for values, lower, upper in (
+        (amounts, 0.0, None),
+        (-amounts, None, 0.0),
+        (amounts - 5.0, None, None),
+    ):
+        (found,) = release_ranges([values], plan, seeded())
+        assert lower is None or found.lower == lower
+        assert upper is None or found.upper == upper
+        if lower is upper is None:
+            assert found.lower < -3 < 3 < found.upper
+
+
+def test_what_is_not_seen_gets_public_bounds_and_a_warning_that_names_it(frame):
+    few = frame.iloc[:40]
+    with pytest.warns(PrivacyWarning, match="Private bounds: 'age', 'gain', 'height', 'since' did"):
+        schema = resolved(few, mu=0.1)
+    assert (schema["age"].lower, schema["age"].upper) == (-4, 4)
+    assert (schema["since"].lower, schema["since"].upper) == ("1900-01-01", "2100-01-01")
+    assert (schema["job"].categories, schema["job"].other) == ((), "other")
+    assert schema["job"].n_categories == 1
+
+
+def test_known_bounds_are_kept(frame):
+    schema = resolved(
+        frame[["age", "since"]],
+        columns=[NumericColumn("age", lower=0), DatetimeColumn("since", upper="2030-01-01")],
+    )
+    assert schema["age"].lower == 0
+    assert 86 <= schema["age"].upper <= 125
+    assert schema["since"].upper == "2030-01-01"
+    assert schema["since"].lower < "2015-04-01"
+    beyond = resolved(frame[["age"]], columns=[NumericColumn("age", lower=1000)])
+    assert (beyond["age"].lower, beyond["age"].upper) == (1000, 1000)
+    late = resolved(frame[["since"]], columns=[DatetimeColumn("since", lower="2040-01-01")])
+    assert late["since"].n_values == 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "Int64", "float32"])
+def test_bounds_fit_the_data_type(dtype):
+    values = pd.Series(np.random.default_rng(0).integers(0, 127, 20_000), dtype=dtype)
+    column = resolved(pd.DataFrame({"x": values}))["x"]
+    assert column.lower == 0
+    assert 100 < column.upper <= (127 if dtype == "int8" else 255 if dtype == "uint8" else 300)
+
+
+def test_integers_too_far_apart_are_clipped_to_a_range_that_is_exact():
+    values = np.random.default_rng(0).integers(-(2**60), 2**60, 20_000)
+    column = resolved(pd.DataFrame({"x": values}))["x"]
+    assert column.upper - column.lower <= 2**48
+
+
+def test_dates_with_zones_and_of_polars():
+    days = pd.date_range("2019-01-01", periods=20_000, freq="h")
+    for table in (
+        pd.DataFrame({"t": days.tz_localize("UTC").tz_convert("Asia/Tokyo")}),
+        pl.DataFrame({"t": days.to_pydatetime().tolist()}),
+        pl.DataFrame({"t": [day.date() for day in days]}),
+    ):
+        column = resolved(table)["t"]
+        assert column.lower[:10] < "2019-02-01"
+        assert column.upper[:10] > "2021-03-01"
+        unit = column.to_unit(table["t"])
+        assert (unit > 0).mean() > 0.9
+        assert (unit < 1).mean() > 0.9
+
+
+# ------------------------------------------------------------------ categories
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_common_categories_are_selected_and_missing_ones_never(library):
+    rng = np.random.default_rng(0)
+    words = rng.choice(["b", "a", "nan", "None", ""], 20_000).astype(object)
+    words[::3] = None
+    words[:2] = ["rare", "rarest"]
+    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame}[library]
+    frame = make({"c": words.tolist()})
+    for order in (slice(None), slice(None, None, -1)):
+        column = resolved(frame[order])["c"]
+        assert column.categories == ("", "None", "a", "b", "nan")
+        assert column.other == "other"
+        assert column.missing
+        assert column.to_codes(["rare", None, "a"]).tolist() == [5, -1, 2]
+
+
+def test_the_category_for_all_others_has_a_name_of_its_own():
+    words = np.random.default_rng(0).choice(["other", "other_", "b"], 20_000)
+    column = resolved(pd.DataFrame({"c": words}))["c"]
+    assert column.categories == ("b", "other", "other_")
+    assert column.other == "other__"
+    given = [CategoricalColumn("c", other="b")]
+    column = resolved(pd.DataFrame({"c": words}), columns=given)["c"]
+    assert column.other == "b"
+    assert column.n_categories == 3
+    numbers = pd.DataFrame({"c": np.random.default_rng(0).choice([3, -1], 20_000)})
+    column = resolved(numbers, columns=[CategoricalColumn("c")])["c"]
+    assert (column.categories, column.other) == ((-1, 3), -2)
+    assert column.from_codes([0, 2]).dtype == np.int64
+
+
+def test_equal_numbers_of_different_types_are_one_category():
+    mixed = np.array([1, 1.0, True, "1"] * 5000, dtype=object)
+    column = resolved(pd.DataFrame({"c": pd.Series(mixed, dtype=object)}))["c"]
+    assert Counter(map(repr, column.categories)) == Counter(["1", "True", "'1'"])
+    codes = column.to_codes(pd.Series(mixed, dtype=object))
+    assert np.bincount(codes, minlength=4)[column.categories.index("1")] == 5000
+    assert sorted(np.bincount(codes, minlength=4)) == [0, 5000, 5000, 10_000]
+
+
+def test_everything_is_exact_at_infinite_mu():
+    frame = pd.DataFrame({"n": [3, 8], "c": ["z", "y"]})
+    plan = plan_schema(TableSchema.from_dtypes(frame), 2, mu=math.inf, delta=TAIL)
+    assert all(isinstance(event, NonPrivateEvent) for event in leaves(plan.event))
+    assert plan.sigma == ()
+    schema = release_schema(frame, plan, seeded())
+    assert (schema["n"].lower, schema["n"].upper) == (3, 8)
+    assert schema["c"].categories == ("y", "z")
+
+
+def test_only_noisy_things_are_recorded(frame):
+    with record_releases() as releases:
+        resolved(frame)
+    assert {release.kind for release in releases} == {
+        *("histogram", "histogram_rows", "cell_width", "category_counts"),
+    }

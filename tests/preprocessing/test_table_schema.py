@@ -1,0 +1,339 @@
+"""Schemas: JSON, what data types say, and what values suggest."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+
+from skdpot.exceptions import PrivacyWarning
+from skdpot.preprocessing import (
+    BooleanColumn,
+    CategoricalColumn,
+    DatetimeColumn,
+    NumericColumn,
+    TableEncoder,
+    TableSchema,
+)
+from tests.preprocessing.table_cases import mixed_rows, tables
+
+
+@pytest.fixture
+def schema():
+    return TableSchema(
+        [
+            NumericColumn("age", lower=2**60, upper=2**60 + 9, integer=True, dtype="int64"),
+            NumericColumn("x", lower=0.1, upper=1 / 3, log_scale=True, missing=True),
+            NumericColumn("open"),
+            DatetimeColumn("day", lower="2020-01-01", upper="2020-12-31", resolution="D"),
+            CategoricalColumn("job", categories=["b", "ä", "1", 1, True, 0.5], other="?"),
+            CategoricalColumn("any", ordered=True),
+            BooleanColumn("flag", missing=True, dtype="boolean"),
+        ],
+        excluded=["id"],
+        guessed=True,
+        notes=["look at this"],
+    )
+
+
+# --------------------------------------------------------------------- JSON
+
+
+def test_json_round_trip_is_the_identity(schema, tmp_path):
+    text = schema.to_json(tmp_path / "schema.json")
+    for source in (text, tmp_path / "schema.json", str(tmp_path / "schema.json")):
+        again = TableSchema.from_json(source)
+        assert again == schema
+        assert again.to_json() == text
+    kinds = [type(value) for value in again["job"].categories]
+    assert kinds == [str, str, str, int, bool, float]
+    assert type(again["age"].lower) is int
+    assert json.loads(text)["guessed"] is True
+
+
+@given(tables("pandas"))
+@settings(max_examples=50)
+def test_json_keeps_every_schema(case):
+    frame, schema = case
+    for found in (schema, schema.bind(frame), TableSchema.from_dtypes(frame)):
+        again = TableSchema.from_json(found.to_json())
+        assert again == found
+        assert repr(again.columns) == repr(found.columns)
+
+
+def spoilt(schema, change):
+    content = json.loads(schema.to_json())
+    change(content)
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(format="something else"), "This is no schema"),
+        (lambda c: c.update(version=2), "version 2; this release reads version 1"),
+        (lambda c: c.update(version=True), "version True"),
+        (lambda c: c.update(extra=1), "unknown entry 'extra'"),
+        (lambda c: c.update(columns={}), "no list of columns"),
+        (lambda c: c.update(columns=[]), "columns must hold one or more"),
+        (lambda c: c.update(columns=[3]), "must be an object with a kind"),
+        (lambda c: c.update(excluded="id"), "excluded must be a list"),
+        (lambda c: c.update(excluded=[1]), "must hold strings"),
+        (lambda c: c.update(guessed="no"), "guessed must be True or False"),
+        (lambda c: c["columns"][0].update(kind="secret"), "unknown kind 'secret'"),
+        (lambda c: c["columns"][0].update(kind=[]), "unknown kind"),
+        (lambda c: c["columns"][0].update(sigma=1), "a numeric column has no field 'sigma'"),
+        (lambda c: c["columns"][0].pop("name"), "has no name"),
+        (lambda c: c["columns"][0].update(name="x"), "'x' is in the schema twice"),
+        (lambda c: c["columns"][0].update(lower=float("nan")), "lower must be None or a finite"),
+        (lambda c: c["columns"][0].update(lower=[1]), "lower must be None or a finite"),
+        (lambda c: c["columns"][0].update(missing=0), "missing must be True or False"),
+        (lambda c: c["columns"][0].update(dtype={}), "cannot have the data type"),
+        (lambda c: c["columns"][4].update(categories=[[]]), "categories must hold"),
+        (lambda c: c["columns"][4].update(categories="ab"), "categories must be a list"),
+        (lambda c: c["columns"][3].update(resolution={}), "resolution must be one of"),
+    ],
+)
+def test_damaged_schemas_are_refused(schema, change, message):
+    with pytest.raises(ValueError, match=message.replace("a numeric", "[Aa] numeric")):
+        TableSchema.from_json(spoilt(schema, change))
+
+
+@pytest.mark.parametrize("text", ["{", '{"a": 1, "a": 2}', "{" + '"a":{' * 100_000])
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(ValueError, match="This is no schema"):
+        TableSchema.from_json(text)
+
+
+# --------------------------------------------------------- public facts only
+
+
+def test_data_types_are_all_that_from_dtypes_reads():
+    frame, other = mixed_rows(50), mixed_rows(70, seed=1)
+    schema = TableSchema.from_dtypes(frame)
+    assert schema == TableSchema.from_dtypes(other)
+    assert schema == TableSchema.from_dtypes(frame.iloc[:0])
+    assert not schema.is_resolved
+    assert not schema.guessed
+    assert [column.kind for column in schema] == [
+        *("numeric", "numeric", "numeric"),
+        *("categorical", "boolean", "datetime"),
+    ]
+    missing = {column.name: column.missing for column in schema}
+    assert missing == {
+        **{"age": False, "member": False},
+        **{"gain": True, "height": True, "job": True, "since": True},
+    }
+
+
+def test_categories_in_data_types_are_public_and_those_of_polars_are_not():
+    frame = pd.DataFrame({"c": pd.Categorical(["a"], categories=["b", "a"], ordered=True)})
+    column = TableSchema.from_dtypes(frame)["c"]
+    assert (column.categories, column.ordered) == (("b", "a"), True)
+    frame = pl.DataFrame(
+        {
+            "c": pl.Series(["a"], dtype=pl.Categorical),
+            "e": pl.Series(["a"], dtype=pl.Enum(["b", "a"])),
+        }
+    )
+    schema = TableSchema.from_dtypes(frame)
+    assert schema["c"].categories is None
+    assert schema["e"].categories == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"d": pd.to_timedelta([1])}), "Column 'd': data type 'timedelta64"),
+        (pd.DataFrame({"d": pd.period_range("2020", periods=1)}), "Column 'd': data type 'period"),
+        (pd.DataFrame({"d": pd.Categorical(pd.to_datetime(["2020"]))}), "Column 'd': data type"),
+        (pd.DataFrame({"d": [1j]}), "Column 'd': data type 'complex128' is not supported"),
+        (pl.DataFrame({"d": [[1]]}), "Column 'd': data type 'List"),
+        (pl.DataFrame({"d": [b"x"]}), "Column 'd': data type 'Binary"),
+        (pd.DataFrame({0: [1]}), "names of all columns must be strings"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Two columns of the table have the same name"),
+    ],
+)
+def test_unsupported_tables_are_refused_by_name(frame, message):
+    with pytest.raises(ValueError, match=message):
+        TableSchema.from_dtypes(frame)
+
+
+@pytest.mark.parametrize("data", [[1], {"a": [1]}, pd.Series([1]), pl.LazyFrame({"a": [1]}), None])
+def test_only_tables_have_a_schema(data):
+    message = r"collect\(\)" if isinstance(data, pl.LazyFrame) else "must be a DataFrame"
+    with pytest.raises(TypeError, match=message):
+        TableSchema.from_dtypes(data)
+
+
+def test_polars_is_not_imported_before_it_is_needed():
+    code = (
+        "import sys, pandas as pd; from skdpot.preprocessing import TableEncoder, TableSchema\n"
+        "df = pd.DataFrame({'a': [True, False]})\n"
+        "encoder = TableEncoder().fit(df)\n"
+        "assert encoder.inverse_transform(encoder.transform(df)).equals(df)\n"
+        "assert TableSchema.guess(df).names == ('a',)\n"
+        "assert 'polars' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -------------------------------------------------------- table and schema
+
+
+def test_a_schema_takes_the_order_and_the_data_types_of_a_table():
+    schema = TableSchema(
+        [NumericColumn("b", lower=0, upper=1, dtype="float32"), BooleanColumn("a")], ["c"]
+    )
+    frame = pd.DataFrame({"a": [True], "c": [object()], "b": [0.5]})
+    bound = schema.bind(frame)
+    assert bound.names == ("a", "b")
+    assert (bound["a"].dtype, bound["b"].dtype) == ("bool", "float32")
+    assert schema.bind(frame[["a", "b"]]) == bound
+    with pytest.raises(ValueError, match="schema describes 'b', and the table has no such column"):
+        schema.bind(frame[["a"]])
+    with pytest.raises(ValueError, match="schema does not describe: 'd'. Drop them"):
+        schema.bind(frame.assign(d=1))
+    with pytest.raises(ValueError, match="The array has 3 columns, the schema 2"):
+        schema.bind(np.zeros((2, 3)))
+    integers = TableSchema([NumericColumn("n", lower=0, upper=9)]).bind(pd.DataFrame({"n": [1]}))
+    assert integers["n"].n_values == 10
+    text = TableSchema([DatetimeColumn("t")]).bind(pd.DataFrame({"t": ["2020-01-01"]}))
+    assert text["t"].dtype == "datetime64[s]"
+
+
+def test_a_schema_can_be_edited(schema):
+    assert schema.confirm().guessed is False
+    new = schema.replace(NumericColumn("open", lower=0, upper=1), BooleanColumn("id"))
+    assert new["open"].is_resolved
+    assert new.names == (*schema.names, "id")
+    assert new.excluded == ()
+    assert schema.exclude("x", "day").excluded == ("id", "x", "day")
+    with pytest.raises(KeyError, match="no column 'nobody'; it has age, x, open"):
+        schema["nobody"]
+    with pytest.raises(KeyError, match="no column 'nobody'"):
+        schema.replace(BooleanColumn("nobody"))
+    with pytest.raises(ValueError, match="one or more of NumericColumn"):
+        TableSchema([])
+    with pytest.raises(ValueError, match="'a' is in the schema twice"):
+        TableSchema([BooleanColumn("a")], ["a"])
+
+
+def test_a_schema_can_be_read_by_people(schema):
+    frame = schema.to_frame()
+    assert frame.index.tolist() == list(schema.names)
+    assert "privately" in frame.loc["open", "values"]
+    assert "guessed from the values: what is confirmed becomes public" in repr(schema)
+    assert "guessed" not in repr(schema.confirm())
+    page = schema.replace(CategoricalColumn("any", categories=["<b>"]))._repr_html_()
+    assert "Guessed from the values: whatever is confirmed becomes public" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "look at this" in page
+    assert "Left out: id" in page
+
+
+# ------------------------------------------------------------------- guesses
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_guesses(library):
+    frame = mixed_rows(500)
+    frame["code"] = [f"person {i}" for i in range(500)]
+    frame["few"] = np.arange(500) % 3 + 1
+    frame["mark"] = np.where(np.arange(500) % 7 == 0, "?", "yes")
+    frame["street"] = [f"street {i % 200}" for i in range(500)]
+    frame["text"] = frame["since"].dt.strftime("%Y-%m-%d")
+    if library == "polars":
+        frame = pl.DataFrame({name: frame[name].replace({np.nan: None}).tolist() for name in frame})
+    schema = TableSchema.guess(frame)
+    assert schema.guessed
+    age = schema["age"]
+    assert (age.lower, age.upper, age.integer, age.log_scale) == (15, 90, True, False)
+    assert schema["gain"].log_scale
+    assert (schema["gain"].lower, schema["gain"].integer) == (0, True)
+    assert schema["height"].missing
+    assert not schema["height"].integer
+    assert schema["height"].lower < 1.5 < 1.9 < schema["height"].upper
+    assert schema["job"].categories == ("clerk", "cook", "farmer", "poet")
+    assert schema["job"].missing
+    assert schema["member"].kind == "boolean"
+    assert schema["since"].resolution == "D"
+    assert schema["since"].n_values == pytest.approx(2000, abs=30)
+    assert schema["few"].n_values == 3
+    assert schema["mark"].categories == ("?", "yes")
+    assert schema["street"].categories is None
+    assert schema["text"].kind == "datetime"
+    assert schema.excluded == ("code",)
+    assert [note.partition(":")[0] for note in schema.notes] == ["'code'", "'street'", "'text'"]
+    assert "Drop" in schema.notes[0]
+    assert TableSchema.from_json(schema.to_json()) == schema
+
+
+def test_a_guess_leaves_out_what_it_cannot_describe():
+    frame = pd.DataFrame(
+        {
+            "good": [0.5, 1.5],
+            "empty": [None, None],
+            "lists": [[1], [2]],
+            "spans": pd.to_timedelta([1, 2]),
+            "huge": [1.0, np.inf],
+            "no": [1, 2],
+            "flags": pd.Series([True, None], dtype=object),
+        }
+    )
+    schema = TableSchema.guess(frame, exclude=["no"])
+    assert schema.names == ("good", "huge", "flags")
+    assert schema["flags"] == BooleanColumn("flags", missing=True, dtype="object")
+    assert set(schema.excluded) == {"no", "empty", "lists", "spans"}
+    assert len(schema.notes) == 4
+    with pytest.raises(ValueError, match="exclude names 'nobody'"):
+        TableSchema.guess(frame, exclude=["nobody"])
+    with pytest.raises(ValueError, match="No column is left to describe: 'empty'"):
+        TableSchema.guess(frame[["empty"]])
+    wild = pd.DataFrame({"x": [-1.7e308, 1.7e308], "n": [0, 2**60], "g": [0, 2**45]})
+    assert TableSchema.guess(wild).excluded == ("x", "n")
+    amounts = pd.DataFrame({"a": [1] * 1000 + [2**45]})
+    assert not TableSchema.guess(amounts)["a"].log_scale
+    numbers = pd.DataFrame({"row": np.arange(1000)})
+    assert "every number occurs once" in TableSchema.guess(numbers).notes[0]
+
+
+@given(tables("pandas"))
+@settings(max_examples=50, deadline=None)
+def test_guessed_schemas_hold_all_values(case):
+    frame, _ = case
+    schema = TableSchema.guess(frame.assign(good=1))
+    kept = frame.assign(good=1)[list(schema.names)]
+    with pytest.warns(PrivacyWarning, match="guessed from the values"):
+        encoder = TableEncoder(schema).fit(frame.assign(good=1))
+    back = encoder.inverse_transform(encoder.transform(frame.assign(good=1)))
+    assert back.equals(kept) or back.astype(str).equals(kept.astype(str))
+
+
+@pytest.mark.parametrize(
+    ("values", "lower", "upper"),
+    [
+        ([17, 90], 15, 90),
+        ([1, 16], 1, 16),
+        ([0, 99_999], 0, 100_000),
+        ([0, 4356], 0, 4500),
+        ([7, 7], 7, 7),
+        ([-1234, 5678], -1500, 6000),
+        ([0.12, 0.97], 0.1, 1.0),
+        ([1e-9, 7.3e-9], 1e-9, 7.5e-9),
+        ([12.5, 987.5], 0.0, 1000.0),
+        ([0.5, 0.5], 0.5, 0.5),
+        ([0.0, 5e-324], 0.0, 5e-324),
+        ([0.5, 1e300], 0.5, 1e300),
+    ],
+)
+def test_bounds_are_rounded_outwards(values, lower, upper):
+    column = TableSchema.guess(pd.DataFrame({"x": values}))["x"]
+    assert (column.lower, column.upper) == pytest.approx((lower, upper), rel=1e-12)
+    assert column.lower <= min(values)
+    assert column.upper >= max(values)

@@ -1,0 +1,390 @@
+"""Private selection: the law of the trials, the worst case, the event and its ledger."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+from scipy import stats
+from scipy.special import ndtr
+
+from skdpot._utils.rng import SecretStream
+from skdpot.audit.report.words import event_in_words
+from skdpot.exceptions import BudgetExceededError, UnknownEventError
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.display import describe_event
+from skdpot.privacy.events import (
+    BudgetedEvent,
+    ComposedEvent,
+    GaussianEvent,
+    PrivateSelectionEvent,
+    ThresholdedCountsEvent,
+)
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
+from skdpot.privacy.group_privacy import in_different_parts
+from skdpot.privacy.number_of_trials import TrialLaw
+from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep, worst_profile
+from skdpot.privacy.relation import Relation
+from skdpot.slicing.event_record import event_from_dict, event_to_dict
+from tests.contract.event_suite import DELTA, NOT_POSITIVE, EventSuite
+
+LAWS = [(10, 1.0), (10, 0.0), (10, math.inf), (4, 0.5), (30, -0.5)]
+NOT_PROBABLE = (-1e-9, 1.0, math.nan, "0", None, True)
+
+
+class LeakySuite(EventSuite):
+    def at_noise(self, factor):
+        return self.make(mu=self.parameters["mu"] / factor)
+
+    def test_ledger_cost_is_whole_units_rounded_up(self):
+        """As elsewhere, but leaks of its own come on top of the ledger's share."""
+        cap = PrivacyTarget(1.0, DELTA).leak_cap
+        for event in self.each_relation():
+            cost, own = event_cost(event, cap), compose(event).leak
+            private = compose(event).approximate_gdp(max(0.0, cost.leak_units * 1e-18 - own))
+            assert private.mu**2 * 1e12 <= cost.mu_squared_units
+            assert own * 1e18 <= cost.leak_units <= cap * 1e18 / 1000 + own * 1e18 + 3
+
+
+class TestPrivateSelectionEvent(LeakySuite):
+    kind = PrivateSelectionEvent
+    parameters = {"mu": 0.3, "mean_trials": 8.0, "leak": 1e-12}
+    invalid = {
+        "mu": NOT_POSITIVE,
+        "mean_trials": (*NOT_POSITIVE, 0.99, 1.1e6),
+        "shape": (-1.0, -2.0, math.nan, "geometric", None, True),
+        "leak": (*NOT_PROBABLE, 0.126),
+        "relation": ("replace", None),
+    }
+
+    def test_conversion_to_gdp_is_a_bound(self):
+        """And no smaller one: the worst case is far from Gaussian, and lies at epsilon = 0."""
+        loss = compose(self.make())
+        private = loss.approximate_gdp(1e-9)
+        for epsilon in np.linspace(0.0, 1.5 * loss.epsilon(1e-9), 60):
+            assert loss.delta(float(epsilon)) <= private.delta(float(epsilon)) * (1 + 1e-12)
+        assert private.delta(0.0) <= 1.002 * loss.delta(0.0)
+        assert 1.2 * loss.epsilon(DELTA) < private.epsilon(DELTA)
+        assert loss.epsilon(1e-9) < math.inf
+
+
+class TestBudgetedEvent(LeakySuite):
+    kind = BudgetedEvent
+    parameters = {"mu": 0.3, "leak": 1e-12}
+    invalid = {"mu": NOT_POSITIVE, "leak": NOT_PROBABLE, "relation": ("replace", None)}
+
+
+# ------------------------------------------------------------------ the number of trials
+
+
+def masses_of(law, n=4000):
+    return np.array(
+        [mass for _, mass in zip(range(n), (m for _, m in law._masses()), strict=False)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "theirs"),
+    [
+        (1.0, lambda law, k: stats.geom(law.parameter).pmf(k)),
+        (0.0, lambda law, k: stats.logser(1.0 - law.parameter).pmf(k)),
+        (
+            math.inf,
+            lambda law, k: stats.poisson(law.parameter).pmf(k) / stats.poisson(law.parameter).sf(0),
+        ),
+        (
+            0.5,
+            lambda law, k: (
+                stats.nbinom(0.5, law.parameter).pmf(k) / stats.nbinom(0.5, law.parameter).sf(0)
+            ),
+        ),
+        (
+            3.0,
+            lambda law, k: (
+                stats.nbinom(3.0, law.parameter).pmf(k) / stats.nbinom(3.0, law.parameter).sf(0)
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("mean", [1.5, 10.0, 40.0])
+def test_the_law_is_the_one_that_its_name_says(mean, shape, theirs):
+    law = TrialLaw.with_mean(mean, shape)
+    k = np.arange(1, 4001)
+    masses = masses_of(law)
+    assert law.mean == pytest.approx(mean, rel=1e-9)
+    assert masses @ k == pytest.approx(mean, rel=1e-7)
+    assert masses == pytest.approx(theirs(law, k), rel=1e-8, abs=1e-14)
+
+
+@pytest.mark.parametrize(("mean", "shape"), LAWS)
+def test_slopes_are_derivatives_of_the_generating_function(mean, shape):
+    law = TrialLaw.with_mean(mean, shape)
+    masses, k = masses_of(law), np.arange(1, 4001)
+    for x in (0.0, 0.3, 0.9, 0.99):
+        above = np.array([1.0 - x])
+        terms = [masses * k, masses * k * (k - 1), masses * k * (k - 1) * (k - 2)]
+        powers = [x ** np.maximum(k - order, 0.0) for order in (1, 2, 3)]
+        exact = [float(a @ b) for a, b in zip(terms, powers, strict=True)]
+        ours = [f(above)[0] for f in (law.slope, law.curvature, law.curvature_growth)]
+        assert ours == pytest.approx(exact, rel=1e-6)
+        assert law.misses(1.0 - x) == pytest.approx(float(masses @ x**k), rel=1e-9, abs=1e-15)
+
+
+def test_one_trial_is_no_choice():
+    for shape in (1.0, math.inf):
+        law = TrialLaw.with_mean(1.0, shape)
+        assert law.quantile(0.999) == 1
+        event = PrivateSelectionEvent(mu=0.7, mean_trials=1.0, shape=shape)
+        assert compose(event).epsilon(1e-6) == pytest.approx(gdp_epsilon(0.7, 1e-6), rel=5e-3)
+        assert compose(event).epsilon(1e-6) >= gdp_epsilon(0.7, 1e-6)
+
+
+@pytest.mark.parametrize(("mean", "shape"), LAWS)
+def test_draws_follow_the_law(mean, shape):
+    law, stream = TrialLaw.with_mean(mean, shape), SecretStream(5)
+    drawn = np.array([law.draw(stream) for _ in range(20_000)])
+    edges = [1, 2, 3, 5, 9, 17, 33, np.inf]
+    counts = np.histogram(drawn, edges)[0]
+    exact = np.add.reduceat(masses_of(law), [0, 1, 2, 4, 8, 16, 32]) * len(drawn)
+    kept = exact > 5
+    assert np.sum((counts - exact)[kept] ** 2 / exact[kept]) < stats.chi2.isf(1e-6, kept.sum())
+    assert law.quantile(0.5) == np.median(drawn) or abs(law.quantile(0.5) - np.median(drawn)) <= 1
+
+
+@pytest.mark.parametrize(("mean", "shape"), LAWS)
+def test_without_leaks_the_law_is_thinned(mean, shape):
+    law, leak = TrialLaw.with_mean(mean, shape), 0.03
+    tilted = masses_of(law) * (1 - leak) ** np.arange(1, 4001)
+    assert masses_of(law.thinned(leak)) == pytest.approx(tilted / tilted.sum(), abs=1e-9)
+    assert 1 - tilted.sum() <= mean * leak
+
+
+# ------------------------------------------------------------------ the worst case
+
+
+def generating_function(law):
+    return lambda x: np.array([law.misses(1.0 - v) for v in np.clip(x, 0.0, 1.0)])
+
+
+def selected(generate, p):
+    """The law of the best of K draws from p, whose outcomes come in increasing order."""
+    return np.diff(generate(np.append(0.0, np.cumsum(p)).clip(0.0, 1.0)))
+
+
+def hockey_stick(generate, p, q, epsilon):
+    return np.maximum(selected(generate, p) - math.exp(epsilon) * selected(generate, q), 0.0).sum()
+
+
+def worst_order(generate, p, q, epsilon):
+    """Climb from an order that is bad already: move one outcome at a time to where it hurts."""
+    order = np.argsort(-np.abs(np.arange(len(p)) - len(p) / 2), kind="stable")
+    best, improves = hockey_stick(generate, p[order], q[order], epsilon), True
+    while improves:
+        improves = False
+        for i in range(len(p)):
+            for j in range(len(p)):
+                moved = np.insert(np.delete(order, i), j, order[i])
+                value = hockey_stick(generate, p[moved], q[moved], epsilon)
+                if value > best * (1.0 + 1e-12):
+                    best, order, improves = value, moved, True
+    return best
+
+
+def binned_gaussians(mu, n=17):
+    """What one learns of N(mu, 1) or N(0, 1) from the bin that it falls in: mu-GDP."""
+    edges = np.concatenate([[-np.inf], np.linspace(-3.6, 3.6, n - 1) + mu / 2, [np.inf]])
+    return np.diff(ndtr(edges - mu)), np.diff(ndtr(edges))
+
+
+def test_the_best_of_k_has_the_law_that_the_generating_function_says():
+    law, rng = TrialLaw.with_mean(5.0, 1.0), np.random.default_rng(0)
+    p = np.array([0.4, 0.1, 0.3, 0.2])
+    trials = rng.geometric(law.parameter, 200_000)
+    best = np.maximum.reduceat(
+        rng.choice(4, trials.sum(), p=p), np.append(0, np.cumsum(trials)[:-1])
+    )
+    shares = np.bincount(best, minlength=4) / len(best)
+    assert shares == pytest.approx(selected(generating_function(law), p), abs=0.006)
+
+
+@pytest.mark.parametrize(("mean", "shape"), LAWS[:4])
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.3, 0.0), (0.3, 0.4), (1.0, 0.5), (1.0, 1.5)])
+def test_the_worst_case_is_a_bound_and_nearly_attained(mean, shape, mu, epsilon):
+    law = TrialLaw.with_mean(mean, shape)
+    p, q = binned_gaussians(mu)
+    attained = worst_order(generating_function(law), p, q, epsilon)
+    bound = worst_profile(mu, law, epsilon)[0]
+    assert 0.9 * bound < attained <= bound
+
+
+def test_no_random_mechanism_exceeds_the_bound():
+    rng = np.random.default_rng(7)
+    for mean, shape in LAWS:
+        law = TrialLaw.with_mean(mean, shape)
+        for mu in (0.2, 1.5):
+            epsilons = np.array([0.0, 0.1, 0.5, 1.0, 2.5])
+            bounds = worst_profile(mu, law, epsilons)
+            for _ in range(15):
+                p, q = binned_gaussians(mu, int(rng.integers(2, 40)))
+                channel = rng.dirichlet(np.full(int(rng.integers(2, 9)), 0.2), len(p))
+                for first, second in ((p @ channel, q @ channel), (q @ channel, p @ channel)):
+                    found = [
+                        hockey_stick(generating_function(law), first, second, e) for e in epsilons
+                    ]
+                    assert np.all(found <= bounds)
+
+
+def test_more_losses_lower_the_bound_by_little():
+    for mean, shape in LAWS[1:3]:
+        law = TrialLaw.with_mean(mean, shape)
+        for mu in (0.1, 1.0):
+            coarse, fine = (worst_profile(mu, law, [0.0, 2 * mu], n_losses=n) for n in (256, 450))
+            assert np.all(fine <= coarse)
+            assert coarse == pytest.approx(fine, rel=0.02)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_a_fixed_number_of_trials_would_cost_more(mu):
+    """Ten trials, always: what the event charges for ten on average does not cover it."""
+    p, q = binned_gaussians(mu)
+    for epsilon, factor in ((2.5 * mu, 1.6), (5.0 * mu, 4.0)):
+        fixed = worst_order(lambda x: x**10, p, q, epsilon)
+        assert fixed > factor * worst_profile(mu, TrialLaw.with_mean(10.0, 1.0), epsilon)[0]
+
+
+def test_what_is_charged_is_what_the_mechanism_attains():
+    """Nearly: of 30 bins, at the delta of the event."""
+    mu, law = 0.5, TrialLaw.with_mean(10.0, 1.0)
+    p, q = binned_gaussians(mu, 24)
+    epsilon = 1.2
+    attained = worst_order(generating_function(law), p, q, epsilon)
+    charged = compose(PrivateSelectionEvent(mu=mu, mean_trials=10.0)).epsilon(attained)
+    assert epsilon <= charged <= 1.06 * epsilon
+
+
+# ------------------------------------------------------------------ against Renyi
+
+
+def renyi(p, q, order):
+    kept = (p > 0) & (q > 0)
+    terms = order * np.log(p[kept]) + (1 - order) * np.log(q[kept])
+    return float(np.logaddexp.reduce(terms)) / (order - 1)
+
+
+@pytest.mark.parametrize("shape", [1.0, 0.0])
+def test_theorem_2_of_papernot_and_steinke_holds_for_what_is_attained(shape):
+    law = TrialLaw.with_mean(10.0, shape)
+    p, q = binned_gaussians(0.6)
+    order = np.argsort(-np.abs(np.arange(len(p)) - 8))
+    a, b = (selected(generating_function(law), side[order]) for side in (p, q))
+    orders = np.linspace(1.5, 60.0, 100)
+    accountant = RdpAccountant(orders)
+    base = dp_event.GaussianDpEvent(1 / 0.6)
+    accountant.compose(dp_event.RepeatAndSelectDpEvent(base, 10, shape))
+    assert all(renyi(a, b, o) <= r for o, r in zip(orders, accountant._rdp, strict=True))
+
+
+@pytest.mark.parametrize("shape", [1.0, 0.0, math.inf])
+@pytest.mark.parametrize(("mean", "mu"), [(3, 1.0), (30, 0.2)])
+def test_the_exact_account_is_below_that_by_renyi_and_above_one_trial(mean, mu, shape):
+    accountant = RdpAccountant(np.concatenate([np.linspace(1.05, 12, 120), np.arange(13, 300)]))
+    base = dp_event.GaussianDpEvent(1 / mu)
+    accountant.compose(dp_event.RepeatAndSelectDpEvent(base, mean, shape))
+    loss = compose(PrivateSelectionEvent(mu=mu, mean_trials=mean, shape=shape))
+    for delta in (1e-4, 1e-7):
+        assert gdp_epsilon(mu, delta) < loss.epsilon(delta) < accountant.get_epsilon(delta)
+
+
+# ------------------------------------------------------------------ accounts and ledgers
+
+
+def test_leaks_of_trials_add_up():
+    """An output of its own, best of all, that a trial shows with probability `leak`."""
+    mu, leak = 0.4, 0.004
+    law = TrialLaw.with_mean(6.0, 1.0)
+    p, q = binned_gaussians(mu)
+    order = np.argsort(-np.abs(np.arange(len(p)) - 8))
+    first = np.concatenate([(1 - leak) * p[order], [leak, 0.0]])
+    second = np.concatenate([(1 - leak) * q[order], [0.0, leak]])
+    loss = compose(PrivateSelectionEvent(mu=mu, mean_trials=6.0, leak=leak))
+    for epsilon in (0.2, 1.0, 5.0):
+        found = hockey_stick(generating_function(law), first, second, epsilon)
+        assert 0.75 * 6.0 * leak < found <= loss.delta(epsilon)
+    assert loss.leak == pytest.approx(6.0 * leak)
+
+
+def test_more_trials_cost_more_and_composition_holds():
+    epsilons = [
+        compose(PrivateSelectionEvent(mu=0.3, mean_trials=mean)).epsilon(1e-6)
+        for mean in (1, 2, 5, 20)
+    ]
+    assert all(np.diff(epsilons) > 0)
+    selection, fit = PrivateSelectionEvent(mu=0.3, mean_trials=5), BudgetedEvent(mu=0.4, leak=1e-8)
+    both = compose(ComposedEvent(events=(selection, fit)))
+    rest = compose(ComposedEvent(events=(selection, GaussianEvent(sigma=2.5, sensitivity=1.0))))
+    assert both.delta(1.5) == pytest.approx(1e-8 + rest.delta(1.5), rel=1e-3)
+    assert compose(selection).epsilon(1e-6) < rest.epsilon(1e-6)
+    assert rest.epsilon(2e-6) < compose(selection).epsilon(1e-6) + gdp_epsilon(0.4, 1e-6)
+
+
+def test_the_ledger_takes_the_smallest_gaussian_that_covers_it():
+    event = PrivateSelectionEvent(mu=0.3, mean_trials=10.0, leak=1e-11)
+    cost = event_cost(event, PrivacyTarget(1.0, 1e-5).leak_cap)
+    mu, leak = math.sqrt(cost.mu_squared_units * 1e-12), cost.leak_units * 1e-18
+    law = TrialLaw.with_mean(10.0, 1.0)
+    epsilons = np.linspace(0.0, 6.0, 50)
+    assert np.all(worst_profile(0.3, law, epsilons) <= leak + gdp_delta(epsilons, mu))
+    assert gdp_delta(0.0, mu) == pytest.approx(worst_profile(0.3, law, 0.0)[0], rel=0.01)
+    assert leak >= 10.0 * 1e-11
+    budget = PrivacyBudget(3.0)
+    budget.spend(event, label="search")
+    assert budget.history()["mu"][0] == pytest.approx(mu, rel=1e-6)
+    with pytest.raises(BudgetExceededError, match="left"):
+        budget.spend(event.with_mu(3.0))
+    assert len(budget.history()) == 1
+
+
+def test_a_trial_without_privacy_has_no_bound():
+    event = PrivateSelectionEvent(mu=1.01 * LARGEST_MU, mean_trials=2.0)
+    assert compose(event).epsilon(1e-5) == math.inf
+    assert math.isfinite(compose(event.with_mu(LARGEST_MU)).epsilon(1e-5))
+
+
+def test_steps_are_values():
+    law = TrialLaw.with_mean(10.0, 1.0)
+    step = SelectionStep(0.3, law)
+    assert step == SelectionStep(0.3, TrialLaw.with_mean(10.0, 1.0))
+    assert step.mu > gdp_mu(
+        compose(PrivateSelectionEvent(mu=0.3, mean_trials=10.0)).epsilon(1e-6), 1e-6
+    )
+    assert 0.0 < step.leak < 1e-19
+
+
+def test_events_are_written_and_read():
+    for event in (
+        PrivateSelectionEvent(mu=0.3, mean_trials=8.0, shape=0.5, leak=1e-9),
+        BudgetedEvent(mu=0.3, leak=1e-9, relation=Relation.ADD_REMOVE),
+    ):
+        both = ComposedEvent(events=(event, event))
+        assert event_from_dict(json.loads(json.dumps(event_to_dict(both)))) == both
+        assert "mu=0.3" in describe_event(event)
+        [words] = event_in_words(event)
+        assert "0.3 standard deviations" in words
+        assert "1e-09" in words
+        with pytest.raises((UnknownEventError, ValueError)):
+            in_different_parts(event, 2)
+    assert "8 on average" in event_in_words(PrivateSelectionEvent(mu=0.3, mean_trials=8.0))[0]
+
+
+def test_selections_compose_with_everything_else():
+    parts = (
+        PrivateSelectionEvent(mu=0.2, mean_trials=4.0),
+        ThresholdedCountsEvent(sigma=40.0, threshold=300.0),
+        GaussianEvent(sigma=10.0, sensitivity=1.0),
+    )
+    whole = compose(ComposedEvent(events=parts)).epsilon(1e-5)
+    assert all(compose(part).epsilon(1e-5) < whole for part in parts)

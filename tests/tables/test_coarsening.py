@@ -1,0 +1,224 @@
+"""Bins by noisy histograms: what holds of them whatever the noise."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import brentq
+
+from skdpot.tables.coarsening import (
+    MAX_BINS,
+    coarsen,
+    group_bins,
+    group_intervals,
+    project_to_total,
+)
+
+RNG = np.random.default_rng(5)
+
+
+@st.composite
+def histograms(draw, smallest=1):
+    """A noisy histogram, and what is known of it."""
+    missing = draw(st.booleans())
+    n_cells = draw(st.integers(smallest, 300)) + missing
+    sigma = draw(st.sampled_from([0.0, 0.5, 10.0, 1e3, 1e7]))
+    n_rows = draw(st.sampled_from([2, 50, 10_000, 10**7]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    shares = rng.dirichlet(np.full(n_cells, draw(st.sampled_from([0.01, 0.3, 10.0]))))
+    counts = rng.multinomial(n_rows, shares) + sigma * rng.normal(size=n_cells)
+    doubtful = np.zeros(n_cells, dtype=bool)
+    doubtful[n_cells - missing :] = True
+    if draw(st.booleans()):
+        doubtful[draw(st.integers(0, n_cells - 1))] = True
+    return {
+        "counts": counts,
+        "sigma": sigma,
+        "n_rows": n_rows,
+        "ordered": draw(st.booleans()),
+        "missing": missing,
+        "doubtful": doubtful,
+    }
+
+
+@given(histograms())
+@settings(max_examples=300, deadline=None)
+def test_bins_are_a_partition(given_histogram):
+    found = coarsen(**given_histogram)
+    n_cells = len(given_histogram["counts"])
+    assert found.bins.shape == found.cell_shares.shape == (n_cells,)
+    for groups, size in ((found.bins, found.n_bins), (found.coarse, found.coarse.max() + 1)):
+        np.testing.assert_array_equal(np.unique(groups), np.arange(size))
+    assert found.coarse.shape == (found.n_bins,)
+
+
+@given(histograms())
+@settings(max_examples=300, deadline=None)
+def test_shares_are_positive_and_add_up_to_one(given_histogram):
+    """What the noise hides may occur: no cell is impossible."""
+    found = coarsen(**given_histogram)
+    assert found.cell_shares.min() > 0
+    assert found.cell_shares.sum() == pytest.approx(1.0, abs=1e-9)
+    assert found.shares.shape == (found.n_bins,)
+    np.testing.assert_allclose(
+        found.shares,
+        [found.cell_shares[found.bins == b].sum() for b in range(found.n_bins)],
+        rtol=1e-9,
+    )
+
+
+@given(histograms())
+@settings(max_examples=300, deadline=None)
+def test_missing_values_have_a_bin_of_their_own(given_histogram):
+    found = coarsen(**given_histogram)
+    if given_histogram["missing"]:
+        assert np.sum(found.bins == found.bins[-1]) == 1
+        assert np.sum(found.coarse == found.coarse[-1]) == 1
+        assert found.bins[-1] == found.n_bins - 1
+
+
+@given(histograms())
+@settings(max_examples=300, deadline=None)
+def test_bins_of_a_scale_are_intervals(given_histogram):
+    found = coarsen(**given_histogram | {"ordered": True})
+    present = found.bins[: len(found.bins) - given_histogram["missing"]]
+    assert set(np.diff(present)) <= {0, 1}
+    groups = found.coarse[: present.max() + 1]
+    assert set(np.diff(groups)) <= {0, 1}
+
+
+@given(histograms())
+@settings(max_examples=300, deadline=None)
+def test_there_are_not_many_bins(given_histogram):
+    """Cells that hold more than their share stand alone, and what is between them too."""
+    found = coarsen(**given_histogram)
+    most = 2 * MAX_BINS if given_histogram["ordered"] else 65
+    assert found.n_bins <= most + given_histogram["missing"]
+    assert found.coarse.max() + 1 <= (16 if given_histogram["ordered"] else 9) + 1
+
+
+@given(histograms(), st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_order_does_not_matter_to_categories(given_histogram, seed):
+    if given_histogram["missing"]:
+        return
+    order = np.random.default_rng(seed).permutation(len(given_histogram["counts"]))
+    moved = given_histogram | {
+        "ordered": False,
+        "counts": given_histogram["counts"][order],
+        "doubtful": given_histogram["doubtful"][order],
+    }
+    if len(np.unique(given_histogram["counts"])) < len(order):
+        return  # of equal counts the first is taken
+    first, second = coarsen(**given_histogram | {"ordered": False}), coarsen(**moved)
+    assert first.n_bins == second.n_bins
+    np.testing.assert_allclose(first.cell_shares[order], second.cell_shares, rtol=1e-9)
+    together = first.bins[order][:, None] == first.bins[order][None]
+    np.testing.assert_array_equal(together, second.bins[:, None] == second.bins[None])
+
+
+def no_doubt(n_cells):
+    return np.zeros(n_cells, dtype=bool)
+
+
+def test_without_noise_shares_of_bins_are_exact():
+    counts = RNG.multinomial(100_000, RNG.dirichlet(np.ones(200))).astype(float)
+    for ordered in (True, False):
+        found = coarsen(
+            counts, 0.0, 100_000, ordered=ordered, missing=False, doubtful=no_doubt(200)
+        )
+        np.testing.assert_allclose(found.cell_shares, counts / 1e5, atol=1e-6)
+
+
+def test_categories_below_the_noise_share_a_bin():
+    counts = np.array([500.0, 20.0, 10.0, 480.0, -15.0])
+    found = coarsen(counts, 15.0, 1000, ordered=False, missing=False, doubtful=no_doubt(5))
+    assert found.bins[1] == found.bins[2] == found.bins[4]
+    assert found.n_bins == 3
+
+
+def test_a_doubtful_cell_in_the_noise_counts_as_empty():
+    counts = np.array([500.0, 480.0, 30.0])
+    doubtful = np.array([False, False, True])
+    kept = coarsen(counts, 15.0, 1000, ordered=False, missing=True, doubtful=no_doubt(3))
+    lost = coarsen(counts, 15.0, 1000, ordered=False, missing=True, doubtful=doubtful)
+    seen = coarsen(counts + [0, 0, 60], 15.0, 1000, ordered=False, missing=True, doubtful=doubtful)
+    assert kept.cell_shares[2] == pytest.approx(0.03, abs=0.01)
+    assert 0 < lost.cell_shares[2] < 1e-6
+    assert seen.cell_shares[2] == pytest.approx(0.08, abs=0.01)
+
+
+def test_bins_depend_on_nothing_but_what_is_passed():
+    """Post-processing: the same noisy counts give the same bins."""
+    counts = RNG.normal(50, 20, size=80)
+    first, second = (
+        coarsen(counts.copy(), 20.0, 4000, ordered=True, missing=False, doubtful=no_doubt(80))
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.bins, second.bins)
+    np.testing.assert_array_equal(first.cell_shares, second.cell_shares)
+
+
+# --- parts --------------------------------------------------------------------------------------
+
+
+@given(arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e6, 1e6)), st.floats(1.0, 1e6))
+def test_the_projection_is_the_nearest_point_of_the_simplex(counts, total):
+    """By another route: the shift at which what is left of the counts adds up."""
+    found = project_to_total(counts, total)
+
+    def excess(shift):
+        return np.maximum(counts - shift, 0).sum() - total
+
+    shift = brentq(excess, counts.min() - total - 1, counts.max(), xtol=1e-12, rtol=1e-14)
+    np.testing.assert_allclose(found, np.maximum(counts - shift, 0), atol=1e-6 * max(total, 1))
+    assert found.sum() == pytest.approx(total, rel=1e-9)
+
+
+@given(
+    arrays(np.float64, st.integers(1, 100), elements=st.floats(0, 1e5)),
+    st.integers(1, 30),
+    st.floats(0, 1e5),
+)
+def test_intervals_are_as_few_as_wanted(counts, n_groups, least):
+    """Twice as many at most: each that stands alone may have a small one beside it."""
+    groups = group_intervals(counts, n_groups, least)
+    assert groups[0] == 0
+    assert set(np.diff(groups)) <= {0, 1}
+    assert groups[-1] + 1 <= max(2 * n_groups, 1)
+
+
+def test_equal_cells_make_equal_intervals():
+    groups = group_intervals(np.ones(240), 24, 0.0)
+    np.testing.assert_array_equal(groups, np.arange(240) // 10)
+
+
+def test_an_interval_stands_out_of_the_noise():
+    """Each but the last holds about what it takes to be seen."""
+    counts = RNG.poisson(10, size=256).astype(float)
+    groups = group_intervals(counts, 24, 300.0)
+    held = np.bincount(groups, weights=counts)
+    assert held[:-1].min() > 200
+    assert groups[-1] + 1 == pytest.approx(counts.sum() / 300, abs=2)
+
+
+def test_a_spike_stays_alone():
+    counts = np.full(100, 10.0)
+    counts[30] = 5000.0
+    groups = group_intervals(counts, 24, 0.0)
+    assert np.sum(groups == groups[30]) == 1
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_few_bins_stay_as_they_are(ordered):
+    shares = np.array([0.5, 0.1, 0.2, 0.1, 0.1])
+    np.testing.assert_array_equal(group_bins(shares, ordered=ordered, missing=True), np.arange(5))
+
+
+def test_frequent_categories_stay_apart():
+    shares = np.array([0.01, 0.3, 0.02, 0.2, 0.1, 0.1, 0.1, 0.08, 0.05, 0.04])
+    groups = group_bins(shares, ordered=False, missing=False)
+    frequent = np.argsort(-shares)[:8]
+    assert len(set(groups[frequent])) == 8
+    assert groups[0] == groups[2] == 8

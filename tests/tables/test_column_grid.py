@@ -1,0 +1,145 @@
+"""Cells of columns: from values to cells and back."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
+from skdpot.preprocessing.table_frames import Table, build_table
+from skdpot.tables.column_grid import MAX_CELLS, column_grid
+
+YEAR = {"lower": "2024-01-01", "upper": "2024-12-31"}
+ROME = "datetime64[ns, Europe/Rome]"
+COLUMNS = {
+    "few integers": NumericColumn("c", lower=-3, upper=90, integer=True, dtype="int32"),
+    "integers": NumericColumn("c", lower=-3, upper=600, integer=True, dtype="int64"),
+    "integers, missing": NumericColumn("c", lower=0, upper=999, missing=True, dtype="Int64"),
+    "integers as floats": NumericColumn(
+        "c", lower=0, upper=511, integer=True, missing=True, dtype="float64"
+    ),
+    "huge integers": NumericColumn("c", lower=5, upper=2**40, dtype="int64"),
+    "one integer": NumericColumn("c", lower=7, upper=7, dtype="int64"),
+    "two integers": NumericColumn("c", lower=0, upper=1, dtype="int8"),
+    "floats": NumericColumn("c", lower=-1.5, upper=7.1, dtype="float64"),
+    "short floats": NumericColumn("c", lower=-1.5, upper=7.1, dtype="float32"),
+    "floats, missing": NumericColumn("c", lower=0.0, upper=1e-6, missing=True, dtype="Float64"),
+    "one float": NumericColumn("c", lower=2.5, upper=2.5, dtype="float64"),
+    "log floats": NumericColumn("c", lower=0, upper=1e5, log_scale=True, dtype="float64"),
+    "days": DatetimeColumn("c", **YEAR, resolution="D", dtype="datetime64[s]"),
+    "dates": DatetimeColumn("c", **YEAR, resolution="D", dtype="date", missing=True),
+    "seconds": DatetimeColumn("c", **YEAR, dtype="datetime64[us]"),
+    "minutes": DatetimeColumn("c", **YEAR, resolution="min", dtype="datetime64[ns]", missing=True),
+    "hours of a zone": DatetimeColumn("c", **YEAR, resolution="h", dtype=ROME),
+    "days of a zone": DatetimeColumn(
+        "c", lower="2020-01-01", upper="2024-12-31", resolution="D", dtype=ROME, missing=True
+    ),
+    "categories": CategoricalColumn("c", categories=["x", "y", "z"], dtype="object"),
+    "one category": CategoricalColumn("c", categories=["x"], dtype="str"),
+    "ordered": CategoricalColumn(
+        "c", categories=["lo", "hi"], ordered=True, missing=True, dtype="category[str]"
+    ),
+    "others": CategoricalColumn("c", categories=["x", "y"], other="rest", dtype="string"),
+    "numbers": CategoricalColumn("c", categories=[3, 1, 2], dtype="int64"),
+    "numbers, missing": CategoricalColumn(
+        "c", categories=[0.5, 1.5], missing=True, dtype="float64"
+    ),
+    "truth": BooleanColumn("c", dtype="bool"),
+    "truth, missing": BooleanColumn("c", missing=True, dtype="boolean"),
+    "truth as numbers": BooleanColumn("c", dtype="int64"),
+}
+POLARS = [name for name in COLUMNS if name not in ("others",)]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_values_of_cells_are_in_them(name, seed):
+    column, rng = COLUMNS[name], np.random.default_rng(seed)
+    grid = column_grid(column)
+    codes = np.concatenate((np.arange(grid.size), rng.integers(0, grid.size, 500)))
+    values = grid.values(codes, rng)
+    found = grid.codes(values)
+    assert found.dtype == np.int32
+    if name == "short floats":  # those at the edge of a cell are rounded beyond it, a few in 10^5
+        assert np.mean(found != codes) < 0.01
+        assert np.abs(found - codes).max() <= 1
+    else:
+        np.testing.assert_array_equal(found, codes)
+    assert pd.Series(values).isna().sum() == np.sum(codes == grid.n_cells)
+
+
+@pytest.mark.parametrize("name", POLARS)
+def test_values_of_cells_survive_polars(name):
+    pytest.importorskip("polars")
+    column, rng = COLUMNS[name], np.random.default_rng(0)
+    grid = column_grid(column)
+    codes = np.concatenate((np.arange(grid.size), rng.integers(0, grid.size, 300)))
+    frame = build_table("polars", {"c": grid.values(codes, rng)}, {"c": column})
+    np.testing.assert_array_equal(grid.codes(Table.of(frame).column("c")), codes)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_cells_are_few_and_cover_the_values(name):
+    column = COLUMNS[name]
+    grid = column_grid(column)
+    assert grid.size == grid.n_cells + column.missing
+    assert 1 <= grid.n_cells <= 512
+    assert grid.is_doubtful.shape == (grid.size,)
+    if grid.on_scale:
+        values = column.from_unit(np.linspace(0, 1, 5000))
+        codes = grid.codes(values)
+        assert codes.min() == 0
+        assert codes.max() == grid.n_cells - 1
+        assert (np.diff(codes) >= 0).all()
+        assert len(np.unique(codes)) == grid.n_cells
+    else:
+        assert grid.n_cells == column.n_categories
+    assert grid.ordered == (grid.on_scale or name == "ordered")
+
+
+def test_logarithms_of_integers_stay_near_their_cells():
+    """Low cells hold no integer at all: what is drawn there is the nearest one."""
+    column = NumericColumn("c", lower=0, upper=10**5, integer=True, log_scale=True)
+    grid, rng = column_grid(column), np.random.default_rng(2)
+    codes = np.arange(grid.n_cells)
+    values = grid.values(codes, rng).to_numpy()
+    edges = np.expm1(np.arange(grid.n_cells + 1) / grid.n_cells * np.log1p(10**5))
+    assert (values >= np.floor(edges[:-1])).all()
+    assert (values <= np.ceil(edges[1:])).all()
+
+
+def test_all_integers_of_a_cell_are_drawn():
+    column = NumericColumn("c", lower=0, upper=1000, integer=True)
+    grid, rng = column_grid(column), np.random.default_rng(3)
+    assert grid.n_cells == MAX_CELLS
+    drawn = grid.values(rng.integers(0, MAX_CELLS, 60_000), rng)
+    counts = np.bincount(drawn, minlength=1001)
+    sizes = np.bincount(grid.codes(np.arange(1001)), minlength=MAX_CELLS)
+    expected = 60_000 / MAX_CELLS / sizes[grid.codes(np.arange(1001))]
+    assert np.abs((counts - expected) / np.sqrt(expected)).max() < 6
+
+
+@pytest.mark.parametrize("name", ["integers", "floats", "seconds", "log floats"])
+def test_values_stay_within_a_part_of_the_scale(name):
+    column, rng = COLUMNS[name], np.random.default_rng(4)
+    grid = column_grid(column)
+    edges = column.to_unit(column.from_unit([0.301, 0.502]))
+    inside = np.arange(int(edges[0] * grid.n_cells), int(edges[1] * grid.n_cells) + 1)
+    drawn = grid.values(np.repeat(inside, 50), rng, tuple(edges))
+    unit = column.to_unit(drawn)
+    assert unit.min() >= edges[0] - 1e-12
+    assert unit.max() <= edges[1] + 1e-12
+
+
+def test_values_beyond_the_bounds_are_in_the_outermost_cells():
+    grid = column_grid(COLUMNS["floats"])
+    assert grid.codes(np.array([-99.0, 99.0])).tolist() == [0, grid.n_cells - 1]
+
+
+def test_what_may_be_empty():
+    others = column_grid(COLUMNS["others"])
+    assert others.is_doubtful.tolist() == [False, False, True]
+    assert column_grid(COLUMNS["truth, missing"]).is_doubtful.tolist() == [False, False, True]
+    assert not column_grid(COLUMNS["integers"]).is_doubtful.any()

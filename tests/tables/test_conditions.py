@@ -1,0 +1,256 @@
+"""Conditions: what is asked for is what the cells and the values satisfy, or an error says why."""
+
+import math
+from datetime import date, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
+from skdpot.tables.column_grid import column_grid
+from skdpot.tables.conditions import parse_conditions
+
+ROME = "datetime64[ns, Europe/Rome]"
+SCALES = {
+    "few": NumericColumn("few", lower=0, upper=90, integer=True, dtype="int64"),
+    "many": NumericColumn("many", lower=-500, upper=5000, integer=True, dtype="int64"),
+    "gaps": NumericColumn("gaps", lower=0, upper=900, missing=True, dtype="Int64"),
+    "real": NumericColumn("real", lower=-1.5, upper=7.1, dtype="float64"),
+    "short": NumericColumn("short", lower=-1.5, upper=7.1, missing=True, dtype="float32"),
+    "pounds": NumericColumn("pounds", lower=0, upper=1e5, log_scale=True, dtype="float64"),
+    "pence": NumericColumn("pence", lower=0, upper=10**5, log_scale=True, dtype="int64"),
+}
+TIMES = {
+    "day": DatetimeColumn(
+        "day", lower="2024-01-01", upper="2024-12-31", resolution="D", dtype="datetime64[s]"
+    ),
+    "second": DatetimeColumn("second", lower="2024-01-01", upper="2024-12-31", missing=True),
+    "hour": DatetimeColumn(
+        "hour", lower="2024-01-01", upper="2024-12-31", resolution="h", dtype=ROME
+    ),
+    "local day": DatetimeColumn(
+        "local day", lower="2024-01-01", upper="2024-12-31", resolution="D", dtype=ROME
+    ),
+}
+NAMED = {
+    "colour": CategoricalColumn("colour", categories=["red", "green", "blue"], dtype="object"),
+    "grade": CategoricalColumn(
+        "grade", categories=[1, 2, 3], ordered=True, missing=True, dtype="float64"
+    ),
+    "other": CategoricalColumn("other", categories=["a"], other="rest", dtype="object"),
+    "flag": BooleanColumn("flag", missing=True, dtype="boolean"),
+}
+COLUMNS = SCALES | TIMES | NAMED
+GRIDS = tuple(column_grid(column) for column in COLUMNS.values())
+
+
+def parsed(name, wanted):
+    found = parse_conditions({name: wanted}, GRIDS)
+    assert list(found) == [list(COLUMNS).index(name)]
+    return found[list(COLUMNS).index(name)]
+
+
+def drawn(name, wanted, seed=0):
+    """Values as `sample` draws them from the cells that a condition keeps."""
+    grid, rng = GRIDS[list(COLUMNS).index(name)], np.random.default_rng(seed)
+    condition = parsed(name, wanted)
+    assert condition.kept.shape == (grid.size,)
+    assert condition.kept.min() >= 0
+    assert 0 < condition.kept.max() <= 1 + 1e-9
+    cells = np.repeat(np.flatnonzero(condition.kept), 20)
+    return condition.enforce(grid.values(cells, rng, condition.within))
+
+
+# --- scales -------------------------------------------------------------------------------------
+
+
+def numbers(column):
+    beyond = (column.upper - column.lower) * 0.2
+    reals = st.floats(column.lower - beyond, column.upper + beyond)
+    edges = st.integers(0, 256).map(
+        lambda k: column.lower + k / 256 * (column.upper - column.lower)
+    )
+    return st.one_of(reals, edges, st.integers(math.ceil(column.lower), int(column.upper)))
+
+
+def exists(column, lowest, highest):
+    """Whether a value lies in the interval; None is no limit."""
+    lowest = max(column.lower, column.lower if lowest is None else lowest)
+    highest = min(column.upper, column.upper if highest is None else highest)
+    if not column.integer or lowest > highest:
+        return lowest <= highest
+    return math.ceil(lowest) <= math.floor(highest)
+
+
+@pytest.mark.parametrize("name", SCALES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_numbers_lie_in_the_interval(name, data):
+    column = SCALES[name]
+    ends = st.one_of(st.none(), numbers(column), st.sampled_from([-math.inf, math.inf]))
+    lowest, highest = data.draw(ends), data.draw(ends)
+    if not exists(column, lowest, highest):
+        with pytest.raises(ValueError, match=f"No value of '{name}' lies in"):
+            parsed(name, (lowest, highest))
+        return
+    values = drawn(name, (lowest, highest), data.draw(st.integers(0, 99)))
+    assert not values.isna().any()
+    exact = [float(value) for value in values]
+    if name == "short" and lowest is not None and highest is not None:
+        assume(np.float32(lowest) < np.float32(highest))  # else nothing need be inside
+    assert lowest is None or min(exact) >= lowest
+    assert highest is None or max(exact) <= highest
+    assert min(exact) >= np.dtype(np.float32).type(column.lower) if name == "short" else True
+    assert str(values.dtype) == (column.dtype or "float64")
+
+
+@pytest.mark.parametrize("name", ["few", "many", "gaps", "pence", "real", "pounds"])
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_single_number_is_met_exactly(name, data):
+    column = SCALES[name]
+    value = data.draw(st.integers(math.ceil(column.lower), int(column.upper)))
+    kinds = (int, float, np.int64, np.float64)
+    values = drawn(name, data.draw(st.sampled_from(kinds))(value))
+    assert (values == value).all()
+
+
+@pytest.mark.parametrize("name", ["real", "pounds", "few", "many"])
+def test_shares_of_cells_are_the_lengths_that_are_kept(name):
+    column, grid = COLUMNS[name], GRIDS[list(COLUMNS).index(name)]
+    middle = (column.lower + column.upper) / 2
+    below, above = (parsed(name, ends).kept for ends in ((None, middle), (middle, None)))
+    whole = parsed(name, (None, None)).kept
+    np.testing.assert_allclose(whole, 1.0)
+    both = below + above
+    assert (both > 0.99).all()
+    assert both.sum() <= grid.n_cells + 1 + 1e-6
+
+
+@pytest.mark.parametrize("name", TIMES)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_times_lie_in_the_interval(name, data):
+    column = TIMES[name]
+    zone = "Europe/Rome" if column.dtype == ROME else None
+    moments = st.datetimes(datetime(2023, 11, 1), datetime(2025, 2, 1))
+    lowest, highest = data.draw(moments), data.draw(moments)
+    first, last = (pd.Timestamp(end).floor("h") for end in (lowest, highest))
+    if zone:
+        first, last = (
+            end.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+            for end in (first, last)
+        )
+    wanted = data.draw(st.sampled_from([str, pd.Timestamp, lambda end: end.to_pydatetime()]))
+    tick = "s" if name == "second" else "h" if name == "hour" else "D"
+    start, stop = (pd.Timestamp(day, tz=zone) for day in ("2024-01-01", "2024-12-31"))
+    if max(first, start).ceil(tick, ambiguous=True) > min(last, stop):
+        with pytest.raises(ValueError, match="lies in the interval"):
+            parsed(name, (wanted(first), wanted(last)))
+        return
+    values = drawn(name, (wanted(first), wanted(last)))
+    assert (values >= first).all()
+    assert (values <= last).all()
+    # Ticks of the column, and not times between two.
+    assert column.from_unit(column.to_unit(values)).equals(values)
+
+
+def test_days_may_be_given_in_many_ways():
+    for day in ("2024-03-05", date(2024, 3, 5), datetime(2024, 3, 5), np.datetime64("2024-03-05")):
+        assert (drawn("day", day) == pd.Timestamp("2024-03-05")).all()
+        values = drawn("second", (day, day))
+        assert (values == pd.Timestamp("2024-03-05")).all()
+    assert drawn("day", (None, "2024-01-01")).nunique() == 1
+    assert drawn("day", ("2024-12-30", None)).nunique() == 2
+    utc = drawn("hour", ("2024-07-01T00:00+00:00", "2024-07-01T00:00+00:00"))
+    assert utc.nunique() == 1
+    assert utc[0] == pd.Timestamp("2024-07-01T02:00", tz="Europe/Rome")
+
+
+def test_a_time_between_two_ticks_is_none_of_them():
+    with pytest.raises(ValueError, match="No value of 'day' lies in"):
+        parsed("day", "2024-03-05T12:00")
+    values = drawn("day", ("2024-03-05T12:00", "2024-03-07T12:00"))
+    assert sorted(values.dt.day.unique()) == [6, 7]
+
+
+# --- categories and missing values --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "expected"),
+    [
+        ("colour", "red", {"red"}),
+        ("colour", ["red", "blue"], {"red", "blue"}),
+        ("colour", {"green"}, {"green"}),
+        ("colour", ("red", "green"), {"red", "green"}),
+        ("colour", np.array(["blue"]), {"blue"}),
+        ("colour", pd.Series(["blue", "blue"]), {"blue"}),
+        ("grade", 2, {2.0}),
+        ("grade", 2.0, {2.0}),
+        ("grade", np.float64(2), {2.0}),
+        ("grade", [1, 3], {1.0, 3.0}),
+        ("other", "rest", {"rest"}),
+        ("flag", True, {True}),
+        ("flag", np.bool_(False), {False}),
+        ("flag", [True, False], {True, False}),
+    ],
+)
+def test_categories_are_those_that_are_listed(name, wanted, expected):
+    values = drawn(name, wanted)
+    assert set(values) == expected
+
+
+@pytest.mark.parametrize("name", ["gaps", "short", "second", "grade", "flag"])
+@pytest.mark.parametrize("nothing", [None, pd.NA])
+def test_none_asks_for_missing_values(name, nothing):
+    assert drawn(name, nothing).isna().all()
+
+
+@pytest.mark.parametrize("name", ["few", "real", "day", "colour"])
+def test_values_that_never_miss_cannot_be_asked_to(name):
+    with pytest.raises(ValueError, match=f"Values of '{name}' are never missing"):
+        parsed(name, None)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("conditions", "error", "message"),
+    [
+        ({"size": 3}, ValueError, "conditions names 'size'; the columns are 'few', 'many'"),
+        ([("few", 3)], TypeError, "must be a mapping from names of columns to values, got list"),
+        ("few", TypeError, "got str"),
+        ({"colour": "mauve"}, ValueError, "'colour' cannot be 'mauve'; its categories are 'red'"),
+        ({"colour": []}, ValueError, "The condition on 'colour' lists no value"),
+        ({"colour": ["red", None]}, ValueError, "cannot be None"),
+        ({"other": "b"}, ValueError, "'other' cannot be 'b'; its categories are 'a', 'rest'"),
+        ({"few": (1, 2, 3)}, ValueError, r"must be one value or a tuple \(smallest, largest\)"),
+        ({"few": [1, 2]}, ValueError, "'few' is a scale"),
+        ({"few": (5, 4)}, ValueError, "No value of 'few' lies in the interval"),
+        ({"few": 91}, ValueError, "has bounds 0 and 90"),
+        ({"few": 1.5}, ValueError, "No value of 'few'"),
+        ({"few": "3"}, ValueError, "'few' must be a number"),
+        ({"few": math.nan}, ValueError, "'few' must be a number"),
+        ({"few": ("a", "b")}, ValueError, "'few' must be a number"),
+        ({"few": math.inf}, ValueError, "No value of 'few'"),
+        ({"real": (8, None)}, ValueError, "No value of 'real'"),
+        ({"day": "yesterday, perhaps"}, ValueError, "'day' must be a date or time"),
+        ({"day": 3.5j}, ValueError, "'day' must be a date or time"),
+        ({"day": "NaT"}, ValueError, "'day' must be a date or time"),
+        ({"day": "2024-03-05T00:00+01:00"}, ValueError, "without an offset from UTC"),
+        ({"day": "2031-01-01"}, ValueError, "No value of 'day'"),
+    ],
+)
+def test_errors_say_what_is_wrong(conditions, error, message):
+    with pytest.raises(error, match=message):
+        parse_conditions(conditions, GRIDS)
+
+
+def test_no_conditions():
+    assert parse_conditions(None, GRIDS) == {}
+    assert parse_conditions({}, GRIDS) == {}
