@@ -79,20 +79,28 @@ class Console:
         """Write a result that is a text already."""
         self._out.write(text)
 
+    def paragraph(self, text: str) -> str:
+        """Return a text in lines of the width of the terminal."""
+        return textwrap.fill(printable(text), _width(), break_on_hyphens=False)
+
     def columns(self, rows: Sequence[tuple[str, str]]) -> str:
         """Return names with descriptions beside them, in the width of the terminal."""
-        width = min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
-        room = min(max((len(printable(name)) for name, _ in rows), default=0), width // 3) + 4
+        room = max((len(printable(name)) for name, _ in rows), default=0)
+        room = min(room, _width() // 3) + 4
         lines = []
         for name, text in rows:
             lines += textwrap.wrap(
                 printable(text),
-                width,
+                _width(),
                 initial_indent=f"  {printable(name)}".ljust(room),
                 subsequent_indent=" " * room,
                 break_on_hyphens=False,
             )
         return "\n".join(lines)
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size((96, 24)).columns, _NARROWEST), _WIDEST)
 
 
 def printable(text: str) -> str:

@@ -1,5 +1,6 @@
 """What a command says when it fails: never a private value, and no traceback unless asked for."""
 
+import dis
 import traceback
 from types import TracebackType
 
@@ -77,8 +78,16 @@ def where_it_happened(error: BaseException) -> str:
 
 
 def _is_ours(trace: TracebackType | None) -> bool:
-    """Whether the statement that raised belongs to this package."""
-    module = ""
-    while trace is not None:
-        module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
-    return module.partition(".")[0] == "skdpot"
+    """Whether a statement ``raise`` of this package made the error.
+
+    An error of ``int(text)`` or ``known[text]`` ends in a line of ours as well, but its text is
+    Python's own, and quotes.
+    """
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    module = str(frame.f_globals.get("__name__", ""))
+    ours = module.partition(".")[0] == "skdpot"
+    return ours and frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]

@@ -22,10 +22,10 @@ __all__ = ["run"]
 _GUESSED = (
     "Guessed from the VALUES of {path}. Whatever you confirm below counts as public from then on: "
     "names and kinds of columns, bounds, every category, and whether values may be missing. No "
-    "privacy budget covers it.\n"
+    "privacy budget covers it."
 )
 _ADVICE = (
-    "\nA category that one person alone has, or bounds that only the oldest person reaches, are "
+    "A category that one person alone has, or bounds that only the oldest person reaches, are "
     "nobody's business: --private COLUMN has them estimated privately, --range COLUMN=LOW..HIGH "
     "states what everybody knows, --exclude COLUMN leaves the column out."
 )
@@ -133,12 +133,12 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
 def _show(schema: TableSchema, path: str, console: Console) -> None:
     """Write what would become public, every category of it."""
     rows = [(column.name, _described(column)) for column in schema]
-    console.ask(f"{_GUESSED.format(path=path)}\n{console.columns(rows)}\n")
+    console.ask(f"{console.paragraph(_GUESSED.format(path=path))}\n\n{console.columns(rows)}\n\n")
     if schema.excluded:
-        console.ask(f"\n{console.columns([('left out', _listed(schema.excluded))])}\n")
+        console.ask(f"{console.paragraph(f'Left out: {_listed(schema.excluded)}.')}\n\n")
     for note in schema.notes:
-        console.ask(f"{console.columns([('note', note)])}\n")
-    console.ask(f"{_ADVICE}\n")
+        console.ask(f"{console.paragraph(f'Note: {note}')}\n\n")
+    console.ask(f"{console.paragraph(_ADVICE)}\n")
 
 
 def _described(column: TableColumn) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skdpot.cli.console import Console
-from skdpot.cli.failures import OK, USAGE, CommandError
+from skdpot.cli.failures import OK, USAGE, CommandError, explain
 from skdpot.cli.ledgers import budget_facts, check_cap, delta_for, open_budget, summary
 from skdpot.cli.output_files import OutputFile, check_outputs
 from skdpot.cli.table_files import FileFormat, check_writable_format, read_table, write_table
@@ -102,7 +102,7 @@ def confirmed_schema(path: str) -> TableSchema:
     except UnicodeDecodeError:
         problem = "this is no schema: it is no text in UTF-8."
     except ValueError as error:
-        problem = str(error)
+        problem = explain(error)[0]
     if problem:
         raise CommandError(f"{path}: {problem}")
     if schema.guessed:

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from skdpot.estimators._search_splits import Splits
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget
+from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget, SingleFitTarget
 from skdpot.privacy.display import epsilon_text, html_card, html_table
 from skdpot.privacy.events import (
     BudgetedEvent,
@@ -19,10 +19,10 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PrivateSelectionEvent,
 )
-from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
 from skdpot.privacy.number_of_trials import TrialLaw
-from skdpot.privacy.private_selection import LARGEST_MU
+from skdpot.privacy.private_selection import LARGEST_MU, worst_profile
 
 __all__ = ["FitTerms", "SearchPlan", "plan_search"]
 
@@ -30,6 +30,7 @@ _SCORE_SHARE = 0.1  # of the squared mu of a trial, where fits and score add up
 _REFIT_SHARE = 0.5  # of the squared mu of the search
 _LEAK_ROOM = 0.5  # of what thresholds and samples of one fit may leak
 _SAMPLER = 1e-18
+_SMALLEST_LOG_MU = -9.0
 _LAWS = {1.0: "geometric", 0.0: "logarithmic", math.inf: "Poisson, at least one"}
 
 
@@ -293,23 +294,58 @@ def _calibrated(
     def excess(log_mu: float) -> float:
         return target.log_excess(make(math.exp(log_mu)))
 
-    # The best of many trials costs more than one.
-    high = math.log(min(target.mu_cap, LARGEST_MU))
+    # An account of every trial takes a while: start from where one point of it says.
+    high = _guess(target, TrialLaw.with_mean(mean_trials, shape), refit_mu)
+    width = 0.02
     if excess(high) > 0.0:
-        low = high - 0.7
+        low = high - width
         while excess(low) > 0.0:
-            high, low = low, low - 0.7
-            if low < -20.0:
-                raise CalibrationError(
-                    f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. "
-                    "Raise epsilon, or make delta larger."
-                )
-        high = float(brentq(excess, low, high, xtol=2e-4))
+            width *= 2.0
+            high, low = low, low - width
+            if low < _SMALLEST_LOG_MU:
+                raise CalibrationError(_too_small(target))
+        high = float(brentq(excess, low, high, xtol=5e-4))
+    else:
+        ceiling = math.log(min(target.mu_cap, LARGEST_MU))
+        while high < ceiling and excess(min(high + width, ceiling)) <= 0.0:
+            high, width = min(high + width, ceiling), 2.0 * width
+        if high < ceiling:
+            high = float(brentq(excess, high, min(high + width, ceiling), xtol=5e-4))
     step = 1e-4
     while not target.admits(event := make(math.exp(high))):
         high -= step
         step *= 2.0
     return event
+
+
+def _guess(target: PrivacyTarget, law: TrialLaw, refit_mu: float) -> float:
+    """Return about the log(mu) of a trial, from one point of the profile of the best one.
+
+    A fit that stands alone is judged at its epsilon, and one in a ledger by its whole profile,
+    of which the point at 0 counts most.
+    """
+    rest = math.sqrt(max(target.mu_cap**2 - refit_mu**2, 0.0))
+    alone = isinstance(target, SingleFitTarget)
+    epsilon = min(target.epsilon, 600.0) * rest / target.mu_cap if alone else 0.0
+    due = gdp_delta(epsilon, rest)
+
+    def excess(log_mu: float) -> float:
+        found = worst_profile(math.exp(log_mu), law, epsilon)[0]
+        return math.log(max(found, 1e-300) / due)
+
+    high = math.log(min(rest, LARGEST_MU))
+    if excess(high) <= 0.0:
+        return high
+    if excess(_SMALLEST_LOG_MU) >= 0.0:
+        raise CalibrationError(_too_small(target))
+    return float(brentq(excess, _SMALLEST_LOG_MU, high, xtol=1e-3))
+
+
+def _too_small(target: PrivacyTarget) -> str:
+    return (
+        f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. Raise epsilon, "
+        "or expect fewer trials."
+    )
 
 
 def _epsilon_within(mu: float, delta: float) -> float:

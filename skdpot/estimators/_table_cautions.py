@@ -116,11 +116,12 @@ def _lumped(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:
     for group in np.flatnonzero(np.bincount(present) > 1):
         members = np.flatnonzero(present == group)
         share = 100 * float(bins.cell_shares[members].sum())
+        size = f"about {share:.2g} %" if share >= 0.1 else "less than 0.1 %"
         column = grid.column
         levels = column.levels if isinstance(column, CategoricalColumn) else (False, True)
         yield (
             f"{column.name!r}: {len(members)} of {grid.n_cells} categories are too rare to be told "
-            f"apart, with about {share:.2g} % of the rows together: "
+            f"apart, with {size} of the rows together: "
             f"{_listed([str(levels[member]) for member in members])}. How they relate to other "
             "columns is known of all of them together only."
         )

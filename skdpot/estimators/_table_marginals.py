@@ -44,9 +44,11 @@ def drawn_marginal(
         Interval or category of each cell, the last one for missing values.
     """
     if grid.on_scale:
-        first, width, n_groups = _intervals(grid, synthetic, n_bins)
-        joined = np.clip((np.arange(grid.n_cells) - first) // width, 0, n_groups - 1)
-        values, ticks = _edges(grid, first + width * np.arange(n_groups + 1.0))
+        places, n_places = _places(grid)
+        first, width, n_groups = _intervals(places, synthetic[: grid.n_cells], n_bins)
+        joined = np.clip((places - first) // width, 0, n_groups - 1)
+        edges = first + width * np.arange(n_groups + 1.0)
+        values, ticks = _axis(grid, edges, n_places)
     else:
         n_groups, ticks = grid.n_cells, ()
         joined = np.arange(grid.n_cells)
@@ -88,26 +90,42 @@ def _levels(grid: ColumnGrid) -> tuple[Any, ...]:
     return tuple(getattr(grid.column, "levels", (False, True)))
 
 
-def _intervals(grid: ColumnGrid, synthetic: FloatArray, n_bins: int) -> tuple[int, int, int]:
-    """Return the first cell, the number of cells in an interval, and of intervals.
+def _places(grid: ColumnGrid) -> tuple[IntArray, int]:
+    """Return which step of the scale each cell lies in, and the number of steps.
+
+    A step is one value where each possible one has a cell, and otherwise one of the intervals of
+    equal length; single values with a cell of their own are joined to the interval around them.
+    """
+    starts, stops = np.asarray(grid.starts), np.asarray(grid.stops)
+    n_intervals = int((stops > starts).sum())
+    if n_intervals == 0:
+        return np.arange(grid.n_cells), 0
+    steps = np.floor((starts + stops) / 2 * n_intervals).astype(np.int64)
+    return np.clip(steps, 0, n_intervals - 1), n_intervals
+
+
+def _intervals(places: IntArray, synthetic: FloatArray, n_bins: int) -> tuple[int, int, int]:
+    """Return the first step, the number of steps in an interval that is drawn, and of intervals.
 
     The noisy counts themselves would not do: the noise of many empty cells is no tail.
     """
-    below = np.cumsum(synthetic[: grid.n_cells])
+    below = np.cumsum(np.bincount(places, weights=synthetic))
     first = int(np.searchsorted(below, _TAIL * below[-1]))
     last = int(np.searchsorted(below, (1.0 - _TAIL) * below[-1]))
-    last = min(max(last, first), grid.n_cells - 1)
+    last = min(max(last, first), len(below) - 1)
     width = -(-(last - first + 1) // n_bins)
     return first, width, -(-(last - first + 1) // width)
 
 
-def _edges(grid: ColumnGrid, cells: FloatArray) -> tuple[FloatArray, tuple[tuple[float, str], ...]]:
-    """Return where intervals of cells begin on the axis, and ticks where it needs some."""
+def _axis(
+    grid: ColumnGrid, steps: FloatArray, n_places: int
+) -> tuple[FloatArray, tuple[tuple[float, str], ...]]:
+    """Return where steps of the scale begin on the axis, and ticks where it needs some."""
     column: Any = grid.column
-    if grid.single_values:  # a cell is one value, in the middle of its interval
-        unit = (cells - 0.5) / max(grid.n_cells - 1, 1)
-    else:
-        unit = cells / grid.n_cells
+    if n_places:
+        unit = steps / n_places
+    else:  # a cell is one value, in the middle of its interval
+        unit = (steps - 0.5) / max(grid.n_cells - 1, 1)
     if isinstance(column, NumericColumn) and column.log_scale:
         return unit, _log_ticks(column, unit)
     ends = column.from_unit([0.0, 1.0])

@@ -57,7 +57,7 @@ def quality_fragment(report: "TableQualityReport") -> str:
     str
         HTML.
     """
-    subject = f"compared with {report.n_rows:,} {_compared(report)}"
+    subject = f"{report.n_samples:,} synthetic rows beside {report.n_rows:,} {_compared(report)}"
     head = [_verdict(report), tiles(_headlines(report))]
     return report_fragment(
         "Quality of a synthetic table",
@@ -116,8 +116,8 @@ def _headlines(report: "TableQualityReport") -> Iterator[tuple[str, str]]:
             _figure(found["normalized_wasserstein"]),
             "mean W₁ of numbers and dates, as a share of their range",
         )
-    yield epsilon_text(report.spent.epsilon), "of the fit; the report adds nothing"
-    yield f"{report.n_samples:,}", "synthetic rows were drawn for this"
+    added = "not counting this report" if report.of_rows else "this report adds nothing"
+    yield epsilon_text(report.spent.epsilon), f"of the fit; {added}"
 
 
 def _sections(report: "TableQualityReport") -> Iterator[tuple[str, str]]:

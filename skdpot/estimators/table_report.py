@@ -175,9 +175,10 @@ class TableQualityReport:
             pairs_name="total variation" if mapped else None,
             labels=_LABELS[self.of_rows],
         ).plot(ax=ax, **kwargs)
+        why = "by chance" if self.of_rows else "by noise"
         for panel, (name, row) in zip(display.axes_, self.columns.iterrows(), strict=False):
             short = str(name) if len(str(name)) <= 26 else f"{str(name)[:25]}…"
-            title = f"{short}\nTV = {row['total_variation']:.3f}, by noise {row['expected']:.3f}"
+            title = f"{short}\nTV = {row['total_variation']:.3f}, {why} {row['expected']:.3f}"
             panel.set_title(title, fontsize="small")
         if mapped:
             display.axes_[-1].set_facecolor(NOT_COMPARED)

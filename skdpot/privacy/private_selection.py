@@ -82,10 +82,11 @@ __all__ = ["LARGEST_MU", "SelectionStep", "worst_profile"]
 LARGEST_MU = 20.0  # beyond, a trial protects nothing that anyone could want to account for
 
 _N_LOSSES = 256  # positive losses of the pair that dominates a trial
-_N_NODES = 160
+_N_NODES = 128
 _BEYOND = 1e-26  # probability of the losses that are counted as infinite
 _TAIL = 1e-20
 _ROUNDING = 1.0 + 1e-8
+_NEVER = 1e300  # subtracted where there is no set of losses
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -203,13 +204,15 @@ class _Table:
         nearest = np.maximum(second - widths[:, None] - widths[None, :], 0.0)
         sag = law.curvature_growth(nearest) * (widths[:, None] ** 2 + widths[None, :] ** 2) / 8.0
         valid = np.tri(len(first), dtype=bool)  # j <= i
-        slope_first = np.where(valid, law.slope(first), -np.inf)
-        lowered = np.where(valid, np.maximum(slope_second - sag, 0.0), 0.0)
+        slope_first = np.where(valid, law.slope(first), 0.0)
+        lowered = slope_second - sag
         # A loss can be in S only if its ratio exceeds lambda times the smallest ratio of slopes.
         with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.where(valid, slope_first / lowered, 0.0).max(axis=1)
+            gains = np.where(lowered > 0.0, slope_first / lowered, np.inf)
+            gain = np.where(valid, gains, 0.0).max(axis=1)
             ratio = np.maximum(gain[:-1], gain[1:]) * pair.first / pair.second
-        return cls(pair, slope_first, lowered, np.where(pair.second > 0.0, ratio, np.inf))
+        usable = np.where(pair.second > 0.0, ratio, np.inf)
+        return cls(pair, slope_first, np.where(valid, lowered, _NEVER), usable)
 
     def delta(self, epsilon: float) -> float:
         """Evaluate the bound."""
@@ -219,9 +222,9 @@ class _Table:
         gains = self.pair.first[start:, None], scale * self.pair.second[start:, None]
 
         def best(first: _Floats, second: _Floats) -> _Floats:
-            with np.errstate(invalid="ignore"):  # 0 * inf, below the diagonal
+            with np.errstate(over="ignore"):
                 entries = gains[0] * first - gains[1] * second
-            largest: _Floats = np.fmax.accumulate(np.nan_to_num(entries, nan=-np.inf), axis=1)
+            largest: _Floats = np.maximum.accumulate(entries, axis=1)
             return largest
 
         # In a cell the bound is linear in the position of x, for every z; the largest of linear
@@ -247,8 +250,9 @@ def _nodes(mu: float, law: TrialLaw) -> tuple[_Floats, _Floats]:
     """Return epsilons from 0 on and the bounds there, the last one negligible."""
     table = _Table.of(_Pair.gaussian(mu, _N_LOSSES, law.mean), law)
     last = gdp_epsilon(mu, _TAIL / law.mean)
+    step = 0.5 * mu
     while table.delta(last) > _TAIL:
-        last += 0.5 * mu
+        last, step = last + step, 1.2 * step
     epsilon = np.linspace(0.0, last, _N_NODES)
     delta = np.array([table.delta(float(e)) for e in epsilon])
     return epsilon, np.minimum.accumulate(delta)

@@ -28,8 +28,8 @@ def statement_to_dict(spent: PrivacySpent) -> dict[str, Any]:
     return {
         "epsilon": spent.epsilon,
         "delta": spent.delta,
-        "sigma": spent.sigma,
-        "sensitivity": spent.sensitivity,
+        "sigma": _as_list(spent.sigma),
+        "sensitivity": _as_list(spent.sensitivity),
         "assumptions": list(spent.assumptions),
         "mechanism": spent.mechanism,
         "event": event_to_dict(spent.event),
@@ -100,6 +100,10 @@ def is_number(value: Any) -> bool:
 def as_plain(value: Any) -> Any:
     """Return a parameter as the built-in type that JSON writes."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _as_list(scale: Scale) -> Any:
+    return list(scale) if isinstance(scale, tuple) else scale
 
 
 def _scale(value: Any, several: bool) -> Scale:

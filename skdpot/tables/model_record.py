@@ -186,16 +186,15 @@ def _tree(
 
 
 def _nodes(stored: np.ndarray, n_columns: int, target: int | None) -> Iterator[TreeNode]:
-    """Yield the nodes of what must be a tree, parents first."""
-    table = stored.reshape(-1, 2) if len(stored) % 2 == 0 else stored[:0].reshape(-1, 2)
+    """Yield the nodes of what must be a forest, parents first."""
+    table = stored.reshape(-1, 2) if len(stored) % 2 == 0 else np.zeros((0, 2), np.int64)
     due = set(range(n_columns)) - {target}
     seen: set[int] = set()
     for column, parent in table.tolist():
-        is_first = not seen
-        if column not in due - seen or not (parent == _NO_PARENT if is_first else parent in seen):
+        if column not in due - seen or not (parent == _NO_PARENT or parent in seen):
             raise ValueError("The columns of the synthesizer do not form a tree.")
         seen.add(column)
-        yield TreeNode(column, None if is_first else parent)
+        yield TreeNode(column, None if parent == _NO_PARENT else parent)
     if seen != due:
         raise ValueError("The columns of the synthesizer do not form a tree.")
 

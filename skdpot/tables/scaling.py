@@ -5,12 +5,13 @@ Among all weights W of given particles the solver finds those that minimise
 .. math:: \kappa \, KL(W | W_0) + \sum_T \frac{\|m_T(W) - y_T\|^2}{2 \sigma_T^2},
 
 where :math:`m_T(W)` is what the particles weigh in the cells of marginal T and :math:`y_T` its
-noisy counts: a Schrödinger problem with as many marginals as were released, held as tightly as
-their noise allows. The optimum has the form :math:`\log (W / W_0) = \sum_T \theta_T[cell]`, and
-Sinkhorn's iteration solves for one :math:`\theta_T` at a time. For a marginal that must be met
-exactly, :math:`\sigma = 0`, that is iterative proportional fitting; with noise it is the scaling
-algorithm for unbalanced transport (Chizat, Peyré, Schmitzer and Vialard, "Scaling algorithms for
-unbalanced optimal transport problems", 2018) with a quadratic penalty.
+noisy counts, with noise :math:`\sigma_T` of at least 5 rows: a Schrödinger problem with as many
+marginals as were released, held as tightly as their noise allows. The total weight stays that of
+:math:`W_0`. The optimum has the form :math:`\log (W / W_0) = \sum_T \theta_T[cell]` up to a
+constant, and Sinkhorn's iteration solves for one :math:`\theta_T` at a time. For marginals that
+must be met exactly that is iterative proportional fitting; with noise it is the scaling algorithm
+for unbalanced transport (Chizat, Peyré, Schmitzer and Vialard, "Scaling algorithms for unbalanced
+optimal transport problems", 2018) with a quadratic penalty.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 
 __all__ = ["SMOOTHING", "ScaledParticles", "scaling_step"]
 
-SMOOTHING = 0.5  # kappa
+SMOOTHING = 0.05  # kappa
 _LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly
 _NEWTON_STEPS = 12
 _LARGEST_STEP = 6.0
@@ -46,11 +47,9 @@ def scaling_step(
     -------
     ndarray of the same shape
         What to add to the potentials: the root of ``kappa sigma^2 (potential + step) = counts -
-        expected exp(step)``, at most 6 in absolute value; 0 for cells that
-        hold nothing.
+        expected exp(step)``, at most 6 in absolute value; 0 for cells that hold nothing.
     """
-    typical = expected.sum() / expected.size
-    stiffness = max(sigma, _LEAST_NOISE) ** 2 / (typical * SMOOTHING**2)
+    stiffness = SMOOTHING * max(sigma, _LEAST_NOISE) ** 2
     reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
     step = np.zeros_like(expected)
     # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.

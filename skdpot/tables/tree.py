@@ -174,29 +174,26 @@ class _Facts:
     axis: int
     counts: FloatArray
     sigma: float
-    groups: tuple[IntArray, IntArray]
+    first: FloatArray  # of shape (n_bins, n_groups), 1 where a bin is in a group
+    last: FloatArray
 
     @classmethod
     def of(cls, noisy: NoisyMarginal, axis: int, column: int) -> "_Facts":
         """Turn the table of a pair so that the node is last."""
         marginal, counts = noisy.marginal, noisy.counts.reshape(noisy.marginal.shape)
-        first, last = marginal.groups
+        first, last = (np.eye(groups.max() + 1)[groups] for groups in marginal.groups)
         if marginal.columns[1] == column:
-            return cls(axis, counts, noisy.sigma, (first, last))
-        return cls(axis, counts.T, noisy.sigma, (last, first))
+            return cls(axis, counts, noisy.sigma, first, last)
+        return cls(axis, counts.T, noisy.sigma, last, first)
 
     def expected(self, joint: FloatArray) -> FloatArray:
         """Return what a joint distribution says of the groups."""
-        held = joint.sum(axis=1 - self.axis)
-        for axis, groups in enumerate(self.groups):
-            sums = np.zeros((groups.max() + 1, *np.delete(held.shape, axis)))
-            np.add.at(sums, groups, np.moveaxis(held, axis, 0))
-            held = np.moveaxis(sums, 0, axis)
-        return held
+        groups: FloatArray = self.first.T @ joint.sum(axis=1 - self.axis) @ self.last
+        return groups
 
     def scale(self, joint: FloatArray, step: FloatArray) -> FloatArray:
         """Multiply a joint distribution by the exponential of potentials of groups."""
-        factors = np.exp(step)[np.ix_(*self.groups)]
+        factors = self.first @ np.exp(step) @ self.last.T
         scaled: FloatArray = joint * np.expand_dims(factors, 1 - self.axis)
         return scaled
 

@@ -6,17 +6,20 @@ import sys
 import time
 import tomllib
 import warnings
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import skdpot
 from skdpot.cli import budget, schema
 from skdpot.cli.console import printable
+from skdpot.cli.failures import explain, where_it_happened
 from skdpot.cli.main import main
-from skdpot.exceptions import PrivacyWarning
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from tests.cli.cases import SECRET
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +115,34 @@ def test_texts_of_other_libraries_are_withheld(run, folder, monkeypatch, verbose
     assert "ValueError inside of another library; its text is withheld" in err
     assert SECRET not in err
     assert ("in raise_it" in err) == bool(verbose)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("raise ValueError('fine')", True),
+        ("raise ValueError('fine') from None", True),
+        ("raise BudgetExceededError('fine')", True),
+        ("int(secret)", False),
+        ("{}[secret]", False),
+        ("np.asarray([secret], dtype=float)", False),
+        ("pd.Series([secret]).astype(int)", False),
+        ("[].index(secret)", False),
+        ("try:\n    int(secret)\nexcept ValueError:\n    raise", False),
+        ("with all_or_nothing(object):\n    int(secret)", False),
+    ],
+)
+@pytest.mark.parametrize("module", ["skdpot.somewhere", "elsewhere", "skdpot_extra.part"])
+def test_only_texts_that_this_package_wrote_are_told(statement, told, module):
+    names = {"secret": SECRET, "np": np, "pd": pd, "__name__": module}
+    names |= {"BudgetExceededError": BudgetExceededError, "all_or_nothing": nullcontext}
+    with pytest.raises(Exception, match=r"fine|S3CR3T") as caught:
+        exec(compile(statement, "somewhere.py", "exec"), names)
+    text, _ = explain(caught.value)
+    assert SECRET not in text
+    ours = told and (module == "skdpot.somewhere" or "Budget" in statement)
+    assert (text == "fine") == ours
+    assert SECRET not in where_it_happened(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,14 @@ def test_hours_around_the_change_of_clocks():
     assert (days.from_unit(days.to_unit(times)) == times.normalize()).all()
 
 
+def test_a_day_with_two_midnights_begins_with_the_first():
+    zone = "datetime64[s, America/Havana]"
+    column = DatetimeColumn("t", lower="2024-11-01", upper="2024-11-05", resolution="D", dtype=zone)
+    midnights = pd.to_datetime(["2024-11-03T04:00Z", "2024-11-03T05:00Z"])
+    back = column.from_unit(column.to_unit(midnights.tz_convert("America/Havana")))
+    assert (back == midnights[0]).all()
+
+
 def test_times_between_ticks_become_the_earlier_also_before_1970():
     column = DatetimeColumn("t", lower="1960-01-01", upper="1970-01-01", resolution="D")
     times = pd.Series(

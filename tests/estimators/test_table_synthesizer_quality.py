@@ -1,0 +1,160 @@
+"""How good synthetic tables are, against what is known of the distribution they come from."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpot import DPTableSynthesizer
+from skdpot.metrics import marginal_total_variation
+from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*makes the privacy noise:skdpot.exceptions.PrivacyWarning"
+)
+N_ROWS = 20_000
+SCHEMA = TableSchema(
+    [
+        NumericColumn("age", lower=0, upper=99, integer=True),
+        CategoricalColumn("job", categories=list("abcdef")),
+        NumericColumn("income", lower=0, upper=1e5),
+        CategoricalColumn("grade", categories=[1, 2, 3, 4], ordered=True),
+        BooleanColumn("ill"),
+        CategoricalColumn("coin", categories=["heads", "tails"]),
+    ]
+)
+
+
+def dependent_table(n_rows, seed):
+    """Age makes the job, both make the income, income the grade, age and grade illness."""
+    rng = np.random.default_rng(seed)
+    age = np.clip(rng.normal(45, 18, n_rows), 0, 99).astype(int)
+    job = np.clip(age / 20 + rng.normal(0, 0.8, n_rows), 0, 5).astype(int)
+    income = np.clip(8000.0 * job + 150.0 * age + rng.normal(5000, 4000, n_rows), 0, 1e5)
+    grade = 1 + np.clip(income / 15_000 + rng.normal(0, 0.4, n_rows), 0, 3).astype(int)
+    ill = rng.random(n_rows) < 1 / (1 + np.exp(4 - age / 20 + grade / 2))
+    return pd.DataFrame(
+        {
+            "age": age,
+            "job": np.array(list("abcdef"))[job],
+            "income": income,
+            "grade": grade,
+            "ill": ill,
+            "coin": rng.choice(["heads", "tails"], n_rows),
+        }
+    )
+
+
+TABLE, ANOTHER = dependent_table(N_ROWS, 0), dependent_table(N_ROWS, 1)
+PAIRS = list(itertools.combinations(SCHEMA.names, 2))
+
+
+def fitted(epsilon, table=TABLE, **options):
+    return DPTableSynthesizer(SCHEMA, epsilon=epsilon, **options).fit(table)
+
+
+@pytest.fixture(scope="module")
+def one():
+    """ε = 1, with noise of the operating system."""
+    return fitted(1.0, target="ill")
+
+
+@pytest.mark.parametrize("target", [None, "ill"])
+def test_without_noise_all_pairs_are_right(target):
+    drawn = fitted(math.inf, target=target).sample(N_ROWS, random_state=0)
+    assert marginal_total_variation(TABLE, drawn) < 0.02
+    assert marginal_total_variation(TABLE, drawn, n_way=1) < 0.01
+
+
+def test_at_epsilon_1_pairs_are_nearly_right(one):
+    """Another table of the distribution is .024 away; independent columns .12."""
+    drawn = one.sample(N_ROWS)
+    assert marginal_total_variation(TABLE, drawn) < 0.06
+    assert marginal_total_variation(TABLE, drawn, n_way=1) < 0.03
+
+
+def test_noise_costs_what_it_costs(one):
+    """More epsilon, better rows: by the score, for which the rows are public."""
+    scores = [fitted(epsilon).score(TABLE) for epsilon in (0.01, 0.2, 5.0)]
+    assert scores == sorted(scores)
+    assert scores[-1] - scores[0] > 0.1
+    assert one.score(TABLE) == pytest.approx(one.score(ANOTHER), abs=0.01)
+
+
+def test_dependences_are_kept(one):
+    drawn = one.sample(N_ROWS)
+    for table in (TABLE, drawn):
+        assert np.corrcoef(table["age"], table["income"])[0, 1] > 0.75
+        by_grade = table.groupby("grade")["income"].mean()
+        assert by_grade.is_monotonic_increasing
+        assert table.loc[table["age"] > 70, "ill"].mean() > 2 * table["ill"].mean() * 0.8
+        heads = table["coin"] == "heads"
+        assert abs(table.loc[heads, "ill"].mean() - table["ill"].mean()) < 0.02
+
+
+def test_columns_alone_have_their_quantiles(one):
+    drawn = one.sample(N_ROWS)
+    levels = np.linspace(0.05, 0.95, 10)
+    for name, width in (("age", 99), ("income", 1e5)):
+        difference = np.quantile(TABLE[name], levels) - np.quantile(drawn[name], levels)
+        assert np.abs(difference).max() < 0.03 * width
+
+
+def test_a_condition_gives_the_conditional_distribution(one):
+    """Against the rows themselves that satisfy it."""
+    for wanted, rows in (
+        ({"grade": 4}, TABLE[TABLE["grade"] == 4]),
+        ({"ill": True}, TABLE[TABLE["ill"]]),
+        ({"age": (60, 80)}, TABLE[TABLE["age"].between(60, 80)]),
+    ):
+        drawn = one.sample(5000, wanted)
+        others = [name for name in SCHEMA.names if name not in wanted]
+        distance = marginal_total_variation(rows[others], drawn[others], n_way=1)
+        assert distance < 0.1, wanted
+
+
+def test_two_conditions_at_once(one):
+    rows = TABLE[TABLE["age"].between(20, 40) & (TABLE["job"] == "b")]
+    drawn = one.sample(5000, {"age": (20, 40), "job": "b"})
+    assert abs(rows["income"].mean() - drawn["income"].mean()) < 3000
+    assert abs(rows["grade"].mean() - drawn["grade"].mean()) < 0.3
+
+
+def test_a_condition_that_is_always_true_changes_nothing(one):
+    free = one.sample(20_000)
+    bound = one.sample(20_000, {"age": (0, 99), "job": list("abcdef"), "ill": [True, False]})
+    assert marginal_total_variation(free, bound) < 0.05
+
+
+def test_a_predictor_learns_from_synthetic_rows(one):
+    """What a logistic model finds in them holds for real rows."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+    from sklearn.preprocessing import StandardScaler
+
+    names = ["age", "income", "grade"]
+    scores = []
+    for table in (TABLE, one.sample(N_ROWS)):
+        scaler = StandardScaler().fit(table[names])
+        model = LogisticRegression().fit(scaler.transform(table[names]), table["ill"])
+        probability = model.predict_proba(scaler.transform(ANOTHER[names]))[:, 1]
+        scores.append(roc_auc_score(ANOTHER["ill"], probability))
+    assert scores[1] > scores[0] - 0.03
+
+
+def test_the_target_is_told_with_more_care():
+    """The pairs with it are better, on average over fits, than without a target."""
+    with_target = [pair for pair in PAIRS if "ill" in pair]
+    means = []
+    for options in ({}, {"target": "ill"}):
+        distances = []
+        for _ in range(4):
+            drawn = fitted(0.1, **options).sample(N_ROWS)
+            distances += [
+                marginal_total_variation(TABLE[list(pair)], drawn[list(pair)])
+                for pair in with_target
+            ]
+        means.append(np.mean(distances))
+    assert means[1] < means[0] * 1.05
