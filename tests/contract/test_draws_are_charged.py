@@ -8,11 +8,13 @@ import sys
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skdpot import (
     DPSlicedFlowSampler,
     DPSlicedGenerator,
+    DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivateSWAutoencoder,
@@ -20,8 +22,16 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot.preprocessing import PrivateScaler
-from skdpot.privacy.events import GaussianEvent
+from skdpot.preprocessing import (
+    BooleanColumn,
+    CategoricalColumn,
+    NumericColumn,
+    PrivateScaler,
+    TableEncoder,
+    TableSchema,
+)
+from skdpot.privacy.events import GaussianEvent, ThresholdedCountsEvent
+from skdpot.privacy.recording import record_releases
 
 # All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
 D, N = 3, 400
@@ -148,3 +158,65 @@ def test_every_noise_is_charged_as_often_as_it_is_drawn(case, drawn):
         expected[event.sigma / (divisor if last else 1)] += event.n_steps * count
     found = Counter(drawn)
     assert {f"{s:.9g}": n for s, n in found.items()} == {f"{s:.9g}": n for s, n in expected.items()}
+
+
+TABLE = pd.DataFrame(
+    {
+        "number": X[:, 0],
+        "count": RNG.integers(0, 9, N),
+        "name": RNG.choice(["a", "b", "c"], N),
+        "code": RNG.choice(["u", "v"], N),
+        "flag": X[:, 1] > 0,
+    }
+)
+SCHEMA = TableSchema(
+    [
+        NumericColumn("number", lower=-4, upper=4),
+        NumericColumn("count", lower=0, upper=8),
+        CategoricalColumn("name", categories=["a", "b", "c"]),
+        CategoricalColumn("code", categories=["u", "v"]),
+        BooleanColumn("flag"),
+    ]
+)
+# An estimator, and the names of the columns that it is fitted on.
+TABLES = {
+    "synthesizer": (DPTableSynthesizer(SCHEMA, n_particles=200), list(TABLE)),
+    "synthesizer, target": (
+        DPTableSynthesizer(SCHEMA, n_particles=200, target="flag"), list(TABLE),
+    ),
+    "synthesizer, nothing known": (DPTableSynthesizer(n_particles=200), list(TABLE)),
+    "synthesizer, two columns": (DPTableSynthesizer(n_particles=200), ["name", "flag"]),
+    "synthesizer, one column": (DPTableSynthesizer(n_particles=200), ["code"]),
+    "encoder": (TableEncoder(), list(TABLE)),
+    "encoder, all known": (TableEncoder(SCHEMA), list(TABLE)),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("case", TABLES)
+def test_every_noise_of_a_table_is_charged(case, drawn):
+    """What the schema leaves open, then tables of counts, and sums of how far these are off."""
+    estimator, names = TABLES[case]
+    schema = None if estimator.schema is None else TableSchema([SCHEMA[name] for name in names])
+    with record_releases() as releases:
+        fitted = estimator.set_params(epsilon=8.0, schema=schema).fit(TABLE[names])
+    phases = leaves(fitted.privacy_spent_.event) if schema is None or "synth" in case else []
+    tables = [release for release in releases if release.kind in ("marginals", "misfits")]
+    before, after = phases[: len(phases) - len(tables)], phases[len(phases) - len(tables) :]
+    expected = Counter()
+    for event in before:
+        # A record is in one cell of the histogram of each column: two counts move.
+        histograms = event.n_columns if isinstance(event, ThresholdedCountsEvent) else None
+        expected[event.sigma] += histograms or round(event.sensitivity**2 / 2)
+    for event, release in zip(after, tables, strict=True):
+        if release.kind == "misfits":
+            scales = [release.facts["sigma"]]
+            squared_mu = 4 * len(release.facts["marginals"]) / scales[0] ** 2
+        else:
+            scales = [noisy.sigma for noisy in release.facts["marginals"]]
+            squared_mu = sum(2 / sigma**2 for sigma in scales)
+        expected.update(scales)
+        assert squared_mu == pytest.approx(event.sensitivity**2 / event.sigma**2)
+    found = Counter(drawn)
+    assert {f"{s:.9g}": n for s, n in found.items()} == {f"{s:.9g}": n for s, n in expected.items()}
+    assert bool(drawn) == (case != "encoder, all known")

@@ -160,8 +160,7 @@ def test_a_fact_of_any_other_value_is_refused_or_harmless(way, value):
         warnings.simplefilter("error")
         try:
             parameters, learned = TableRecord(facts, DUE.arrays).restore()
-        except ValueError as error:
-            assert len(str(error)) > 10
+        except ValueError:
             return
         loaded = DPTableSynthesizer(**parameters)
         vars(loaded).update(learned)
@@ -184,8 +183,7 @@ def test_numbers_of_any_other_value_are_refused_or_harmless(name, data):
         warnings.simplefilter("error")
         try:
             parameters, learned = TableRecord(DUE.facts, DUE.arrays | {name: array}).restore()
-        except ValueError as error:
-            assert len(str(error)) > 10
+        except ValueError:
             return
         loaded = DPTableSynthesizer(**parameters)
         vars(loaded).update(learned)
@@ -206,26 +204,24 @@ def test_statements_of_strangers_are_shown_as_text(path):
 
 
 MEASURE = """
-import json, resource, sys, time
-from pathlib import Path
-from skdpot import DPTableSynthesizer
+import json, pathlib, resource, sys, time, tracemalloc
 from skdpot.tables.table_file import read_synthesizer
 
-def kilobytes(name):
-    status = Path("/proc/self/status").read_text()
-    return int(status.split(f"{name}:")[1].split()[0])
-
-read_synthesizer(Path(sys.argv[1]) / "plain.npz")
-for place in sorted(Path(sys.argv[1]).iterdir()):
-    Path("/proc/self/clear_refs").write_text("5")
-    before, start = kilobytes("VmRSS"), time.perf_counter()
+used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+limit = used + 700 * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    tracemalloc.start()
+    start = time.process_time()
     try:
-        read_synthesizer(place)
+        read_synthesizer(path)
         end = "read"
     except Exception as error:
         end = type(error).__name__
-    peak = 1024 * (kilobytes("VmHWM") - before)
-    print(json.dumps([place.name, end, place.stat().st_size, peak, time.perf_counter() - start]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    seconds = time.process_time() - start
+    print(json.dumps([path.name, end, path.stat().st_size, peak, seconds]))
 """
 
 

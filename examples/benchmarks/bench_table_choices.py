@@ -1,0 +1,155 @@
+"""
+Which slices of a table are worth their noise, and what each part of the synthesizer adds.
+
+On Adult at each ε (δ = 1e-5, the training rows of ``bench_tables.py``): `DPSlicedFlowSampler` on
+the coordinates of `TableEncoder`, along dense directions and along sparse ones with random weights
+(400 over the target and one or two other columns, 200 over pairs); `DPTableSynthesizer`, whose
+slices are contingency tables; and the same with one part changed at a time.
+
+    OMP_NUM_THREADS=1 python examples/benchmarks/bench_table_choices.py --seeds 3 --csv choices.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from bench_tables import judge
+from table_task import DEFAULT_CSV, TableTask, load_task
+
+import skdpot.tables.choice
+import skdpot.tables.coarsening
+import skdpot.tables.column_grid
+import skdpot.tables.fitting
+import skdpot.tables.model
+import skdpot.tables.plan
+import skdpot.tables.scaling
+from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
+from skdpot.slicing import sparse_directions
+
+MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
+tables = skdpot.tables
+
+# What is changed: a module, its constant, and another value.
+CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+    "contingency tables (the default)": (),
+    "... without a target": (),
+    "... target as important as others": ((tables.fitting, "TARGET_IMPORTANCE", 1.0),),
+    "... no tree: pairs from independent columns": (
+        (
+            tables.plan,
+            "_SHARES",
+            {"columns": 0.1, "independence": 1e-6, "tree": 1e-6, "misfit": 0.05, "pairs": 0.85},
+        ),
+    ),
+    "... tree only: no second choice": (
+        (
+            tables.plan,
+            "_SHARES",
+            {"columns": 0.1, "independence": 0.1, "tree": 0.8, "misfit": 1e-6, "pairs": 1e-6},
+        ),
+    ),
+    "... no groups of bins": ((tables.plan, "_MOST_GROUPS", 64), (tables.plan, "_SEEN_CELL", 0.0)),
+    "... 12 bins in place of 24": ((tables.coarsening, "MAX_BINS", 12),),
+    "... 48 bins in place of 24": ((tables.coarsening, "MAX_BINS", 48),),
+    "... 64 cells in place of 256": ((tables.column_grid, "MAX_CELLS", 64),),
+    "... counts held ten times tighter": ((tables.scaling, "SMOOTHING", 0.005),),
+    "... counts held ten times looser": ((tables.scaling, "SMOOTHING", 0.5),),
+    "... particles not fitted again when drawn": ((tables.model, "_SWEEPS", 0),),
+}
+
+
+@contextmanager
+def changed(changes: tuple[tuple[Any, str, Any], ...]) -> Iterator[None]:
+    """Run with other constants."""
+    before = [getattr(module, name) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(changes, before, strict=True):
+            setattr(module, name, value)
+
+
+def synthesizer(
+    name: str, task: TableTask, epsilon: float, seed: int
+) -> tuple[pd.DataFrame, float]:
+    """Return a synthetic table of a variant, and its seconds."""
+    target = None if "without a target" in name else task.target
+    start = time.perf_counter()
+    with changed(CHANGES[name]):
+        fitted = DPTableSynthesizer(task.schema, epsilon, target=target).fit(task.train)
+        table = fitted.sample(len(task.train), random_state=seed)
+    return table, time.perf_counter() - start
+
+
+def directions(encoder: TableEncoder, target: str, rng: np.random.Generator) -> np.ndarray:
+    """Draw sparse directions over the columns of an encoder."""
+    blocks = list(encoder.column_blocks_.values())
+    n_coordinates = max(block.stop for block in blocks)
+    groups = [range(n_coordinates)[block] for block in blocks]
+    always = list(encoder.column_blocks_).index(target)
+    return np.concatenate(
+        [
+            sparse_directions(groups, 200, n_coordinates, rng, group_size=2, always=always),
+            sparse_directions(groups, 200, n_coordinates, rng, group_size=3, always=always),
+            sparse_directions(groups, 200, n_coordinates, rng, group_size=2),
+        ]
+    )
+
+
+def flow(sparse: bool) -> Callable[[TableTask, float, int], tuple[pd.DataFrame, float]]:
+    """Return a variant that moves particles in the coordinates of an encoder."""
+
+    def run(task: TableTask, epsilon: float, seed: int) -> tuple[pd.DataFrame, float]:
+        start = time.perf_counter()
+        encoder = TableEncoder(task.schema).fit(task.train)
+        options: dict[str, Any] = {"norm_bound": 1.0, "n_particles": 20_000, "n_steps": 300}
+        if sparse:
+            rows = directions(encoder, task.target, np.random.default_rng(seed))
+            options |= {"slices": rows, "n_bins": 64}
+        sampler = DPSlicedFlowSampler(epsilon=epsilon, **options).fit(encoder.transform(task.train))
+        table = encoder.inverse_transform(sampler.sample(len(task.train), random_state=seed))
+        return table, time.perf_counter() - start
+
+    return run
+
+
+def main() -> None:
+    """Run all variants and print their means."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--csv")
+    options = parser.parse_args()
+    task = load_task(DEFAULT_CSV, "income", None, ["fnlwgt"])
+    variants: dict[str, Callable[[TableTask, float, int], tuple[pd.DataFrame, float]]] = {
+        "dense directions, particle flow": flow(sparse=False),
+        "sparse directions, particle flow": flow(sparse=True),
+    }
+    for name in CHANGES:
+        variants[name] = lambda task, epsilon, seed, name=name: synthesizer(
+            name, task, epsilon, seed
+        )
+    rows = []
+    for epsilon in options.epsilons:
+        for name, run in variants.items():
+            judged = []
+            for seed in range(options.seeds):
+                table, seconds = run(task, epsilon, seed)
+                judged.append(judge(task, table) | {"seconds": seconds})
+            means = pd.DataFrame(judged).mean()
+            rows.append({"slices": name, "epsilon": epsilon, **means[[*MEASURES, "seconds"]]})
+            print(pd.DataFrame(rows[-1:]).round(4).to_string(header=len(rows) == 1, index=False))
+    if options.csv:
+        pd.DataFrame(rows).round(4).to_csv(options.csv, index=False)
+
+
+if __name__ == "__main__":
+    main()
