@@ -101,7 +101,8 @@ synthetic.head()
 # The public rows were drawn like the private ones, so this picture tells nothing of them. Darker
 # squares are pairs of columns whose joint distribution is farther off.
 
-MarginalsDisplay.from_frames(public, synthetic, pairs="total_variation")
+display = MarginalsDisplay.from_frames(public, synthetic, pairs="total_variation")
+display.figure_.savefig("private_table.png", dpi=100)
 plt.show()
 
 # %%

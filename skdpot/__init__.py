@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
+    from skdpot.estimators.private_search import PrivateSearchCV
     from skdpot.estimators.table_synthesizer import DPTableSynthesizer
     from skdpot.estimators.trajectory_sampler import PrivateTrajectorySampler
     from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
@@ -33,6 +34,7 @@ __all__ = [
     "PrivacyBudget",
     "PrivateSWAutoencoder",
     "PrivateScaler",
+    "PrivateSearchCV",
     "PrivateTrajectorySampler",
     "PrivateWassersteinDistance",
     "SlicedSketch",
@@ -52,6 +54,7 @@ _HOMES = {
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.preprocessing.private_scaler",
+    "PrivateSearchCV": "skdpot.estimators.private_search",
     "PrivateTrajectorySampler": "skdpot.estimators.trajectory_sampler",
     "PrivateWassersteinDistance": "skdpot.estimators.wasserstein_distance",
     "SlicedSketch": "skdpot.slicing.sketch",

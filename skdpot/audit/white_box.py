@@ -1,7 +1,7 @@
 """The canaries and the score that fit each estimator best: who audits what.
 
 Each estimator's noisy releases are public in the sense of its ε, so that the attacker reads them
-rather than the model: the table of a sketch, noisy projections, noisy gradients.
+rather than the model: the table of a sketch, noisy projections, noisy gradients, noisy counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +22,7 @@ from skdpot.audit.evidence.generator import gradient_score
 from skdpot.audit.evidence.histograms import scaler_canaries, scaler_score
 from skdpot.audit.evidence.rows import row_score
 from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
+from skdpot.audit.evidence.tables import table_canaries, table_score
 from skdpot.audit.evidence.trajectories import (
     langevin_score,
     trajectory_canaries,
@@ -51,6 +52,7 @@ _ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Score]] = {
         for name in ("FairPrivateClassifier", "FairPrivateRegressor")
         for gradient in ("sketch", "ranks")
     },
+    ("DPTableSynthesizer", ""): (table_canaries, table_score),
     ("PrivateScaler", ""): (scaler_canaries, scaler_score),
     ("ClientContribution", ""): (contribution_canaries, contribution_score),
     ("PrivateWassersteinDistance", "triangle"): (refuse_without_claim, sketch_score),

@@ -16,7 +16,7 @@ from a private table to a synthetic one:
 
 exit status:
   0  done
-  1  refused or failed: nothing was charged unless the message says so
+  1  refused or failed; nothing was charged unless a warning says so
   2  the command line is not right
   3  the budget has too little left; nothing was charged
   130  interrupted
@@ -47,8 +47,8 @@ Estimate the sliced Wasserstein distance of two tables from one private sketch o
 Who learns what: this program reads both files, so run it where both may be read. Of the tables,
 only the two sketches enter the result: whoever is told the distance and its interval learns at
 most epsilon about any person of either table (twice that about somebody who is in both). Names of
-columns and numbers of rows count as public. Parties who cannot bring their files to one place use
-PrivateWassersteinDistance from Python, which sends sketches.
+columns, which of them hold numbers, and numbers of rows count as public. Parties who cannot bring
+their files to one place use PrivateWassersteinDistance from Python, which sends sketches.
 """
 _DISTANCE_EPILOG = """\
 Without --schema the columns of numbers that both files have are compared. Their bounds are

@@ -19,6 +19,8 @@ __all__ = [
 
 OK, FAILED, USAGE, BUDGET_EXCEEDED, INTERRUPTED = 0, 1, 2, 3, 130
 
+_OF_PYTHON = " In GridSearchCV"  # where advice begins that no command line has a use for
+
 
 class CommandError(SkdpotError):
     """A command cannot do what it was asked for.
@@ -54,7 +56,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, BudgetExceededError):
-        return str(error), BUDGET_EXCEEDED
+        return str(error).partition(_OF_PYTHON)[0], BUDGET_EXCEEDED
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; what the ledger was charged before stays charged", INTERRUPTED
     if isinstance(error, MemoryError):

@@ -23,6 +23,7 @@ __all__ = ["confirmed_schema", "run"]
 
 # What belongs to a fit, and means nothing where a model is loaded.
 _OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "save", "missing")
+_CHARGED = "the fit was made and charged before what follows went wrong; {}."
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,12 @@ def run(args: Namespace, console: Console) -> int:
         check_writable_format(args.output, Table.of(synthesizer.sample(1)).kind)
     else:
         synthesizer, lines = _fit(args, form, outputs, console, facts)
-    _write(args, form, outputs, synthesizer, facts)
+    try:
+        _write(args, form, outputs, synthesizer, facts)
+    except BaseException:
+        if args.model is None:
+            console.warn(_CHARGED.format(f"{args.save} keeps it" if args.save else "it is lost"))
+        raise
     facts["seconds"] = round(time.monotonic() - started, 3)
     rows = f"wrote {args.output}: {facts['rows']:,} rows, {len(synthesizer.schema_)} columns"
     named = [f"{name}: {facts[name]}" for name in ("report", "model") if name in facts]

@@ -20,8 +20,6 @@ OF_ROWS = (
     "public. If they are not, this report is as confidential as they are: make another one "
     "without rows for everybody else."
 )
-_SEEN = 3.0  # standard deviations at which something stands out of the noise
-_ALONE = 0.5  # share of the rows that one value has in a column that need not be told apart
 _SEED = "nobody knows random_state"
 
 
@@ -99,13 +97,16 @@ def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]
 
 
 def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: int) -> bool:
-    """Whether the values of a column cannot be told apart."""
-    present = bins.bins[: grid.n_cells]
-    counts = np.bincount(present, weights=noisy.counts[: grid.n_cells])
-    sizes = np.bincount(present)
-    if (counts <= _SEEN * noisy.sigma * np.sqrt(sizes)).all():
-        return True
-    return len(np.unique(present)) == 1 and noisy.counts.max() < _ALONE * n_rows
+    """Whether nothing is known of the values of a column: no bin stands out of the noise."""
+    counts = noisy.counts[: grid.n_cells]
+    groups = bins.bins[: grid.n_cells]
+    if len(np.unique(groups)) == 1:  # one value, perhaps, that nearly all rows have
+        groups = np.arange(grid.n_cells)
+    sums, sizes = np.bincount(groups, weights=counts), np.bincount(groups)
+    # The largest of k noises is hardly ever larger than this many standard deviations.
+    seen = math.sqrt(2 * math.log(2 * len(sums))) + 1
+    visible = seen * noisy.sigma * np.sqrt(sizes)
+    return bool((np.minimum(sums, n_rows) <= visible).all())
 
 
 def _lumped(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:

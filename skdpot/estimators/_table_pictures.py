@@ -18,6 +18,7 @@ NOT_COMPARED = "0.88"  # colour of pairs
 
 _ACROSS = 3  # panels in a row of a page
 _PANEL = (2.8, 2.1)  # inches
+_DPI = 140
 
 
 def columns_picture(report: "TableQualityReport", most: int) -> str:
@@ -54,7 +55,7 @@ def columns_picture(report: "TableQualityReport", most: int) -> str:
     display = shown.plot(ax=grid[: len(places)], pairs=False, legend=False)
     handles = list(display.artists_[display.marginals[0].name])
     figure.legend(handles, display.labels, loc="outside lower center", ncols=2, fontsize="small")
-    return data_address(figure, "png", "image/png")
+    return data_address(figure, "png", "image/png", _DPI)
 
 
 def pairs_picture(report: "TableQualityReport") -> str:
@@ -77,4 +78,4 @@ def pairs_picture(report: "TableQualityReport") -> str:
     ax = figure.subplots()
     draw_pairs(ax, report.pair_matrix(), "total variation")
     ax.set_facecolor(NOT_COMPARED)
-    return data_address(figure, "png", "image/png")
+    return data_address(figure, "png", "image/png", _DPI)

@@ -81,11 +81,11 @@ class PrivateSearchCV(SearchResult):
         A share of the rows is held out once; an integer is a number of folds. A splitter is told
         the number of rows and nothing else: labels are private, and a stratified split shows them.
     distribution : {"geometric", "logarithmic", "poisson"} or float, default="geometric"
-        Law of the number of trials; a number above -1 is the shape of a truncated negative
-        binomial law, of which 1 is "geometric" and 0 "logarithmic". Poisson has the fewest runs
-        of very few trials and costs the most.
+        Law of the number of trials; a number of at least -0.5 is the shape of a truncated
+        negative binomial law, of which 1 is "geometric" and 0 "logarithmic". Poisson has the fewest
+        searches of very few trials and costs the most.
     n_trials : float, default=10
-        Expected number of trials, at least 1.
+        Expected number of trials, at least 1; at most 50 for "poisson".
     refit : bool, default=False
         Fit the winner again on all rows, for half of the squared mu of the search. By default the
         model of the best trial itself is the result. With several folds no single model exists,
@@ -178,7 +178,7 @@ class PrivateSearchCV(SearchResult):
         "score_on": [StrOptions({"held_out", "release"})],
         "score_bounds": [tuple, list, None],
         "cv": [Real, HasMethods(["split"]), "cv_object"],
-        "distribution": [StrOptions(set(_SHAPES)), Interval(Real, -1, None, closed="neither")],
+        "distribution": [StrOptions(set(_SHAPES)), Interval(Real, -0.5, None, closed="left")],
         "n_trials": [Interval(Real, 1, 1e6, closed="both")],
         "refit": ["boolean"],
         "budget": [PrivacyBudget, None],

@@ -41,12 +41,12 @@ def add_legend_above(ax: Any, title: str | None) -> None:
     ax.set_ylim(bottom, bottom + (top - bottom) / (1 - share))
 
 
-def data_address(figure: Any, kind: str, media_type: str) -> str:
+def data_address(figure: Any, kind: str, media_type: str, dpi: int = 180) -> str:
     """Write a figure into an address, the same one each time, that a page can hold."""
     from matplotlib import rc_context
 
     picture = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     with rc_context({"svg.hashsalt": "skdpot"}):
-        figure.savefig(picture, format=kind, dpi=180, metadata=metadata)
+        figure.savefig(picture, format=kind, dpi=dpi, metadata=metadata)
     return f"data:{media_type};base64,{base64.b64encode(picture.getvalue()).decode()}"

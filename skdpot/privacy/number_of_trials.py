@@ -15,9 +15,12 @@ from scipy.optimize import brentq
 
 from skdpot._utils.rng import SecretStream
 
-__all__ = ["TrialLaw"]
+__all__ = ["MOST_STEEP_TRIALS", "STEEP_SHAPE", "TrialLaw"]
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
+
+STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
+MOST_STEEP_TRIALS = 50.0  # on average, for them
 
 _SMALLEST_LOG = -40.0  # of the parameter: means beyond any search
 _NEGLIGIBLE = 1e-25
@@ -34,7 +37,7 @@ class TrialLaw:
     Parameters
     ----------
     shape : float
-        :math:`\eta > -1`, or infinity for Poisson. A larger shape makes few trials less likely.
+        :math:`\eta \ge -1/2`, or infinity for Poisson. A larger shape makes few trials less likely.
     parameter : float
         :math:`\gamma \in (0, 1]`, or the rate of the Poisson law.
     """

@@ -74,14 +74,15 @@ import numpy.typing as npt
 from skdpot.privacy.approximate_gdp import smallest_mu
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.loss_distribution import LossPair
-from skdpot.privacy.number_of_trials import TrialLaw
+from skdpot.privacy.number_of_trials import STEEP_SHAPE, TrialLaw
 from skdpot.privacy.symmetric_profile import symmetric_losses
 
 __all__ = ["LARGEST_MU", "SelectionStep", "worst_profile"]
 
 LARGEST_MU = 20.0  # beyond, a trial protects nothing that anyone could want to account for
 
-_N_LOSSES = 256  # positive losses of the pair that dominates a trial
+_N_LOSSES = 256  # positive losses of the pair that dominates a trial; at least
+_LOSSES_A_TRIAL = 9  # of laws that drop off fast, near Poisson's
 _N_NODES = 128
 _BEYOND = 1e-26  # probability of the losses that are counted as infinite
 _TAIL = 1e-20
@@ -127,7 +128,7 @@ class SelectionStep:
 
 
 def worst_profile(
-    mu: float, law: TrialLaw, epsilon: npt.ArrayLike, *, n_losses: int = _N_LOSSES
+    mu: float, law: TrialLaw, epsilon: npt.ArrayLike, *, n_losses: int | None = None
 ) -> _Floats:
     """Return the largest profile that the best of a random number of mu-GDP trials can have.
 
@@ -139,16 +140,16 @@ def worst_profile(
         Law of the number of trials.
     epsilon : array-like
         At least 0.
-    n_losses : int, default=256
+    n_losses : int, optional
         Positive losses of the pair that stands for a trial: more of them lower the bound.
+        By default 256, and more for many trials of a law near Poisson's.
 
     Returns
     -------
     ndarray
         An upper bound of delta at each `epsilon`, tight to about a percent in mu.
     """
-    pair = _Pair.gaussian(mu, n_losses, law.mean)
-    table = _Table.of(pair, law)
+    table = _Table.of(mu, law, n_losses or _enough(law))
     return np.array([table.delta(float(e)) for e in np.atleast_1d(epsilon)])
 
 
@@ -185,19 +186,22 @@ class _Table:
     edge i is that set, j being the end of what of the complement lies below it.
     """
 
+    mu: float
+    law: TrialLaw
     pair: _Pair
     slope_first: _Floats
     slope_second: _Floats
     usable: _Floats
 
     @classmethod
-    def of(cls, pair: _Pair, law: TrialLaw) -> "_Table":
+    def of(cls, mu: float, law: TrialLaw, n_losses: int) -> "_Table":
         """Tabulate h on both sides.
 
         h on the side that is subtracted is lowered by how far it may fall below its chords inside
         of the cells around an edge: at most the squared width times the largest second derivative
         over 8, in either direction.
         """
+        pair = _Pair.gaussian(mu, n_losses, law.mean)
         first, second = _outside(pair.first), _outside(pair.second)
         slope_second = law.slope(second)
         widths = np.maximum(np.append(pair.second, 0.0), np.append(0.0, pair.second))
@@ -212,29 +216,39 @@ class _Table:
             gain = np.where(valid, gains, 0.0).max(axis=1)
             ratio = np.maximum(gain[:-1], gain[1:]) * pair.first / pair.second
         usable = np.where(pair.second > 0.0, ratio, np.inf)
-        return cls(pair, slope_first, np.where(valid, lowered, _NEVER), usable)
+        return cls(mu, law, pair, slope_first, np.where(valid, lowered, _NEVER), usable)
 
     def delta(self, epsilon: float) -> float:
-        """Evaluate the bound."""
+        """Evaluate the bound.
+
+        Where the losses are too coarse for the law, what is computed may not fall. A simpler bound
+        does: h(1) >= h >= h(0) on both sides gives h(1) times the trial's own profile at epsilon
+        less log(h(1) / h(0)), as in [3]_ of the module.
+        """
+        ends = self.law.slope(np.array([0.0, 1.0]))
+        shift = math.log(ends[0] / ends[1])
+        simple = float(ends[0]) * gdp_delta(epsilon - shift, self.mu)
+        return float(min(1.0, simple * _ROUNDING, self._computed(epsilon)))
+
+    def _computed(self, epsilon: float) -> float:
         scale = math.exp(min(epsilon, 700.0))
         used = np.flatnonzero(self.usable > scale)
         start = int(used[0])
         gains = self.pair.first[start:, None], scale * self.pair.second[start:, None]
 
-        def best(first: _Floats, second: _Floats) -> _Floats:
-            with np.errstate(over="ignore"):
-                entries = gains[0] * first - gains[1] * second
+        def best(edges: slice) -> _Floats:
+            entries = gains[0] * self.slope_first[edges] - gains[1] * self.slope_second[edges]
             largest: _Floats = np.maximum.accumulate(entries, axis=1)
             return largest
 
         # In a cell the bound is linear in the position of x, for every z; the largest of linear
         # functions is convex, and its mean is at most that of its ends.
-        left = best(self.slope_first[start:-1], self.slope_second[start:-1])
-        right = best(self.slope_first[start + 1 :], self.slope_second[start + 1 :])
-        n = len(left)
-        cells = 0.5 * (left[:, start : start + n] + right[:, start : start + n])
+        with np.errstate(over="ignore"):
+            left, right = best(slice(start, -1)), best(slice(start + 1, None))
+            n = len(left)
+            cells = 0.5 * (left[:, start : start + n] + right[:, start : start + n])
         totals = np.where(np.tri(n, dtype=bool), cells, 0.0).sum(axis=0)
-        return float(min(1.0, max(0.0, totals.max()) * _ROUNDING))
+        return max(0.0, float(totals.max())) * _ROUNDING
 
 
 def _outside(masses: _Floats) -> _Floats:
@@ -245,10 +259,16 @@ def _outside(masses: _Floats) -> _Floats:
     return outside
 
 
+def _enough(law: TrialLaw) -> int:
+    """Return how many losses resolve the generating function's third derivative."""
+    steep = _LOSSES_A_TRIAL * law.mean if law.shape > STEEP_SHAPE else 0.0
+    return max(_N_LOSSES, math.ceil(steep))
+
+
 @lru_cache(maxsize=64)
 def _nodes(mu: float, law: TrialLaw) -> tuple[_Floats, _Floats]:
     """Return epsilons from 0 on and the bounds there, the last one negligible."""
-    table = _Table.of(_Pair.gaussian(mu, _N_LOSSES, law.mean), law)
+    table = _Table.of(mu, law, _enough(law))
     last = gdp_epsilon(mu, _TAIL / law.mean)
     step = 0.5 * mu
     while table.delta(last) > _TAIL:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from skdpot.privacy.event_base import Event, positive_float
+from skdpot.privacy.number_of_trials import MOST_STEEP_TRIALS, STEEP_SHAPE
 
 __all__ = ["BudgetedEvent", "PrivateSelectionEvent"]
 
@@ -54,10 +55,10 @@ class PrivateSelectionEvent(Event):
     mu : float
         Privacy of one trial.
     mean_trials : float
-        Expected number of trials, at least 1.
+        Expected number of trials, from 1 to a million; to 50 for a shape above 3.
     shape : float, default=1.0
         Shape of the law of their number: 1 is geometric, 0 logarithmic, infinity Poisson given at
-        least one; any other number above -1 a truncated negative binomial law.
+        least one; any other number from -0.5 on a truncated negative binomial law.
     leak : float, default=0.0
         Probability that one trial tells everything.
     relation : Relation, default=Relation.REPLACE_ONE
@@ -79,12 +80,14 @@ class PrivateSelectionEvent(Event):
         super().__post_init__()
         self._store("mu", positive_float(self, "mu", self.mu))
         mean = positive_float(self, "mean_trials", self.mean_trials)
-        if not 1.0 <= mean <= 1e6:
+        self._store("shape", _shape(self, self.shape))
+        most = MOST_STEEP_TRIALS if self.shape > STEEP_SHAPE else 1e6
+        if not 1.0 <= mean <= most:
             raise ValueError(
-                f"PrivateSelectionEvent: `mean_trials` must lie in [1, 1e6], got {mean!r}."
+                f"PrivateSelectionEvent: `mean_trials` must lie in [1, {most:g}] for "
+                f"shape={self.shape:g}, got {mean!r}."
             )
         self._store("mean_trials", mean)
-        self._store("shape", _shape(self, self.shape))
         self._store("leak", _probability(self, "leak", self.leak))
         if self.leak * mean >= 1.0:
             raise ValueError(
@@ -104,10 +107,9 @@ class PrivateSelectionEvent(Event):
 
 def _shape(owner: object, value: object) -> float:
     number = float(value) if _is_real(value) else math.nan  # type: ignore[arg-type]
-    if not number > -1.0:
+    if not number >= -0.5:
         raise ValueError(
-            f"{type(owner).__name__}: `shape` must be a number above -1, or infinity, got "
-            f"{value!r}."
+            f"{type(owner).__name__}: `shape` must be at least -0.5, or infinity, got {value!r}."
         )
     return number
 

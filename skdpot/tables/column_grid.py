@@ -17,6 +17,7 @@ from skdpot.slicing.marginals import FloatArray, IntArray
 __all__ = ["ColumnGrid", "column_grid"]
 
 MAX_CELLS = 256
+_TRIES = 12
 _MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
 
 
@@ -109,6 +110,13 @@ class ColumnGrid:
         if within is not None:
             lower, upper = np.clip(lower, *within), np.clip(upper, *within)
         unit = lower + (upper - lower) * rng.random(len(codes))
+        if getattr(self.column, "n_values", None) is not None:
+            # Values that are rounded may leave their cell: such are drawn again.
+            wrong = np.flatnonzero(upper > lower)
+            for _ in range(_TRIES):
+                reached = self.codes(self.column.from_unit(unit[wrong]))  # type: ignore[attr-defined]
+                wrong = wrong[reached != codes[wrong]]
+                unit[wrong] = (lower + (upper - lower) * rng.random(len(codes)))[wrong]
         return self.column.from_unit(unit)  # type: ignore[attr-defined]
 
 
@@ -128,7 +136,7 @@ def column_grid(column: TableColumn) -> ColumnGrid:
         ordered = isinstance(column, CategoricalColumn) and column.ordered
         return ColumnGrid(column, column.n_categories, ordered)
     if _is_listed(column):
-        n_values = column.n_values  # type: ignore[attr-defined]
+        n_values = getattr(column, "n_values", None) or 1
         places = np.arange(n_values) / max(n_values - 1, 1)
         return ColumnGrid(column, n_values, True, places, places)
     edges = np.arange(MAX_CELLS + 1) / MAX_CELLS
@@ -153,6 +161,8 @@ def _special(column: TableColumn) -> FloatArray:
 
 def _is_listed(column: TableColumn) -> bool:
     """Whether each value that is possible has a cell."""
+    if isinstance(column, NumericColumn) and column.lower == column.upper:
+        return True
     if isinstance(column, NumericColumn) and column.log_scale:
         return False  # its unit interval is not spaced like its values
     n_values = getattr(column, "n_values", None)

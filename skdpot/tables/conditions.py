@@ -154,7 +154,8 @@ def _interval(grid: Any, lowest: Any, highest: Any) -> Condition:
         )
     starts, stops = grid.starts, grid.stops
     overlap = np.minimum(stop + _ROUNDING, stops) - np.maximum(start - _ROUNDING, starts)
-    shares = overlap / np.maximum(stops - starts, _ROUNDING)
+    lengths = stops - starts  # 0 for single values, which are in or out
+    shares = np.where(lengths > 0.0, overlap / np.maximum(lengths, _ROUNDING), 1.0)
     kept = np.where(overlap >= 0.0, np.clip(shares, _POINT, 1.0), 0.0)
     kept = np.append(kept, 0.0) if grid.column.missing else kept
     return Condition(kept, (lowest, highest), (start, stop))
@@ -200,7 +201,7 @@ def _time(column: Any, value: Any) -> pd.Timestamp:
         stamp = pd.Timestamp(value)
         if zone is not None and stamp.tzinfo is None:
             return stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
-        if stamp is not pd.NaT and (stamp.tzinfo is None) == (zone is None):
+        if not pd.isna(stamp) and (stamp.tzinfo is None) == (zone is None):
             return stamp if zone is None else stamp.tz_convert(zone)
     except (ValueError, TypeError, OverflowError):
         pass

@@ -8,13 +8,14 @@ import numpy as np
 from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 from skdpot.tables.coarsening import ColumnBins
 from skdpot.tables.scaling import ScaledParticles
-from skdpot.tables.tree import ColumnTree
+from skdpot.tables.tree import ColumnTree, stable_order
 
 __all__ = ["TableModel", "draw_cells"]
 
-_PER_ROW = 4  # particles for each row that is drawn
-_FEWEST, _MOST = 20_000, 400_000
-_SWEEPS = 5
+_PER_ROW = 4  # particles for each row that is drawn,
+_FEWEST, _MOST = 20_000, 200_000  # but so many at once
+_ROWS_AT_ONCE = 100_000
+_SWEEPS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +96,11 @@ class TableModel:
         """
         drawn = []
         while n_rows > 0:
-            n_particles = int(np.clip(_PER_ROW * n_rows, _FEWEST, _MOST))
+            part = min(n_rows, _ROWS_AT_ONCE)
+            n_particles = int(np.clip(_PER_ROW * part, _FEWEST, _MOST))
             particles = self.particles(n_particles, rng, allowed)
             if not allowed:  # the marginals are those of all rows
                 particles.run(_SWEEPS)
-            part = min(n_rows, n_particles // _PER_ROW)
             drawn.append(particles.codes[_systematic(particles, part, rng)])
             n_rows -= part
         return np.concatenate(drawn)
@@ -126,7 +127,7 @@ def draw_cells(
     ndarray of int, shape (n_rows,)
     """
     shares = bins.cell_shares if kept is None else bins.cell_shares * kept
-    order = np.argsort(codes, kind="stable")
+    order = stable_order(codes, bins.n_bins)
     starts = np.searchsorted(codes[order], np.arange(bins.n_bins + 1))
     cells = np.empty(len(codes), dtype=np.int32)
     for code in np.flatnonzero(np.diff(starts)):
@@ -141,8 +142,21 @@ def draw_cells(
 
 def _systematic(particles: ScaledParticles, n_rows: int, rng: np.random.Generator) -> IntArray:
     """Resample particles evenly along the order of their codes, and shuffle."""
-    order = np.lexsort(particles.codes.T)
+    order = np.argsort(_keys(particles.codes), kind="stable")
     edges = np.cumsum(particles.weights[order])
     even = (np.arange(n_rows) + rng.random()) / n_rows * edges[-1]
     places = np.minimum(np.searchsorted(edges, even, side="right"), len(order) - 1)
     return rng.permutation(order[places])
+
+
+def _keys(codes: IntArray) -> IntArray:
+    """Return numbers in the lexicographic order of as many columns as fit into 62 bits."""
+    keys = np.zeros(len(codes), dtype=np.int64)
+    n_keys = 1
+    for column in codes.T:
+        size = int(column.max()) + 1
+        n_keys *= size
+        if n_keys >= 2**62:
+            break
+        keys = keys * size + column
+    return keys

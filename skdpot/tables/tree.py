@@ -9,7 +9,7 @@ import numpy as np
 from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 from skdpot.tables.scaling import scaling_step
 
-__all__ = ["ColumnTree", "TreeNode", "fit_tree", "spanning_tree"]
+__all__ = ["ColumnTree", "TreeNode", "fit_tree", "spanning_tree", "stable_order"]
 
 _SWEEPS = 40
 
@@ -226,7 +226,7 @@ def _restricted(shares: FloatArray, allowed: FloatArray | None) -> tuple[FloatAr
 
 def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
     """Draw a bin for each row from the shares of its case, evenly within a case."""
-    order = np.argsort(cases, kind="stable")
+    order = stable_order(cases, len(shares))
     sizes = np.bincount(cases, minlength=len(shares))
     drawn = np.empty(len(cases), dtype=np.int64)
     start = 0
@@ -238,3 +238,10 @@ def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -
         drawn[order[start : start + size]] = np.minimum(bins, len(edges) - 1)
         start += size
     return drawn
+
+
+def stable_order(codes: IntArray, n_codes: int) -> IntArray:
+    """Return a stable argsort; short integers are sorted by their digits, many times faster."""
+    short = codes.astype(np.int16) if n_codes <= 2**15 else codes
+    order: IntArray = np.argsort(short, kind="stable")
+    return order

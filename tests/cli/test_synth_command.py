@@ -122,6 +122,7 @@ def test_a_budget_that_cannot_pay_is_status_3(run, folder):
     )
     assert (code, out) == (3, "")
     assert "Nothing was charged or released" in err
+    assert "GridSearchCV" not in err
     assert sorted(folder.iterdir()) == before
     assert len(charges("study.db")) == 1
 
@@ -191,6 +192,7 @@ def test_conditions_on_what_only_the_fit_will_know(run, folder):
     code, _, err = run(*command, *ledger, "--where", "sex=Alien", "--save", "model.npz")
     assert code == 1
     assert "cannot be 'Alien'" in err
+    assert "was made and charged" in err
     assert not (folder / "new.csv").exists()
     assert len(charges("study.db")) == 1
     code, _, _ = run("synth", "--model", "model.npz", "-o", "new.csv", "--where", "sex=Female")
@@ -205,6 +207,7 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
     monkeypatch.setattr(synth.DPTableSynthesizer, "quality_report", fail)
     code, _, err = run(*FIT, "-o", "new.csv", "--save", "model.npz", "--report", "report.html")
     assert code == 1
+    assert "the fit was made and charged before what follows went wrong; model.npz keeps it" in err
     assert "No space left on device" in err
     assert sorted(path.name for path in folder.iterdir()) == [
         *("data.csv", "model.npz", "new.csv", "schema.json")

@@ -19,6 +19,7 @@ from skdpot import (
     ClientContribution,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
+    DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivateSWAutoencoder,
@@ -30,7 +31,7 @@ from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.histograms import histogram_score
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.white_box import default_canaries
-from skdpot.preprocessing import PrivateScaler
+from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
 from skdpot.slicing.smoothed import SmoothedProjections
 
 DELTA = 1e-7
@@ -171,6 +172,25 @@ def _regressor(epsilon: float, **parameters: Any) -> FairPrivateRegressor:
     return FairPrivateRegressor(epsilon=epsilon, delta=DELTA, **settings)
 
 
+def chained_rows(n_rows: int, n_features: int, n_values: int) -> Data:
+    """Return numbered categories; each column is a noisy copy of the one before."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(n_values, size=(n_rows, n_features)).astype(float)
+    for column in range(1, n_features):
+        copied = rng.random(n_rows) < 0.6
+        X[copied, column] = X[copied, column - 1]
+    return X, None, {}
+
+
+_CHAINED = partial(chained_rows, 20_000, 8)
+_NUMBERED = TableSchema([CategoricalColumn(f"x{j}", categories=range(8)) for j in range(8)])
+
+
+def _table(epsilon: float, **parameters: Any) -> DPTableSynthesizer:
+    settings = {"schema": _NUMBERED, "n_particles": 1000} | parameters
+    return DPTableSynthesizer(epsilon=epsilon, delta=DELTA, **settings)
+
+
 CASES = [
     Case("SlicedSketch", _sketch, partial(no_rows, 64)),
     Case(
@@ -254,6 +274,14 @@ CASES = [
         "ClientContribution",
         lambda epsilon: ClientContribution(_distance(epsilon)),
         partial(no_rows, 64),
+    ),
+    Case("DPTableSynthesizer", _table, partial(_CHAINED, 8), FEWER),
+    Case("DPTableSynthesizer, target", partial(_table, target="x0"), partial(_CHAINED, 8), FEWER),
+    Case(
+        "DPTableSynthesizer, private bounds",
+        partial(_table, schema=None),
+        partial(_CHAINED, 64),
+        FEWER,
     ),
     Case("PrivateTrajectorySampler, sketch", partial(_trajectories, **_FLOW_OF_TIMES), _TIMED),
     Case("PrivateTrajectorySampler, mfld", partial(_trajectories, **_LANGEVIN), _TIMED),

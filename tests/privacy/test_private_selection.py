@@ -56,7 +56,7 @@ class TestPrivateSelectionEvent(LeakySuite):
     invalid = {
         "mu": NOT_POSITIVE,
         "mean_trials": (*NOT_POSITIVE, 0.99, 1.1e6),
-        "shape": (-1.0, -2.0, math.nan, "geometric", None, True),
+        "shape": (-0.51, -2.0, math.nan, "geometric", None, True),
         "leak": (*NOT_PROBABLE, 0.126),
         "relation": ("replace", None),
     }

@@ -1,0 +1,487 @@
+"""Reports on synthetic tables: right figures, honest about noise and about whose rows they show."""
+
+import base64
+import copy
+import io
+import json
+import math
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from sklearn.exceptions import NotFittedError
+
+from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
+from skdpot.estimators._table_comparison import _misfit
+from skdpot.estimators._table_marginals import drawn_marginal
+from skdpot.estimators.table_report import TableQualityReport
+from skdpot.metrics import (
+    MarginalsDisplay,
+    marginal_total_variations,
+    normalized_wasserstein_distance,
+)
+from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
+from skdpot.slicing.marginals import Marginal, NoisyMarginal
+from skdpot.tables.coarsening import project_to_total
+from skdpot.tables.column_grid import column_grid
+from tests.tables.table_models import CASES, SCHEMA, as_polars, fit, fitted, people
+
+GROWN = people(20_000, seed=5)
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def grown():
+    """A synthesizer with enough rows to know something."""
+    return fit(GROWN, schema=SCHEMA, target="smokes", epsilon=1.0, n_particles=5000)
+
+
+@pytest.fixture(scope="module")
+def report(grown):
+    return grown.quality_report(random_state=0)
+
+
+@pytest.fixture(scope="module")
+def beside(grown):
+    return grown.quality_report(GROWN, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return report.to_html()
+
+
+def drawing(synthesizer, rows):
+    """Return a synthesizer that draws the given rows."""
+    changed = copy.copy(synthesizer)
+    changed.sample = lambda n_samples, random_state: rows
+    return changed
+
+
+# ------------------------------------------------------------------- against own releases
+
+
+def test_distances_are_those_to_the_released_counts(grown):
+    rows = grown.sample(5000, random_state=1)
+    found = drawing(grown, rows).quality_report(n_samples=5000, random_state=0)
+    cells = np.stack(
+        [g.codes(SCHEMA[g.column.name].read(rows[g.column.name])) for g in grown._grids], axis=1
+    )
+    city = grown.marginals_[2]
+    noisy = project_to_total(city.counts, 20_000) / 20_000
+    due = np.abs(noisy - np.bincount(cells[:, 2], minlength=5) / 5000).sum() / 2
+    assert found.columns.loc["city", "total_variation"] == pytest.approx(due, abs=1e-12)
+    bins = grown.model_.bins
+    released = [noisy for noisy in grown.marginals_ if len(noisy.marginal.columns) == 2]
+    assert len(found.pairs) == len(released) >= 5
+    for noisy, (name, row) in zip(released, found.pairs.iterrows(), strict=True):
+        first, second = noisy.marginal.columns
+        assert name == (SCHEMA.names[first], SCHEMA.names[second])
+        groups = noisy.marginal.groups
+        table = np.zeros(noisy.marginal.shape)
+        places = (
+            groups[0][bins[first].bins[cells[:, first]]],
+            groups[1][bins[second].bins[cells[:, second]]],
+        )
+        np.add.at(table, places, 1 / 5000)
+        counts = project_to_total(noisy.counts, 20_000) / 20_000
+        assert row["cells"] == table.size
+        assert row["total_variation"] == pytest.approx(np.abs(counts - table.ravel()).sum() / 2)
+
+
+def test_a_report_is_reproducible_and_its_rows_are_random(grown, report):
+    again = grown.quality_report(random_state=0)
+    pd.testing.assert_frame_equal(again.columns, report.columns, check_exact=True)
+    other = grown.quality_report(random_state=1)
+    assert not other.columns.equals(report.columns)
+
+
+def test_a_report_charges_nothing(tmp_path):
+    budget = PrivacyBudget(1.0, ledger=tmp_path / "ledger.db")
+    synthesizer = fit(people(), schema=SCHEMA, epsilon=0.5, budget=budget)
+    synthesizer.quality_report(n_samples=100).to_html()
+    assert len(budget.history()) == 1
+
+
+def test_what_noise_explains_is_what_noise_does():
+    """Noise is drawn 400 times: the mean is right to 5 %, and the limit is never exceeded."""
+    rng = np.random.default_rng(0)
+    truth, n_rows, sigma = np.array([0.6, 0.2, 0.1, 0.07, 0.03, 0.0]), 3000, 40.0
+    marginal = Marginal((0,), (np.arange(6),))
+    found, expected = [], []
+    for _ in range(400):
+        noisy = NoisyMarginal(marginal, n_rows * truth + sigma * rng.standard_normal(6), sigma)
+        sample = rng.multinomial(10_000, truth) / 10_000
+        figures = _misfit(noisy, sample, np.arange(6), n_rows, 10_000, rng)
+        assert not figures[3]
+        found.append(figures[0])
+        expected.append(figures[1])
+    assert np.mean(found) == pytest.approx(np.mean(expected), rel=0.05)
+
+
+def test_cells_that_are_joined_have_the_noise_of_all_of_them():
+    rng = np.random.default_rng(1)
+    marginal = Marginal((0,), (np.arange(40),))
+    noisy = NoisyMarginal(marginal, np.full(40, 100.0), 30.0)
+    joined = np.repeat([0, 1], 20)
+    _, expected, _, _ = _misfit(noisy, np.full(40, 1 / 40), joined, 4000, 10**6, rng)
+    # Two numbers of deviation 30 sqrt(20), moved so that their sum is right.
+    scale = 30 * math.sqrt(20) / 4000 / math.sqrt(2)
+    assert expected == pytest.approx(scale * math.sqrt(2 / math.pi), rel=0.25)
+
+
+def test_a_misfit_beyond_the_noise_is_told(grown, report):
+    assert not report.columns["beyond_noise"].any()
+    assert not report.pairs["beyond_noise"].any()
+    rows = grown.sample(20_000, random_state=0)
+    rng = np.random.default_rng(0)
+    wrong = rows.assign(size=rows["size"].to_numpy()[rng.permutation(20_000)])
+    wrong["city"] = np.where(rng.random(20_000) < 0.2, "Linz", wrong["city"])
+    found = drawing(grown, wrong).quality_report(n_samples=20_000, random_state=0)
+    assert found.columns["beyond_noise"].to_dict() == {
+        name: name == "city" for name in SCHEMA.names
+    }
+    assert found.pairs["beyond_noise"].any()
+    assert all("city" in pair for pair in found.pairs.index[found.pairs["beyond_noise"]])
+
+
+def test_tables_are_complete(report):
+    assert report.columns.index.tolist() == list(SCHEMA.names)
+    assert report.columns["kind"].tolist() == [column.kind for column in SCHEMA]
+    for frame in (report.columns, report.pairs):
+        figures = frame[["total_variation", "expected", "limit"]]
+        assert ((figures >= 0) & (figures <= 1)).all(axis=None)
+        assert (frame["expected"] <= frame["limit"]).all()
+        due = frame["total_variation"] > frame["limit"] + 1e-12
+        assert (frame["beyond_noise"] == due).all()
+
+
+def test_the_summary_is_plain(report, beside):
+    for one in (report, beside):
+        assert json.loads(json.dumps(one.summary, allow_nan=False)) == one.summary
+    found = report.summary
+    assert found["columns_total_variation"] == report.columns["total_variation"].mean()
+    assert found["pairs_expected"] == report.pairs["expected"].mean()
+    assert (found["columns"], found["pairs"]) == (6, len(report.pairs))
+    assert (found["private"], beside.summary["private"]) == (True, False)
+    assert (found["epsilon"], found["rows"], found["synthetic_rows"]) == (1.0, 20_000, 20_000)
+    assert found["normalized_wasserstein"] is None
+    assert beside.summary["normalized_wasserstein"] < 0.05
+
+
+def test_the_matrix_of_pairs(report):
+    matrix = report.pair_matrix()
+    assert matrix.index.tolist() == matrix.columns.tolist() == list(SCHEMA.names)
+    np.testing.assert_array_equal(np.diag(matrix), report.columns["total_variation"])
+    pd.testing.assert_frame_equal(matrix, matrix.T)
+    finest = report.pairs.sort_values("cells").groupby(level=[0, 1])["total_variation"].last()
+    for (first, second), distance in finest.items():
+        assert matrix.loc[first, second] == distance
+    assert matrix.notna().sum(axis=None) == 6 + 2 * len(finest)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_table_has_a_report(name):
+    synthesizer = fitted(name)
+    report = synthesizer.quality_report(n_samples=200, random_state=0)
+    assert len(report.columns) == len(synthesizer.schema_)
+    if name in ("array", "one column", "left out"):
+        assert report.to_html().startswith("<!DOCTYPE html>")
+    assert (len(report.pairs) == 0) == (len(synthesizer.schema_) == 1)
+    assert f"{len(report.columns)} columns" in repr(report)
+
+
+# ------------------------------------------------------------------- beside public rows
+
+
+def test_distances_to_rows_are_those_of_the_metrics(grown):
+    rows = grown.sample(3000, random_state=1)
+    found = drawing(grown, rows).quality_report(GROWN, n_samples=3000, random_state=0)
+    real, synthetic = (
+        frame.assign(**{n: frame[n].astype(str) for n in ("city", "size", "smokes")})
+        for frame in (GROWN, rows)
+    )
+    for n_way, frame in ((1, found.columns), (2, found.pairs)):
+        due = marginal_total_variations(real, synthetic, n_way=n_way)
+        assert frame.index.tolist() == due.index.tolist()
+        np.testing.assert_allclose(frame["total_variation"], due, atol=1e-12)
+    distances = normalized_wasserstein_distance(real, synthetic)
+    assert set(distances.index) == {"age", "income", "seen"}
+    for name, distance in distances.items():
+        assert found.columns.loc[name, "normalized_wasserstein"] == pytest.approx(distance)
+    assert found.columns["normalized_wasserstein"].isna().sum() == 3
+    assert len(found.pairs) == 15
+
+
+def test_rows_of_any_library_give_the_same_report(grown):
+    few = GROWN[:500].drop(columns="size")
+    synthesizer = fit(few, schema=SCHEMA.exclude("size"))
+    first, second = (
+        synthesizer.quality_report(rows, n_samples=300, random_state=0)
+        for rows in (few, as_polars(few))
+    )
+    pd.testing.assert_frame_equal(first.pairs, second.pairs)
+    array = fitted("array")
+    rows = people()[["age", "income"]]
+    assert array.quality_report(rows.to_numpy(), random_state=0).columns.index.tolist() == [
+        "x0",
+        "x1",
+    ]
+
+
+def test_dates_as_text_and_categories_that_look_alike():
+    frame = pd.DataFrame({"day": ["2024-01-01", "2024-01-03"] * 50, "mixed": ["1", "2"] * 50})
+    schema = TableSchema(
+        [
+            DatetimeColumn("day", lower="2024-01-01", upper="2024-01-05", resolution="D"),
+            CategoricalColumn("mixed", categories=["1", 1, "2"], dtype="object"),
+        ]
+    )
+    report = fit(frame, schema=schema).quality_report(frame, n_samples=50, random_state=0)
+    assert np.isfinite(report.columns.loc["day", "normalized_wasserstein"])
+    assert report.to_html()
+
+
+def test_every_rendering_says_whose_rows_it_shows(report, page, beside):
+    words = "as confidential as they are"
+    assert "passed on like the synthetic rows" in page
+    assert words not in page
+    assert report.compared_with == "noisy counts that the synthesizer released"
+    assert words in beside.cautions[0]
+    fragment = beside._repr_html_()
+    assert words in fragment
+    assert "passed on like" not in fragment
+    assert fragment in beside.to_html()
+    assert "rows that were given and count as public" in repr(beside)
+    assert "rows that were given" in beside.summary["compared_with"]
+    assert "rows that were given" in beside.plot().labels
+
+
+def test_wrong_rows_are_refused(grown):
+    with pytest.raises(ValueError, match="feature names should match"):
+        grown.quality_report(GROWN[["age"]])
+    with pytest.raises(ValueError, match="n_samples=0 must be an integer"):
+        grown.quality_report(n_samples=0)
+    with pytest.raises(NotFittedError):
+        DPTableSynthesizer().quality_report()
+
+
+# ------------------------------------------------------------------- warnings
+
+
+def cautions(frame, schema, **parameters):
+    return " | ".join(fit(frame, schema=schema, **parameters).quality_report(n_samples=50).cautions)
+
+
+def test_nothing_stands_out_of_too_much_noise():
+    few = people(60)
+    found = cautions(few, SCHEMA, epsilon=0.05)
+    assert "Nothing stands out of the noise in 'age', 'income', 'city', 'size'" in found
+    assert "apart, with" not in found
+    assert "stands out" not in cautions(GROWN, SCHEMA, epsilon=5.0)
+
+
+def test_categories_that_share_a_bin_are_named():
+    values = ["common"] * 600 + ["usual"] * 300 + ["rare"] * 2 + ["seldom"]
+    schema = TableSchema([CategoricalColumn("x", categories=["rare", "common", "usual", "seldom"])])
+    found = cautions(pd.DataFrame({"x": values}), schema, epsilon=1.0)
+    assert re.search(r"'x': 2 of 4 categories are too rare.*'rare', 'seldom'", found)
+    assert "too rare" not in cautions(pd.DataFrame({"x": values}), schema, epsilon=math.inf)
+
+
+def test_a_column_of_one_value_is_named():
+    schema = TableSchema([CategoricalColumn("x", categories=["a"]), SCHEMA["city"]])
+    assert "Only one value is possible" in cautions(people().assign(x="a")[["x", "city"]], schema)
+
+
+def test_a_constant_number_stands_out():
+    frame = pd.DataFrame({"x": np.full(2000, 5)})
+    schema = TableSchema([NumericColumn("x", lower=0, upper=9, integer=True)])
+    assert "stands out" not in cautions(frame, schema)
+
+
+def test_what_weakens_privacy_is_told():
+    schema = TableSchema.guess(people()[["age", "city"]])
+    found = cautions(people()[["age", "city"]], schema, random_state=0)
+    assert "guessed from the values and never confirmed" in found
+    assert "fitted with a random_state" in found
+    found = cautions(people()[["age", "city"]], schema.confirm(), random_state=None)
+    assert "guessed" not in found
+    assert "random_state" not in found
+    report = fitted("no noise").quality_report(n_samples=50)
+    assert any("neither its rows nor this report are private" in c for c in report.cautions)
+    assert report.summary["private"] is False
+    assert report.summary["epsilon"] is None
+
+
+# ------------------------------------------------------------------- the page
+
+
+def pictures(page):
+    found = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="([^"]+)"', page)
+    return [(imread(io.BytesIO(base64.b64decode(data))), words) for data, words in found]
+
+
+def test_the_page_needs_nothing_else(report, page, tmp_path):
+    place = tmp_path / "report.html"
+    assert report.to_html(place) == place.read_text(encoding="utf-8") == page
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
+    assert "@import" not in page
+    assert "http" not in re.sub(r"base64,[^\"]+", "", page)
+    assert [words.split(":")[0].split(";")[0] for _, words in pictures(page)] == [
+        "Distributions of columns",
+        "Total variation of the pairs whose counts were released",
+    ]
+    for image, _ in pictures(page):
+        assert image.std() > 0.05  # something is drawn
+
+
+def test_the_page_holds_statement_schema_and_figures(report, page):
+    assert "Nowhere do synthetic rows differ" in page
+    assert report.spent._repr_html_() in page
+    assert report.schema._repr_html_() in page
+    for name, row in report.columns.iterrows():
+        assert f">{name}</td>" in page
+        assert f">{row['total_variation']:.4f}</td>" in page
+    assert "20,000 private rows, by their noisy counts" in page
+
+
+def test_names_are_escaped():
+    name = "<b>&\"'"
+    schema = TableSchema([CategoricalColumn(name, categories=["<i>", "b", "c", "d"])])
+    frame = pd.DataFrame({name: ["b"] * 900 + ["<i>"]})
+    page = fit(frame, schema=schema, epsilon=math.inf).quality_report(n_samples=50).to_html()
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "&lt;b&gt;" in page
+    assert "Made of counts that were released without noise: not private." in page
+
+
+def test_a_wide_table_has_a_page_of_bounded_length(monkeypatch):
+    monkeypatch.setattr("skdpot.estimators._table_page.MOST_DRAWN", 4)
+    monkeypatch.setattr("skdpot.estimators._table_page._MOST_ROWS", 6)
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame({f"c{k}": rng.random(200) < 0.5 for k in range(10)})
+    report = fit(wide, schema=TableSchema.from_dtypes(wide)).quality_report(n_samples=100)
+    page = report.to_html()
+    assert "The 6 columns that agree best are not drawn." in page
+    assert "And 4 more columns that agree better." in page
+    assert len(pictures(page)) == 1  # the map would be too fine to read
+
+
+# ------------------------------------------------------------------- pictures
+
+
+def test_the_plot_shows_noisy_counts_their_noise_and_synthetic_rows(report):
+    display = report.plot()
+    assert isinstance(display, MarginalsDisplay)
+    for marginal, panel in zip(report.marginals, display.axes_, strict=False):
+        if marginal.kind == "category":
+            bars = [bar.get_width() for bar in display.artists_[marginal.name][0]]
+            np.testing.assert_allclose(bars, marginal.real)
+        else:
+            np.testing.assert_allclose(
+                display.artists_[marginal.name][0].get_data().values, marginal.real
+            )
+        first, *_ = (c for c in panel.collections if c.__class__.__name__ == "LineCollection")
+        axis = 0 if marginal.kind == "category" else 1
+        ends = np.array([[segment[0][axis], segment[1][axis]] for segment in first.get_segments()])
+        np.testing.assert_allclose(ends.mean(axis=1), marginal.real, atol=1e-12)
+        np.testing.assert_allclose(np.ptp(ends, axis=1) / 4, marginal.real_deviations)
+    titles = [panel.get_title() for panel in display.axes_]
+    row = report.columns.iloc[0]
+    assert titles[0] == (f"age\nTV = {row['total_variation']:.3f}, by noise {row['expected']:.3f}")
+    assert titles[-1].startswith("total variation of pairs")
+    assert len(report.plot(pairs=False).axes_) == 6
+
+
+def test_the_plot_beside_rows_has_no_bars_of_noise(beside):
+    display = beside.plot(pairs=False)
+    for panel in display.axes_:
+        assert not [c for c in panel.collections if c.__class__.__name__ == "LineCollection"]
+    assert "by chance" in display.axes_[0].get_title()
+
+
+def noisy(grid, counts, sigma=2.0):
+    return NoisyMarginal(Marginal((0,), (np.arange(grid.size),)), np.array(counts, float), sigma)
+
+
+def test_a_drawn_marginal_of_integers():
+    grid = column_grid(NumericColumn("x", lower=10, upper=15, integer=True, missing=True))
+    counts = [10, 20, 30, 20, 10, 5, 5]
+    shares = np.array(counts) / 100
+    drawn, joined = drawn_marginal(grid, noisy(grid, counts), shares, 100, 3)
+    assert joined.tolist() == [0, 0, 1, 1, 2, 2, 3]
+    np.testing.assert_allclose(drawn.values, [9.5, 11.5, 13.5, 15.5])
+    np.testing.assert_allclose(drawn.real, [0.3, 0.5, 0.15])
+    np.testing.assert_allclose(drawn.synthetic, [0.3, 0.5, 0.15])
+    np.testing.assert_allclose(drawn.real_deviations, 2 * math.sqrt(2) / 100)
+    assert (drawn.real_missing, drawn.synthetic_missing) == pytest.approx((0.05, 0.05))
+    assert drawn.real_missing_deviation == pytest.approx(0.02)
+
+
+def test_a_drawn_marginal_leaves_out_empty_ends():
+    grid = column_grid(NumericColumn("x", lower=0.0, upper=2.56))
+    inside = np.zeros(grid.size)
+    inside[(grid.starts >= 0.5) & (grid.stops <= 0.75) & (grid.stops > grid.starts)] = 100
+    drawn, joined = drawn_marginal(grid, noisy(grid, inside), inside / inside.sum(), 6400, 16)
+    np.testing.assert_allclose(drawn.values, 1.28 + 0.04 * np.arange(17), atol=1e-9)
+    np.testing.assert_allclose(drawn.real, 1 / 16, atol=1e-9)
+    assert len(joined) == grid.size
+    assert joined[0] == 0
+    assert joined[-1] == 15
+
+
+def test_a_drawn_marginal_of_dates_and_of_a_logarithmic_scale():
+    days = column_grid(DatetimeColumn("d", lower="1970-01-11", upper="1970-01-20", resolution="D"))
+    even = np.full(10, 0.1)
+    drawn, _ = drawn_marginal(days, noisy(days, 10 * even), even, 10, 10)
+    assert drawn.kind == "date"
+    np.testing.assert_allclose(drawn.values, 9.5 + np.arange(11))
+    scale = column_grid(NumericColumn("m", lower=0, upper=99_999, log_scale=True))
+    even = np.full(scale.size, 1 / scale.size)
+    drawn, _ = drawn_marginal(scale, noisy(scale, 1000 * even), even, 1000, 8)
+    np.testing.assert_allclose(drawn.values, np.linspace(0, 1, 9))
+    places = [place for place, _ in drawn.ticks]
+    values = [float(text.replace(",", "")) for _, text in drawn.ticks]
+    assert len(values) >= 2
+    np.testing.assert_allclose(places, np.log1p(values) / np.log(100_000))
+
+
+def test_a_drawn_marginal_of_categories():
+    free = column_grid(CategoricalColumn("c", categories=["a", "b", "c"]))
+    drawn, joined = drawn_marginal(free, noisy(free, [10, 60, 30]), np.array([0, 0.5, 0.5]), 100, 9)
+    assert drawn.values.tolist() == ["b", "c", "a"]
+    assert drawn.synthetic.tolist() == [0.5, 0.5, 0]
+    assert joined.tolist() == [0, 1, 2]
+    rising = column_grid(CategoricalColumn("c", categories=["a", "b", "c"], ordered=True))
+    drawn, _ = drawn_marginal(rising, noisy(rising, [10, 60, 30]), np.full(3, 1 / 3), 100, 9)
+    assert drawn.values.tolist() == ["a", "b", "c"]
+
+
+def test_a_report_of_many_categories_joins_the_rarest_with_their_noise():
+    grid = column_grid(CategoricalColumn("c", categories=[f"k{k}" for k in range(20)]))
+    counts = np.arange(20, 0, -1.0) * 10
+    drawn, _ = drawn_marginal(grid, noisy(grid, counts), counts / counts.sum(), 2100, 24)
+    display = MarginalsDisplay(marginals=[drawn]).plot()
+    panel = display.axes_[0]
+    assert panel.get_yticklabels()[-1].get_text() == "11 others"
+    (bars,) = (c for c in panel.collections if c.__class__.__name__ == "LineCollection")
+    last = bars.get_segments()[-1][:, 0]
+    assert np.ptp(last) == pytest.approx(4 * math.sqrt(11) * 2 / 2100)
+    assert last.mean() == pytest.approx(counts[9:].sum() / 2100)
+
+
+def test_a_report_is_what_the_method_returns(report):
+    assert isinstance(report, TableQualityReport)
+    with pytest.raises(AttributeError):
+        report.n_rows = 3
