@@ -54,7 +54,7 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
             {"columns": 0.1, "independence": 0.1, "tree": 0.8, "misfit": 1e-6, "pairs": 1e-6},
         ),
     ),
-    "... no groups of bins": ((tables.plan, "_MOST_GROUPS", 64), (tables.plan, "_SEEN_CELL", 0.0)),
+    "... no groups of bins": ((tables.plan, "_MOST_GROUPS", 64), (tables.plan, "_SEEN_CELL", 1e-9)),
     "... 12 bins in place of 24": ((tables.coarsening, "MAX_BINS", 12),),
     "... 48 bins in place of 24": ((tables.coarsening, "MAX_BINS", 48),),
     "... 64 cells in place of 256": ((tables.column_grid, "MAX_CELLS", 64),),

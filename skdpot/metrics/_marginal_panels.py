@@ -134,6 +134,9 @@ def _draw_steps(ax: Any, marginal: Marginal, style: dict[str, Any]) -> tuple[Any
         locator = AutoDateLocator(minticks=2, maxticks=5)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    else:  # long numbers side by side would run into each other
+        ax.locator_params(axis="x", nbins=4)
+        ax.ticklabel_format(axis="x", scilimits=(-3, 5))
     real = ax.stairs(marginal.real, edges, fill=True, **_REAL)
     synthetic = ax.stairs(marginal.synthetic, edges, linewidth=1.5, **style)
     if marginal.real_deviations is not None:

@@ -310,4 +310,4 @@ def _between(lower: float | None, upper: float | None) -> str:
 
 
 def _written(bound: float) -> str:
-    return f"{bound:,d}" if isinstance(bound, int) else f"{bound:g}"
+    return f"{bound:,d}" if isinstance(bound, int) else f"{bound:,.12g}"

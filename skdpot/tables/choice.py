@@ -14,7 +14,7 @@ from skdpot.tables.tree import TreeNode, spanning_tree
 __all__ = ["Candidates", "Choice", "all_pairs", "choose", "choose_tree", "sampling_misfit"]
 
 TARGET_IMPORTANCE = 4.0  # of pairs with the target against other pairs
-_NOISE_COST = 0.5  # rows put wrong by noise of standard deviation 1 in a cell, scaled
+_NOISE_COST = 0.25  # rows put wrong by noise of standard deviation 1 in a cell, scaled
 _SHARING = 30  # marginals that the noise of one is guessed for
 
 

@@ -148,7 +148,7 @@ def group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray
     groups = np.zeros(len(counts), dtype=np.int64)
     group, held, alone = 0, 0.0, False
     for cell, (count, large) in enumerate(zip(counts, is_large, strict=True)):
-        if cell and (large or alone or held + count > 1.25 * step or held >= step):
+        if cell and (large or alone or held + count > 1.25 * step or held >= step > 0.0):
             group, held = group + 1, 0.0
         groups[cell], alone = group, bool(large)
         held += count
