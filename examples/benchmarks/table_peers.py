@@ -77,7 +77,8 @@ class Method:
 
 # By default AIM plans 16 rounds a column (224 for Adult) and stops earlier when it has spent all;
 # with 36 planned it takes minutes.
-_AIM = {"gen_kwargs": {"rounds": 36}, "max_model_size": 80}
+_ROUNDS = {"rounds": 36}
+_AIM = {"gen_kwargs": _ROUNDS, "max_model_size": 80}
 _MBI = ("", "mended")
 METHODS = {
     "marginals": Method("marginals", relation=REPLACE_ONE),
@@ -88,7 +89,7 @@ METHODS = {
     "dpmm PrivBayes": Method("dpmm", "priv-bayes"),
     "OpenDP MST": Method("opendp", "mst", samplings=_MBI),
     "SmartNoise MST": Method("smartnoise", "mst", samplings=_MBI),
-    "SmartNoise AIM": Method("smartnoise", "aim", {"rounds": 20}, samplings=_MBI),
+    "SmartNoise AIM": Method("smartnoise", "aim", _ROUNDS, samplings=_MBI),
 }
 
 

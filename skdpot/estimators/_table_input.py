@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from skdpot._utils.validation import validate_frame, validate_rows
 from skdpot.preprocessing.table_frames import Table
@@ -12,7 +11,7 @@ __all__ = ["read_table"]
 
 
 def read_table(
-    estimator: BaseEstimator,
+    estimator: Any,
     X: Any,
     *,
     reset: bool,
@@ -30,7 +29,7 @@ def read_table(
     reset : bool
         True in ``fit``, False afterwards.
     names : tuple of str or None
-        Names of the columns of what is no DataFrame.
+        Names of the columns of what is no DataFrame, and that a DataFrame must have in any case.
     min_samples : int, default=1
         Smallest number of rows allowed.
 
@@ -49,7 +48,10 @@ def read_table(
         )
         return Table.of(rows, names)
     table = Table.of(X)
-    validate_frame(estimator, X, reset=reset)
+    # What a schema leaves out of a fit need not be there afterwards.
+    is_what_was_kept = not reset and names is not None and set(table.names) == set(names)
+    if not is_what_was_kept or len(table.names) == estimator.n_features_in_:
+        validate_frame(estimator, X, reset=reset)
     if table.n_rows < min_samples or not table.names:
         raise ValueError(
             f"Found a table of {table.n_rows} rows and {len(table.names)} columns while a minimum "
