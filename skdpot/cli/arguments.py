@@ -47,7 +47,8 @@ Estimate the sliced Wasserstein distance of two tables from one private sketch o
 Who learns what: this program reads both files, so run it where both may be read. Of the tables,
 only the two sketches enter the result: whoever is told the distance and its interval learns at
 most epsilon about any person of either table (twice that about somebody who is in both). Names of
-columns, which of them hold numbers, and numbers of rows count as public. Parties who cannot bring
+columns, which of them hold numbers and miss none, and numbers of rows count as public: without
+--schema, one text among numbers leaves its column out, or is refused. Parties who cannot bring
 their files to one place use PrivateWassersteinDistance from Python, which sends sketches.
 """
 _DISTANCE_EPILOG = """\

@@ -10,7 +10,7 @@ import pandas as pd
 from skdpot.cli.console import Console
 from skdpot.cli.failures import BUDGET_EXCEEDED, OK, USAGE, CommandError
 from skdpot.cli.ledgers import budget_facts, check_cap, delta_for, open_budget, summary
-from skdpot.cli.synth import confirmed_schema
+from skdpot.cli.synth import confirmed_schema, warn_of_parameters
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.preprocessing.table_encoder import TableEncoder
@@ -22,6 +22,13 @@ from skdpot.privacy.display import rounded_down, rounded_up
 __all__ = ["run"]
 
 
+# One text in a column of numbers leaves it out, or has the command refused.
+_INFERRED = (
+    "the names of the columns, which of them hold numbers, and that none of these misses a value",
+)
+_ENCODED = ("what the schema says, and that every value is of the kind that it says",)
+
+
 @dataclass(frozen=True)
 class _Rows:
     """The rows of both parties as numbers, and what is public about their range."""
@@ -30,6 +37,7 @@ class _Rows:
     bounds: dict[str, Any]
     unit: str
     names: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
 
 
 def run(args: Namespace, console: Console) -> int:
@@ -61,6 +69,8 @@ def run(args: Namespace, console: Console) -> int:
     for path in ledgers:
         check_cap(path, args.epsilon_cap, args.epsilon)
     deltas = [delta_for(path, args.delta) for path in ledgers]
+    for party, delta in zip(rows.parties, deltas, strict=True):
+        warn_of_parameters(args.epsilon, delta, len(party), console)
     budgets = [
         open_budget(path, args.epsilon_cap, args.epsilon, delta)
         for path, delta in zip(ledgers, deltas, strict=True)
@@ -89,6 +99,7 @@ def run(args: Namespace, console: Console) -> int:
         "rows": [len(party) for party in rows.parties],
         "epsilon": args.epsilon,
         "deltas": deltas,
+        "assumptions": [*rows.assumptions, *_assumptions(ours, theirs)],
     }
     apart = "" if low > 0.0 else "; not told apart from 0"
     lines = [
@@ -104,6 +115,12 @@ def run(args: Namespace, console: Console) -> int:
     lines += [summary(path, budget) for path, budget in charged]
     console.result(lines, facts, wanted=True)
     return OK
+
+
+def _assumptions(*parties: PrivateWassersteinDistance) -> list[str]:
+    """Return what the statements of all parties take as public."""
+    stated = (text for party in parties for text in party.privacy_spent_.assumptions)
+    return list(dict.fromkeys(stated))
 
 
 def _check_rows(args: Namespace, rows: _Rows) -> None:
@@ -131,7 +148,8 @@ def _encoded(args: Namespace, form: FileFormat) -> _Rows:
         # In the order of the schema: the files need not have the same.
         parties.append(TableEncoder(schema).fit_transform(table[list(schema.names)]))
     unit = "the unit ball that the schema encodes rows in"
-    return _Rows((parties[0], parties[1]), {"norm_bound": 1.0}, unit, given.names)
+    bounds = {"norm_bound": 1.0}
+    return _Rows((parties[0], parties[1]), bounds, unit, given.names, _ENCODED)
 
 
 def _numbers(args: Namespace, form: FileFormat) -> _Rows:
@@ -156,7 +174,7 @@ def _numbers(args: Namespace, form: FileFormat) -> _Rows:
         for path, table in zip((args.first, args.second), tables, strict=True)
     ]
     bounds = {"bounds": "private" if args.bounds is None else tuple(args.bounds)}
-    return _Rows((parties[0], parties[1]), bounds, "", tuple(names))
+    return _Rows((parties[0], parties[1]), bounds, "", tuple(names), _INFERRED)
 
 
 def _numeric_columns(table: Any) -> list[str]:

@@ -68,8 +68,7 @@ def run(args: Namespace, console: Console) -> int:
     if not args.yes and not _confirmed(console, args.output):
         console.fail("not confirmed; nothing was written.")
         return FAILED
-    # Without the notes: they count values of the private table.
-    schema = TableSchema(schema.columns, schema.excluded)
+    schema = schema.confirm()
     if output is None:
         console.text(schema.to_json())
         return OK

@@ -1,12 +1,14 @@
 """Columns of a text file, with the data types of a schema or with those that the texts suggest.
 
 A data type that is inferred from texts depends on every row: a column of integers becomes one of
-floats when one person's value is missing. So with a schema nothing is inferred.
+floats when one person's value is missing. So with a schema nothing is inferred, and each text is
+read by itself.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from skdpot.cli.failures import CommandError
@@ -18,6 +20,7 @@ from skdpot.preprocessing.table_columns import (
     TableColumn,
 )
 from skdpot.preprocessing.table_dtypes import category_dtype, dtype_family, pandas_dtype
+from skdpot.preprocessing.table_objects import as_integer
 from skdpot.preprocessing.table_values import category_key
 
 __all__ = ["MISSING_TEXTS", "declared_column", "inferred_values", "read_declared"]
@@ -36,6 +39,7 @@ _BOOLEANS = {
 _DIGITS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 Texts = Sequence[str]
+Number = int | float
 
 
 def inferred_values(texts: Texts, missing: frozenset[str]) -> pd.Series:
@@ -55,12 +59,9 @@ def inferred_values(texts: Texts, missing: frozenset[str]) -> pd.Series:
         some are missing.
     """
     values = _present(texts, missing)
-    numbers = _numbers(values)
+    numbers = _inferred_numbers(values)
     if numbers is not None:
-        whole = pd.api.types.is_integer_dtype(numbers.dtype)
-        if whole and numbers.hasnans:
-            return numbers
-        return numbers.astype("int64" if whole else "float64")
+        return numbers
     truths = _truths(values, _BOOLEANS)
     if truths is None:
         return _strings(values)
@@ -118,7 +119,7 @@ def read_declared(column: TableColumn, texts: Texts, missing: frozenset[str]) ->
         values = _present(texts, missing - levels.keys())
         held = _held(column)
         if held == "number":
-            return _declared_numbers(column, values)
+            return pd.Series(_checked_numbers(column, values), dtype=object)
         if held == "text":
             return _strings(values)
         known = [None if value is None else levels.get(value, value) for value in values]
@@ -128,8 +129,27 @@ def read_declared(column: TableColumn, texts: Texts, missing: frozenset[str]) ->
     raise CommandError(f"Column {column.name!r}: {column.kind} columns cannot be read from text.")
 
 
-def _declared_numbers(column: TableColumn, values: list[str | None]) -> pd.Series:
-    numbers = _numbers(values, beyond_64_bits=True)
+def _declared_numbers(column: NumericColumn, values: list[str | None]) -> pd.Series:
+    if not column.integer:
+        _checked_numbers(column, values)
+        return pd.Series([_float(value) for value in values], dtype="float64")
+    try:
+        numbers = [
+            None if number is None else as_integer(number)
+            for number in _checked_numbers(column, values)
+        ]
+    except OverflowError:
+        numbers = None
+    if numbers is None:
+        raise CommandError(
+            f"Column {column.name!r} holds infinity, or a number as large; every value must be "
+            "finite or missing."
+        )
+    return _whole(numbers)
+
+
+def _checked_numbers(column: TableColumn, values: list[str | None]) -> list[Number | None]:
+    numbers = _numbers(values)
     if numbers is None:
         raise CommandError(
             f"Column {column.name!r} holds a text that is no number (not shown, because it may be "
@@ -165,15 +185,47 @@ def _present(texts: Texts, missing: frozenset[str]) -> list[str | None]:
     return [None if text in missing else text for text in texts]
 
 
-def _numbers(values: list[str | None], *, beyond_64_bits: bool = False) -> pd.Series | None:
-    """Return texts as nullable integers or floats, None if some are no numbers."""
-    try:
-        found: Any = pd.to_numeric(pd.Series(values, dtype=object), dtype_backend="numpy_nullable")
-        if found.dtype == object:
-            return found.astype("float64") if beyond_64_bits else None
-    except (ValueError, TypeError, OverflowError):  # they quote the text
+def _inferred_numbers(values: list[str | None]) -> pd.Series | None:
+    """Return texts as integers if they all are, else as floats; None if some are no numbers."""
+    numbers = _numbers(values)
+    if numbers is None:
         return None
-    return found
+    if any(isinstance(number, float) for number in numbers):
+        return pd.Series([_float(value) for value in values], dtype="float64")
+    present = [number for number in numbers if number is not None]
+    if present and not -(2**63) <= min(present) <= max(present) < 2**63:
+        return None
+    return _whole(numbers) if len(present) < len(numbers) else pd.Series(numbers, dtype="int64")
+
+
+def _numbers(values: list[str | None]) -> list[Number | None] | None:
+    """Return texts as numbers, None if some are none. What is NaN is missing."""
+    try:
+        return [None if value is None else _number(value) for value in values]
+    except ValueError:  # it quotes the text
+        return None
+
+
+def _number(text: str) -> Number | None:
+    """Return an integer, which may have any size, or else the nearest double."""
+    if "_" in text or not text.isascii():  # Python reads more than other programs do
+        raise ValueError
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    return None if math.isnan(number) else number
+
+
+def _float(text: str | None) -> float:
+    return math.nan if text is None else float(text)
+
+
+def _whole(numbers: Sequence[Number | None]) -> pd.Series:
+    """Return integers of 64 bits, exactly, some of which may be missing."""
+    missing = np.array([number is None for number in numbers], dtype=bool)
+    values = np.array([0 if number is None else number for number in numbers], dtype=np.int64)
+    return pd.Series(pd.arrays.IntegerArray(values, missing))
 
 
 def _truths(values: list[str | None], known: dict[str, bool]) -> pd.Series | None:

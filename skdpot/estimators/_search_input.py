@@ -1,44 +1,20 @@
 """What a private search is given, checked before anything is charged."""
 
-from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import sklearn
 from sklearn.base import is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import process_routing
 
 from skdpot._utils.labels import LabelWords, encode_labels
 from skdpot._utils.validation import validate_rows, validate_targets
 from skdpot.estimators._search_parts import parts_of
 
-__all__ = ["check_candidates", "count_rows", "read_options", "read_rows_and_targets"]
+__all__ = ["count_rows", "read_options", "read_rows_and_targets"]
 
 _LABELS = LabelWords(needed_by="A classifier")
-_N_CHECKED = 20  # candidates of which parameters are checked
-
-
-def check_candidates(estimator: Any, distributions: Any) -> None:
-    """Refuse candidates with parameters that their estimator does not take.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What is searched.
-    distributions : dict or list of dict
-        Of the candidates; of large or infinite ones some are tried.
-
-    Raises
-    ------
-    ValueError
-        If a parameter does not exist or is out of range.
-    """
-    for parameters in _some_candidates(distributions):
-        candidate = sklearn.clone(estimator).set_params(**parameters)
-        for part in parts_of(candidate):
-            if hasattr(part, "_parameter_constraints"):
-                part._validate_params()
 
 
 def count_rows(X: Any) -> int:
@@ -52,7 +28,9 @@ def count_rows(X: Any) -> int:
         raise TypeError(f"X must be an array or a table, got {type(X).__name__}.") from None
 
 
-def read_rows_and_targets(search: Any, X: Any, y: Any) -> tuple[int, Any]:
+def read_rows_and_targets(
+    search: Any, X: Any, y: Any, by_class: bool
+) -> tuple[int, Any, np.ndarray | None]:
     """Refuse what no candidate could be fitted to.
 
     Parameters
@@ -61,6 +39,8 @@ def read_rows_and_targets(search: Any, X: Any, y: Any) -> tuple[int, Any]:
         Receives ``n_features_in_``, ``feature_names_in_`` and ``classes_``.
     X, y : array-like
         Private rows and their targets.
+    by_class : bool
+        Whether a candidate takes the set of classes from the labels.
 
     Returns
     -------
@@ -68,6 +48,8 @@ def read_rows_and_targets(search: Any, X: Any, y: Any) -> tuple[int, Any]:
         Number of rows.
     y : ndarray, object or None
         Targets, as a column for classifiers and as numbers for regressors.
+    classes : ndarray or None
+        The public set of classes: those that are declared, or all that occur.
 
     Raises
     ------
@@ -80,16 +62,17 @@ def read_rows_and_targets(search: Any, X: Any, y: Any) -> tuple[int, Any]:
     else:
         n_samples = len(validate_rows(search, X, reset=True, min_samples=2))
     if is_classifier(search.estimator):
-        codes, search.classes_ = encode_labels(y, n_samples, words=_LABELS)
-        return n_samples, search.classes_[codes]
+        declared = _declared_classes(search.estimator)
+        codes, search.classes_ = encode_labels(y, n_samples, declared, words=_LABELS)
+        return n_samples, search.classes_[codes], search.classes_
     if is_regressor(search.estimator):
-        return n_samples, validate_targets(y, n_samples)
+        return n_samples, validate_targets(y, n_samples), None
     if y is not None and count_rows(y) != n_samples:
         raise ValueError(
             f"y has {count_rows(y)} values for {n_samples} rows of X; inconsistent numbers of "
             "samples. Pass one a row."
         )
-    return n_samples, y
+    return n_samples, y, encode_labels(y, n_samples)[1] if by_class else None
 
 
 def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dict[str, Any]:
@@ -126,11 +109,7 @@ def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dic
     return given
 
 
-def _some_candidates(given: Any) -> Iterator[dict[str, Any]]:
-    """Yield the candidates of a small grid, or some of a large one or of a law."""
-    lists = given if isinstance(given, list) else [given]
-    if any(hasattr(values, "rvs") for one in lists for values in one.values()):
-        yield from ParameterSampler(given, _N_CHECKED, random_state=check_random_state(0))
-        return
-    n_candidates = min(len(ParameterGrid(lists)), _N_CHECKED)
-    yield from ParameterSampler(given, n_candidates, random_state=check_random_state(0))
+def _declared_classes(estimator: Any) -> Any:
+    """Return the classes that a private part declares, None if none does."""
+    declared = (getattr(part, "classes", None) for part in parts_of(estimator))
+    return next((classes for classes in declared if classes is not None), None)

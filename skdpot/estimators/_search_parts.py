@@ -3,24 +3,42 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sklearn.base import BaseEstimator
-from sklearn.compose import ColumnTransformer
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.feature_extraction.image import PatchExtractor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
+from skdpot.estimators._search_result import SearchResult
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.display import describe_event
 from skdpot.privacy.spent import PrivacySpent
 
-__all__ = ["arm", "check_paid", "disarm", "parts_of", "private_parts", "refuse_reserved"]
+__all__ = [
+    "arm",
+    "check_learned_nothing",
+    "check_paid",
+    "disarm",
+    "needs_classes",
+    "parts_of",
+    "private_parts",
+    "refuse_reserved",
+]
 
 _COMPOSITES = {
     Pipeline: "steps",
     FeatureUnion: "transformer_list",
     ColumnTransformer: "transformers",
 }
-_SET_BY_SEARCH = ("epsilon", "delta", "budget", "random_state")
+_SET_BY_SEARCH = ("epsilon", "delta", "budget", "random_state", "classes", "verbose")
+# Parameters of composites that hold other estimators, or write their fits somewhere.
+_STRUCTURE = ("steps", "transformer_list", "transformers", "remainder", "memory")
+# What composites may not decide: a density is a fact about the rows, and what other processes say
+# is heard by whoever watches them.
+_OF_COMPOSITES = {"verbose": False, "n_jobs": None, "sparse_threshold": 0.0}
+# What parts that learn nothing set: the form of the rows, and which object their stop words are.
+_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
 
 
 def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
@@ -46,12 +64,19 @@ def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
         budget of its own.
     """
     prefixes = []
-    if any(getattr(part, "memory", None) is not None for _, part in _composites(estimator, "")):
-        raise ValueError(
-            f"{caller}: a pipeline with `memory` would keep the fits of all candidates on disk, "
-            "and only the best one is paid for. Use memory=None."
-        )
+    for _, composite in _composites(estimator, ""):
+        _check_composite(composite, caller)
     for prefix, part in _leaves(estimator, ""):
+        if isinstance(part, SearchResult):
+            raise ValueError(
+                f"{caller}: {type(part).__name__} within a search would release a choice of its "
+                "own for every candidate. Search all parameters in one search."
+            )
+        if isinstance(part, PatchExtractor):
+            raise ValueError(
+                f"{caller}: {type(part).__name__} makes several rows of one, and what is protected "
+                "is one row. Extract patches of one image a person beforehand."
+            )
         if _is_private(part):
             prefixes.append(prefix)
             if part.budget is not None:
@@ -106,13 +131,19 @@ def refuse_reserved(names: Any, prefixes: tuple[str, ...], caller: str) -> None:
     ValueError
         If one of them is reserved.
     """
-    reserved = {prefix + name for prefix in prefixes for name in (*_SET_BY_SEARCH, "verbose")}
+    reserved = {prefix + name for prefix in prefixes for name in _SET_BY_SEARCH}
     for name in names:
         if name in reserved:
             raise ValueError(
-                f"{caller}: `{name}` cannot be searched: the search sets it for every candidate, "
-                "from its own epsilon, delta and random_state. Leave it out of "
-                "`param_distributions`."
+                f"{caller}: `{name}` cannot be searched: the search sets it, alike for every "
+                "candidate, from its own parameters and from what `estimator` declares. Leave it "
+                "out of `param_distributions`."
+            )
+        if name.rpartition("__")[2] in _STRUCTURE:
+            raise ValueError(
+                f"{caller}: `{name}` cannot be searched: it says which parts a candidate has and "
+                "where its fits are kept. Search the parameters of parts, or single parts by "
+                "their names."
             )
         if any(f"{name}__" == prefix or prefix.startswith(f"{name}__") for prefix in prefixes):
             raise ValueError(
@@ -127,6 +158,7 @@ def arm(
     budget: PrivacyBudget,
     epsilon: float,
     seed: int | None,
+    classes: Any = None,
 ) -> None:
     """Give a candidate its budget, and silence it: how often it speaks would be counted.
 
@@ -142,6 +174,9 @@ def arm(
         Of each private part.
     seed : int or None
         For `random_state`, which makes the fits of a seeded search differ.
+    classes : ndarray, optional
+        Public set of classes, for the private parts that declare none: which classes occur among
+        the rows of *one fit* is not public.
     """
     known = candidate.get_params()
     given = {
@@ -152,7 +187,11 @@ def arm(
         "verbose": False,
     }
     chosen = {prefix + name: value for prefix in prefixes for name, value in given.items()}
-    chosen |= {f"{prefix}verbose": False for prefix, _ in _composites(candidate, "")}
+    for prefix, _ in _composites(candidate, ""):
+        chosen |= {prefix + name: value for name, value in _OF_COMPOSITES.items()}
+    if classes is not None:
+        undeclared = [prefix for prefix in prefixes if known.get(f"{prefix}classes") is None]
+        chosen |= {f"{prefix}classes": classes for prefix in undeclared}
     candidate.set_params(**{name: value for name, value in chosen.items() if name in known})
 
 
@@ -171,7 +210,8 @@ def disarm(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> No
         The statement of the search.
     """
     candidate.set_params(**{f"{prefix}budget": None for prefix in prefixes})
-    for _, part in _leaves(candidate, ""):
+    for part in parts_of(candidate):
+        part.set_params(budget=None)  # a ColumnTransformer has fitted clones of its parts
         if isinstance(getattr(part, "privacy_spent_", None), PrivacySpent):
             part.privacy_spent_ = spent
 
@@ -209,6 +249,65 @@ def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str)
         )
 
 
+def check_learned_nothing(candidate: Any, caller: str) -> None:
+    """Make sure that the other parts of a fitted candidate hold what they held before.
+
+    Parameters
+    ----------
+    candidate : estimator
+        Fitted.
+    caller : str
+        Name for messages.
+
+    Raises
+    ------
+    ValueError
+        If a part has new attributes besides the number and the names of the features.
+    """
+    for _, part in _leaves(candidate, ""):
+        if _is_private(part) or isinstance(part, FrozenEstimator):
+            continue
+        if not set(vars(part)) <= set(vars(clone(part))) | _FORM:
+            raise ValueError(
+                f"{caller}: {type(part).__name__} says that it needs no fit, and holds more after "
+                "one than before: what it has learned or kept of private rows is not private. The "
+                "search stops; what it was charged stays charged."
+            )
+
+
+def needs_classes(part: Any) -> bool:
+    """Say whether a private part takes the set of classes from the labels that it is fitted to.
+
+    Parameters
+    ----------
+    part : estimator
+        A private part.
+
+    Returns
+    -------
+    bool
+    """
+    known = part.get_params(deep=False)
+    return "classes" in known and known["classes"] is None and bool(known.get("conditional", True))
+
+
+def _check_composite(composite: Any, caller: str) -> None:
+    """Refuse composites that write fits down, or read the rows themselves."""
+    if getattr(composite, "memory", None) is not None:
+        raise ValueError(
+            f"{caller}: a pipeline with `memory` would keep the fits of all candidates on disk, "
+            "and only the best one is paid for. Use memory=None."
+        )
+    if isinstance(composite, ColumnTransformer):
+        for name, _, columns in composite.transformers:
+            if callable(columns) and not isinstance(columns, make_column_selector):
+                raise ValueError(
+                    f"{caller}: the columns of {name!r} in ColumnTransformer are chosen by a "
+                    "function of the private rows. List them, or use make_column_selector, which "
+                    "goes by names and data types."
+                )
+
+
 def _leaves(estimator: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a composite that are no composites, with their prefixes."""
     if type(estimator) not in _COMPOSITES:
@@ -229,8 +328,13 @@ def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
     attribute = _COMPOSITES.get(type(estimator))
     if attribute is None:
         return
-    # What a ColumnTransformer has fitted are clones of its parts.
-    for name, part, *_ in getattr(estimator, f"{attribute}_", getattr(estimator, attribute)):
+    # What a ColumnTransformer has fitted are clones of its parts, the remainder among them.
+    children = getattr(estimator, f"{attribute}_", None)
+    if children is None:
+        children = list(getattr(estimator, attribute))
+        if hasattr(estimator, "remainder"):
+            children.append(("remainder", estimator.remainder))
+    for name, part, *_ in children:
         if part is not None and not isinstance(part, str):
             yield name, part
 
@@ -244,4 +348,7 @@ def _is_private(part: Any) -> bool:
 def _learns(part: Any) -> bool:
     if isinstance(part, FrozenEstimator):
         return False
-    return not isinstance(part, BaseEstimator) or bool(get_tags(part).requires_fit)
+    if not isinstance(part, BaseEstimator) or get_tags(part).requires_fit:
+        return True
+    # A Gaussian process predicts without a fit, by its prior, and keeps all rows once it has one.
+    return hasattr(part, "predict") or not hasattr(part, "transform")

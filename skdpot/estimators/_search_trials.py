@@ -3,17 +3,18 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.model_selection import ParameterSampler
 from sklearn.utils import check_random_state
 
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators._private_errors import publishable
-from skdpot.estimators._search_parts import arm, check_paid
+from skdpot.estimators._search_candidates import make_candidate
+from skdpot.estimators._search_parts import arm, check_learned_nothing, check_paid
 from skdpot.estimators._search_plan import FitTerms, SearchPlan
 from skdpot.estimators._search_scores import Scorer
 from skdpot.estimators._search_splits import Splits, take
@@ -44,6 +45,8 @@ class SearchTask:
         What each part may spend; charged already.
     caller : str
         Name for messages.
+    classes : ndarray, optional
+        Public set of classes, for every fit.
     """
 
     estimator: Any
@@ -53,6 +56,7 @@ class SearchTask:
     scorer: Scorer
     plan: SearchPlan
     caller: str
+    classes: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +93,12 @@ def best_trial(
     Trial
     """
     candidates = check_random_state(int(secret.random_bits(31)))
+    distributions = deepcopy(task.distributions)  # who counts draws counts trials
     best: Trial | None = None
     for _ in range(task.plan.law.draw(secret)):
-        [parameters] = ParameterSampler(task.distributions, 1, random_state=candidates)
+        [parameters] = ParameterSampler(distributions, 1, random_state=candidates)
+        # Refused here in plain words: what goes wrong within a trial is not quoted.
+        make_candidate(task.estimator, parameters, task.parts, task.caller)
         trial = _run(task, parameters, X, y, fit_params, secret)
         if best is None or trial.score > best.score:
             best = trial
@@ -136,15 +143,16 @@ def fit_alone(
     Raises
     ------
     ValueError
-        If the candidate did not pay for what it did.
+        If the candidate is not private as a whole, or did not pay for what it did.
     """
-    candidate = clone(task.estimator).set_params(**parameters)
+    candidate = make_candidate(task.estimator, parameters, task.parts, task.caller)
     budget = terms.budget()
     seed = secret.random_bits(31) if secret.reproducible else None
-    arm(candidate, task.parts, budget, terms.part_epsilon, seed)
+    arm(candidate, task.parts, budget, terms.part_epsilon, seed, task.classes)
     targets = () if y is None else (y,)
     candidate.fit(X, *targets, **fit_params)
     check_paid(candidate, len(task.parts), budget, task.caller)
+    check_learned_nothing(candidate, task.caller)
     return candidate
 
 
@@ -166,7 +174,9 @@ def _run(
                 options = {name: take(value, train) for name, value in fit_params.items()}
                 terms = task.plan.fit
                 fitted = fit_alone(task, parameters, rows, targets, options, terms, secret)
-                total += task.scorer.total(fitted, take(X, held_out), take(y, held_out))
+                # A copy, so that nothing that a score leaves behind is released.
+                judged = deepcopy(fitted)
+                total += task.scorer.total(judged, take(X, held_out), take(y, held_out))
             score = _noisy(total, task, secret)
         except BaseException as error:
             failure = _publishable(error, task)

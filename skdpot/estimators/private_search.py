@@ -4,6 +4,7 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone, is_classifier
 from tqdm import tqdm
 
 from skdpot._utils.rng import Streams, spawn_streams
@@ -14,14 +15,10 @@ from skdpot._utils.validation import (
     all_or_nothing,
     fit_context,
 )
-from skdpot.estimators._search_input import (
-    check_candidates,
-    count_rows,
-    read_options,
-    read_rows_and_targets,
-)
+from skdpot.estimators._search_candidates import check_candidates, own_copy
+from skdpot.estimators._search_input import count_rows, read_options, read_rows_and_targets
 from skdpot.estimators._search_leaks import SearchLeaks, search_leaks
-from skdpot.estimators._search_parts import disarm, private_parts, refuse_reserved
+from skdpot.estimators._search_parts import disarm, parts_of, private_parts, refuse_reserved
 from skdpot.estimators._search_plan import SearchPlan, plan_search
 from skdpot.estimators._search_result import SearchResult
 from skdpot.estimators._search_scores import Scorer, find_scorer
@@ -240,7 +237,7 @@ class PrivateSearchCV(SearchResult):
             If parameters are not usable.
         """
         self._validate_params()
-        parts, scorer = self._settle()
+        parts, scorer, _ = self._settle()
         return self._plan(self._splits(count_rows(X), np.random.default_rng(0)), parts, scorer)
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -276,13 +273,13 @@ class PrivateSearchCV(SearchResult):
         with all_or_nothing(self):
             for name in (*_FITTED, "n_features_in_", "feature_names_in_", "classes_"):
                 self.__dict__.pop(name, None)
-            parts, scorer = self._settle()
-            n_samples, y = read_rows_and_targets(self, X, y)
+            parts, scorer, by_class = self._settle()
+            n_samples, y, classes = read_rows_and_targets(self, X, y, by_class)
             options = read_options(self, fit_params, n_samples)
             streams = spawn_streams(self.random_state, type(self).__name__)
             splits = self._splits(n_samples, streams.public)
             plan = self._plan(splits, parts, scorer)
-            spent = self._charge(plan, streams)
+            spent = self._charge(plan, streams, classes)
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             if self.verbose:
                 tqdm.write(str(plan))
@@ -294,6 +291,7 @@ class PrivateSearchCV(SearchResult):
                 scorer=scorer,
                 plan=plan,
                 caller=type(self).__name__,
+                classes=classes,
             )
             self._search(task, spent, X, y, options, streams)
         return self
@@ -315,22 +313,23 @@ class PrivateSearchCV(SearchResult):
         if winner is not None:
             disarm(winner, task.parts, spent)
             self.best_estimator_ = winner
-        self.best_params_ = dict(best.parameters)
+        self.best_params_ = {name: own_copy(value) for name, value in best.parameters.items()}
         rows = task.scorer.reads_rows
         self.best_score_ = float(np.clip(best.score, 0.0, 1.0)) if rows else best.score
         self.plan_ = task.plan
         self.privacy_spent_ = spent
 
-    def _settle(self) -> tuple[tuple[str, ...], Scorer]:
+    def _settle(self) -> tuple[tuple[str, ...], Scorer, bool]:
         """Check everything that does not depend on the data."""
         caller = type(self).__name__
-        parts = private_parts(self.estimator, caller)
+        # Of a clone: what is fitted are the parameters, not the parts of an earlier fit.
+        parts = private_parts(clone(self.estimator), caller)
         given = self.param_distributions
         for candidates in given if isinstance(given, list) else [given]:
             refuse_reserved(candidates, parts, caller)
-        check_candidates(self.estimator, given)
+        by_class = check_candidates(self.estimator, given, parts, caller)
         scorer = find_scorer(self.scoring, self.score_on, self.score_bounds, self.estimator, caller)
-        return parts, scorer
+        return parts, scorer, by_class
 
     def _splits(self, n_samples: int, rng: np.random.Generator) -> Splits:
         if self.score_on == "release":
@@ -351,7 +350,7 @@ class PrivateSearchCV(SearchResult):
             n_parts=len(parts),
         )
 
-    def _charge(self, plan: SearchPlan, streams: Streams) -> PrivacySpent:
+    def _charge(self, plan: SearchPlan, streams: Streams, classes: Any) -> PrivacySpent:
         score = plan.score_noise
         return charge(
             self.budget,
@@ -360,10 +359,11 @@ class PrivateSearchCV(SearchResult):
             delta=self.delta,
             label=type(self).__name__,
             assumptions=(
-                *common_assumptions(None, None, streams),
+                *common_assumptions(classes, None, streams),
                 "the split of the rows, drawn from their number alone",
                 "the distribution of the candidates, and that of the number of trials",
-                "what the candidates take as public: classes, groups, given bounds",
+                "what the candidates take as public: groups, given bounds, weights of networks",
+                *self._unchecked(),
                 "nobody sees how long the search takes, nor anything else of the other trials",
                 "the score of a held-out row depends on that row and the candidate alone",
             ),
@@ -371,3 +371,15 @@ class PrivateSearchCV(SearchResult):
             sensitivity=None if score is None else score.sensitivity,
             mechanism=f"best of a random number of trials, scored by {plan.score}",
         )
+
+    def _unchecked(self) -> tuple[str, ...]:
+        """Return what no check can see of the parts of candidates."""
+        rests_on = []
+        parts = parts_of(self.estimator)
+        if is_classifier(self.estimator) and not any(hasattr(part, "classes") for part in parts):
+            rests_on.append("the set of classes that occur among the rows of a fit")
+        if not (len(parts) == 1 and parts[0] is self.estimator):
+            rests_on.append(
+                "a part that learns nothing makes of each row one row, by that row alone"
+            )
+        return tuple(rests_on)

@@ -18,7 +18,12 @@ from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_outputs import TableOutputs
 from skdpot.metrics.tables import marginal_total_variation
-from skdpot.preprocessing.schema_plan import check_readable, release_schema
+from skdpot.preprocessing.schema_plan import (
+    GUESSED,
+    check_readable,
+    release_schema,
+    warn_of_guess,
+)
 from skdpot.preprocessing.table_frames import Table, build_table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.budget import PrivacyBudget
@@ -37,7 +42,8 @@ __all__ = ["DPTableSynthesizer"]
 
 _ASSUMPTIONS = (
     "the number of rows",
-    "the names, the data types and the order of the columns",
+    "the names, the data types and the order of the columns, and the categories that these data "
+    "types list",
     "everything that the schema states: kinds, bounds, categories, whether values may be missing",
     "every value is of the kind that the schema states; others are refused",
     "each person contributes one row",
@@ -241,10 +247,12 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
                 f"{', '.join(map(repr, schema.names))}."
             )
         check_readable(table.data, schema)
+        warn_of_guess(schema, type(self).__name__)
         return table, schema
 
     def _charge(self, plan: TablePlan) -> PrivacySpent:
-        seeded = self.random_state is not None
+        guessed = (GUESSED,) if plan.schema.schema.guessed else ()
+        seeded = ("nobody knows random_state",) if self.random_state is not None else ()
         noisy = not isinstance(plan.event, NonPrivateEvent)
         sensitivities = tuple(share**0.5 for share in plan.shares.values())
         return charge(
@@ -253,7 +261,7 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
             epsilon=self.epsilon,
             delta=self.delta,
             label=type(self).__name__,
-            assumptions=_ASSUMPTIONS + (("nobody knows random_state",) if seeded else ()),
+            assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
             sigma=(*plan.schema.sigma, *(plan.sigma for _ in sensitivities)) if noisy else None,
             sensitivity=(*plan.schema.sensitivity, *sensitivities) if noisy else None,
             mechanism=_mechanism(plan),

@@ -165,10 +165,17 @@ class CategoricalColumn(TableColumn):
         Raises
         ------
         ValueError
-            Naming the column, never quoting a value.
+            If one could be no category of the column's data type. The message names the column
+            and quotes no value.
         """
         for value in distinct_values(self.read(values))[1]:
-            self._key(value)
+            key = self._key(value)
+            if self.dtype is not None and (why := _misfit(key, self.dtype)):
+                raise ValueError(
+                    f"Column {self.name!r} {why} in every row, for its data type is "
+                    f"{self.dtype!r}. Convert the column, or change the schema (the offending "
+                    "value is not shown because it may be private)."
+                )
 
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
         """Return the categories at positions in `levels`.
@@ -199,31 +206,31 @@ class CategoricalColumn(TableColumn):
         levels[:] = [*self.levels, None]
         if dtype_family(dtype) == "text":
             return self.finish(levels[positions], missing, dtype)
-        integers = all(isinstance(level, int) for level in self.levels)
-        numbers = np.array([*self.levels, 0], dtype=np.int64 if integers else np.float64)
+        held = dtype.lower() if dtype_family(dtype) == "integer" else "float64"
+        numbers = np.array([*self.levels, 0], dtype=held)
         return self.finish(numbers[positions], missing, dtype)
 
     def _categorical_dtype(self, inside: str) -> pd.CategoricalDtype:
         index = pd.Index(list(self.levels), dtype=object)
-        kinds = {key[0] for level in self.levels if (key := category_key(level))}
-        if inside != "object" and kinds <= {_HOLDS[dtype_family(inside)]}:
+        keys = [key for level in self.levels if (key := category_key(level))]
+        if inside != "object" and not any(_misfit(key, inside) for key in keys):
             index = index.astype(inside)
         return pd.CategoricalDtype(index, ordered=self.ordered)
 
     def _plain(self, value: Any, field: str) -> Any:
         """Return a category as a plain Python value that fits the data type."""
         key = category_key(value)
-        family = None if self.dtype is None else dtype_family(self.dtype)
-        kind = None if family == "category" or self.dtype == "object" else _HOLDS.get(family or "")
-        if key is None or (kind is not None and key[0] != kind):
+        if key is None:
             raise ValueError(
-                f"Column {self.name!r}: {field} must hold "
-                f"{'strings, numbers or booleans' if kind is None else f'a {kind} each'}"
-                f"{'' if self.dtype is None else f', for its data type is {self.dtype!r}'}."
+                f"Column {self.name!r}: {field} must hold strings, numbers or booleans."
             )
-        if family == "integer" and key[1] != int(key[1]):
-            raise ValueError(f"Column {self.name!r}: {field} must hold integers.")
-        return int(key[1]) if family == "integer" else key[1]
+        if self.dtype is None:
+            return key[1]
+        if why := _misfit(key, self.dtype):
+            raise ValueError(
+                f"Column {self.name!r}: {field} {why} each, for its data type is {self.dtype!r}."
+            )
+        return int(key[1]) if dtype_family(self.dtype) == "integer" else key[1]
 
     def _key(self, value: Any) -> tuple[str, Any]:
         key = category_key(value)
@@ -233,3 +240,19 @@ class CategoricalColumn(TableColumn):
                 "number nor a boolean, and so no category; convert it first."
             )
         return key
+
+
+def _misfit(key: tuple[str, Any], dtype: str) -> str:
+    """Say what a data type must hold instead of a category, nothing if it can hold it."""
+    family = dtype_family(dtype)
+    if family == "category" or dtype == "object":
+        return ""
+    if key[0] != _HOLDS[family]:
+        return f"must hold a {_HOLDS[family]}"
+    if family == "integer":
+        limits = np.iinfo(dtype.lower())
+        if key[1] != int(key[1]):
+            return "must hold an integer"
+        if not limits.min <= key[1] <= limits.max:
+            return f"must hold an integer from {limits.min} to {limits.max}"
+    return ""

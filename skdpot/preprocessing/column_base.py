@@ -122,7 +122,8 @@ class TableColumn:
         series = pd.Series(values, dtype=values.dtype)
         if self.missing and values.dtype.kind in "biu":
             # Through a type that can miss values, so that integers stay exact.
-            series = series.astype("boolean" if values.dtype.kind == "b" else "Int64")
+            nullable: Any = {"b": "boolean", "i": "Int64", "u": "UInt64"}
+            series = series.astype(nullable[values.dtype.kind])
         if missing.any():
             series = series.mask(missing)
         if target == np.dtype(object):

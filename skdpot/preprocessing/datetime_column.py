@@ -10,6 +10,7 @@ import pandas as pd
 
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_dtypes import datetime_zone, dtype_family, pandas_dtype
+from skdpot.preprocessing.table_objects import as_times
 from skdpot.preprocessing.table_values import PlainColumn, wall_clock
 
 __all__ = ["DatetimeColumn"]
@@ -330,14 +331,10 @@ def _parsed(bound: str) -> datetime:
 
 def _from_objects(column: PlainColumn) -> PlainColumn:
     """Return dates that are stored as Python objects or ISO strings as times, if they all are."""
-    if not all(isinstance(value, str | date | np.datetime64) for value in column.present):
+    found = as_times(column.present)
+    if found is None:
         return column
-    try:
-        zoned = any(getattr(v, "tzinfo", None) is not None for v in column.present)
-        times = pd.to_datetime(
-            pd.Series(column.values).where(~column.missing, None), format="ISO8601", utc=zoned
-        )
-    except (ValueError, TypeError, OverflowError):
-        return column
-    values = times.dt.tz_localize(None) if zoned else times
-    return PlainColumn(np.asarray(values), column.missing, f"datetime64[ns{', UTC' * zoned}]")
+    times, zoned = found
+    values = np.zeros(len(column), dtype=times.dtype)
+    values[~column.missing] = times
+    return PlainColumn(values, column.missing, f"datetime64[us{', UTC' * zoned}]")

@@ -12,6 +12,7 @@ import pandas as pd
 
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_dtypes import dtype_family
+from skdpot.preprocessing.table_objects import LARGEST_INTEGER, as_float, as_integer
 from skdpot.preprocessing.table_values import PlainColumn
 
 __all__ = ["NumericColumn"]
@@ -21,7 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 # A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
 _LARGEST_RANGE = 2**48
 _LARGEST_LOG_RANGE = 2**40
-_LARGEST_INTEGER = 2**62
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,16 +186,14 @@ class NumericColumn(TableColumn):
         """
         column = self.read(values)
         if column.values.dtype.kind == "O":
-            column = _from_objects(column)
+            column = self._from_objects(column)
         if column.values.dtype.kind not in "biuf":
             raise ValueError(
                 f"Column {self.name!r} must hold numbers. Convert it, or declare it as a column "
                 "of another kind (the offending value is not shown because it may be private)."
             )
         if column.values.dtype.kind == "f" and np.isinf(column.present).any():
-            raise ValueError(
-                f"Column {self.name!r} holds infinity; every value must be finite or missing."
-            )
+            raise self._infinite()
         return column
 
     def within(self, lower: float, upper: float) -> "NumericColumn":
@@ -214,7 +212,7 @@ class NumericColumn(TableColumn):
         low, high = (-sys.float_info.max / 4, sys.float_info.max / 4)
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))
-            low, high = float(-_LARGEST_INTEGER), float(_LARGEST_INTEGER)
+            low, high = float(-LARGEST_INTEGER), float(LARGEST_INTEGER)
         if self.dtype is not None and dtype_family(self.dtype) == "integer":
             limits = np.iinfo(self.dtype.lower())
             low, high = max(low, float(limits.min)), min(high, float(limits.max))
@@ -228,6 +226,26 @@ class NumericColumn(TableColumn):
             kept = upper if self.lower is None and self.upper is not None else None
             lower, upper = (kept - largest, kept) if kept is not None else (lower, lower + largest)
         return self.replace(lower=lower, upper=upper)
+
+    def _from_objects(self, column: PlainColumn) -> PlainColumn:
+        """Return numbers that are Python objects as integers or floats, if all are numbers.
+
+        Each is converted on its own: the others must not depend on it.
+        """
+        present = column.present
+        if not all(isinstance(value, Real) and not isinstance(value, bool) for value in present):
+            return column
+        values = np.zeros(len(column), dtype=np.int64 if self.integer else np.float64)
+        try:
+            values[~column.missing] = list(map(as_integer if self.integer else as_float, present))
+        except OverflowError:
+            raise self._infinite() from None
+        return PlainColumn(values, column.missing, column.dtype)
+
+    def _infinite(self) -> ValueError:
+        return ValueError(
+            f"Column {self.name!r} holds infinity; every value must be finite or missing."
+        )
 
     def _bounds(self) -> tuple[float | int, float | int]:
         if self.lower is None or self.upper is None:
@@ -246,7 +264,7 @@ class NumericColumn(TableColumn):
         if value is None:
             return None
         number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-        limit = _LARGEST_INTEGER if self.integer else sys.float_info.max
+        limit = LARGEST_INTEGER if self.integer else sys.float_info.max
         if not number or not abs(value) <= limit:
             raise ValueError(
                 f"Column {self.name!r}: {side} must be None or a finite number"
@@ -281,25 +299,11 @@ def _integers(column: PlainColumn, lower: int, upper: int) -> npt.NDArray[np.int
     values = column.values
     if values.dtype.kind == "f":
         rounded = np.rint(np.where(column.missing, 0.0, values.astype(np.float64)))
-        values = np.clip(rounded, -_LARGEST_INTEGER, _LARGEST_INTEGER)
+        values = np.clip(rounded, -LARGEST_INTEGER, LARGEST_INTEGER)
     elif values.dtype.kind == "u":
-        values = np.minimum(values.astype(np.uint64), np.uint64(_LARGEST_INTEGER))
+        values = np.minimum(values.astype(np.uint64), np.uint64(LARGEST_INTEGER))
     integers = np.where(column.missing, lower, values.astype(np.int64))
     return np.clip(integers, lower, upper)
-
-
-def _from_objects(column: PlainColumn) -> PlainColumn:
-    """Return numbers that are stored as Python objects as an array of numbers, if they all are."""
-    present = column.present
-    if not all(isinstance(value, Real) and not isinstance(value, bool) for value in present):
-        return column
-    try:
-        numbers = np.array(present.tolist() or [0.0])
-        values = np.zeros(len(column), dtype=numbers.dtype)
-        values[~column.missing] = numbers[: len(present)]
-    except (OverflowError, ValueError, TypeError):
-        return column
-    return PlainColumn(values, column.missing, column.dtype)
 
 
 def _between(lower: float | None, upper: float | None) -> str:

@@ -5,7 +5,9 @@ phases, calls `check_readable`, charges all at once, and then calls `release_sch
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -31,8 +33,17 @@ from skdpot.privacy.category_selection import (
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.private_ranges import ColumnRange, release_ranges
 
-__all__ = ["SchemaPlan", "check_readable", "plan_schema", "release_schema"]
+__all__ = [
+    "GUESSED",
+    "SchemaPlan",
+    "check_readable",
+    "plan_schema",
+    "release_schema",
+    "warn_of_guess",
+]
 
+# What a privacy statement assumes where nobody has confirmed a guessed schema.
+GUESSED = "the schema, which was guessed from values"
 _OTHER = "other"
 _UNKNOWN_DATES = ("1900-01-01", "2100-01-01")
 _ROUNDING = 1 - 1e-13
@@ -210,6 +221,28 @@ def check_readable(X: Any, schema: TableSchema) -> None:
             column.to_codes(values)  # type: ignore[attr-defined]
 
 
+def warn_of_guess(schema: TableSchema, caller: str) -> None:
+    """Warn when a schema was guessed from values and nobody has confirmed that it is public.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        The schema.
+    caller : str
+        Name of the estimator.
+
+    Warns
+    -----
+    PrivacyWarning
+        Which depends on the schema alone.
+    """
+    if schema.guessed:
+        warn_of_privacy(
+            f"{caller}: the schema was guessed from the values of a table, which no privacy "
+            "statement covers. Replace what is not public, and then pass schema.confirm()."
+        )
+
+
 def _unbounded(schema: TableSchema) -> list[NumericColumn | DatetimeColumn]:
     scaled = [c for c in schema.columns if isinstance(c, NumericColumn | DatetimeColumn)]
     return [column for column in scaled if not column.is_resolved]
@@ -269,13 +302,24 @@ def _listed(column: CategoricalColumn, selected: tuple[Any, ...]) -> Categorical
 
 
 def _free_name(selected: tuple[Any, ...], dtype: str) -> Any:
-    """Return a category that the data type can hold and that was not selected."""
+    """Return a category that the data type can hold and that was not selected, if there is one."""
     taken = set(map(category_key, selected))
-    inside = category_dtype(dtype) or dtype
-    candidate: Any = -1 if dtype_family(inside) in ("integer", "float") else _OTHER
-    while category_key(candidate) in taken:
-        candidate = candidate - 1 if isinstance(candidate, int) else f"{candidate}_"
-    return candidate
+    candidates = _names(category_dtype(dtype) or dtype)
+    # None is left when each value of the data type was selected; then there are no others.
+    return next((name for name in candidates if category_key(name) not in taken), None)
+
+
+def _names(dtype: str) -> Iterable[Any]:
+    """Return the categories that a data type can hold, those first that are likely to be free."""
+    family = dtype_family(dtype)
+    if family == "integer":
+        limits = np.iinfo(dtype.lower())
+        if limits.min == 0:
+            return range(limits.max, -1, -1)
+        return chain(range(-1, limits.min - 1, -1), range(limits.max + 1))
+    if family == "float":
+        return count(-1, -1)
+    return (_OTHER + "_" * length for length in count())
 
 
 def _warn_of_fallback(names: list[str]) -> None:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
     Interval,
@@ -22,10 +21,12 @@ from skdpot._utils.validation import (
 )
 from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing.schema_plan import (
+    GUESSED,
     SchemaPlan,
     check_readable,
     plan_schema,
     release_schema,
+    warn_of_guess,
 )
 from skdpot.preprocessing.table_blocks import TableBlocks
 from skdpot.preprocessing.table_frames import Table, build_table
@@ -33,7 +34,7 @@ from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.events import Event
-from skdpot.privacy.provenance import made_by, warn_of_composition
+from skdpot.privacy.provenance import made_by, passed_on, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, charge
 
 __all__ = ["TableEncoder"]
@@ -44,10 +45,6 @@ _PUBLIC = (
     "what the schema says: kinds of columns, bounds and categories, and where values may miss",
     "every value is of the kind that the schema says; others are refused",
     "each person contributes one row",
-)
-_GUESSED = (
-    "TableEncoder: the schema was guessed from the values of a table, which no privacy statement "
-    "covers. Replace what is not public, and then pass schema.confirm()."
 )
 
 
@@ -194,8 +191,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             table = self._table(X, reset=True)
             schema = self._public_schema(table)
             check_readable(table.data, schema)
-            if schema.guessed:
-                warn_of_privacy(_GUESSED)
+            warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
             if not schema.is_resolved:
                 schema = self._resolve(X, table, schema)
@@ -260,7 +256,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return plan
 
     def _charge(self, event: Event, plan: SchemaPlan) -> PrivacySpent:
-        guessed = ("the schema, which was guessed from values",) if plan.schema.guessed else ()
+        guessed = (GUESSED,) if plan.schema.guessed else ()
         seeded = ("nobody knows random_state",) if self.random_state is not None else ()
         names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}
         parts = [text for part, text in names.items() if getattr(plan, part) is not None]
@@ -312,12 +308,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, n_coordinates)
-            Points of the unit ball, as private as X. After a fit that was not free, a private
-            estimator that is fitted on them without sharing `budget` warns of what both cost.
+            Points of the unit ball, as private as X. A private estimator that is fitted on them
+            without sharing the budget of this fit, and of those that made X, warns of what all
+            cost together.
         """
         encoded = self.fit(X, y, **fit_params).transform(X)
         if self.privacy_spent_ is None:
-            return encoded
+            return passed_on(X, encoded)
         return made_by(X, encoded, self.privacy_spent_, self.budget)
 
     def inverse_transform(self, X: npt.ArrayLike) -> Any:

@@ -149,9 +149,9 @@ class TableSchema:
         Returns
         -------
         TableSchema
-            With ``guessed=False``.
+            With ``guessed=False``, and without the notes, which count private values.
         """
-        return TableSchema(self.columns, self.excluded, False, self.notes)
+        return TableSchema(self.columns, self.excluded)
 
     @classmethod
     def from_dtypes(cls, X: Any) -> "TableSchema":

@@ -72,6 +72,8 @@ def read_column(values: Any) -> PlainColumn:
         return _without_nan(_read_polars(values))
     try:
         series: pd.Series | None = values if isinstance(values, pd.Series) else pd.Series(values)
+        if isinstance(values, list | tuple) and series.dtype.kind in "iuf":
+            series = pd.Series(values, dtype=object)  # one float would make floats of all integers
     except Exception:  # an array of another library may raise anything, and quote its values
         series = None
     if series is None:

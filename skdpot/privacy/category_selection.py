@@ -211,7 +211,7 @@ def select_categories(
     -------
     Releases the categories whose noisy counts exceed the threshold, with these counts.
     ``plan.event`` pays for one call a column on ``plan.n_columns`` columns; under replace-one.
-    How many categories there are that stay hidden is told nowhere.
+    How many categories there are that stay hidden is told nowhere but by the time that this takes.
 
     Examples
     --------

@@ -8,7 +8,7 @@ transformer, or ``transform`` in a call of its own breaks the chain.
 
 import math
 import weakref
-from typing import Any
+from typing import Any, TypeAlias
 
 from skdpot._utils.notices import warn_of_privacy
 from skdpot.privacy.accounting import compose
@@ -16,9 +16,11 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.spent import PrivacySpent
 
-__all__ = ["made_by", "warn_of_composition"]
+__all__ = ["made_by", "passed_on", "warn_of_composition"]
 
-_ORIGINS: dict[int, tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]] = {}
+Steps: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
+
+_ORIGINS: dict[int, Steps] = {}
 
 
 def made_by(X: Any, output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> Any:
@@ -40,11 +42,34 @@ def made_by(X: Any, output: Any, spent: PrivacySpent, budget: PrivacyBudget | No
     ndarray or DataFrame
         `output` itself.
     """
+    return _remembered(output, (*_ORIGINS.get(id(X), ()), (spent, budget)))
+
+
+def passed_on(X: Any, output: Any) -> Any:
+    """Remember that a fit which released nothing made `output` of the rows `X`.
+
+    Parameters
+    ----------
+    X : object
+        What it was fitted on, perhaps the output of a private step.
+    output : ndarray or DataFrame
+        Transformed private rows.
+
+    Returns
+    -------
+    ndarray or DataFrame
+        `output` itself.
+    """
+    steps = _ORIGINS.get(id(X), ())
+    return _remembered(output, steps) if steps else output
+
+
+def _remembered(output: Any, steps: Steps) -> Any:
     try:
         weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
     except TypeError:  # an object without weak references cannot be remembered
         return output
-    _ORIGINS[id(output)] = (*_ORIGINS.get(id(X), ()), (spent, budget))
+    _ORIGINS[id(output)] = steps
     return output
 
 

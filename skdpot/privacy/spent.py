@@ -213,12 +213,14 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
     PrivacySpent
         The composition of all events. `epsilon` is infinite if a part has no noise. Parts
         without an event are named in the assumptions: they must not have learned anything from
-        the private records.
+        the private records. Parts that released nothing, whose ``privacy_spent_`` is None, need
+        no such assumption.
 
     Raises
     ------
     TypeError
-        If an estimator has spent nothing, or is a search, whose fits are not all kept.
+        If an estimator has no ``privacy_spent_``, if none has spent anything, or if one is a
+        search, whose fits are not all kept.
     ValueError
         If nothing is passed, the relations differ, or `delta` is out of range.
 
@@ -228,8 +230,14 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
     total is only a running figure; the cap of a shared budget covers that case too.
     """
     parts = [part for estimator in fitted for part in _private_parts(estimator)]
-    if not parts:
+    if not fitted:
         raise ValueError("total_spent needs at least one fitted estimator.")
+    if not parts:
+        names = ", ".join(dict.fromkeys(type(estimator).__name__ for estimator in fitted))
+        raise TypeError(
+            f"{names} spent nothing: the fit released nothing about private records, so that there "
+            "is no event to add up. Pass estimators that were fitted privately."
+        )
     spent = list({id(part): part for _, part in parts if part is not None}.values())
     delta = max(part.delta for part in spent) if delta is None else delta
     event = ComposedEvent(events=tuple(part.event for part in spent))
@@ -274,9 +282,9 @@ def silent_parts(*fitted: Any) -> tuple[str, ...]:
 
 
 def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
-    """Return the parts of one argument, at least one of which has spent something."""
+    """Return the parts of one argument: none, or at least one that has spent something."""
     parts = list(_parts(estimator))
-    if all(spent is None for _, spent in parts):
+    if parts and all(spent is None for _, spent in parts):
         raise TypeError(
             f"{type(estimator).__name__} has no `privacy_spent_`: fit it first, and pass private "
             "estimators or pipelines that hold one."
@@ -295,6 +303,8 @@ def _parts(estimator: object) -> Iterator[tuple[str, PrivacySpent | None]]:
     spent = getattr(estimator, "privacy_spent_", estimator)
     if isinstance(spent, PrivacySpent):
         yield name, spent
+        return
+    if spent is None:  # it released nothing
         return
     children = next((getattr(estimator, a) for a in _PARTS if hasattr(estimator, a)), None)
     if children is None:

@@ -111,9 +111,13 @@ def release_misfits(
     """
     mu = misfit_sensitivity(len(marginals)) / sigma if sigma > 0.0 else 0.0
     misfits = _noise(sigma, len(marginals), mu, stream)
+    tables: dict[tuple[int, ...], FloatArray] = {}  # exact, forgotten with this call
     for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
         public = np.round(prediction * _PREDICTED) / _PREDICTED
-        misfits[place] += np.abs(marginal.counts(codes) - public).sum()
+        if marginal.columns not in tables:
+            tables[marginal.columns] = marginal.ungrouped.counts(codes)
+        counts = marginal.joined(tables[marginal.columns])
+        misfits[place] += np.abs(counts - public).sum()
     record(
         "misfits",
         lambda: {

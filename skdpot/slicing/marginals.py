@@ -60,14 +60,22 @@ class Marginal:
         """
         cells = np.zeros(len(codes), dtype=np.int64)
         for column, groups, size in zip(self.columns, self.groups, self.shape, strict=True):
+            own = codes[:, column]
+            alone = size == len(groups) and bool((groups == np.arange(size)).all())
             cells *= size
-            cells += groups[codes[:, column]]
+            cells += own if alone else groups[own]
         return cells
 
+    @property
+    def ungrouped(self) -> "Marginal":
+        """The marginal of the same columns with a cell for each combination of codes."""
+        return Marginal(self.columns, tuple(np.arange(len(groups)) for groups in self.groups))
+
     def joined(self, table: FloatArray) -> FloatArray:
-        """Add up a table over all codes of two columns to the cells of this marginal."""
-        first, second = self.groups
-        cells = first[:, None] * self.shape[1] + second
+        """Add up counts of all combinations of codes to those of this marginal's cells."""
+        cells = np.zeros((), dtype=np.int64)
+        for groups, size in zip(self.groups, self.shape, strict=True):
+            cells = cells[..., None] * size + groups
         return np.bincount(cells.ravel(), table.ravel(), self.n_cells).astype(np.float64)
 
     def counts(self, codes: IntArray, weights: FloatArray | None = None) -> FloatArray:

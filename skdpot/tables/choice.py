@@ -169,10 +169,10 @@ def choose(candidates: Candidates, sigma: float) -> Choice:
     cells = candidates.n_cells[places]
     importance = candidates.importance[places]
     left_out = np.maximum(importance * candidates.misfits[places], 0.0)
-    order = np.argsort(-left_out / cells ** (2 / 3), kind="stable")
+    # With the best shares the noise of k marginals costs the sum of their sizes to the power 3/2.
+    sizes = (importance * cells) ** (2 / 3)
+    order = np.argsort(-left_out / sizes, kind="stable")
     left_out = left_out.sum() - np.cumsum(left_out[order])
-    # With the best shares the noise of k marginals costs the sum of (importance cells)^(2/3),
-    # to the power 3/2.
-    noise = np.cumsum((importance * cells)[order] ** (2 / 3)) ** 1.5
+    noise = np.cumsum(sizes[order]) ** 1.5
     n_chosen = int(np.argmin(_NOISE_COST * sigma * noise + left_out)) + 1
     return candidates.take(places[order[:n_chosen]].tolist())

@@ -17,6 +17,7 @@ MAX_BINS = 24  # of a column with a scale or an order
 _MAX_CATEGORIES = 64
 _SEEN_CATEGORY = 3.0  # standard deviations of noise at which a category has a bin of its own,
 _SEEN_INTERVAL = 4.0  # and rows of an interval
+_SEEN_TAIL = 1.5  # and rows of a part of a tail
 _POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
 
 
@@ -87,22 +88,50 @@ def coarsen(
     ColumnBins
     """
     empty = doubtful & (counts <= _SEEN_CATEGORY * sigma)
+    if ordered:
+        empty[: len(counts) - missing] |= ~_support(counts[: len(counts) - missing], sigma)
     if empty.all():
         empty[:] = False
-    counts = project_to_total(np.where(empty, -math.inf, counts), n_rows)
-    present = counts[:-1] if missing else counts
+    nearest = project_to_total(np.where(empty, -math.inf, counts), n_rows)
+    present = nearest[:-1] if missing else nearest
     if ordered:
         bins = group_intervals(present, MAX_BINS, _SEEN_INTERVAL * sigma)
     else:
         bins = _group_categories(present, _MAX_CATEGORIES, _SEEN_CATEGORY * sigma)
     if missing:
         bins = np.append(bins, bins.max() + 1)
-    cells = _shrunk(counts, bins, sigma, ~empty)
-    cells = np.maximum(cells / cells.sum(), _POSSIBLE)
+    cells = np.maximum(_shrunk(counts, nearest, bins, sigma, ~empty) / n_rows, _POSSIBLE)
     cells /= cells.sum()
     shares = np.bincount(bins, weights=cells).astype(np.float64)
     groups = group_bins(shares, n_groups, ordered=ordered, missing=missing)
     return ColumnBins(bins, cells, groups)
+
+
+def _support(counts: FloatArray, sigma: float) -> npt.NDArray[np.bool_]:
+    """Return which cells lie between the first and the last that rows seem to be in.
+
+    Noise on many empty cells, once negative counts are cut off, would look like a long tail. From
+    either end halves are dropped that noise explains, as a whole and in each cell.
+    """
+    first = _first_seen(counts, sigma)
+    last = len(counts) - _first_seen(counts[::-1], sigma)
+    inside = np.zeros(len(counts), dtype=np.bool_)
+    inside[first:last] = True
+    return inside
+
+
+def _first_seen(counts: FloatArray, sigma: float) -> int:
+    """Return where the first half, quarter and so on begins that stands out of the noise."""
+    start, stop = 0, len(counts)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        half = counts[start:middle]
+        limit = _SEEN_TAIL * sigma * math.sqrt(len(half))
+        if half.sum() > limit or half.max() > _SEEN_INTERVAL * sigma:
+            stop = middle
+        else:
+            start = middle
+    return start
 
 
 def group_bins(shares: FloatArray, n_groups: int, *, ordered: bool, missing: bool) -> IntArray:
@@ -170,20 +199,32 @@ def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArr
 
 
 def _shrunk(
-    counts: FloatArray, bins: IntArray, sigma: float, taken: npt.NDArray[np.bool_]
+    counts: FloatArray,
+    nearest: FloatArray,
+    bins: IntArray,
+    sigma: float,
+    taken: npt.NDArray[np.bool_],
 ) -> FloatArray:
     """Draw the cells of a bin towards their mean by as much as noise explains their spread.
 
-    Cells that stand far out of the noise stay as they are.
+    Cells that stand far out of the noise stay as they are. The sum of a bin is that of its raw
+    counts, which unlike those without negative ones have no bias.
     """
-    sizes = np.bincount(bins, weights=taken)
-    means = np.bincount(bins, weights=counts) / np.maximum(sizes, 1.0)
-    plain = taken & (counts - means[bins] <= _SEEN_INTERVAL * sigma)
-    sizes = np.bincount(bins, weights=plain)
-    means = np.bincount(bins, weights=np.where(plain, counts, 0.0)) / np.maximum(sizes, 1.0)
-    deviations = np.where(plain, counts - means[bins], 0.0)
+    n_bins = int(bins.max()) + 1
+    raw = np.where(taken, counts, 0.0)
+    sums = project_to_total(np.bincount(bins, weights=raw), nearest.sum())
+    means = np.bincount(bins, weights=raw) / np.maximum(np.bincount(bins, weights=taken), 1.0)
+    plain = taken & (raw - means[bins] <= _SEEN_INTERVAL * sigma)
+    sizes = np.maximum(np.bincount(bins, weights=plain), 1.0)
+    means = np.bincount(bins, weights=np.where(plain, raw, 0.0)) / sizes
+    deviations = np.where(plain, raw - means[bins], 0.0)
     spread = np.bincount(bins, weights=deviations**2) / np.maximum(sizes - 1.0, 1.0)
     kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
-    shrunk = np.where(plain, means[bins] + kept[bins] * deviations, counts)
-    cells: FloatArray = np.where(taken, np.maximum(shrunk, 0.0), 0.0)
+    shrunk = np.where(plain, means[bins] + kept[bins] * deviations, raw)
+    shrunk = np.where(taken, np.maximum(shrunk, 0.0), 0.0)
+    found = np.bincount(bins, weights=shrunk, minlength=n_bins)
+    # Of a bin without rows each cell is as likely as another.
+    flat = np.where(taken, 1.0, 0.0) / np.maximum(np.bincount(bins, weights=taken), 1.0)[bins]
+    within = np.where(found[bins] > 0.0, shrunk / np.maximum(found[bins], 1e-300), flat)
+    cells: FloatArray = sums[bins] * within
     return cells

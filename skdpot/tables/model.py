@@ -15,6 +15,7 @@ __all__ = ["TableModel", "draw_cells"]
 _PER_ROW = 4  # particles for each row that is drawn,
 _FEWEST, _MOST = 20_000, 200_000  # but so many at once
 _ROWS_AT_ONCE = 100_000
+_MOST_CELLS = 2**27  # of particles in marginals
 _SWEEPS = 3
 
 
@@ -96,8 +97,9 @@ class TableModel:
         """
         drawn = []
         while n_rows > 0:
-            part = min(n_rows, _ROWS_AT_ONCE)
-            n_particles = int(np.clip(_PER_ROW * part, _FEWEST, _MOST))
+            fits = _MOST_CELLS // max(len(self.marginals), 1)
+            part = min(n_rows, _ROWS_AT_ONCE, max(fits // 2, 1))
+            n_particles = int(np.clip(_PER_ROW * part, min(_FEWEST, fits), min(_MOST, fits)))
             particles = self.particles(n_particles, rng, allowed)
             if not allowed:  # the marginals are those of all rows
                 particles.run(_SWEEPS)

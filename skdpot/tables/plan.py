@@ -22,7 +22,7 @@ from skdpot.privacy.lattice_sampler import MAX_TABLE_S, required_bits
 from skdpot.slicing.marginal_release import MARGINAL_SENSITIVITY, misfit_sensitivity
 from skdpot.slicing.marginals import FloatArray
 
-__all__ = ["TablePlan", "plan_tables"]
+__all__ = ["TablePlan", "plan_tables", "shares_of"]
 
 # Shares of the squared mu, found on Adult (doc/tables.rst); 3 % more or less changes little.
 _SHARES = {
@@ -107,7 +107,7 @@ def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> T
     unknown = sum(not column.is_resolved for column in schema)
     mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
     first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
-    shares = _SHARES if len(schema) > 1 else {"columns": 1.0}
+    shares = shares_of(len(schema))
     before = () if first.event is None else (first.event,)
 
     def event(sigma: float) -> Event:
@@ -122,7 +122,12 @@ def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> T
     sigma = noise.sigma if isinstance(noise, GaussianEvent) else 0.0
     if sigma > 0.0:
         _check_drawable(sigma, shares, len(schema))
-    return TablePlan(n_samples, sigma, dict(shares), first, found)
+    return TablePlan(n_samples, sigma, shares, first, found)
+
+
+def shares_of(n_columns: int) -> dict[str, float]:
+    """Return the releases of a table in their order, each with its share of the squared mu."""
+    return dict(_SHARES) if n_columns > 1 else {"columns": 1.0}
 
 
 def _check_drawable(sigma: float, shares: Mapping[str, float], n_columns: int) -> None:

@@ -82,13 +82,13 @@ class ScaledParticles:
     def add(self, noisy: NoisyMarginal, potentials: FloatArray | None = None) -> None:
         """Take a marginal into account, starting from known potentials if there are any."""
         cells = noisy.marginal.cells(self.codes)
+        if noisy.marginal.n_cells <= 2**16:  # a cell a particle and marginal is what fills memory
+            cells = cells.astype(np.uint16)
         self._marginals.append(noisy)
         self._cells.append(cells)
-        if potentials is None:
-            potentials = np.zeros(noisy.marginal.n_cells)
-        else:
-            self._scale(cells, potentials)
-        self.potentials.append(potentials)
+        self.potentials.append(np.zeros(noisy.marginal.n_cells))
+        if potentials is not None:
+            self._move(len(self._cells) - 1, self._expected(len(self._cells) - 1), potentials)
 
     def sweep(self) -> float:
         """Go through all marginals once.
@@ -99,12 +99,10 @@ class ScaledParticles:
             Share of the total weight that the last steps moved, of the largest mover.
         """
         moved = 0.0
-        for place, (noisy, cells) in enumerate(zip(self._marginals, self._cells, strict=True)):
-            expected = _weighed(cells, self.weights, len(noisy.counts))
-            potentials = self.potentials[place]
-            step = scaling_step(noisy.counts, expected, potentials, noisy.sigma)
-            self.potentials[place] = potentials + step
-            self._scale(cells, step)
+        for place, noisy in enumerate(self._marginals):
+            expected = self._expected(place)
+            step = scaling_step(noisy.counts, expected, self.potentials[place], noisy.sigma)
+            self._move(place, expected, step)
             moved = max(moved, float(np.abs(expected * np.expm1(step)).sum()) / self._total)
         return moved
 
@@ -114,10 +112,14 @@ class ScaledParticles:
             if self.sweep() < tolerance:
                 return
 
-    def _scale(self, cells: IntArray, potentials: FloatArray) -> None:
-        self.weights *= np.exp(potentials)[cells]
-        self.weights *= self._total / self.weights.sum()
+    def _expected(self, place: int) -> FloatArray:
+        """Return what the particles weigh in the cells of a marginal."""
+        n_cells = self._marginals[place].marginal.n_cells
+        return np.bincount(self._cells[place], self.weights, n_cells).astype(np.float64)
 
-
-def _weighed(cells: IntArray, weights: FloatArray, n_cells: int) -> FloatArray:
-    return np.bincount(cells, weights=weights, minlength=n_cells).astype(np.float64)
+    def _move(self, place: int, expected: FloatArray, step: FloatArray) -> None:
+        """Add to the potentials of a marginal; the total weight stays."""
+        self.potentials[place] = self.potentials[place] + step
+        factors = np.exp(step)
+        factors *= self._total / (expected * factors).sum()
+        self.weights *= factors[self._cells[place]]

@@ -28,6 +28,7 @@ from skdpot.slicing.statement_record import (
 from skdpot.tables.column_grid import column_grid
 from skdpot.tables.model import TableModel
 from skdpot.tables.model_record import model_from_record, model_to_record
+from skdpot.tables.plan import shares_of
 
 __all__ = ["TableRecord"]
 
@@ -207,13 +208,24 @@ def _check_statement(spent: PrivacySpent, model: TableModel) -> None:
             )
         ):
             raise ValueError(f"The noise that the {_NOUN} states is not that of its events.")
-    sigmas = [noisy.sigma for noisy in (*model.columns, *model.marginals)]
-    charged = sum((sensitivity / sigma) ** 2 for sigma, sensitivity in scales)
-    # Two releases of one marginal are kept as one, whose precision is the sum of both.
-    if 0.0 in sigmas or sum((MARGINAL_SENSITIVITY / sigma) ** 2 for sigma in sigmas) > charged * (
-        1 + _ROUNDING
-    ):
-        raise ValueError(f"The counts of the {_NOUN} have less noise than its statement says.")
+    _check_noise(scales, model)
+
+
+def _check_noise(scales: list[tuple[float, float]], model: TableModel) -> None:
+    """Refuse counts with less noise than was charged for their own release."""
+    releases = list(shares_of(len(model.columns)))
+    paid = [(sensitivity / sigma) ** 2 for sigma, sensitivity in scales[-len(releases) :]]
+    if len(paid) < len(releases):
+        raise ValueError(f"The statement of the {_NOUN} lacks some of its releases.")
+    charged = dict(zip(releases, paid, strict=True))
+    # A pair may be released twice; it is kept once, with the precision of both.
+    pairs = charged.get("tree", 0.0) + charged.get("pairs", 0.0)
+    for counts, limit in ((model.columns, charged["columns"]), (model.marginals, pairs)):
+        sigmas = [noisy.sigma for noisy in counts]
+        if 0.0 in sigmas or sum((MARGINAL_SENSITIVITY / sigma) ** 2 for sigma in sigmas) > (
+            limit * (1 + _ROUNDING)
+        ):
+            raise ValueError(f"The counts of the {_NOUN} have less noise than its statement says.")
 
 
 def _scales(event: Any) -> tuple[float, float]:

@@ -251,6 +251,8 @@ def check_drawing(draw: st.DrawFn, name: str, method: str) -> None:
     if isinstance(estimator, TARGETS["PrivateTrajectorySampler sketch"].make):
         at = draw(st.one_of(st.sampled_from(STAMPS), constants()))
         arguments = (at, n_samples, seed) if method == "sample_marginal" else (n_samples, at, seed)
+    if name == "DPTableSynthesizer":
+        arguments = (n_samples, draw(st.one_of(st.sampled_from(WANTED), constants())), seed)
     outcome = unchanged(
         f"{name}.{method}", estimator, lambda: getattr(estimator, method)(*arguments)
     )
@@ -262,6 +264,11 @@ def check_drawing(draw: st.DrawFn, name: str, method: str) -> None:
 
 
 SEEDS = ("seed", -1, 2**32, 1.5, np.random.RandomState(0), np.random.default_rng(0), float("nan"))
+WANTED = (
+    *(None, {}, {"x0": (None, 0.0)}, {"x0": 0.1, "x1": (-0.5, None)}, {"x0": (0.2, -0.2)}),
+    *({"x0": None}, {"x2": 1}, {0: 1}, {"x0": "a"}, {"x0": [1, 2]}, {"x0": (1, 2, 3)}),
+    *({"x0": float("nan")}, {"x0": (-float("inf"), 5e-324)}, {"x0": 10**400}, {"x1": 1e300}),
+)
 STAMPS = (None, 0.0, 0.25, 1.0, [0.0, 0.7], [], -1.0, 2.0, [float("nan")], "2020-01-01", ["a"])
 
 

@@ -13,6 +13,7 @@ from skdpot import (
     ClientContribution,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
+    DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivateScaler,
@@ -21,6 +22,7 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from tests.contract.fuzz_harness import Purse, is_finite
 
 __all__ = [
@@ -95,6 +97,24 @@ def check_scaler(scaler: Any, n_rows: int) -> None:
     for found in (scaler.center_, scaler.scale_):
         finite([0.0] if found is None else found)
     assert scaler.scale_ is None or (scaler.scale_ > 0).all()
+
+
+def check_synthesizer(synthesizer: Any, n_rows: int) -> None:
+    assert synthesizer.n_samples_ == n_rows
+    drawn = synthesizer.sample(3, random_state=0)
+    assert drawn.shape == (3, len(synthesizer.schema_))
+    assert synthesizer.schema_.is_resolved
+    finite(*(noisy.counts for noisy in synthesizer.marginals_))
+
+
+def check_encoder(encoder: Any, n_rows: int) -> None:
+    assert encoder.schema_.is_resolved
+    assert len(encoder.get_feature_names_out()) == encoder.transform(encoder_rows(encoder)).shape[1]
+
+
+def encoder_rows(encoder: Any) -> Any:
+    """Decode some points of the ball, to have rows that the encoder can read."""
+    return encoder.inverse_transform(np.zeros((4, len(encoder.get_feature_names_out()))))
 
 
 def check_contribution(contribution: Any, n_rows: int) -> None:
@@ -277,6 +297,17 @@ PLAIN_DISTANCE = {
     "verbose": (0, 1),
 }
 
+TWO_NUMBERS = TableSchema(
+    [NumericColumn("x0", lower=-1, upper=1), NumericColumn("x1", missing=True)]
+)
+TABLES = {
+    **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state")},
+    "schema": (
+        *(None, TWO_NUMBERS, TWO_NUMBERS.to_json(), "nowhere.json", TableSchema.from_json),
+        TableSchema([CategoricalColumn("x0", other="rest"), NumericColumn("x1", log_scale=True)]),
+    ),
+}
+
 # Without noise by default: an account of sampled steps takes a second.
 TRAINING = {
     "epsilon": float("inf"),
@@ -388,6 +419,17 @@ TARGETS: dict[str, Target] = {
             "with_scaling": (True, False),
         },
     ),
+    "DPTableSynthesizer": Target(
+        DPTableSynthesizer,
+        {"n_particles": 100},
+        check_synthesizer,
+        TABLES | {
+            "target": (None, "x0", "x1", "a", ""),
+            "n_particles": (None, 100, 3000),
+            "verbose": (0, 1),
+        },
+    ),
+    "TableEncoder": Target(TableEncoder, {}, check_encoder, TABLES),
 }  # fmt: skip
 
 
@@ -457,6 +499,8 @@ READINGS: dict[str, tuple[tuple[str, int], ...]] = {
     "PrivateTrajectorySampler sketch": (("score", 0),),
     "PrivateTrajectorySampler mfld": (("score", 0),),
     "PrivateScaler": (("transform", 0), ("inverse_transform", 0)),
+    "DPTableSynthesizer": (("score", 0),),
+    "TableEncoder": (("transform", 0), ("inverse_transform", 0)),
 }
 
 # Methods that draw rows.
@@ -466,4 +510,5 @@ DRAWINGS: dict[str, tuple[str, ...]] = {
     "DPSlicedGenerator sketch": ("sample", "sample_labeled"),
     "PrivateSWAutoencoder plain": ("sample",),
     "PrivateTrajectorySampler sketch": ("sample", "sample_frame", "sample_marginal"),
+    "DPTableSynthesizer": ("sample",),
 }

@@ -44,6 +44,7 @@ DEFECTS = {
     20: "a normal approximation as the account",
     21: "what an audit forgives",
     22: "categories told that few have",
+    23: "more of a table than was counted",
 }
 
 
@@ -74,6 +75,7 @@ class Mutant:
 
 NETS, SLICING, PRIVACY = "skdpot.nets.", "skdpot.slicing.", "skdpot.privacy."
 PATHS, ESTIMATORS = "skdpot.trajectories.", "skdpot.estimators."
+TABLES = "skdpot.tables."
 _AUDIT = "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim"
 _DRAWS = "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn"
 _LAW = "test_the_charge_is_on_the_disk_before_noise_and_"
@@ -178,6 +180,18 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
         ),
         "privacy/test_category_selection.py::test_noise_has_the_variance_of_the_event[1]",
     )
+    for kind, test in (
+        ("counts of a synthesizer", "marginals_has_the_stated_standard_deviation[40.0]"),
+        ("misfits of a synthesizer", "misfits_has_the_stated_standard_deviation"),
+    ):
+        yield (
+            kind,
+            rewritten(
+                f"{SLICING}marginal_release:_noise",
+                ("lattice_noise(sigma, size,", "lattice_noise(sigma / 2, size,"),
+            ),
+            f"slicing/test_marginal_release.py::test_noise_of_{test}",
+        )
     yield (
         "the sampler of lattice noise",
         rewritten(
@@ -212,6 +226,8 @@ def _noise_by_audit() -> Iterator[tuple[str, Injection, str]]:
         "warm start by means": "mean of a warm start",
         "histograms of bounds": "histogram of bounds",
         "counts of categories": "counts of categories",
+        "counts of a synthesizer": "counts of a synthesizer",
+        "misfits of a synthesizer": "misfits of a synthesizer",
     }
     for name, inject, _ in _half_of_the_noise():
         if name in audited:
@@ -441,6 +457,13 @@ def _charged_after() -> Iterator[tuple[str, Injection, str]]:
          f"estimators/test_wasserstein_distance.py::{_LAW}rows[transform]"),
         ("a party's sketch", "skdpot.federated.party:Party.publish_sketch", sketch,
          f"estimators/test_wasserstein_distance.py::{_LAW}rows[party]"),
+        ("DPTableSynthesizer", f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer.fit",
+         f"{ESTIMATORS}table_synthesizer:charge",
+         f"estimators/test_table_synthesizer_privacy.py::{_LAW}rows[known]"),
+        ("DPTableSynthesizer, private schema",
+         f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer.fit",
+         f"{ESTIMATORS}table_synthesizer:charge",
+         f"estimators/test_table_synthesizer_privacy.py::{_LAW}rows[open]"),
         ("PrivateScaler", "skdpot.preprocessing.private_scaler:PrivateScaler.fit",
          "skdpot.preprocessing.private_scaler:charge",
          "preprocessing/test_private_scaler.py::test_the_charge_comes_before_noise_and_data"),
@@ -860,6 +883,15 @@ def _bounds_for_free() -> Iterator[tuple[str, Injection, str]]:
         "[options2-1-warm2]",
     )
     yield (
+        "schema of a synthesizer",
+        rewritten(
+            f"{TABLES}plan:plan_tables",
+            ("before = () if first.event is None else (first.event,)", "before = ()"),
+        ),
+        "contract/test_draws_are_charged.py::test_every_noise_of_a_table_is_charged"
+        "[synthesizer, nothing known]",
+    )
+    yield (
         "the second histogram of a feature",
         rewritten(
             f"{PRIVACY}bounds_plan:BoundsPlan.event",
@@ -988,6 +1020,20 @@ def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:
         "slicing/test_stream.py::test_a_device_that_is_not_there_is_refused_before_any_charge",
     )
 
+    for kind, where, change, case in (
+        ("noise of a table that cannot be drawn", f"{TABLES}plan:plan_tables",
+         ("_check_drawable(sigma, shares, len(schema))", "pass"), "noise too small"),
+        ("a value that the schema does not list",
+         f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer._read",
+         ("check_readable(table.data, schema)", "pass"), "a value of no category"),
+    ):  # fmt: skip
+        yield (
+            kind,
+            rewritten(where, change),
+            "estimators/test_table_synthesizer_privacy.py::"
+            f"test_a_refused_fit_charges_nothing_and_changes_nothing[{case}]",
+        )
+
 
 def _normal_approximation() -> Iterator[tuple[str, Injection, str]]:
     clt = rewritten(
@@ -1060,6 +1106,73 @@ def _few_told() -> Iterator[tuple[str, Injection, str]]:
     )
 
 
+def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
+    release, plan = f"{SLICING}marginal_release:", f"{TABLES}plan:TablePlan."
+    laws, plans = "slicing/test_marginal_release.py::test_", "tables/test_plan.py::test_"
+    private = "estimators/test_table_synthesizer_privacy.py::test_"
+    replay = (
+        "tables/test_fitting.py::"
+        "test_the_model_and_every_choice_follow_from_what_was_released[2.0-3]"
+    )
+    exact = (
+        "np.array([np.abs(m.counts(codes) - p).sum() "
+        "for m, p in zip(marginals, predictions, strict=True)])"
+    )
+    misfits = "release_misfits(codes, marginals, predictions, sigma, streams.secret)"
+    chosen = f"{TABLES}fitting:_candidates"
+    for kind, where, change, test in (
+        ("misfits without noise", f"{release}release_misfits",
+         ("_noise(sigma, len(marginals), mu, stream)", "np.zeros(len(marginals))"),
+         f"{laws}noise_of_misfits_has_the_stated_standard_deviation"),
+        ("counts are kept before the noise is added", f"{release}release_marginals",
+         ("NoisyMarginal(marginal, counts, sigma)",
+          "NoisyMarginal(marginal, marginal.counts(codes), sigma)"),
+         f"{laws}what_is_recorded_has_its_noise"),
+        ("a lattice on which no count lies", f"{release}_noise",
+         ("noise_lattice(sigma, MARGINAL_LATTICE)", "noise_lattice(sigma, 0.3)"),
+         f"{laws}the_noise_of_a_marginal_is_a_multiple_of_its_lattice"),
+        ("predictions that lie on no lattice", f"{release}release_misfits",
+         ("np.round(prediction * _PREDICTED) / _PREDICTED", "prediction"),
+         f"{laws}the_noise_of_misfits_is_a_multiple_of_its_lattice[7.0]"),
+        ("the sampler is told of one table", f"{release}release_marginals",
+         ("marginal.n_cells, mu, stream", "marginal.n_cells, 1.4142 / sigma, stream"),
+         f"{laws}the_sampler_is_told_of_the_whole_release"),
+        ("rows before noise", f"{release}release_marginals",
+         ("counts = _noise(sigma, marginal.n_cells, mu, stream)\n        "
+          "counts += marginal.counts(codes)",
+          "counts = marginal.counts(codes)\n        "
+          "counts = counts + _noise(sigma, marginal.n_cells, mu, stream)"),
+         f"{laws}noise_is_drawn_before_the_rows_are_counted"),
+        ("one of two counts in a misfit", f"{release}misfit_sensitivity", ("2.0 * ", ""),
+         f"{laws}the_worst_predictions_attain_the_sensitivity_of_misfits[4]"),
+        ("one of several misfits", f"{release}misfit_sensitivity",
+         ("math.sqrt(n_marginals)", "1.0"),
+         f"{laws}the_worst_predictions_attain_the_sensitivity_of_misfits[4]"),
+        ("one of two counts in a table", f"{plan}marginal_sigmas",
+         ("self.sigma * MARGINAL_SENSITIVITY", "self.sigma"),
+         f"{plans}marginals_of_a_release_cost_its_share_together[tree-weights1]"),
+        ("the whole share for each table", f"{plan}marginal_sigmas",
+         ("weights / weights.sum()", "weights / weights.max()"),
+         f"{plans}marginals_of_a_release_cost_its_share_together[pairs-weights1]"),
+        ("shares of 1.2", f"{TABLES}plan:plan_tables",
+         ("sigma, dict(shares), first", 'sigma, shares | {"pairs": 0.2 + shares["pairs"]}, first'),
+         f"{private}the_noise_that_is_drawn_is_the_noise_that_is_charged[None]"),
+        ("bins by true counts", f"{TABLES}fitting:fit_table",
+         ("noisy.counts,", "noisy.marginal.counts(problem.codes),"), replay),
+        ("a tree by true strengths", chosen,
+         (misfits, f'{exact} if release == "independence" else {misfits}'), replay),
+        ("pairs by true misfits", chosen,
+         (misfits, f'{exact} if release == "misfit" else {misfits}'), replay),
+        ("predictions from private rows", f"{TABLES}fitting:_release_pairs",
+         ("pair.counts(particles.codes, particles.weights)", "pair.counts(codes)"), replay),
+        ("rows kept for later", f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer._release",
+         ("self.n_samples_, self._kind = table.n_rows, table.kind",
+          "self.n_samples_, self._kind, self._codes = table.n_rows, table.kind, problem.codes"),
+         f"{private}nothing_of_the_size_of_the_data_is_kept[known]"),
+    ):  # fmt: skip
+        yield kind, rewritten(where, change), test
+
+
 _FAMILIES = {
     1: lambda: (*_half_of_the_noise(), *_noise_by_audit()),
     2: _no_clipping,
@@ -1083,6 +1196,7 @@ _FAMILIES = {
     20: _normal_approximation,
     21: _audit_forgives,
     22: _few_told,
+    23: _uncounted_tables,
 }
 MUTANTS = tuple(
     Mutant(defect, name, inject, f"tests/{test}")

@@ -32,6 +32,12 @@ from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
 from skdpot.privacy.noisy_histogram import noisy_histogram
 from skdpot.slicing import readings, square_root_strategy
+from skdpot.slicing.marginal_release import (
+    misfit_sensitivity,
+    release_marginals,
+    release_misfits,
+)
+from skdpot.slicing.marginals import Marginal
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
 from skdpot.trajectories.langevin import mean_field_langevin
@@ -160,6 +166,45 @@ def category_counts():
     return fit, known, None, pair(1.0, -1.0), along(np.array([-1.0, 1.0]))
 
 
+COLUMNS = 4
+TABLES = [Marginal((j,), (np.arange(2),)) for j in range(COLUMNS)]
+TABLES += [Marginal((j, j + 1), (np.arange(2),) * 2) for j in range(COLUMNS - 1)]
+
+
+def all_codes(X):
+    """A record has one and the same value in all columns, which decides on every cell."""
+    return np.repeat((X[:, :1] > 0).astype(int), COLUMNS, axis=1)
+
+
+def table_counts():
+    weights = np.geomspace(1, 50, len(TABLES))
+    sigmas = np.sqrt(2 * weights.sum() / weights) / MU
+
+    def fit(X, _):
+        released = release_marginals(all_codes(X), TABLES, sigmas, SecretStream())
+        return np.concatenate([noisy.counts / noisy.sigma for noisy in released])
+
+    ends = [all_codes(np.array([[x]])) for x in (1.0, -1.0)]
+    steps = [
+        (table.counts(ends[0]) - table.counts(ends[1])) / sigma
+        for table, sigma in zip(TABLES, sigmas, strict=True)
+    ]
+    return fit, KNOWN, None, pair(1.0, -1.0), along(np.concatenate(steps))
+
+
+def table_misfits():
+    """One count is predicted too low for either record, the other too high."""
+    sigma = misfit_sensitivity(len(TABLES)) / MU
+    predictions = [np.zeros(table.n_cells) for table in TABLES]
+    for prediction in predictions:
+        prediction[0] = 10.0
+
+    def fit(X, _):
+        return release_misfits(all_codes(X), TABLES, predictions, sigma, SecretStream())
+
+    return fit, KNOWN, None, pair(1.0, -1.0), along(1.0)
+
+
 def output_table():
     noise, _ = plan_tables(MU, 1, 1, 100)
     matrix = noise.strategy.matrix
@@ -272,6 +317,8 @@ CASES = {
     "mean of a warm start": (mean_start, 0.97, 2.0, 75),  # what rounding may add is charged
     "histogram of bounds": (histogram, 1.0, 2.0, 70),
     "counts of categories": (category_counts, 1.0, 2.0, 70),
+    "counts of a synthesizer": (table_counts, 1.0, 2.0, 70),
+    "misfits of a synthesizer": (table_misfits, 1.0, 2.0, 70),
     "fair table": (output_table, 1.0, 2.0, 70),
     "mean-field Langevin": (langevin, 1.0, 2.0, 70),
     "sums of an autoencoder": (autoencoder, 1.0, 2.0, 70),

@@ -66,7 +66,7 @@ def test_the_noise_that_is_drawn_is_the_noise_that_is_charged(target):
         kinds.insert(2, "marginals")
         drawn.insert(2, charged[2])
     assert kinds == ["marginals", "misfits", "marginals", "misfits", "marginals"]
-    np.testing.assert_allclose(drawn, charged, rtol=1e-9)
+    assert drawn == pytest.approx(charged, rel=1e-9)
     assert sum(drawn) <= compose(fitted.privacy_spent_.event).mu_without_sampling ** 2
 
 

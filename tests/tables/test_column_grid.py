@@ -140,6 +140,7 @@ def test_all_integers_of_a_cell_are_drawn():
     np.testing.assert_allclose(held, 60_000 / grid.n_cells, rtol=0.4)
 
 
+@pytest.mark.parametrize("name", ["integers", "floats", "seconds", "log floats"])
 def test_values_stay_within_a_part_of_the_scale(name):
     column, rng = COLUMNS[name], np.random.default_rng(4)
     grid = column_grid(column)

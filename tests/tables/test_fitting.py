@@ -1,0 +1,181 @@
+"""From rows to a model: what is released, and that nothing else of the rows gets through."""
+
+import math
+
+import numpy as np
+import pytest
+
+from skdpot._utils.rng import SecretStream, Streams
+from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
+from skdpot.privacy.calibration import SingleFitTarget
+from skdpot.privacy.recording import record_releases
+from skdpot.slicing.marginals import NoisyMarginal
+from skdpot.tables import fitting
+from skdpot.tables.column_grid import column_grid
+from skdpot.tables.fitting import TableProblem, fit_table
+from skdpot.tables.plan import plan_tables
+
+SCHEMA = TableSchema(
+    [
+        CategoricalColumn("a", categories=list("uvwx"), dtype="object"),
+        NumericColumn("b", lower=0, upper=60, dtype="int64"),
+        NumericColumn("c", lower=0, upper=1, missing=True, dtype="float64"),
+        BooleanColumn("d", dtype="bool"),
+        CategoricalColumn("e", categories=[1, 2, 3], ordered=True, dtype="int64"),
+    ]
+)
+GRIDS = tuple(column_grid(column) for column in SCHEMA)
+
+
+def dependent_codes(n_rows, seed):
+    """Cells of rows in which every column depends on the first."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, GRIDS[0].size, n_rows)
+    columns = [first]
+    for grid in GRIDS[1:]:
+        near = (first + rng.random(n_rows)) / 4 * grid.n_cells
+        columns.append(np.where(rng.random(n_rows) < 0.8, near, rng.integers(0, grid.size, n_rows)))
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+CODES, OTHERS = dependent_codes(2000, 0), dependent_codes(2000, 1)[::-1] * 0
+
+
+def streams(seed=None):
+    rng = np.random.default_rng(0)
+    return Streams(SecretStream(seed), rng, rng)
+
+
+def fitted(codes=CODES, epsilon=2.0, target=None, grids=GRIDS, schema=SCHEMA):
+    problem = TableProblem(codes, grids, target, 1000)
+    plan = plan_tables(SingleFitTarget(epsilon, 1e-6), schema, len(codes))
+    return fit_table(problem, plan, streams()), plan
+
+
+class Replay:
+    """In the place of the two releases: what they gave before, whatever the rows are now."""
+
+    def __init__(self, releases):
+        self.releases = list(releases)
+        self.asked = []
+
+    def marginals(self, codes, marginals, sigmas, stream):
+        released = self.releases.pop(0)
+        assert released.kind == "marginals"
+        known = released.facts["marginals"]
+        assert [noisy.marginal for noisy in known] == list(marginals)
+        for noisy, marginal in zip(known, marginals, strict=True):
+            for ours, theirs in zip(noisy.marginal.groups, marginal.groups, strict=True):
+                assert ours.tolist() == theirs.tolist()
+        assert [noisy.sigma for noisy in known] == list(sigmas)
+        return known
+
+    def misfits(self, codes, marginals, predictions, sigma, stream):
+        released = self.releases.pop(0)
+        assert released.kind == "misfits"
+        assert released.facts["marginals"] == tuple(marginals)
+        assert released.facts["sigma"] == sigma
+        for ours, theirs in zip(released.facts["predictions"], predictions, strict=True):
+            assert np.abs(ours - theirs).max() == 0
+        return released.facts["misfits"].copy()
+
+
+@pytest.mark.parametrize("target", [None, 3, 1])
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 50.0])
+def test_the_model_and_every_choice_follow_from_what_was_released(target, epsilon, monkeypatch):
+    """Other rows and the same noisy numbers: the same tables are asked for, the same model made."""
+    with record_releases() as releases:
+        model, _ = fitted(target=target, epsilon=epsilon)
+    replay = Replay(releases)
+    monkeypatch.setattr(fitting, "release_marginals", replay.marginals)
+    monkeypatch.setattr(fitting, "release_misfits", replay.misfits)
+    again, _ = fitted(OTHERS, target=target, epsilon=epsilon)
+    assert replay.releases == []
+    for first, second in (
+        *zip(model.potentials, again.potentials, strict=True),
+        *zip(model.tree.conditionals, again.tree.conditionals, strict=True),
+        *((a.bins, b.bins) for a, b in zip(model.bins, again.bins, strict=True)),
+        *((a.cell_shares, b.cell_shares) for a, b in zip(model.bins, again.bins, strict=True)),
+        *((a.coarse, b.coarse) for a, b in zip(model.bins, again.bins, strict=True)),
+        (model.tree.target_shares, again.tree.target_shares),
+    ):
+        np.testing.assert_array_equal(first, second)
+    assert model.tree.nodes == again.tree.nodes
+    drawn = [one.draw(300, np.random.default_rng(1)) for one in (model, again)]
+    np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.parametrize("target", [None, 3])
+def test_a_model_holds_released_tables_only(target):
+    with record_releases() as releases:
+        model, _ = fitted(target=target)
+    released = [m for r in releases if r.kind == "marginals" for m in r.facts["marginals"]]
+    for noisy in (*model.columns, *model.marginals):
+        parts = [m for m in released if m.marginal == noisy.marginal]
+        assert parts
+        merged = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
+        np.testing.assert_allclose(noisy.counts, merged.counts)
+        assert noisy.sigma == pytest.approx(merged.sigma)
+    assert len(model.columns) == len(SCHEMA)
+    assert [noisy.marginal.columns for noisy in model.columns] == [(j,) for j in range(5)]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("target", [None, 0])
+def test_releases_cost_what_was_planned(epsilon, target):
+    """Each by itself, so that no choice on the way can spend more."""
+    with record_releases() as releases:
+        _, plan = fitted(epsilon=epsilon, target=target)
+    budget = {name: share / plan.sigma**2 for name, share in plan.shares.items()}
+    names = list(budget)
+    for release in releases:
+        kind = "misfits" if release.kind == "misfits" else "marginals"
+        while (names[0] in ("independence", "misfit")) != (kind == "misfits"):
+            names.pop(0)  # a tree that gains nothing is not counted
+        if kind == "misfits":
+            squared_mu = 4 * len(release.facts["marginals"]) / release.facts["sigma"] ** 2
+        else:
+            squared_mu = sum(2 / noisy.sigma**2 for noisy in release.facts["marginals"])
+        assert squared_mu == pytest.approx(budget[names.pop(0)], rel=1e-9)
+    assert names == []
+
+
+def test_pairs_are_those_of_the_bins():
+    model, _ = fitted(target=3)
+    sizes = [found.n_bins for found in model.bins]
+    groups = [found.coarse.max() + 1 for found in model.bins]
+    for noisy in model.marginals:
+        known = groups if noisy.marginal.levels == (1, 1) else sizes
+        assert noisy.marginal.shape == tuple(known[c] for c in noisy.marginal.columns)
+
+
+def test_without_noise_the_pairs_are_met():
+    model, plan = fitted(epsilon=math.inf)
+    assert plan.sigma == 0.0
+    codes = model.draw(20_000, np.random.default_rng(0))
+    binned = np.stack([b.bins[CODES[:, j]] for j, b in enumerate(model.bins)], axis=1)
+    for noisy in model.marginals:
+        ours, theirs = (noisy.marginal.counts(rows) / len(rows) for rows in (codes, binned))
+        # A noise of five rows is assumed in every cell.
+        assert np.abs(ours - theirs).sum() / 2 < 0.1
+
+
+@pytest.mark.parametrize("target", [None, 0])
+def test_one_column_is_released_once(target):
+    schema = TableSchema([SCHEMA["a"]])
+    with record_releases() as releases:
+        model, plan = fitted(CODES[:, :1], grids=GRIDS[:1], schema=schema, target=target)
+    (release,) = releases
+    (noisy,) = release.facts["marginals"]
+    assert isinstance(noisy, NoisyMarginal)
+    assert 2 / noisy.sigma**2 == pytest.approx(1 / plan.sigma**2)
+    assert model.marginals == model.potentials == ()
+    assert model.draw(10, np.random.default_rng(0)).shape == (10, 1)
+
+
+def test_stages_are_told():
+    told = []
+    problem = TableProblem(CODES, GRIDS, None, 500)
+    plan = plan_tables(SingleFitTarget(1.0, 1e-6), SCHEMA, len(CODES))
+    fit_table(problem, plan, streams(), told.append)
+    assert told == ["columns", "tree", "pairs", "particles"]
