@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from datetime import datetime
 from html import escape
+from pathlib import Path
 
 __all__ = [
+    "HtmlReport",
     "box",
     "bullets",
     "escaped",
@@ -74,6 +76,31 @@ _STYLE = """<style>
 @media print{.skdpot-report{font-size:10.5pt;max-width:none;padding:0}
  .skdpot-report *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 </style>"""
+
+
+class HtmlReport:
+    """A report that is a page of its own."""
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as one page that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to write it as well.
+
+        Returns
+        -------
+        str
+            HTML with its style and pictures inside; no scripts, nothing from the network.
+        """
+        text = self._page()
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def _page(self) -> str:
+        raise NotImplementedError
 
 
 def report_page(title: str, fragment: str) -> str:

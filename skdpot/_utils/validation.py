@@ -176,6 +176,7 @@ def validate_rows(
     min_samples: int = 1,
     dtype: tuple[type, ...] = (np.float64, np.float32),
     allow_nan: bool = False,
+    not_numeric: str | None = None,
 ) -> np.ndarray:
     """Validate X as finite numeric rows and record its features on `estimator`.
 
@@ -193,6 +194,8 @@ def validate_rows(
         Accepted floating types; other input becomes the first.
     allow_nan : bool, default=False
         Whether NaN stands for a missing value.
+    not_numeric : str, optional
+        What to say of rows that cannot be read as numbers, in the place of "encode them".
 
     Returns
     -------
@@ -207,7 +210,7 @@ def validate_rows(
     options: dict[str, Any] = {"dtype": list(dtype), "ensure_min_samples": min_samples}
     if allow_nan:
         options["ensure_all_finite"] = "allow-nan"
-    return _quiet(lambda: validate_data(estimator, X, reset=reset, **options))
+    return _quiet(lambda: validate_data(estimator, X, reset=reset, **options), not_numeric)
 
 
 def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
@@ -258,7 +261,7 @@ def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> 
     return _quiet(lambda: check_array(X, dtype=list(dtype), input_name="X"))
 
 
-def _quiet(validate: Callable[[], np.ndarray]) -> np.ndarray:
+def _quiet(validate: Callable[[], np.ndarray], not_numeric: str | None = None) -> np.ndarray:
     """Validate without a warning, and without an error that quotes values."""
     try:
         # Sums of huge values would warn, and a warning about values is an output.
@@ -266,7 +269,7 @@ def _quiet(validate: Callable[[], np.ndarray]) -> np.ndarray:
             return validate()
     # Tables of other libraries may raise anything where they are converted.
     except Exception as error:
-        refusal = _refusal(error)
+        refusal = _refusal(error, not_numeric or _NOT_NUMERIC)
     # Outside of the handler, so that the original is not attached as the context.
     raise refusal
 
@@ -348,7 +351,7 @@ def validate_targets(y: Any, n_samples: int) -> np.ndarray:
     return targets
 
 
-def _refusal(error: Exception) -> Exception:
+def _refusal(error: Exception, not_numeric: str) -> Exception:
     """Return an error like scikit-learn's that quotes no value."""
     text = str(error)
     for phrase, replacement in _PUBLIC_TEXTS.items():
@@ -356,5 +359,5 @@ def _refusal(error: Exception) -> Exception:
             text = replacement or text
             break
     else:
-        text = _NOT_NUMERIC
+        text = not_numeric
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)

@@ -6,7 +6,7 @@ read by itself.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,7 @@ _DIGITS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 Texts = Sequence[str]
 Number = int | float
+Conversion = Callable[[str], Number | None]
 
 
 def inferred_values(texts: Texts, missing: frozenset[str]) -> pd.Series:
@@ -119,7 +120,7 @@ def read_declared(column: TableColumn, texts: Texts, missing: frozenset[str]) ->
         values = _present(texts, missing - levels.keys())
         held = _held(column)
         if held == "number":
-            return pd.Series(_checked_numbers(column, values), dtype=object)
+            return pd.Series(_checked_numbers(column, values, _number), dtype=object)
         if held == "text":
             return _strings(values)
         known = [None if value is None else levels.get(value, value) for value in values]
@@ -131,13 +132,10 @@ def read_declared(column: TableColumn, texts: Texts, missing: frozenset[str]) ->
 
 def _declared_numbers(column: NumericColumn, values: list[str | None]) -> pd.Series:
     if not column.integer:
-        _checked_numbers(column, values)
-        return pd.Series([_float(value) for value in values], dtype="float64")
+        return _doubles(_checked_numbers(column, values, _double))
     try:
-        numbers = [
-            None if number is None else as_integer(number)
-            for number in _checked_numbers(column, values)
-        ]
+        found = _checked_numbers(column, values, _number)
+        numbers = [None if number is None else as_integer(number) for number in found]
     except OverflowError:
         numbers = None
     if numbers is None:
@@ -148,8 +146,10 @@ def _declared_numbers(column: NumericColumn, values: list[str | None]) -> pd.Ser
     return _whole(numbers)
 
 
-def _checked_numbers(column: TableColumn, values: list[str | None]) -> list[Number | None]:
-    numbers = _numbers(values)
+def _checked_numbers(
+    column: TableColumn, values: list[str | None], convert: Conversion
+) -> list[Number | None]:
+    numbers = _numbers(values, convert)
     if numbers is None:
         raise CommandError(
             f"Column {column.name!r} holds a text that is no number (not shown, because it may be "
@@ -187,38 +187,44 @@ def _present(texts: Texts, missing: frozenset[str]) -> list[str | None]:
 
 def _inferred_numbers(values: list[str | None]) -> pd.Series | None:
     """Return texts as integers if they all are, else as floats; None if some are no numbers."""
-    numbers = _numbers(values)
+    numbers = _numbers(values, _number)
     if numbers is None:
         return None
     if any(isinstance(number, float) for number in numbers):
-        return pd.Series([_float(value) for value in values], dtype="float64")
+        return _doubles(_numbers(values, _double))
     present = [number for number in numbers if number is not None]
     if present and not -(2**63) <= min(present) <= max(present) < 2**63:
         return None
     return _whole(numbers) if len(present) < len(numbers) else pd.Series(numbers, dtype="int64")
 
 
-def _numbers(values: list[str | None]) -> list[Number | None] | None:
+def _numbers(values: list[str | None], convert: Conversion) -> list[Number | None] | None:
     """Return texts as numbers, None if some are none. What is NaN is missing."""
     try:
-        return [None if value is None else _number(value) for value in values]
+        return [None if value is None else convert(value) for value in values]
     except ValueError:  # it quotes the text
         return None
 
 
 def _number(text: str) -> Number | None:
     """Return an integer, which may have any size, or else the nearest double."""
-    if "_" in text or not text.isascii():  # Python reads more than other programs do
-        raise ValueError
+    number = _double(text)
     try:
         return int(text)
     except ValueError:
-        number = float(text)
+        return number
+
+
+def _double(text: str) -> float | None:
+    """Return the nearest double."""
+    if "_" in text or not text.isascii():  # Python reads more than other programs do
+        raise ValueError
+    number = float(text)
     return None if math.isnan(number) else number
 
 
-def _float(text: str | None) -> float:
-    return math.nan if text is None else float(text)
+def _doubles(numbers: Sequence[Number | None] | None) -> pd.Series:
+    return pd.Series(np.array(numbers, dtype=np.float64))  # NaN for None
 
 
 def _whole(numbers: Sequence[Number | None]) -> pd.Series:

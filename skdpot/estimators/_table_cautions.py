@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
+from skdpot._utils.notices import warn_of_privacy
 from skdpot.preprocessing.table_columns import CategoricalColumn
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.spent import PrivacySpent
@@ -13,14 +16,44 @@ from skdpot.tables.coarsening import ColumnBins
 from skdpot.tables.column_grid import ColumnGrid
 from skdpot.tables.model import TableModel
 
-__all__ = ["OF_ROWS", "cautions_of"]
+__all__ = ["OF_ROWS", "cautions_of", "warn_of_small_table"]
 
 OF_ROWS = (
     "This report was computed, without noise, from rows that were handed to it. They count as "
     "public. If they are not, this report is as confidential as they are: make another one "
     "without rows for everybody else."
 )
+_MOST_NOISE = 0.1  # of the rows
+_FEWEST_VALUES = 16  # of a scale, for its ends to be compared with their neighbours
+_NEAR = 8  # cells beside a bound
+_PILE_SHARE = 0.01  # of the rows in the cell of a bound,
+_PILE_SEEN = 5.0  # standard deviations of its noise,
+_PILE_RATIO = 2.0  # and times the largest of the neighbours: such is a pile
 _SEED = "nobody knows random_state"
+
+
+def warn_of_small_table(sigma: float, n_rows: int) -> None:
+    """Warn of noise that leaves hardly anything of a table.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise on the counts of a column.
+    n_rows : int
+        Number of rows, which is public.
+
+    Warns
+    -----
+    PrivacyWarning
+        Whatever the rows are.
+    """
+    if sigma > _MOST_NOISE * n_rows:
+        warn_of_privacy(
+            f"The table is too small for this epsilon: it has {n_rows:,} rows, and the noise on "
+            f"each count of a column has a standard deviation of {sigma:,.3g} rows. Synthetic rows "
+            "will say hardly more than the schema does. Use more rows, fewer columns or a larger "
+            "epsilon."
+        )
 
 
 def cautions_of(
@@ -78,6 +111,7 @@ def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]
     blank: list[str] = []
     alone: list[str] = []
     lumped: list[str] = []
+    clipped: list[str] = []
     for grid, noisy, bins in zip(grids, model.columns, model.bins, strict=True):
         if grid.n_cells == 1:
             alone.append(grid.column.name)
@@ -85,6 +119,7 @@ def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]
             blank.append(grid.column.name)
         else:
             lumped.extend(_lumped(grid, bins))
+            clipped.extend(_clipped(grid, noisy, model.n_rows))
     if alone:
         yield f"Only one value is possible, so that nothing is known, in {_listed(alone)}."
     if blank:
@@ -93,6 +128,7 @@ def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]
             "hardly more than the schema does. Use more rows, a larger ε, fewer columns, or "
             "narrower bounds and fewer categories."
         )
+    yield from clipped
     yield from lumped
 
 
@@ -107,6 +143,32 @@ def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: 
     seen = math.sqrt(2 * math.log(2 * len(sums))) + 1
     visible = seen * noisy.sigma * np.sqrt(sizes)
     return bool((np.minimum(sums, n_rows) <= visible).all())
+
+
+def _clipped(grid: ColumnGrid, noisy: NoisyMarginal, n_rows: int) -> Iterator[str]:
+    """Say where rows pile up at a bound, as clipped values do.
+
+    A few possible values may well pile up at an end, and amounts at zero: these are left out.
+    """
+    if not grid.on_scale or grid.n_cells < _FEWEST_VALUES:
+        return
+    column: Any = grid.column
+    counts = noisy.counts[: grid.n_cells]
+    for side, bound, inwards in (
+        ("lower", column.lower, counts),
+        ("upper", column.upper, counts[::-1]),
+    ):
+        at, near = inwards[0], inwards[1 : 1 + _NEAR]
+        least = max(_PILE_SHARE * n_rows, _PILE_SEEN * noisy.sigma)
+        if bound == 0 or at < least or at < _PILE_RATIO * near.max():
+            continue
+        beyond = "smaller" if side == "lower" else "larger"
+        shown = f"{bound:,.12g}" if isinstance(bound, Real) else bound
+        yield (
+            f"About {100 * min(at / n_rows, 1.0):.2g} % of the rows are at the {side} bound of "
+            f"{column.name!r}, {shown}: {beyond} values, if there were any, were clipped to it. "
+            "Widen the bound in the schema if there can be such."
+        )
 
 
 def _lumped(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Synthetic rows beside the noisy counts they were fitted to, or beside public rows."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.estimators._table_marginals import drawn_marginal
+from skdpot.estimators._table_numbers import (
+    numbers_beside,
+    numbers_of_counts,
+    numbers_of_values,
+)
 from skdpot.metrics._marginals import PAIR_BINS, Marginal, marginal_of
 from skdpot.metrics._table_cells import CodedTables, distance_by_chance
 from skdpot.metrics.tables import normalized_wasserstein_distance
-from skdpot.preprocessing.table_columns import TableColumn
+from skdpot.preprocessing.table_columns import NumericColumn, TableColumn
+from skdpot.preprocessing.table_frames import Table
 from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 from skdpot.tables.coarsening import project_to_total
 from skdpot.tables.column_grid import ColumnGrid
@@ -48,7 +54,7 @@ class TableComparison:
 def compare_with_releases(
     model: TableModel,
     grids: Sequence[ColumnGrid],
-    cells: IntArray,
+    synthetic: Table,
     rng: np.random.Generator,
 ) -> TableComparison:
     """Compare synthetic rows with the noisy counts that the model was fitted to.
@@ -59,8 +65,8 @@ def compare_with_releases(
         The model and the counts.
     grids : sequence of ColumnGrid
         Cells of each column.
-    cells : ndarray of int, shape (n_samples, n_columns)
-        Cells of the synthetic rows.
+    synthetic : Table
+        The synthetic rows.
     rng : Generator
         For draws of noise, which show what it explains.
 
@@ -70,6 +76,8 @@ def compare_with_releases(
         Columns are compared in the intervals that are drawn, pairs in the cells that were
         released.
     """
+    parts = {grid.column.name: synthetic.column(grid.column.name) for grid in grids}
+    cells = np.stack([grid.codes(parts[grid.column.name]) for grid in grids], axis=1)
     drawn = []
     figures = []
     for place, (grid, noisy) in enumerate(zip(grids, model.columns, strict=True)):
@@ -77,7 +85,14 @@ def compare_with_releases(
         marginal, joined = drawn_marginal(grid, noisy, shares, model.n_rows, _DRAWN_BINS)
         drawn.append(marginal)
         figures.append(_misfit(noisy, shares, joined, model.n_rows, len(cells), rng))
-    columns = _columns_frame([grid.column for grid in grids], figures)
+    columns = [grid.column for grid in grids]
+    frame = _columns_frame(columns, figures)
+    released = {
+        grid.column.name: numbers_of_counts(grid, noisy)
+        for grid, noisy in zip(grids, model.columns, strict=True)
+        if isinstance(grid.column, NumericColumn)
+    }
+    frame = frame.join(numbers_beside(columns, released, _numbers_of(columns, parts)))
     binned = np.empty(cells.shape, dtype=np.int64)
     for place, bins in enumerate(model.bins):
         binned[:, place] = bins.bins[cells[:, place]]
@@ -88,7 +103,7 @@ def compare_with_releases(
         names = [grids[place].column.name for place in noisy.marginal.columns]
         found = _misfit(noisy, shares, joined, model.n_rows, len(cells), rng)
         rows.append((*names, len(shares), *found))
-    return TableComparison(columns, _pairs_frame(rows), tuple(drawn))
+    return TableComparison(frame, _pairs_frame(rows), tuple(drawn))
 
 
 def compare_with_rows(
@@ -113,12 +128,24 @@ def compare_with_rows(
     frame = _columns_frame(columns, figures)
     distances = normalized_wasserstein_distance(pd.DataFrame(real), pd.DataFrame(synthetic))
     frame["normalized_wasserstein"] = distances.reindex(frame.index)
+    numbers = (_numbers_of(columns, part) for part in (real, synthetic))
+    frame = frame.join(numbers_beside(columns, *numbers))
     rows = [
         (*(columns[place].name for place in pair), *_difference(tables, pair))
         for pair in itertools.combinations(range(len(columns)), 2)
     ]
     drawn = tuple(marginal_of(name, real[name], synthetic[name], _DRAWN_BINS) for name in real)
     return TableComparison(frame, _pairs_frame(rows), drawn)
+
+
+def _numbers_of(
+    columns: Sequence[TableColumn], table: Mapping[str, Any]
+) -> dict[str, dict[str, float]]:
+    return {
+        column.name: numbers_of_values(column, table[column.name])
+        for column in columns
+        if isinstance(column, NumericColumn)
+    }
 
 
 def _misfit(

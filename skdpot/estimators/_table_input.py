@@ -1,5 +1,7 @@
 """Tables as estimators are given them."""
 
+from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,12 @@ from skdpot._utils.validation import validate_frame, validate_rows
 from skdpot.preprocessing.table_frames import Table
 
 __all__ = ["read_table"]
+
+_NO_TABLE = (
+    "X must be a DataFrame of pandas or polars; of what is none, each argument must be a string "
+    "of digits or a number. Pass a DataFrame, for instance pandas.DataFrame(X). The offending "
+    "value is not shown because it may be private."
+)
 
 
 def read_table(
@@ -43,8 +51,15 @@ def read_table(
         With a message that quotes no value of X.
     """
     if not Table.is_frame(X):
+        _check_numbers(X)
         rows = validate_rows(
-            estimator, X, reset=reset, min_samples=min_samples, dtype=(np.float64,), allow_nan=True
+            estimator,
+            X,
+            reset=reset,
+            min_samples=min_samples,
+            dtype=(np.float64,),
+            allow_nan=True,
+            not_numeric=_NO_TABLE,
         )
         return Table.of(rows, names)
     table = Table.of(X)
@@ -52,9 +67,26 @@ def read_table(
     is_what_was_kept = not reset and names is not None and set(table.names) == set(names)
     if not is_what_was_kept or len(table.names) == estimator.n_features_in_:
         validate_frame(estimator, X, reset=reset)
+    lacking = [] if reset or names is None else [n for n in names if n not in table.names]
+    if lacking:  # of one that was fitted to an array
+        raise ValueError(f"The table has no columns {', '.join(map(repr, lacking))}.")
     if table.n_rows < min_samples or not table.names:
         raise ValueError(
             f"Found a table of {table.n_rows} rows and {len(table.names)} columns while a minimum "
             f"of {min_samples} rows and one column is required by {type(estimator).__name__}."
         )
     return table
+
+
+def _check_numbers(X: Any) -> None:
+    """Refuse what is often passed for a table and is none, before it is read as numbers."""
+    if isinstance(X, str | bytes | PathLike):
+        raise TypeError(
+            f"X must be a table, not the {type(X).__name__} that names one: read it first, for "
+            "instance with pandas.read_csv, and pass the DataFrame."
+        )
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame: call collect() first, and pass the DataFrame.")
+    dicts = isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
+    if dicts or (isinstance(X, Mapping) and not hasattr(X, "shape")):
+        raise TypeError(_NO_TABLE)

@@ -1,5 +1,6 @@
 """A report on the quality of a synthetic table, as HTML."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from skdpot._utils.report_page import (
     tiles,
 )
 from skdpot.estimators._table_cautions import OF_ROWS
+from skdpot.estimators._table_numbers import NUMBERS
 from skdpot.estimators._table_pictures import columns_picture, pairs_picture
 from skdpot.privacy.display import epsilon_text
 
@@ -154,7 +156,38 @@ def _columns(report: "TableQualityReport") -> str:
         + drawn
         + table(heads, rows)
         + _left_out(report.columns, frame, "columns")
+        + _numbers(report, frame)
     )
+
+
+def _numbers(report: "TableQualityReport", frame: pd.DataFrame) -> str:
+    """Return a table of what the columns of numbers are like on either side."""
+    kept = frame[frame["kind"] == "numeric"]
+    if not len(kept):
+        return ""
+    beside = "rows" if report.of_rows else "counts"
+    heads = ["numbers"]
+    for what in ("mean", "std. dev.", "99 %"):
+        heads += [f"{what}, {beside}", "synthetic"]
+    rows = []
+    for name, row in kept.iterrows():
+        cells = [str(name)]
+        for figure in NUMBERS:
+            own = _number(row[figure])
+            if figure == "mean" and row.get("mean_noise", 0.0) > 0.0:
+                own += f" ± {_number(row['mean_noise'], digits=2)}"
+            cells += [own, _number(row[f"synthetic_{figure}"])]
+        rows.append(cells)
+    return table(heads, rows)
+
+
+def _number(value: float, digits: int = 4) -> str:
+    """Write a number with a few digits, in full if it is no giant."""
+    if not math.isfinite(value):
+        return "–"
+    if 10.0**digits <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"
 
 
 def _pairs(report: "TableQualityReport") -> str:
@@ -219,6 +252,11 @@ def _reading(report: "TableQualityReport") -> str:
             "“by noise”, found by adding noise of the same size to the synthetic rows. A total "
             "variation near it says that the synthetic rows fit as well as can be known; "
             "“beyond” says that there is more than noise explains (five standard deviations)."
+        )
+        texts.append(
+            "Means, standard deviations and 99 % quantiles “counts” are those of the noisy counts "
+            "as they are; behind ± is the standard deviation of what the noise does to a mean. A "
+            "dash stands where the noise leaves nothing."
         )
         texts.append(
             "Numbers and dates are compared in the intervals that are drawn, pairs in the cells "

@@ -51,11 +51,14 @@ class PrivateSearchCV(SearchResult):
     estimator : estimator
         A private estimator (with the parameters `epsilon`, `delta` and `budget`, the last one
         None), or a pipeline of such ones and of parts that learn nothing. The search sets these
-        parameters, `random_state` and `verbose` of every candidate.
+        parameters, `random_state`, `verbose` and, where none are declared, `classes` of every
+        candidate. A part that learns nothing, such as `FunctionTransformer`, must make of each row
+        one row *by that row alone*: ``X - X.mean(0)`` mixes rows, and nothing can see that.
     param_distributions : dict or list of dict
         Public distribution of the candidates, as for `sklearn.model_selection.RandomizedSearchCV`:
         lists are drawn from uniformly, objects with ``rvs`` by their own law. It must not be made
-        from the private rows.
+        from the private rows. All candidates have the private parts that `estimator` has, and
+        fits are made of copies of what stands here.
     epsilon : float, default=1.0
         Privacy parameter of the whole search; ``inf`` for no privacy.
     delta : float, default=1e-5
@@ -103,7 +106,7 @@ class PrivateSearchCV(SearchResult):
     best_estimator_ : estimator
         The model of the best trial, or the refitted one.
     best_params_ : dict
-        Its parameters.
+        Its parameters; estimators among them are not fitted.
     best_score_ : float
         Its noisy score. Being the largest of many noisy numbers it flatters.
     plan_ : SearchPlan
@@ -111,7 +114,7 @@ class PrivateSearchCV(SearchResult):
     privacy_spent_ : PrivacySpent
         What the search cost, and under which assumptions.
     classes_ : ndarray of shape (n_classes,)
-        Classes; only for classifiers.
+        Classes that `estimator` declares, or all that occur in y; only for classifiers.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -127,13 +130,15 @@ class PrivateSearchCV(SearchResult):
     costs the larger of both and folds their sum (`skdpot.estimators._search_splits`).
 
     Public are the number of rows, their split, the distribution of the candidates and the law of
-    the number of trials, and what the candidates themselves take as public. There is no
+    the number of trials, and what the candidates themselves take as public; the set of classes is
+    that of all rows, not that of the rows of a fit. Every candidate is checked, those of a grid
+    before the charge and all before their fit: no part of it may learn without noise. There is no
     ``cv_results_``: other trials are not paid for, and neither is their number. **Time leaks it.**
-    Whoever can measure how long a fit took, or how much memory or power it needed, learns something
-    about how many trials there were; run the search where that cannot be seen, or wait until a
-    fixed time before the result is handed out. A fit that fails shows that a trial came to that
-    point; candidates must fail for public reasons only. Rows given to `predict` and `score` are
-    treated as public.
+    Whoever can measure how long a fit took, or how much power it needed, learns something about how
+    many trials there were, for whom their number is then no longer random; run the search where
+    that cannot be seen, or hand out the result at a fixed time. A fit that fails shows that a trial
+    came to that point; candidates must fail for public reasons only. Rows given to `predict` and
+    `score` are treated as public.
 
     See Also
     --------
@@ -146,9 +151,8 @@ class PrivateSearchCV(SearchResult):
 
     Examples
     --------
-    >>> from skdpot import FairPrivateClassifier
+    >>> from skdpot import FairPrivateClassifier, PrivateSearchCV
     >>> from skdpot.datasets import make_biased_classification
-    >>> from skdpot.estimators.private_search import PrivateSearchCV
     >>> X, y, _ = make_biased_classification(4000, random_state=0)
     >>> classifier = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0)
     >>> candidates = {"learning_rate": [0.01, 0.1, 1.0], "n_steps": [10, 30, 100]}

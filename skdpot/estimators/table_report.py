@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import skdpot
+from skdpot._utils.report_page import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.estimators._table_cautions import cautions_of
@@ -38,7 +38,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TableQualityReport:
+class TableQualityReport(HtmlReport):
     """How well synthetic rows agree with the released counts, or with public rows.
 
     `DPTableSynthesizer.quality_report` makes one. In a notebook it shows itself.
@@ -55,8 +55,11 @@ class TableQualityReport:
     columns : DataFrame
         For each column its ``kind``; ``total_variation``, the distance between the distributions
         of its values; ``expected``, what noise alone would make of that; ``limit``, what noise
-        hardly ever exceeds; ``beyond_noise``, whether it is exceeded. Of rows,
-        ``normalized_wasserstein`` too: W₁ of numbers and dates, as a share of their range.
+        hardly ever exceeds; ``beyond_noise``, whether it is exceeded. Of numbers the ``mean``,
+        the standard deviation ``std`` and ``quantile_99``, of what is compared with and, with
+        ``synthetic_`` before the name, of synthetic rows. Of noisy counts also ``mean_noise``,
+        the standard deviation of their mean; of rows ``normalized_wasserstein``, W₁ of numbers
+        and dates, as a share of their range.
     pairs : DataFrame
         The same for pairs of columns, with the number of ``cells``: those that were released, one
         perhaps with finer and with coarser cells, or of rows all.
@@ -184,23 +187,8 @@ class TableQualityReport:
             display.axes_[-1].set_facecolor(NOT_COMPARED)
         return display
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the report as one page that needs nothing else.
-
-        Parameters
-        ----------
-        path : str or path-like, optional
-            Where to write it as well.
-
-        Returns
-        -------
-        str
-            HTML with its style and pictures inside; no scripts, nothing from the network.
-        """
-        text = quality_page(self)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+    def _page(self) -> str:
+        return quality_page(self)
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""
@@ -247,8 +235,7 @@ def make_report(
     synthetic = synthesizer.sample(size, random_state=int(rng.integers(2**31)))
     comparison: TableComparison
     if table is None:
-        cells = _cells(Table.of(synthetic, schema.names), grids)
-        comparison = compare_with_releases(model, grids, cells, rng)
+        comparison = compare_with_releases(model, grids, Table.of(synthetic, schema.names), rng)
     else:
         comparison = compare_with_rows(
             schema.columns, _series(table, schema), _series(Table.of(synthetic), schema)
@@ -269,12 +256,6 @@ def make_report(
         created=datetime.now(UTC),
         version=skdpot.__version__,
     )
-
-
-def _cells(table: Table, grids: Any) -> np.ndarray:
-    cells = [grid.codes(table.column(grid.column.name)) for grid in grids]
-    stacked: np.ndarray = np.stack(cells, axis=1)
-    return stacked
 
 
 def _series(table: Table, schema: TableSchema) -> dict[str, pd.Series]:

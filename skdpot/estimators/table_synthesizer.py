@@ -15,15 +15,11 @@ from tqdm.auto import tqdm
 from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import Interval, all_or_nothing, check_is_fitted, fit_context
 from skdpot.estimators._synthetic_rows import check_n_samples
+from skdpot.estimators._table_cautions import warn_of_small_table
 from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_outputs import TableOutputs
 from skdpot.metrics.tables import marginal_total_variation
-from skdpot.preprocessing.schema_plan import (
-    GUESSED,
-    check_readable,
-    release_schema,
-    warn_of_guess,
-)
+from skdpot.preprocessing.schema_plan import GUESSED, check_readable, release_schema, warn_of_guess
 from skdpot.preprocessing.table_frames import Table, build_table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.budget import PrivacyBudget
@@ -218,6 +214,11 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
 
+        Warns
+        -----
+        PrivacyWarning
+            If the noise on the counts of a column exceeds a tenth of the number of rows.
+
         Privacy
         -------
         The class documentation says what is released; ``privacy_spent_`` states the event.
@@ -227,6 +228,8 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
             plan = plan_tables(
                 privacy_target(self.epsilon, self.delta, self.budget), schema, table.n_rows
             )
+            noise = plan.marginal_sigmas("columns", np.ones(len(schema)))
+            warn_of_small_table(float(noise[0]), table.n_rows)
             spent = self._charge(plan)
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             self._release(table, plan)
@@ -312,9 +315,11 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
         n_samples : int, default=1
             Number of rows.
         conditions : mapping of str to object, optional
-            What the rows must satisfy: for some columns a value or a list of values, for numbers
-            and dates a value or a tuple ``(smallest, largest)`` in which None is no limit; None
-            alone asks for missing values. Every row satisfies all of them.
+            What the rows must satisfy: for some columns a value or a list of values; for numbers,
+            dates and categories with an order also a tuple ``(smallest, largest)`` in which None
+            is no limit. Lists of numbers and dates are for columns with at most 512 possible
+            values. None, alone or in a list, asks for missing values. Every row satisfies all
+            conditions.
         random_state : int, RandomState or None, default=None
             Randomness of this call, which protects nothing.
 

@@ -20,6 +20,7 @@ __all__ = [
 
 _TAIL = 0.005  # of the real values, on each side, that end bins take in
 PAIR_BINS = 16
+_ALIKE = ("string", "integer", "boolean")  # objects of one type, of which equal ones look alike
 _DAY = 86_400 * 10**9  # nanoseconds
 
 
@@ -128,8 +129,7 @@ def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> 
     if kind != other and real.notna().any() and synthetic.notna().any():
         raise ValueError(f"Column {name!r} holds a {kind} in real and a {other} in synthetic rows.")
     if kind == "category":
-        values = _categories(real, synthetic)
-        parts = [pd.Categorical(_text(column), values).codes for column in (real, synthetic)]
+        *parts, values = _shared_codes(real, synthetic)
         shares = [np.bincount(codes[codes >= 0], minlength=len(values)) for codes in parts]
     else:
         first, second = column_numbers(real, kind), column_numbers(synthetic, kind)
@@ -205,20 +205,45 @@ def column_numbers(column: pd.Series, kind: str) -> np.ndarray:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _text(column: pd.Series) -> pd.Series:
-    """Return values as text and keep what is missing."""
-    return column.astype(object).map(str, na_action="ignore")
+def _shared_codes(
+    real: pd.Series, synthetic: pd.Series
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the place of each value of two columns among the categories of both, and these.
 
-
-def _categories(real: pd.Series, synthetic: pd.Series) -> np.ndarray:
-    """Return the categories of both: in their order if they have one, else the frequent first."""
-    both = pd.concat([_text(real), _text(synthetic)])
-    if isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered:
-        known = [str(category) for category in real.dtype.categories]
+    They are in their order if they have one, else the frequent first; -1 is a missing value.
+    """
+    first, known = _texts(real)
+    second, found = _texts(synthetic)
+    if not (isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered):
+        counts = np.bincount(first[first >= 0], minlength=len(known))
+        kept = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        ordered = known[kept]
     else:
-        known = _text(real).value_counts().index.tolist()
-    others = sorted(set(both.dropna()) - set(known))
-    return np.array([*known, *others], dtype=object)
+        ordered = known
+    others = sorted(set(found[np.unique(second[second >= 0])]) - set(ordered))
+    values = np.array([*ordered, *others], dtype=object)
+    places = {text: place for place, text in enumerate(values)}
+    tables = [
+        np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int64)
+        for texts in (known, found)
+    ]
+    return tables[0][first], tables[1][second], values
+
+
+def _texts(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of each value among distinct texts, -1 where it misses, and the texts.
+
+    Only distinct values are written as text: there may be many rows.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        codes, uniques = column.cat.codes.to_numpy(), column.cat.categories
+    elif column.dtype == object and pd.api.types.infer_dtype(column) not in _ALIKE:
+        codes, uniques = pd.factorize(column.map(str, na_action="ignore"))  # True and 1 are two
+    else:
+        codes, uniques = pd.factorize(column)
+    # The number 1 and the text "1" are written alike.
+    places, texts = pd.factorize(np.array([str(value) for value in uniques], dtype=object))
+    return np.append(places, -1)[codes], texts
 
 
 def _edges(real: np.ndarray, synthetic: np.ndarray, bins: int) -> np.ndarray:
@@ -265,8 +290,7 @@ def column_codes(
     n_cells : int
     """
     if column_kind(real) == "category":
-        known = _categories(real, synthetic)
-        codes = [pd.Categorical(_text(column), known).codes for column in (real, synthetic)]
+        *codes, known = _shared_codes(real, synthetic)
         n_values = len(known)
     else:
         kind = column_kind(real)

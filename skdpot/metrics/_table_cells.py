@@ -97,7 +97,7 @@ class CodedTables:
     def total_variation(self, columns: Sequence[int]) -> float:
         """Return the total variation distance of one marginal."""
         real, synthetic = self.shares(columns)
-        return float(np.abs(real - synthetic).sum() / 2)
+        return min(float(np.abs(real - synthetic).sum() / 2), 1.0)
 
 
 def check_same_columns(

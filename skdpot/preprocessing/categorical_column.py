@@ -172,9 +172,9 @@ class CategoricalColumn(TableColumn):
             key = self._key(value)
             if self.dtype is not None and (why := _misfit(key, self.dtype)):
                 raise ValueError(
-                    f"Column {self.name!r} {why} in every row, for its data type is "
-                    f"{self.dtype!r}. Convert the column, or change the schema (the offending "
-                    "value is not shown because it may be private)."
+                    f"Column {self.name!r} must hold {why}, for its data type is {self.dtype!r}. "
+                    "Convert the column, or change the schema (the offending value is not shown "
+                    "because it may be private)."
                 )
 
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
@@ -228,7 +228,8 @@ class CategoricalColumn(TableColumn):
             return key[1]
         if why := _misfit(key, self.dtype):
             raise ValueError(
-                f"Column {self.name!r}: {field} {why} each, for its data type is {self.dtype!r}."
+                f"Column {self.name!r}: {field} must hold {why}, for its data type is "
+                f"{self.dtype!r}."
             )
         return int(key[1]) if dtype_family(self.dtype) == "integer" else key[1]
 
@@ -243,16 +244,16 @@ class CategoricalColumn(TableColumn):
 
 
 def _misfit(key: tuple[str, Any], dtype: str) -> str:
-    """Say what a data type must hold instead of a category, nothing if it can hold it."""
+    """Say what a data type holds, if it is no category like this one."""
     family = dtype_family(dtype)
     if family == "category" or dtype == "object":
         return ""
     if key[0] != _HOLDS[family]:
-        return f"must hold a {_HOLDS[family]}"
+        return f"a {_HOLDS[family]} each"
     if family == "integer":
         limits = np.iinfo(dtype.lower())
         if key[1] != int(key[1]):
-            return "must hold an integer"
+            return "integers"
         if not limits.min <= key[1] <= limits.max:
-            return f"must hold an integer from {limits.min} to {limits.max}"
+            return f"integers from {limits.min} to {limits.max}"
     return ""

@@ -233,7 +233,8 @@ class NumericColumn(TableColumn):
         Each is converted on its own: the others must not depend on it.
         """
         present = column.present
-        if not all(isinstance(value, Real) and not isinstance(value, bool) for value in present):
+        kinds = set(map(type, present))
+        if not all(issubclass(kind, Real) and kind is not bool for kind in kinds):
             return column
         values = np.zeros(len(column), dtype=np.int64 if self.integer else np.float64)
         try:

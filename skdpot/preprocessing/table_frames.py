@@ -91,7 +91,15 @@ class Table:
         return len(self.data)
 
     def series(self, name: str) -> Any:
-        """Return one column as its library has it."""
+        """Return one column as its library has it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
+        """
+        if name not in self.names:
+            raise ValueError(f"The table has no column {name!r}.")
         if self.kind == "array":
             return self.data[:, self.names.index(name)]
         return self.data[name]

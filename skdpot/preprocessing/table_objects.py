@@ -44,8 +44,13 @@ def as_integer(value: Any) -> int:
     OverflowError
         If the number is infinite.
     """
-    number = int(value) if isinstance(value, Integral) else round(as_float(value))
-    return max(-LARGEST_INTEGER, min(LARGEST_INTEGER, number))
+    if type(value) is int:
+        number = value
+    else:
+        number = int(value) if isinstance(value, Integral) else round(as_float(value))
+    if -LARGEST_INTEGER <= number <= LARGEST_INTEGER:
+        return number
+    return LARGEST_INTEGER if number > 0 else -LARGEST_INTEGER
 
 
 def as_float(value: Any) -> float:
@@ -57,7 +62,9 @@ def as_float(value: Any) -> float:
 
 
 def as_times(values: Iterable[Any]) -> tuple[npt.NDArray[Any], bool] | None:
-    """Return dates, times and ISO texts as times.
+    """Return dates, times and ISO texts as times, or None if they are not all of one kind.
+
+    Something may be no time, or some may have an offset from UTC and others none.
 
     Parameters
     ----------
@@ -70,8 +77,6 @@ def as_times(values: Iterable[Any]) -> tuple[npt.NDArray[Any], bool] | None:
         In UTC if they have offsets or zones, else as they stand.
     zoned : bool
         Whether they have.
-
-    None is returned if something is no time, or if some have an offset and others have not.
     """
     known: dict[Any, tuple[np.datetime64, bool]] = {}
     found = []

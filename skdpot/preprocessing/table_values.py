@@ -71,14 +71,21 @@ def read_column(values: Any) -> PlainColumn:
     if is_polars(values):
         return _without_nan(_read_polars(values))
     try:
-        series: pd.Series | None = values if isinstance(values, pd.Series) else pd.Series(values)
-        if isinstance(values, list | tuple) and series.dtype.kind in "iuf":
-            series = pd.Series(values, dtype=object)  # one float would make floats of all integers
+        series: pd.Series | None = _as_series(values)
     except Exception:  # an array of another library may raise anything, and quote its values
         series = None
     if series is None:
         raise ValueError("a column must be a Series or an array of one dimension.")
     return _without_nan(_read_pandas(series))
+
+
+def _as_series(values: Any) -> pd.Series:
+    if isinstance(values, pd.Series):
+        return values
+    series = pd.Series(values)
+    if isinstance(values, list | tuple) and series.dtype.kind == "f":
+        return pd.Series(values, dtype=object)  # one float would make floats of all integers
+    return series
 
 
 def _read_pandas(series: pd.Series) -> PlainColumn:

@@ -1,7 +1,7 @@
 """Events of what is released after a choice: of the best of many trials, or under a cap."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skdpot.privacy.event_base import Event, positive_float
 from skdpot.privacy.number_of_trials import MOST_STEEP_TRIALS, STEEP_SHAPE
@@ -99,10 +99,6 @@ class PrivateSelectionEvent(Event):
     def trial(self) -> BudgetedEvent:
         """What one trial is."""
         return BudgetedEvent(mu=self.mu, leak=self.leak, relation=self.relation)
-
-    def with_mu(self, mu: float) -> "PrivateSelectionEvent":
-        """Return the same selection among trials of another privacy."""
-        return replace(self, mu=mu)
 
 
 def _shape(owner: object, value: object) -> float:

@@ -212,7 +212,8 @@ def _shrunk(
     """
     n_bins = int(bins.max()) + 1
     raw = np.where(taken, counts, 0.0)
-    sums = project_to_total(np.bincount(bins, weights=raw), nearest.sum())
+    sums = np.bincount(bins, weights=raw).astype(np.float64)
+    sums = project_to_total(sums, float(nearest.sum()))
     means = np.bincount(bins, weights=raw) / np.maximum(np.bincount(bins, weights=taken), 1.0)
     plain = taken & (raw - means[bins] <= _SEEN_INTERVAL * sigma)
     sizes = np.maximum(np.bincount(bins, weights=plain), 1.0)

@@ -33,6 +33,26 @@ def test_two_parties_that_are_apart(run, parties):
     assert facts["unit"] == "features"
 
 
+def test_what_is_taken_as_public_is_listed(run, parties):
+    """One text among numbers leaves its column out, and a missing one refuses the file."""
+    command = ("distance", "a.csv", "b.csv", "--epsilon", "2", "--bounds", "-2", "2", "--json")
+    _, out, _ = run(*command)
+    (first, *others) = json.loads(out)["assumptions"]
+    assert "which of them hold numbers, and that none of these misses a value" in first
+    assert any("number of rows" in text for text in others)
+    code, out, _ = run("distance", "--help")
+    assert "one text among numbers leaves its column out" in " ".join(out.split())
+
+
+def test_a_delta_that_lets_rows_out_is_told(run, parties):
+    command = ("distance", "a.csv", "b.csv", "--epsilon", "2", "--bounds", "-2", "2")
+    code, _, err = run(*command, "--delta", "0.001")
+    assert code == 0
+    assert "delta = 0.001 is not below one over the number of rows (4000)" in err
+    _, _, err = run(*command, "--delta", "0.0001")
+    assert err == ""
+
+
 def test_private_bounds_and_words(run, parties):
     code, out, _ = run("distance", "a.csv", "b.csv", "--epsilon", "2", "--columns", "x")
     assert code == 0
@@ -93,6 +113,7 @@ def test_tables_by_a_schema(run, folder):
     assert facts["interval"][0] > 0
     assert facts["unit"].startswith("the unit ball")
     assert facts["columns"] == list(people_schema().names)
+    assert facts["assumptions"][0].startswith("what the schema says")
 
 
 def test_a_schema_that_leaves_something_open(run, folder):

@@ -303,7 +303,7 @@ TWO_NUMBERS = TableSchema(
 TABLES = {
     **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state")},
     "schema": (
-        *(None, TWO_NUMBERS, TWO_NUMBERS.to_json(), "nowhere.json", TableSchema.from_json),
+        *(None, TWO_NUMBERS, TWO_NUMBERS.to_json(), "{}", TableSchema.from_json),
         TableSchema([CategoricalColumn("x0", other="rest"), NumericColumn("x1", log_scale=True)]),
     ),
 }

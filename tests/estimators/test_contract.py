@@ -26,6 +26,7 @@ pytestmark = [
         ".*makes the privacy noise reproducible",
         "Private bounds. .*stand out",
         ".*distances can hardly be told",
+        "The table is too small",
     )
 ] + [
     # and no groups

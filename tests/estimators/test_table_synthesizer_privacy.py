@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
 from skdpot._utils.rng import SecretStream
-from skdpot.exceptions import BudgetExceededError, CalibrationError
+from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
@@ -23,7 +23,10 @@ from skdpot.slicing.marginals import Marginal
 from tests.estimators.reachable import reachable
 from tests.estimators.table_examples import SCHEMA, example_table
 
-pytestmark = pytest.mark.filterwarnings("ignore:Private bounds:skdpot.exceptions.PrivacyWarning")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{text}:skdpot.exceptions.PrivacyWarning")
+    for text in ("Private bounds", "The table is too small")
+]
 TABLE = example_table(400)
 SMALL = TABLE[["town", "size", "member"]]
 SMALL_SCHEMA = TableSchema([SCHEMA[name] for name in SMALL])
@@ -46,6 +49,29 @@ def test_a_fit_costs_what_it_states(epsilon, schema):
     assert len(spent.sigma) == len(spent.sensitivity) == len(leaves(spent.event))
     assert any("number of rows" in assumption for assumption in spent.assumptions)
     assert ("private schema" in spent.mechanism) == (schema is None)
+
+
+@pytest.mark.parametrize("form", ["schema", "path", "str"])
+def test_a_guess_that_nobody_confirmed_warns_and_is_assumed(form, tmp_path):
+    guess = TableSchema.guess(SMALL)
+    guess.to_json(tmp_path / "guess.json")
+    path = tmp_path / "guess.json"
+    given = {"schema": guess, "path": path, "str": str(path)}[form]
+    with pytest.warns(PrivacyWarning, match="DPTableSynthesizer: the schema was guessed from"):
+        fitted = synthesizer(schema=given).fit(SMALL)
+    assert "the schema, which was guessed from values" in fitted.privacy_spent_.assumptions
+    confirmed = synthesizer(schema=guess.confirm()).fit(SMALL)
+    assert not any("guessed" in text for text in confirmed.privacy_spent_.assumptions)
+
+
+def test_categories_that_data_types_list_are_stated_as_public():
+    table = SMALL.astype({"town": "category"})
+    fitted = synthesizer(schema=None).fit(table)
+    assert fitted.schema_["town"].categories == tuple(table["town"].cat.categories)
+    assert any(
+        "the categories that these data types list" in text
+        for text in fitted.privacy_spent_.assumptions
+    )
 
 
 def leaves(event):

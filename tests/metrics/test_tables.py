@@ -16,6 +16,7 @@ from skdpot.metrics import (
     marginal_total_variations,
     normalized_wasserstein_distance,
 )
+from skdpot.metrics._marginals import _shared_codes
 from skdpot.metrics._table_cells import CodedTables, distance_by_chance
 
 
@@ -200,3 +201,41 @@ def test_codes_of_both_tables_are_in_one_row():
     coded = CodedTables.of({"a": pd.Series([1, 2])}, {"a": pd.Series([2, 2, 5])}, 2)
     assert (coded.n_real, coded.n_synthetic) == (2, 3)
     assert [part.tolist() for part in coded.shares([0])] == [[0.5, 0.5, 0], [0, 1, 0]]
+
+
+class Told:
+    """Counts how often it is written as text."""
+
+    times = 0
+
+    def __str__(self):
+        Told.times += 1
+        return "told"
+
+
+def test_only_distinct_values_are_written_as_text():
+    many = pd.DataFrame({"x": pd.Categorical.from_codes([0, 1] * 500, [Told(), "b"])})
+    marginal_total_variation(many, many, n_way=1)
+    assert Told.times <= 4
+
+
+@pytest.mark.parametrize("dtype", [object, "category", "str"])
+def test_categories_are_told_apart_by_their_text(dtype):
+    values = pd.Series(["b", "a", "b", None, "c", "b"], dtype=dtype)
+    others = pd.Series(["d", "b", None, "a", "d", "a"], dtype=dtype)
+    first, second, known = _shared_codes(values, others)
+    assert known.tolist() == ["b", "a", "c", "d"]  # the frequent first, then those of the other
+    assert first.tolist() == [0, 1, 0, -1, 2, 0]
+    assert second.tolist() == [3, 0, -1, 1, 3, 1]
+
+
+def test_the_text_of_mixed_values():
+    mixed = pd.Series([True, 1, "1", 1.0, None, "True"], dtype=object)
+    codes, _, known = _shared_codes(mixed, mixed)
+    assert known.tolist() == ["True", "1", "1.0"]
+    assert codes.tolist() == [0, 1, 1, 2, -1, 0]
+    rising = pd.Series(pd.Categorical(["M", "S"], categories=["S", "M", "L"], ordered=True))
+    codes, others, known = _shared_codes(rising, pd.Series(["L", "XL"]))
+    assert known.tolist() == ["S", "M", "L", "XL"]
+    assert codes.tolist() == [1, 0]
+    assert others.tolist() == [2, 3]

@@ -344,6 +344,32 @@ def test_the_category_for_all_others_has_a_name_of_its_own():
     assert column.from_codes([0, 2]).dtype == np.int64
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "other"),
+    [
+        ("uint8", [250, 3], 255),
+        ("uint8", [255, 3], 254),
+        ("uint64", [2**64 - 1, 3], 2**64 - 2),
+        ("UInt16", [7], 2**16 - 1),
+        ("int8", list(range(-128, 0)), 0),
+        ("int8", [-1, -2], -3),
+        ("uint8", list(range(256)), None),
+        ("category", [250, 3], -1),
+        ("float32", [-1, 0.5], -2),
+    ],
+)
+def test_the_category_for_all_others_fits_the_data_type(dtype, values, other):
+    """It comes back as itself, and not as another that somebody has."""
+    series = pd.Series(values * (20_000 // len(values)), dtype=dtype)
+    column = resolved(pd.DataFrame({"c": series}), mu=math.inf, columns=[CategoricalColumn("c")])
+    column = column["c"].replace(missing=False)
+    assert column.other == other
+    assert set(column.categories) == set(values)
+    codes = np.arange(column.n_categories)
+    assert column.from_codes(codes).tolist() == list(column.levels)
+    np.testing.assert_array_equal(column.to_codes(column.from_codes(codes)), codes)
+
+
 def test_equal_numbers_of_different_types_are_one_category():
     mixed = np.array([1, 1.0, True, "1"] * 5000, dtype=object)
     column = resolved(pd.DataFrame({"c": pd.Series(mixed, dtype=object)}))["c"]

@@ -431,7 +431,10 @@ def test_unknown_values_go_to_other_else_to_missing_else_are_refused():
         ({"categories": ["a"], "other": math.inf}, "other must hold"),
         ({"categories": [1], "dtype": "str"}, "must hold a text each, for its data type is 'str'"),
         ({"categories": ["a"], "dtype": "int64"}, "must hold a number each"),
-        ({"categories": [0.5], "dtype": "int64"}, "must hold integers"),
+        ({"categories": [0.5], "dtype": "int64"}, "must hold integers, for its data type"),
+        ({"categories": [3, 256], "dtype": "uint8"}, "must hold integers from 0 to 255, for its"),
+        ({"other": -1, "dtype": "UInt64"}, "other must hold integers from 0 to "),
+        ({"categories": [2**63], "dtype": "int64"}, "integers from -9223372036854775808 to "),
         ({"categories": ["a"], "dtype": "bool"}, "categorical column cannot have the data type"),
     ],
 )
@@ -448,6 +451,50 @@ def test_values_that_are_no_categories_are_refused(value):
         column.to_codes(values)
     with pytest.raises(ValueError, match="'c' holds something that is neither a string nor"):
         CategoricalColumn("c").check_values(values)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("int8", 128, "'c' must hold integers from -128 to 127, for its data type is 'int8'"),
+        ("int64", 0.5, "'c' must hold integers, for"),
+        ("int64", "4711", "'c' must hold a number each"),
+        ("str", 4711, "'c' must hold a text each"),
+    ],
+)
+def test_values_that_are_no_categories_of_the_data_type_are_refused(dtype, value, message):
+    """Before a fit that selects categories is charged, for they cannot be decoded."""
+    column = CategoricalColumn("c", dtype=dtype)
+    good = "a" if dtype == "str" else 1
+    column.check_values([good, good])
+    with pytest.raises(ValueError, match=message) as refused:
+        column.check_values(pd.Series([good, value], dtype=object))
+    assert "4711" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "categories"),
+    [
+        ("uint64", [2**64 - 1, 3]),
+        ("UInt64", [2**64 - 1, 2**63]),
+        ("uint8", [250, 3]),
+        ("int8", [-128, 127]),
+        ("float64", [2**60, 0.5]),
+        ("float32", [1, 2]),
+        ("category[uint8]", [250, 3]),
+        ("category[uint64]", [2**64 - 1, 3]),
+        ("category[uint8]", [250, -1]),
+        ("category[int64]", [1, 0.5]),
+    ],
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_numeric_categories_come_back_in_every_data_type(dtype, categories, missing):
+    column = CategoricalColumn("c", categories=categories, dtype=dtype, missing=missing)
+    codes = [0, 1, 0, -1] if missing else [0, 1, 0]
+    found = column.from_codes(codes)
+    assert found.isna().tolist() == [code < 0 for code in codes]
+    assert found.tolist()[:3] == [categories[code] for code in codes[:3]]
+    assert column.to_codes(found).tolist() == codes
 
 
 @pytest.mark.parametrize("codes", [[0.0], [2], [-2], ["a"]])

@@ -206,8 +206,15 @@ def test_a_schema_takes_the_order_and_the_data_types_of_a_table():
     assert text["t"].dtype == "datetime64[s]"
 
 
+def test_what_is_confirmed_tells_no_counts_of_private_values(schema, tmp_path):
+    confirmed = schema.confirm()
+    assert (confirmed.columns, confirmed.excluded) == (schema.columns, schema.excluded)
+    assert (confirmed.guessed, confirmed.notes) == (False, ())
+    assert schema.notes == ("look at this",)
+    assert "look at this" not in confirmed.to_json()
+
+
 def test_a_schema_can_be_edited(schema):
-    assert schema.confirm().guessed is False
     new = schema.replace(NumericColumn("open", lower=0, upper=1), BooleanColumn("id"))
     assert new["open"].is_resolved
     assert new.names == (*schema.names, "id")

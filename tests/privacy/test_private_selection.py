@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -331,6 +332,16 @@ def test_more_trials_cost_more_and_composition_holds():
     assert rest.epsilon(2e-6) < compose(selection).epsilon(1e-6) + gdp_epsilon(0.4, 1e-6)
 
 
+def test_a_budget_of_its_own_costs_its_caps():
+    target = PrivacyTarget(1.0, 1e-5)
+    event = BudgetedEvent(mu=target.mu_cap, leak=target.leak_cap)
+    assert compose(event).delta(50.0) == pytest.approx(1e-6)
+    assert compose(event).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
+    cost = event_cost(event, target.leak_cap)
+    assert target.mu_squared_units <= cost.mu_squared_units <= target.mu_squared_units + 1
+    assert cost.leak_units >= target.leak_units
+
+
 def test_the_ledger_takes_the_smallest_gaussian_that_covers_it():
     event = PrivateSelectionEvent(mu=0.3, mean_trials=10.0, leak=1e-11)
     cost = event_cost(event, PrivacyTarget(1.0, 1e-5).leak_cap)
@@ -344,14 +355,14 @@ def test_the_ledger_takes_the_smallest_gaussian_that_covers_it():
     budget.spend(event, label="search")
     assert budget.history()["mu"][0] == pytest.approx(mu, rel=1e-6)
     with pytest.raises(BudgetExceededError, match="left"):
-        budget.spend(event.with_mu(3.0))
+        budget.spend(replace(event, mu=3.0))
     assert len(budget.history()) == 1
 
 
 def test_a_trial_without_privacy_has_no_bound():
     event = PrivateSelectionEvent(mu=1.01 * LARGEST_MU, mean_trials=2.0)
     assert compose(event).epsilon(1e-5) == math.inf
-    assert math.isfinite(compose(event.with_mu(LARGEST_MU)).epsilon(1e-5))
+    assert math.isfinite(compose(replace(event, mu=LARGEST_MU)).epsilon(1e-5))
 
 
 def test_steps_are_values():

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
+from skdpot.preprocessing import NumericColumn, TableEncoder, TableSchema
 from skdpot.privacy import provenance, total_spent
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 2))
@@ -72,3 +73,19 @@ def test_other_rows_do_not_warn_and_memory_ends_with_the_rows():
     assert len(provenance._ORIGINS) == before + 1
     del scaled
     assert len(provenance._ORIGINS) == before
+
+
+@pytest.mark.parametrize("container", ["default", "pandas"])
+def test_an_encoder_that_releases_nothing_does_not_break_the_chain(container):
+    schema = TableSchema([NumericColumn(f"x{j}", lower=-6, upper=6) for j in range(2)])
+    encoder = TableEncoder(schema).set_output(transform=container)
+    sampler = DPSlicedFlowSampler(epsilon=2.0, **SAMPLER)
+    pipeline = make_pipeline(PrivateScaler(epsilon=1.0), encoder, sampler)
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on .* together with this fit"):
+        pipeline.fit(ROWS)
+    before = len(provenance._ORIGINS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = TableEncoder(schema).fit_transform(ROWS)
+        assert len(provenance._ORIGINS) == before
+        sampler.fit(rows)

@@ -20,7 +20,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.relation import Relation
-from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
 
 
 def gaussian(sigma, **other):
@@ -248,6 +248,26 @@ def test_a_step_that_learned_without_an_event_is_named():
     pipeline = make_pipeline(StandardScaler(), Release(1.0)).fit(X)
     (_, note) = total_spent(pipeline).assumptions
     assert note.startswith("StandardScaler (it has no event) learned nothing")
+
+
+class Free(Release):
+    """A fit that released nothing, as that of an encoder whose schema is public."""
+
+    def fit(self, X, y=None):
+        self.privacy_spent_ = None
+        return self
+
+
+def test_a_step_that_released_nothing_is_no_silent_one():
+    pipeline = make_pipeline(Free(), Release(1.0)).fit(X)
+    total = total_spent(pipeline)
+    assert total == total_spent(pipeline[-1]) == total_spent(*pipeline)
+    assert silent_parts(pipeline) == silent_parts(pipeline[0]) == ()
+    with pytest.raises(TypeError, match="Free spent nothing: the fit released nothing"):
+        total_spent(pipeline[0])
+    silent = make_pipeline(Free(), StandardScaler()).fit(X)
+    with pytest.raises(TypeError, match="Pipeline has no `privacy_spent_`"):
+        total_spent(silent)
 
 
 def test_what_cannot_be_counted_is_refused():

@@ -18,6 +18,7 @@ SCALES = {
     "few": NumericColumn("few", lower=0, upper=90, integer=True, dtype="int64"),
     "many": NumericColumn("many", lower=-500, upper=5000, integer=True, dtype="int64"),
     "gaps": NumericColumn("gaps", lower=0, upper=900, missing=True, dtype="Int64"),
+    "spare": NumericColumn("spare", lower=0, upper=9, missing=True, dtype="Int64"),
     "real": NumericColumn("real", lower=-1.5, upper=7.1, dtype="float64"),
     "short": NumericColumn("short", lower=-1.5, upper=7.1, missing=True, dtype="float32"),
     "pounds": NumericColumn("pounds", lower=0, upper=1e5, log_scale=True, dtype="float64"),
@@ -42,6 +43,7 @@ NAMED = {
     ),
     "other": CategoricalColumn("other", categories=["a"], other="rest", dtype="object"),
     "flag": BooleanColumn("flag", missing=True, dtype="boolean"),
+    "tall": CategoricalColumn("tall", categories=["S", "M"], ordered=True, other="huge"),
 }
 COLUMNS = SCALES | TIMES | NAMED
 GRIDS = tuple(column_grid(column) for column in COLUMNS.values())
@@ -197,6 +199,14 @@ def test_a_time_between_two_ticks_is_none_of_them():
         ("flag", True, {True}),
         ("flag", np.bool_(False), {False}),
         ("flag", [True, False], {True, False}),
+        ("flag", 1, {True}),
+        ("grade", (1, 2), {1.0, 2.0}),
+        ("grade", (2.0, None), {2.0, 3.0}),
+        ("grade", (None, 2), {1.0, 2.0}),
+        ("grade", (None, None), {1.0, 2.0, 3.0}),
+        ("grade", (3, 3), {3.0}),
+        ("tall", (None, None), {"S", "M"}),  # what takes all others has no place in the order
+        ("tall", ("M", "huge"), {"M", "huge"}),
     ],
 )
 def test_categories_are_those_that_are_listed(name, wanted, expected):
@@ -205,9 +215,47 @@ def test_categories_are_those_that_are_listed(name, wanted, expected):
 
 
 @pytest.mark.parametrize("name", ["gaps", "short", "second", "grade", "flag"])
-@pytest.mark.parametrize("nothing", [None, pd.NA])
+@pytest.mark.parametrize("nothing", [None, pd.NA, pd.NaT, math.nan, np.nan, np.datetime64("NaT")])
 def test_none_asks_for_missing_values(name, nothing):
     assert drawn(name, nothing).isna().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "expected"),
+    [
+        ("grade", [None, 2], {2.0}),
+        ("grade", [math.nan, pd.NA], set()),
+        ("flag", [pd.NA, True], {True}),
+        ("spare", [None, 3, 4], {3, 4}),
+        ("spare", np.array([math.nan, 5.0]), {5}),
+    ],
+)
+def test_a_list_may_ask_for_missing_values_too(name, wanted, expected):
+    values = drawn(name, wanted)
+    assert values.isna().any()
+    assert set(values.dropna()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "expected"),
+    [
+        ("few", [30, 31], {30, 31}),
+        ("few", {90, 0}, {0, 90}),
+        ("few", range(2, 5), {2, 3, 4}),
+        ("few", np.array([7.0]), {7}),
+        ("few", np.array(7), {7}),
+        ("few", pd.Series([8, 8]), {8}),
+        ("day", ["2024-01-01", date(2024, 12, 31)],
+         {pd.Timestamp("2024-01-01"), pd.Timestamp("2024-12-31")}),
+        ("local day", ["2024-03-31", "2024-10-27"],
+         {pd.Timestamp("2024-03-31", tz="Europe/Rome"),
+          pd.Timestamp("2024-10-27", tz="Europe/Rome")}),
+    ],
+)  # fmt: skip
+def test_a_list_of_values_that_have_a_cell_each_is_met_exactly(name, wanted, expected):
+    values = drawn(name, wanted)
+    assert set(values) == expected
+    assert values.dtype == COLUMNS[name].dtype
 
 
 @pytest.mark.parametrize("name", ["few", "real", "day", "colour"])
@@ -227,15 +275,39 @@ def test_values_that_never_miss_cannot_be_asked_to(name):
         ("few", TypeError, "got str"),
         ({"colour": "mauve"}, ValueError, "'colour' cannot be 'mauve'; its categories are 'red'"),
         ({"colour": []}, ValueError, "The condition on 'colour' lists no value"),
-        ({"colour": ["red", None]}, ValueError, "cannot be None"),
+        ({"colour": ["red", None]}, ValueError, "Values of 'colour' are never missing"),
+        ({"few": [1, math.nan]}, ValueError, "Values of 'few' are never missing"),
+        ({"grade": True}, ValueError, "'grade' cannot be True; its categories are 1, 2, 3"),
+        ({"grade": (1, 4)}, ValueError, "'grade' cannot be 4"),
+        ({"grade": (3, 1)}, ValueError, "No category of 'grade' .* the first comes after the last"),
+        ({"grade": (1, 2, 3)}, ValueError, r"one value or a tuple \(smallest, largest\)"),
+        ({"flag": "yes"}, ValueError, "'flag' cannot be 'yes'; its categories are False, True"),
+        ({"flag": [[]]}, ValueError, r"'flag' cannot be \[\]"),
         ({"other": "b"}, ValueError, "'other' cannot be 'b'; its categories are 'a', 'rest'"),
         ({"few": (1, 2, 3)}, ValueError, r"must be one value or a tuple \(smallest, largest\)"),
-        ({"few": [1, 2]}, ValueError, "'few' is a scale"),
-        ({"few": (5, 4)}, ValueError, "No value of 'few' lies in the interval"),
+        ({"few": []}, ValueError, "The condition on 'few' lists no value"),
+        ({"few": [1, 91]}, ValueError, "No value of 'few' .* has bounds 0 and 90"),
+        ({"few": [1, "2"]}, ValueError, "'few' must be a number"),
+        ({"few": {"low": 3}}, ValueError, "'few' must be a number"),
+        ({"many": [1, 2]}, ValueError, "'many' is a scale with too many values for a list"),
+        ({"real": [1.0, 2.0]}, ValueError, "'real' is a scale with too many values for a list"),
+        ({"second": ["2024-02-01"]}, ValueError, "'second' is a scale with too many values"),
+        ({"few": (5, 4)}, ValueError, "No value of 'few' .* the smallest value .* exceeds"),
+        ({"few": (40.5, 40.2)}, ValueError, "the smallest value that it allows exceeds"),
+        ({"few": (120, 110)}, ValueError, "the smallest value that it allows exceeds"),
         ({"few": 91}, ValueError, "has bounds 0 and 90"),
-        ({"few": 1.5}, ValueError, "No value of 'few'"),
+        ({"few": 1.5}, ValueError, "No value of 'few' .* no integer lies in it"),
+        ({"few": (30.2, 30.8)}, ValueError, "No value of 'few' .* no integer lies in it"),
+        ({"few": True}, ValueError, "'few' must be a number .* True and False are no numbers"),
+        ({"few": (False, 3)}, ValueError, "True and False are no numbers"),
+        ({"few": np.True_}, ValueError, "True and False are no numbers"),
+        ({"few": [True]}, ValueError, "True and False are no numbers"),
+        ({"day": True}, ValueError, "'day' must be a date or time"),
+        ({"day": 19_800}, ValueError, "'day' must be a date or time"),
+        ({"day": ("2024-03-02", "2024-03-01")}, ValueError, "the smallest value .* exceeds"),
+        ({"day": "2024-03-05T12:00"}, ValueError, "no value of the resolution 'D'"),
         ({"few": "3"}, ValueError, "'few' must be a number"),
-        ({"few": math.nan}, ValueError, "'few' must be a number"),
+        ({"few": (math.nan, 3)}, ValueError, "'few' must be a number"),
         ({"few": ("a", "b")}, ValueError, "'few' must be a number"),
         ({"few": math.inf}, ValueError, "No value of 'few'"),
         ({"real": (8, None)}, ValueError, "No value of 'real'"),

@@ -452,30 +452,23 @@ def test_tampered_files_are_refused(change, path):
 
 
 def test_noise_just_below_the_statement_is_refused(path):
-    """The precision of all counts together is what the event has, less that of the misfits."""
+    """The precision of pairs is what their two releases have; misfits and columns lend none."""
     saved = fitted("pandas")
     record = TableRecord.of(saved)
-    sigmas = np.concatenate([record.arrays["column_sigmas"], record.arrays["marginal_sigmas"]])
-    charged = sum(
-        (event.sensitivity / event.sigma) ** 2 for event in saved.privacy_spent_.event.events
-    )
-    spare = charged / (2 / sigmas**2).sum()
-    assert 1 / spare == pytest.approx(0.9, abs=0.05)
-    for factor, accepted in ((1 - 1e-6, True), (1 + 1e-6, False)):
-        arrays = dict(record.arrays)
-        arrays["marginal_sigmas"] = sigmas[6:] / math.sqrt(_share(sigmas, spare * factor))
-        changed = TableRecord(record.facts, arrays)
-        if accepted:
-            changed.restore()
-            continue
-        with pytest.raises(ValueError, match="less noise"):
-            changed.restore()
-
-
-def _share(sigmas, factor):
-    """Return by how much pairs must be more precise if all are to be so by a factor."""
-    columns, pairs = (2 / sigmas[:6] ** 2).sum(), (2 / sigmas[6:] ** 2).sum()
-    return (factor * (columns + pairs) - columns) / pairs
+    columns, _, tree, _, pairs = saved.privacy_spent_.event.events
+    for name, charged in (("column_sigmas", [columns]), ("marginal_sigmas", [tree, pairs])):
+        sigmas = record.arrays[name]
+        due = sum((event.sensitivity / event.sigma) ** 2 for event in charged)
+        spare = due / (2 / sigmas**2).sum()
+        assert spare == pytest.approx(1.0, abs=1e-9)
+        for factor, accepted in ((1 - 1e-6, True), (1 + 1e-6, False)):
+            arrays = record.arrays | {name: sigmas / math.sqrt(spare * factor)}
+            changed = TableRecord(record.facts, arrays)
+            if accepted:
+                changed.restore()
+                continue
+            with pytest.raises(ValueError, match="less noise"):
+                changed.restore()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from tqdm.auto import tqdm
 
 import skdpot
+from skdpot._utils.report_page import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted
 from skdpot.audit.report.audit import PartAudit, audit_copies, private_parts
@@ -152,7 +152,7 @@ def privacy_report(
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PrivacyReport:
+class PrivacyReport(HtmlReport):
     """What was released, what it protects, and what tests of it found.
 
     `privacy_report` makes one. In a notebook it shows itself.
@@ -221,23 +221,8 @@ class PrivacyReport:
         """What no such report can vouch for."""
         return NOT_COVERED
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the report as one page that needs nothing else.
-
-        Parameters
-        ----------
-        path : str or path-like, optional
-            Where to write it as well.
-
-        Returns
-        -------
-        str
-            HTML with its style and pictures inside; no scripts, nothing from the network.
-        """
-        text = page(self)
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+    def _page(self) -> str:
+        return page(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as numbers, text, lists and dicts.
