@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import wasserstein_distance
 from sklearn.base import is_classifier, is_regressor
+from sklearn.utils import get_tags
 
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import as_finite
@@ -195,7 +196,7 @@ def _usual(estimator: Any, caller: str) -> str:
         return "accuracy"
     if is_regressor(estimator):
         return "absolute_error"
-    if hasattr(estimator, "sample"):
+    if hasattr(estimator, "sample") and not get_tags(estimator).input_tags.string:
         return "sliced_wasserstein"
     raise ValueError(
         f"{caller}: {type(estimator).__name__} has no usual score; pass scoring=, a function of a "

@@ -51,7 +51,7 @@ def warn_of_small_table(sigma: float, n_rows: int) -> None:
         warn_of_privacy(
             f"The table is too small for this epsilon: it has {n_rows:,} rows, and the noise on "
             f"each count of a column has a standard deviation of {sigma:,.3g} rows. Synthetic rows "
-            "will say hardly more than the schema does. Use more rows, fewer columns or a larger "
+            "may say little more than the schema does. Use more rows, fewer columns or a larger "
             "epsilon."
         )
 

@@ -98,7 +98,7 @@ def numbers_beside(
     DataFrame
     """
     names = [column.name for column in columns]
-    sides = [pd.DataFrame.from_dict(side, orient="index") for side in (compared, synthetic)]
+    sides = [pd.DataFrame.from_dict(dict(side), orient="index") for side in (compared, synthetic)]
     noise = ["mean_noise"] if "mean_noise" in sides[0].columns else []
     found = sides[0].reindex(index=names, columns=[*NUMBERS, *noise])
     drawn = sides[1].reindex(index=names, columns=list(NUMBERS)).add_prefix("synthetic_")

@@ -317,6 +317,8 @@ class PrivateSearchCV(SearchResult):
         if winner is not None:
             disarm(winner, task.parts, spent)
             self.best_estimator_ = winner
+            if not hasattr(self, "n_features_in_") and hasattr(winner, "n_features_in_"):
+                self.n_features_in_ = winner.n_features_in_
         self.best_params_ = {name: own_copy(value) for name, value in best.parameters.items()}
         rows = task.scorer.reads_rows
         self.best_score_ = float(np.clip(best.score, 0.0, 1.0)) if rows else best.score

@@ -10,7 +10,7 @@ import numpy as np
 
 from skdpot.slicing.array_archive import may_unpack, read_arrays
 
-__all__ = ["RecordFormat"]
+__all__ = ["RecordFile", "RecordFormat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,3 +125,59 @@ class RecordFormat:
         if len(facts) < len(pairs):
             raise ValueError(f"The file is not a {self.noun}: its facts contradict each other.")
         return facts
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """Objects of one kind on disk.
+
+    Parameters
+    ----------
+    form : RecordFormat
+        Of the file.
+    record : type
+        Of facts and arrays. Its `of` takes an object apart; `restore` returns parameters and
+        fitted attributes.
+    """
+
+    form: RecordFormat
+    record: Any
+
+    def write(self, fitted: Any, path: str | Path) -> None:
+        """Write a fitted object.
+
+        Parameters
+        ----------
+        fitted : object
+            A closed sketch, for example.
+        path : str or Path
+            File to write; an existing file is replaced.
+
+        Raises
+        ------
+        ValueError
+            If the object cannot be taken apart, or its facts are longer than a file may hold.
+        """
+        record = self.record.of(fitted)
+        self.form.write(path, record.facts, record.arrays)
+
+    def read(self, path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read and validate what `write` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to read. It may come from another party: nothing in it is executed.
+
+        Returns
+        -------
+        parameters, fitted : dict
+            Constructor parameters and fitted attributes.
+
+        Raises
+        ------
+        ValueError
+            If the file is of another kind, of an unknown version, or inconsistent.
+        """
+        parameters, fitted = self.record(*self.form.read(path)).restore()
+        return parameters, fitted

@@ -22,7 +22,7 @@ def run(capsys):
 def folder(tmp_path, monkeypatch):
     """A working directory with data.csv and schema.json."""
     monkeypatch.chdir(tmp_path)
-    people(300).to_csv("data.csv", index=False)
+    people(500).to_csv("data.csv", index=False)
     people_schema().to_json("schema.json")
     return tmp_path
 

@@ -24,13 +24,13 @@ def test_everything_at_once(run, folder):
     )
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "wrote new.csv: 300 rows, 5 columns"
-    assert lines[1].startswith("spent epsilon = 1 at delta = 1e-06, for replacing one of 300 rows")
+    assert lines[0] == "wrote new.csv: 500 rows, 5 columns"
+    assert lines[1].startswith("spent epsilon = 1 at delta = 1e-06, for replacing one of 500 rows")
     assert lines[2].startswith("study.db has spent epsilon = 1 of 3 at delta = 1e-06; one more")
     assert lines[3:5] == ["report: report.html", "model: model.npz"]
     frame = pd.read_csv(folder / "new.csv", parse_dates=["visit"])
     assert list(frame.columns) == list(people_schema().names)
-    assert len(frame) == 300
+    assert len(frame) == 500
     assert frame["age"].dtype == "int64"
     assert frame["age"].between(18, 90).all()
     assert set(frame["sex"]) <= {"Female", "Male"}
@@ -157,7 +157,7 @@ def test_no_privacy_is_warned_of_and_needs_a_cap_that_says_so(run, folder):
 def test_a_large_delta_is_warned_of(run, folder):
     code, _, err = run(*FIT, "-o", "new.csv", "--delta", "0.004", "--quiet")
     assert code == 0
-    assert "delta = 0.004 is not below one over the number of rows (300)" in err
+    assert "delta = 0.004 is not below one over the number of rows (500)" in err
 
 
 def test_a_guess_must_be_confirmed(run, folder):
@@ -222,7 +222,7 @@ def test_existing_files_are_replaced_by_force_only(run, folder):
     assert (folder / "new.csv").read_text() == "mine"
     assert not (folder / "study.db").exists()
     assert run(*FIT, "-o", "new.csv", "--force")[0] == 0
-    assert len(pd.read_csv(folder / "new.csv")) == 300
+    assert len(pd.read_csv(folder / "new.csv")) == 500
 
 
 def test_missingness_of_one_person_does_not_show_in_the_type(run, folder):

@@ -25,16 +25,19 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot import (
     DPSlicedFlowSampler,
+    DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivacyBudget,
     PrivateScaler,
+    TableSchema,
 )
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators._search_scores import find_scorer
 from skdpot.estimators._search_splits import draw_splits
 from skdpot.estimators.private_search import PrivateSearchCV, search_leaks
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.preprocessing.table_columns import CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.events import BudgetedEvent, PrivateSelectionEvent
@@ -548,6 +551,30 @@ def test_samplers_can_be_searched(options):
     trained = 1000 if options.get("score_on") == "release" else 800
     assert found.best_estimator_.n_samples_ == trained
     assert not hasattr(found, "predict")
+
+
+def test_tables_can_be_searched(monkeypatch):
+    with_trials(monkeypatch, 2)
+    schema = TableSchema(
+        [
+            NumericColumn(name="age", lower=0, upper=100, integer=True, dtype="int64"),
+            CategoricalColumn(name="sex", categories=("f", "m"), dtype="object"),
+        ]
+    )
+    table = pd.DataFrame({"age": np.arange(600) % 90, "sex": np.array(["f", "m"])[Y[:600]]})
+    table["sex"] = table["sex"].astype(object)
+    options = {"estimator": DPTableSynthesizer(schema), "candidates": {"n_particles": [300, 400]}}
+
+    def likelihood(fitted, rows, y):
+        shares = fitted.sample(500)["sex"].value_counts(normalize=True)
+        return [shares.get(value, 0.0) for value in rows["sex"]]
+
+    found = search(scoring=likelihood, **options).fit(table)
+    assert list(found.sample(5).columns) == ["age", "sex"]
+    assert found.best_params_["n_particles"] == found.best_estimator_.n_particles
+    assert found.n_features_in_ == 2
+    with pytest.raises(ValueError, match="has no usual score"):
+        search(**options).plan(table)
 
 
 def test_regressors_and_classifiers_can_be_searched():

@@ -25,6 +25,7 @@ from skdpot import (
 )
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators import private_search
+from skdpot.estimators._search_candidates import make_candidate
 from skdpot.estimators.private_search import PrivateSearchCV
 from skdpot.exceptions import BudgetExceededError
 from skdpot.privacy.number_of_trials import TrialLaw
@@ -311,6 +312,16 @@ def test_what_the_caller_holds_is_never_fitted(monkeypatch):
     assert not hasattr(chosen.best_params_["s"], "n_features_in_")
     assert chosen.best_params_["s"].func is np.abs
     assert chosen.best_estimator_["s"] not in (kept, chosen.best_params_["s"])
+
+
+def test_candidates_share_nothing_with_each_other():
+    value = FunctionTransformer(np.abs)
+    one, two = (
+        make_candidate(before("passthrough"), {"s": value}, ("m__",), "test") for _ in range(2)
+    )
+    assert one["s"].func is two["s"].func is np.abs
+    assert len({id(one["s"]), id(two["s"]), id(value)}) == 3
+    assert one["m"] is not two["m"]
 
 
 def test_frozen_estimators_stay_as_they_are():

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,7 +18,9 @@ from sklearn.exceptions import NotFittedError
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
 from skdpot.estimators._table_comparison import _misfit
 from skdpot.estimators._table_marginals import drawn_marginal
+from skdpot.estimators._table_numbers import numbers_of_counts
 from skdpot.estimators.table_report import TableQualityReport
+from skdpot.exceptions import PrivacyWarning
 from skdpot.metrics import (
     MarginalsDisplay,
     marginal_total_variations,
@@ -322,6 +325,132 @@ def test_what_weakens_privacy_is_told():
     assert report.summary["epsilon"] is None
 
 
+def piled(values, column, **parameters):
+    frame = pd.DataFrame({column.name: values})
+    return cautions(frame, TableSchema([column]), **parameters)
+
+
+def test_values_beyond_a_bound_are_told():
+    rng = np.random.default_rng(0)
+    real = rng.normal(50, 15, 5000)
+    found = piled(real, NumericColumn("x", lower=0, upper=65.5))
+    assert re.search(
+        r"About 1[4-7] % of the rows are at the upper bound of 'x', 65.5: larger", found
+    )
+    assert "lower bound" not in found
+    found = piled(real, NumericColumn("x", lower=40, upper=150, integer=True))
+    assert re.search(r"About 2[4-7] % of the rows are at the lower bound of 'x', 40: small", found)
+    assert "upper bound" not in found
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 5000), "D")
+    late = DatetimeColumn("x", lower="2024-01-01", upper="2024-07-01", resolution="D")
+    assert "upper bound of 'x', 2024-07-01" in piled(days, late)
+
+
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [
+        (np.random.default_rng(0).normal(50, 15, 5000), NumericColumn("x", lower=-40, upper=140)),
+        (np.random.default_rng(0).integers(0, 90, 5000), NumericColumn("x", lower=1, upper=90)),
+        # Most amounts are zero, and most marks the best one.
+        (np.repeat([0, 700], [4500, 500]), NumericColumn("x", lower=0, upper=1000)),
+        (np.repeat([1, 5], [500, 4500]), NumericColumn("x", lower=1, upper=5, integer=True)),
+    ],
+)
+def test_ends_that_are_no_piles_are_not_told(values, column):
+    assert "bound of" not in piled(values, column)
+
+
+def test_noise_at_a_bound_is_no_pile():
+    values = np.random.default_rng(0).normal(50, 3, 300)
+    for seed in range(20):
+        column = NumericColumn("x", lower=-400, upper=400)
+        assert "bound of" not in piled(values, column, epsilon=0.3, random_state=seed)
+
+
+def test_a_table_that_is_too_small_is_told_before_the_charge():
+    """Whatever the rows are: by the noise and their number alone."""
+    budget = PrivacyBudget(1.0)
+    synthesizer = DPTableSynthesizer(SCHEMA, epsilon=0.5, budget=budget)
+    with pytest.raises(PrivacyWarning, match="too small for this epsilon: it has 300 rows"):
+        synthesizer.fit(people(300))
+    assert len(budget.history()) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPTableSynthesizer(SCHEMA, epsilon=5.0, n_particles=500).fit(people(1000))
+
+
+# ------------------------------------------------------------------- means and quantiles
+
+
+FIGURES = ["mean", "std", "quantile_99"]
+
+
+def test_figures_of_rows_are_those_of_pandas(grown):
+    rows = grown.sample(3000, random_state=1)
+    found = drawing(grown, rows).quality_report(GROWN, n_samples=3000, random_state=0).columns
+    numbers = found.loc[["age", "income"]]
+    for prefix, table in (("", GROWN), ("synthetic_", rows)):
+        values = table[["age", "income"]].astype(float)
+        high = values.quantile(0.99, interpolation="higher")
+        np.testing.assert_allclose(numbers[f"{prefix}mean"], values.mean())
+        np.testing.assert_allclose(numbers[f"{prefix}std"], values.std(ddof=0))
+        np.testing.assert_allclose(numbers[f"{prefix}quantile_99"], high, rtol=1e-3)
+    assert found.drop(index=["age", "income"])[FIGURES].isna().all(axis=None)
+    assert "mean_noise" not in found.columns
+
+
+def test_figures_of_noisy_counts_are_those_of_the_rows_but_for_the_noise(report):
+    numbers = report.columns.loc[["age", "income"]]
+    truth = GROWN[["age", "income"]]
+    assert (numbers["mean_noise"] > 0).all()
+    assert ((numbers["mean"] - truth.mean()).abs() < 6 * numbers["mean_noise"]).all()
+    age = report.columns.loc["age"]
+    assert age["std"] == pytest.approx(GROWN["age"].std(), rel=0.05)
+    assert age["quantile_99"] == pytest.approx(GROWN["age"].quantile(0.99), abs=4)
+    assert age["synthetic_mean"] == pytest.approx(GROWN["age"].mean(), abs=1)
+
+
+def test_without_noise_counts_know_the_rows():
+    frame = people(3000)
+    report = fit(frame, schema=SCHEMA, epsilon=math.inf).quality_report(n_samples=100)
+    found = report.columns.loc["age"]
+    assert found["mean"] == pytest.approx(frame["age"].mean())
+    assert found["std"] == pytest.approx(frame["age"].std(ddof=0))
+    assert found["quantile_99"] == np.quantile(frame["age"], 0.99, method="inverted_cdf")
+    assert found["mean_noise"] == 0.0
+    assert report.columns.loc["income", "mean"] == pytest.approx(frame["income"].mean(), rel=0.02)
+
+
+def test_the_noise_of_a_mean_is_what_noise_does():
+    """The mean of 400 draws is right to four of its standard deviations: no bias."""
+    rng = np.random.default_rng(0)
+    grid = column_grid(NumericColumn("x", lower=0, upper=99, integer=True))
+    counts = np.where(np.arange(100) < 20, 1000.0, 0.0)
+    found = [
+        numbers_of_counts(grid, noisy(grid, counts + 30 * rng.standard_normal(100), 30.0))
+        for _ in range(400)
+    ]
+    means = np.array([figures["mean"] for figures in found])
+    noise = np.mean([figures["mean_noise"] for figures in found])
+    assert means.std() == pytest.approx(noise, rel=0.15)
+    assert means.mean() == pytest.approx(9.5, abs=4 * noise / 20)
+
+
+def test_figures_that_the_noise_leaves_nothing_of():
+    grid = column_grid(NumericColumn("x", lower=0, upper=99, integer=True))
+    found = numbers_of_counts(grid, noisy(grid, np.ones(100), 100.0))
+    assert all(math.isnan(figure) for figure in found.values())
+    one = column_grid(NumericColumn("x", lower=5, upper=5))
+    found = numbers_of_counts(one, noisy(one, [100.0], 1.0))
+    assert found == {"mean": 5.0, "std": 0.0, "quantile_99": 5.0, "mean_noise": 0.0}
+
+
+def test_a_table_without_numbers_has_no_figures_but_the_columns():
+    report = fitted("one column").quality_report(n_samples=50)
+    assert report.columns[FIGURES].isna().all(axis=None)
+    assert "std. dev." not in report.to_html()
+
+
 # ------------------------------------------------------------------- the page
 
 
@@ -352,6 +481,9 @@ def test_the_page_holds_statement_schema_and_figures(report, page):
     for name, row in report.columns.iterrows():
         assert f">{name}</td>" in page
         assert f">{row['total_variation']:.4f}</td>" in page
+    age = report.columns.loc["age"]
+    assert f">{age['mean']:.4g} ± {age['mean_noise']:.2g}</td>" in page
+    assert f">{age['synthetic_std']:.4g}</td>" in page
     assert "20,000 private rows, by their noisy counts" in page
 
 

