@@ -1155,7 +1155,7 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
          ("weights / weights.sum()", "weights / weights.max()"),
          f"{plans}marginals_of_a_release_cost_its_share_together[pairs-weights1]"),
         ("shares of 1.2", f"{TABLES}plan:plan_tables",
-         ("sigma, dict(shares), first", 'sigma, shares | {"pairs": 0.2 + shares["pairs"]}, first'),
+         ("sigma, shares, first", 'sigma, shares | {"pairs": 0.2 + shares["pairs"]}, first'),
          f"{private}the_noise_that_is_drawn_is_the_noise_that_is_charged[None]"),
         ("bins by true counts", f"{TABLES}fitting:fit_table",
          ("noisy.counts,", "noisy.marginal.counts(problem.codes),"), replay),

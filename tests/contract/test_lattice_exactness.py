@@ -34,6 +34,7 @@ from skdpot.federated.party import Party
 from skdpot.nets import output_tables, tuned_threshold
 from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.privacy import private_bounds
+from skdpot.privacy.category_selection import plan_category_selection, select_categories
 from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.lattice_sampler import (
     MAX_TABLE_S,
@@ -42,7 +43,10 @@ from skdpot.privacy.lattice_sampler import (
     discrete_gaussian,
     required_bits,
 )
+from skdpot.privacy.noise import noise_lattice
 from skdpot.slicing import row_release
+from skdpot.slicing.marginal_release import release_marginals, release_misfits
+from skdpot.slicing.marginals import Marginal
 from skdpot.trajectories import warm_start
 from skdpot.trajectories.warm_start_plan import plan_kmeans_start, plan_mean_start
 
@@ -458,6 +462,25 @@ def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
         assert not np.signbit(values[values == 0]).any()
 
 
+@pytest.mark.parametrize("sigma", [0.7, 13.0, 4321.0])
+def test_marginals_and_misfits_are_on_their_lattice(sigma):
+    codes = np.random.default_rng(7).integers(0, 4, (200, 2))
+    pair = Marginal((0, 1), (np.arange(4), np.array([0, 0, 1, 1])))
+    (noisy,) = release_marginals(codes, [pair], np.array([sigma]), SecretStream())
+    misfits = release_misfits(codes, [pair] * 50, [np.full(8, 24.7)] * 50, sigma, SecretStream())
+    for table in (noisy.counts, misfits):
+        assert_on_lattice(table, noise_lattice(sigma, 1 / 16))
+
+
+def test_counts_of_categories_are_on_their_lattice():
+    plan = plan_category_selection(4000, mu=2.0, delta=1e-6, n_columns=2)
+    values = np.repeat(["a", "b", "c"], [3000, 900, 100])
+    categories, counts = select_categories(values, plan, SecretStream())
+    assert set(categories) >= {"a", "b"}
+    assert math.frexp(plan.noise.lattice)[0] == 0.5
+    assert_on_lattice(counts, plan.noise.lattice)
+
+
 @pytest.mark.parametrize("mechanism", ["resample", "presample"])
 def test_continuous_noise_says_so(mechanism):
     def statement(noise):
@@ -481,10 +504,12 @@ def test_all_who_draw_lattice_noise_are_looked_at_here():
     assert users == {
         "estimators/_search_trials.py",  # tests/estimators/test_private_search.py
         "nets/output_tables.py",
+        "privacy/category_selection.py",
         "privacy/lattice_sampler.py",
         "privacy/noise.py",
         "privacy/noisy_histogram.py",
         "slicing/accumulator.py",
+        "slicing/marginal_release.py",
         "slicing/row_release.py",
         "trajectories/warm_start.py",
     }

@@ -46,9 +46,9 @@ def example_table(n_rows, seed=0):
             "size": pd.Categorical(
                 rng.choice(["S", "M", "L"], n_rows), categories=["S", "M", "L"], ordered=True
             ),
-            "visit": pd.Series(
-                pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")
-            ).where(rng.random(n_rows) > 0.2),
+            "visit": pd.Series(pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")).where(
+                rng.random(n_rows) > 0.2
+            ),
             "member": member,
             "score": np.where(rng.random(n_rows) < 0.3, np.nan, rng.integers(0, 11, n_rows)),
         }

@@ -19,6 +19,7 @@ from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.relation import Relation
+from skdpot.slicing.record_file import RecordFile
 from skdpot.tables.table_file import read_synthesizer
 from skdpot.tables.table_record import TableRecord
 from tests.tables.table_models import CASES, SCHEMA, fit, fitted, people
@@ -133,7 +134,8 @@ def test_private_rows_are_not_in_the_file(path):
 
 
 def test_a_schema_beyond_the_limit_is_not_written(path, monkeypatch):
-    monkeypatch.setattr("skdpot.tables.table_file._FORMAT", small_format())
+    small = RecordFile(small_format(), TableRecord)
+    monkeypatch.setattr("skdpot.estimators._table_outputs.write_synthesizer", small.write)
     with pytest.raises(ValueError, match="a file holds at most 500"):
         fitted("one column").save(path)
     assert not path.exists()
