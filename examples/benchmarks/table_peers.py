@@ -5,8 +5,8 @@ What is given to whom: all know the same schema. Libraries that model marginals 
 same public bins (`table_task.PublicBins`), which costs them nothing; dpmm can also bin the raw
 values by itself, out of the same ε. Settings other than the default are named here, with why.
 
-dpmm, SmartNoise and OpenDP count a person as one row added or removed, which at the same ε is the
-weaker promise: skdpot's noise hides a row that is replaced by any other, and n is public.
+dpmm, SmartNoise and OpenDP protect against a row added or removed. skdpot's noise hides a row that
+is replaced by any other (n is public), which takes √2 times the noise on the same counts.
 """
 
 from __future__ import annotations
