@@ -25,6 +25,7 @@ from skdpot.slicing.statement_record import (
     check_cost,
     check_epsilon_delta,
     is_number,
+    restoring,
     statement_from_dict,
     statement_to_dict,
 )
@@ -105,12 +106,8 @@ class SketchRecord:
         ValueError
             If something is missing, of a wrong type or shape, or cannot be true.
         """
-        try:
-            # Absurd numbers overflow on the way to their refusal; warnings would come first.
-            with np.errstate(all="ignore"):
-                return self._rebuild()
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise ValueError("The sketch lacks an entry, or has a wrong one.") from error
+        with restoring("sketch"):
+            return self._rebuild()
 
     def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = dict(self.arrays)

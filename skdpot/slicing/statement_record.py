@@ -1,6 +1,8 @@
 """Privacy statements as plain facts, and whether one can be true."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ __all__ = [
     "check_cost",
     "check_epsilon_delta",
     "is_number",
+    "restoring",
     "statement_from_dict",
     "statement_to_dict",
 ]
@@ -90,6 +93,23 @@ def check_cost(spent: PrivacySpent, noun: str) -> None:
     """Refuse a statement that promises more than its own events give."""
     if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + _ROUNDING):
         raise ValueError(f"The {noun} states a smaller epsilon than its own events cost.")
+
+
+@contextmanager
+def restoring(noun: str) -> Iterator[None]:
+    """Refuse what is no record as a ValueError, without a warning.
+
+    Parameters
+    ----------
+    noun : str
+        What errors call the thing that is restored.
+    """
+    try:
+        # Absurd numbers overflow on the way to their refusal; warnings would come first.
+        with np.errstate(all="ignore"):
+            yield
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"The {noun} lacks an entry, or has a wrong one.") from error
 
 
 def is_number(value: Any) -> bool:

@@ -142,7 +142,8 @@ def group_bins(shares: FloatArray, n_groups: int, *, ordered: bool, missing: boo
     shares : ndarray of shape (n_bins,)
         Share of the rows in each bin.
     n_groups : int
-        Largest number of groups of values.
+        Number of groups aimed at. Cells of a scale that hold more than their share stay alone, so
+        that there may be about twice as many.
     ordered, missing : bool
         As for `coarsen`.
 

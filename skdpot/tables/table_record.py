@@ -22,6 +22,7 @@ from skdpot.slicing.statement_record import (
     as_plain,
     check_cost,
     check_epsilon_delta,
+    restoring,
     statement_from_dict,
     statement_to_dict,
 )
@@ -101,12 +102,8 @@ class TableRecord:
         ValueError
             If something is missing, of a wrong type or size, or cannot be true.
         """
-        try:
-            # Absurd numbers overflow on the way to their refusal; warnings would come first.
-            with np.errstate(all="ignore"):
-                return self._rebuild()
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"The {_NOUN} lacks an entry, or has a wrong one.") from error
+        with restoring(_NOUN):
+            return self._rebuild()
 
     def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
         facts = self.facts

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 PREFIX = struct.Struct("<8sHIQI")  # of a packet of `skdpot.federated.wire`
 
@@ -93,3 +94,20 @@ def parts(data: bytes) -> tuple[bytes, bytes]:
     """Return header and body of a packet."""
     length = PREFIX.unpack(data[: PREFIX.size])[2]
     return data[PREFIX.size : PREFIX.size + length], data[PREFIX.size + length :]
+
+
+def mangled(data, good):
+    """Cut, repeat, overwrite, insert or reverse parts of bytes, as hypothesis draws."""
+    bytes_now = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 3))):
+        start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(bytes_now))] * 2)))
+        action = data.draw(st.sampled_from(["cut", "repeat", "overwrite", "insert", "reverse"]))
+        part = bytes_now[start:stop]
+        bytes_now[start:stop] = {
+            "cut": b"",
+            "repeat": part * 2,
+            "overwrite": data.draw(st.binary(max_size=20)),
+            "insert": data.draw(st.binary(max_size=20)) + part,
+            "reverse": part[::-1],
+        }[action]
+    return bytes(bytes_now)

@@ -49,6 +49,7 @@ from tests.contract.hostile_files import (
     deep_change,
     entry,
     facts_of,
+    mangled,
     pack,
     packet,
     parts,
@@ -142,19 +143,7 @@ def shared_path(tmp_path_factory):
 @given(st.data())
 def test_mangled_files_are_refused_or_the_same(shared_path, data):
     place, good = shared_path
-    mangled = bytearray(good)
-    for _ in range(data.draw(st.integers(1, 3))):
-        start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(mangled))] * 2)))
-        action = data.draw(st.sampled_from(["cut", "repeat", "overwrite", "insert", "reverse"]))
-        part = mangled[start:stop]
-        mangled[start:stop] = {
-            "cut": b"",
-            "repeat": part * 2,
-            "overwrite": data.draw(st.binary(max_size=20)),
-            "insert": data.draw(st.binary(max_size=20)) + part,
-            "reverse": part[::-1],
-        }[action]
-    place.write_bytes(mangled)
+    place.write_bytes(mangled(data, good))
     assert_refused_or_the_same(place, CLASSES)
 
 

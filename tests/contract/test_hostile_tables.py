@@ -18,6 +18,7 @@ from tests.contract.hostile_files import (
     deep_change,
     entry,
     facts_of,
+    mangled,
     pack,
     saved,
     unpacked,
@@ -80,19 +81,7 @@ def test_a_flipped_bit_is_refused_or_touches_nothing(good, path):
 @given(data=st.data())
 def test_mangled_files_are_refused_or_the_same(good, tmp_path_factory, data):
     place = tmp_path_factory.getbasetemp() / "mangled.npz"
-    mangled = bytearray(good)
-    for _ in range(data.draw(st.integers(1, 3))):
-        start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(mangled))] * 2)))
-        action = data.draw(st.sampled_from(["cut", "repeat", "overwrite", "insert", "reverse"]))
-        part = mangled[start:stop]
-        mangled[start:stop] = {
-            "cut": b"",
-            "repeat": part * 2,
-            "overwrite": data.draw(st.binary(max_size=20)),
-            "insert": data.draw(st.binary(max_size=20)) + part,
-            "reverse": part[::-1],
-        }[action]
-    place.write_bytes(mangled)
+    place.write_bytes(mangled(data, good))
     assert_refused_or_the_same(place)
 
 
