@@ -213,7 +213,11 @@ def _read_parquet(path: str) -> Any:
 
 
 def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns of a CSV file, and the texts of each."""
+    """Return the names of the columns of a CSV file, and the texts of each.
+
+    Every line is one record, unless a quoted field goes on in the next one: what a record holds
+    has no part in how many there are, nor in how the others are read.
+    """
     problem, line = "", 0
     try:
         with _opened(path, form, "rt") as stream:
@@ -223,7 +227,10 @@ def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]
                 names = _checked_names(path, header)
                 columns = _read_columns(path, reader, len(names))
             except csv.Error:
-                problem = "is no valid CSV: is a quotation mark missing, or --sep another one?"
+                problem = (
+                    "is no valid CSV: is a quotation mark missing, --sep another one, or a "
+                    "carriage return not in quotation marks?"
+                )
                 line = reader.line_num
     except UnicodeDecodeError:
         problem = f"is not written in {form.encoding}. Convert it, or name another --encoding."
@@ -248,14 +255,14 @@ def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
 
 def _full_rows(path: str, reader: Any, n_columns: int) -> Iterator[list[str]]:
     for row in reader:
-        if len(row) == n_columns:
-            yield row
-        elif row:  # empty lines are passed over
+        fields = row or [""]  # an empty line is a record too: one empty field
+        if len(fields) != n_columns:
             raise CommandError(
-                f"{path}, line {reader.line_num}, has {len(row)} fields, and the header "
-                f"{n_columns}. Mend the line, quote fields that hold the separator, or name "
-                "another --sep."
+                f"{path}, line {reader.line_num}, has {len(fields)} fields, and the header "
+                f"{n_columns}. Mend the line, delete it if it is empty, quote fields that hold "
+                "the separator, or name another --sep."
             )
+        yield fields
 
 
 def _checked_names(path: str, header: list[str]) -> list[str]:
@@ -296,7 +303,8 @@ def _opened(path: str | Path, form: FileFormat, mode: Any) -> Iterator[TextIO]:
     compressed = Path(path).suffix.lower() == ".gz"
     try:
         opener: Any = gzip.open if compressed else open
-        stream: Any = opener(path, mode, encoding=encoding, newline="")
+        # A carriage return inside of a field must not begin another record.
+        stream: Any = opener(path, mode, encoding=encoding, newline="\n")
     except LookupError:
         stream = None
     if stream is None:

@@ -186,12 +186,60 @@ def test_columns_that_are_excluded_are_not_read(tmp_path):
     assert list(frame.columns) == ["a"]
 
 
-def test_marks_and_empty_lines_at_the_ends(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf,a\r\n0,1\r\n\r\n1,2\r\n\r\n")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_marks_before_the_header_and_either_line_ending(tmp_path, end):
+    (tmp_path / "t.csv").write_bytes(f"\ufeff,a{end}0,1{end}1,2{end}".encode())
     assert read_guessable(str(tmp_path / "t.csv"), PLAIN).to_dict("list") == {
         "Unnamed: 0": [0, 1],
         "a": [1, 2],
     }
+
+
+FIELDS = ["", "1", "2", "NA", "#", "# 1", "//", " ", '""', '"2"', '"1\n2"', '"\n"', '"1\r"', "1 2"]
+
+
+@given(
+    records=st.lists(st.sampled_from(FIELDS), min_size=1, max_size=6),
+    row=st.integers(0, 5),
+    other=st.sampled_from(FIELDS),
+    end=st.sampled_from(["\n", "\r\n"]),
+    last=st.booleans(),
+)
+@settings(deadline=None, max_examples=300)
+def test_a_record_of_one_column_changes_one_value(tmp_path_factory, records, row, other, end, last):
+    """Every line is a record, the empty one too: replacing a record leaves the number of rows."""
+    path = tmp_path_factory.mktemp("one") / "t.csv"
+    column = CategoricalColumn("c", categories=["1", "2"], other="?", missing=True)
+
+    def codes(fields):
+        text = end.join(["c", *fields]) + (end if last or not fields[-1] else "")
+        path.write_text(text, newline="")
+        frame, schema = read(path, [column])
+        return schema["c"].to_codes(frame["c"])
+
+    before = codes(records)
+    assert len(before) == len(records)
+    row %= len(records)
+    after = codes([*records[:row], other, *records[row + 1 :]])
+    np.testing.assert_array_equal(np.delete(after, row), np.delete(before, row))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("a,b\n1,2\n\n3,4\n", 3),
+        ("a,b\n1,2\n\n", 3),
+        ("a,b\r\n\r\n1,2\r\n", 2),
+        ("a,b\n1,2\r3,4\n", 2),
+        ("a\n1\r2\n", 2),
+        ("a\r1\r2\r", 1),
+    ],
+)
+def test_lines_that_are_no_record_or_two_are_refused(tmp_path, content, line):
+    """Passed over or cut in two, they would change the number of rows without a word."""
+    (tmp_path / "t.csv").write_text(content, newline="")
+    with pytest.raises(CommandError, match=f"t.csv, line {line}[ ,]"):
+        read_guessable(str(tmp_path / "t.csv"), PLAIN)
 
 
 @given(st.lists(st.text("\"'\n\r ,;\\ab1", max_size=6), min_size=1, max_size=12))
