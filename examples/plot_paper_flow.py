@@ -4,8 +4,8 @@ The flow paper's toy figure, with its price
 
 The paper "Differentially private gradient flow based on the sliced Wasserstein distance" shows
 particles that flow towards five Gaussians in the plane, while noise of σ = 0, 0.5 and 1 is added
-to the projections of every row. The flows work. What the figure does not show is what noise of
-that size is worth: we draw it again, and ask the library for the ε.
+to the projections of every row. The figure illustrates the flow, and the paper states no ε for it.
+We draw one like it, with σ as the standard deviation, and ask the library for the ε.
 """
 
 # %%
@@ -93,9 +93,9 @@ print(table.round(3).to_string())
 # Look at the flows
 # -----------------
 # Black: level sets of the target. Green: particles. With noise on every row the five Gaussians
-# are still found at σ = 0.5 and blur at σ = 1, at an ε in the thousands, which protects nobody. The
-# sketch finds them at ε = 1: its noise is on counts of rows, so that the more rows there are, the
-# less it matters.
+# are still found at σ = 0.5 and blur at σ = 1. Both have an ε in the thousands: projections of
+# rows of norm 3 along 200 directions need far more noise to be private. The sketch finds them at
+# ε = 1: its noise is on counts of rows, so that the more rows there are, the less it matters.
 
 
 def density(points):

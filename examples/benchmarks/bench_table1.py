@@ -12,8 +12,9 @@ Rivals, each on the same 30,000 private codes (see ``table1_task.py``), with δ 
   last one learns the private labels too; images of the others are labelled by the public
   classifier.
 
-Two more columns take the paper's own noise, which it states as ε = 10 (σ = 0.67) and ε = 5
-(σ = 0.8): the table shows the ε that it costs. And three rows without privacy say what can be
+Two more columns take the paper's own noise, for which it states ε = 10 and ε = 5: multipliers of
+0.67 and 0.8, which are standard deviations of 5.05 and 6.03 with its sensitivity. The table shows
+what this noise costs with orthogonal directions. And three rows without privacy say what can be
 reached: real images, the same decoded from their codes, and codes drawn uniformly.
 
 Each cell (method, column, seed) is kept in a file of its own in the folder ``--out``, so that an

@@ -23,6 +23,7 @@ from torch import nn
 
 from skdpot import DPSlicedFlowSampler, DPSlicedGenerator
 from skdpot.exceptions import PrivacyWarning
+from skdpot.privacy import lemma1_sensitivity
 
 DELTA = 1e-5
 BATCH_SIZE = 250
@@ -49,11 +50,16 @@ class Level:
     @property
     def name(self) -> str:
         """Text of the column, also used in file names."""
-        return f"epsilon={self.epsilon:g}" if self.sigma is None else f"sigma={self.sigma:g}"
+        return f"epsilon={self.epsilon:g}" if self.sigma is None else f"sigma={self.sigma:.3g}"
 
 
-# With the ε that the paper states; the library does not use it where σ is given.
-PAPER_NOISE = {0.67: Level(10.0, sigma=0.67, n_epochs=35), 0.8: Level(5.0, sigma=0.8, n_epochs=20)}
+# The paper's pairs of σ and ε. In the authors' code σ is a noise multiplier: it is multiplied by
+# the sensitivity of Lemma 1 at δ/2 for rows of norm 1. The ε is not used where σ is given.
+PAPER_SENSITIVITY = lemma1_sensitivity(70, LATENT_DIM, DELTA / 2)
+PAPER_NOISE = {
+    0.67: Level(10.0, sigma=0.67 * PAPER_SENSITIVITY, n_epochs=35),
+    0.8: Level(5.0, sigma=0.8 * PAPER_SENSITIVITY, n_epochs=20),
+}
 
 
 def level_of(epsilon: float) -> Level:

@@ -106,10 +106,10 @@ def lemma1_sensitivity(
 
     .. math:: w = \frac{L}{d} + \frac{z_{1-\delta}}{d} \sqrt{\frac{2 L (d-1)}{d+2}}.
 
-    It is no sensitivity to build on: it speaks of one pair of rows and not of the worst one;
-    it fails with probability delta *at every draw*, so that T redraws cost T times delta; and
-    the directions are public, so that anyone can see when it failed. `projection_sensitivity`
-    always holds, and orthogonal directions make it smaller than this.
+    It is no sensitivity to build on: it speaks of one pair of rows and not of the worst one,
+    and it fails with probability about delta *at every draw*, so that T draws with a record can
+    add up to T times delta to the δ of a statement. `projection_sensitivity` always holds, and
+    orthogonal directions make it smaller than this.
 
     Parameters
     ----------
