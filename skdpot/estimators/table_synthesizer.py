@@ -38,8 +38,7 @@ __all__ = ["DPTableSynthesizer"]
 
 _ASSUMPTIONS = (
     "the number of rows",
-    "the names, the data types and the order of the columns, and the categories that these data "
-    "types list",
+    "the names, the data types and the order of the columns",
     "everything that the schema states: kinds, bounds, categories, whether values may be missing",
     "every value is of the kind that the schema states; others are refused",
     "each person contributes one row",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,12 @@ class CategoricalColumn(TableColumn):
             raise ValueError(f"Column {self.name!r}: a category is listed twice.")
         if not self.levels:
             raise ValueError(f"Column {self.name!r} needs at least one category, or other=.")
+
+    @classmethod
+    def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
+        """Return a column of which only public facts are known: of categories the truth values."""
+        known = (False, True) if dtype == "category[bool]" else None
+        return cls(name, dtype=dtype, missing=missing, categories=known)
 
     @property
     def is_resolved(self) -> bool:

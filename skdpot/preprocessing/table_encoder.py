@@ -41,7 +41,7 @@ __all__ = ["TableEncoder"]
 
 _PUBLIC = (
     "the number of rows",
-    "the names and the data types of the columns, and the categories that these list",
+    "the names and the data types of the columns",
     "what the schema says: kinds of columns, bounds and categories, and where values may miss",
     "every value is of the kind that the schema says; others are refused",
     "each person contributes one row",
@@ -59,8 +59,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     schema : TableSchema or None, default=None
-        What is public about the columns. None: `TableSchema.from_dtypes`, so that all bounds, and
-        categories that no data type lists, are estimated privately.
+        What is public about the columns. None: `TableSchema.from_dtypes`, so that all bounds and
+        categories are estimated privately, those that a data type lists too.
     epsilon : float, default=1.0
         Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing. Not
         used when the schema leaves nothing open.
@@ -94,11 +94,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     under replace-one and as one event that is charged before the noise is drawn, two noisy
     histograms for each column without bounds and the categories whose noisy counts pass a
     threshold for each column without a list; see `skdpot.preprocessing.schema_plan`. Taken as
-    public: the number of rows, the names and data types of the columns, the categories that a data
-    type lists, and all that the schema says; also that each value is of the kind that the schema
-    says (missing only where it may, a category of the list where there is no other choice),
-    because a fit that is refused shows it. `transform` and `inverse_transform` treat what they are
-    given as public: encoded private rows are still private rows.
+    public: the number of rows, the names and data types of the columns, and all that the schema
+    says; also that each value is of the kind that the schema says (missing only where it may, a
+    category of the list where there is no other choice), because a fit that is refused shows it.
+    `transform` and `inverse_transform` treat what they are given as public: encoded private rows
+    are still private rows.
 
     See Also
     --------

@@ -125,7 +125,7 @@ class Table:
     def categories(self, name: str) -> tuple[list[Any], bool] | None:
         """Return the categories that the data type of a column lists, and whether in order.
 
-        The ``Categorical`` of polars lists what occurs, which is no part of the data type.
+        They may have been made from the values, and are as private as these.
         """
         dtype = self.series(name).dtype
         if isinstance(dtype, pd.CategoricalDtype) and dtype.categories is not None:

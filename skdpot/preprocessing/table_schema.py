@@ -155,7 +155,7 @@ class TableSchema:
 
     @classmethod
     def from_dtypes(cls, X: Any) -> "TableSchema":
-        """Make a schema of public facts only: names, data types and the categories these list.
+        """Make a schema of public facts only: the names and the data types of the columns.
 
         Parameters
         ----------
@@ -165,8 +165,8 @@ class TableSchema:
         Returns
         -------
         TableSchema
-            Bounds are None, and categories too where the data type does not list them.
-            `missing` is True wherever the data type allows for it.
+            Bounds and categories are None; only truth values are known. `missing` is True
+            wherever the data type allows for it.
 
         Raises
         ------
@@ -175,8 +175,10 @@ class TableSchema:
 
         Privacy
         -------
-        The categories that the data type of pandas or an ``Enum`` of polars lists are taken as
-        public: make the data type from a public list, rather than by ``astype("category")``.
+        A ``category`` of pandas and an ``Enum`` or ``Categorical`` of polars list categories, and
+        ``astype("category")`` makes that list from the values: a category that one person alone
+        has is on it. So the list is not read, nor its order. Declare categories that are public
+        in a `CategoricalColumn`, with ``ordered=True`` if their order means something.
         """
         table = Table.of(X)
         return cls(tuple(_column_from_dtype(table, name) for name in table.names))
@@ -223,7 +225,7 @@ class TableSchema:
         for name in names:
             if name not in table.names:
                 raise ValueError(f"exclude names {name!r}, but the table has no such column.")
-        columns, excluded, notes = guess_columns(table, names, _column_from_dtype)
+        columns, excluded, notes = guess_columns(table, names, _column_with_categories)
         if not columns:
             raise ValueError("No column is left to describe: " + " ".join(notes))
         return cls(columns, excluded, True, notes)
@@ -334,7 +336,11 @@ class TableSchema:
 
 
 def _column_from_dtype(table: Table, name: str) -> TableColumn:
-    column = column_for_dtype(name, table.dtype(name), table.can_miss(name))
+    return column_for_dtype(name, table.dtype(name), table.can_miss(name))
+
+
+def _column_with_categories(table: Table, name: str) -> TableColumn:
+    column = _column_from_dtype(table, name)
     listed = table.categories(name)
     if listed is None or not listed[0]:
         return column

@@ -64,16 +64,6 @@ def test_a_guess_that_nobody_confirmed_warns_and_is_assumed(form, tmp_path):
     assert not any("guessed" in text for text in confirmed.privacy_spent_.assumptions)
 
 
-def test_categories_that_data_types_list_are_stated_as_public():
-    table = SMALL.astype({"town": "category"})
-    fitted = synthesizer(schema=None).fit(table)
-    assert fitted.schema_["town"].categories == tuple(table["town"].cat.categories)
-    assert any(
-        "the categories that these data types list" in text
-        for text in fitted.privacy_spent_.assumptions
-    )
-
-
 def leaves(event):
     parts = getattr(event, "events", None)
     return [event] if parts is None else [leaf for part in parts for leaf in leaves(part)]

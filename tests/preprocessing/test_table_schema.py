@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
+from skdpot import DPTableSynthesizer
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -130,19 +131,38 @@ def test_data_types_are_all_that_from_dtypes_reads():
     }
 
 
-def test_categories_in_data_types_are_public_and_those_of_polars_are_not():
-    frame = pd.DataFrame({"c": pd.Categorical(["a"], categories=["b", "a"], ordered=True)})
+RARE = "Liechtenstein"
+TYPED = {
+    "pandas": lambda v: pd.DataFrame({"c": pd.Series(v).astype("category")}),
+    "pandas, in order": lambda v: pd.DataFrame({"c": pd.Categorical(v, ordered=True)}),
+    "categorical of polars": lambda v: pl.DataFrame({"c": pl.Series(v, dtype=pl.Categorical)}),
+    "enum of polars": lambda v: pl.DataFrame({"c": pl.Series(v, dtype=pl.Enum(sorted(set(v))))}),
+}
+
+
+@pytest.mark.parametrize("make", TYPED.values(), ids=TYPED)
+def test_categories_that_a_data_type_lists_are_unknown(make):
+    """Made from the values, by astype("category") say, the list tells what one person alone has.
+
+    That the rare one is shown all the same has a probability below delta.
+    """
+    frame = make(["Austria", "Italy"] * 300 + [RARE])
     column = TableSchema.from_dtypes(frame)["c"]
-    assert (column.categories, column.ordered) == (("b", "a"), True)
-    frame = pl.DataFrame(
-        {
-            "c": pl.Series(["a"], dtype=pl.Categorical),
-            "e": pl.Series(["a"], dtype=pl.Enum(["b", "a"])),
-        }
-    )
-    schema = TableSchema.from_dtypes(frame)
-    assert schema["c"].categories is None
-    assert schema["e"].categories == ("b", "a")
+    assert (column.categories, column.ordered) == (None, False)
+    for fitted in (TableEncoder().fit(frame), DPTableSynthesizer().fit(frame)):
+        assert set(fitted.schema_["c"].levels) == {"Austria", "Italy", "other"}
+        assert fitted.privacy_spent_.epsilon == 1.0
+        assert not any("categories" in text for text in fitted.privacy_spent_.assumptions[:2])
+
+
+@pytest.mark.parametrize("make", TYPED.values(), ids=TYPED)
+def test_a_guess_copies_the_categories_that_a_data_type_lists(make):
+    assert RARE in TableSchema.guess(make(["Austria", "Italy", RARE]))["c"].categories
+
+
+def test_truth_values_as_categories_are_known():
+    frame = pd.DataFrame({"c": pd.Categorical([True, None, True])})
+    assert TableSchema.from_dtypes(frame)["c"].categories == (False, True)
 
 
 @pytest.mark.parametrize(
