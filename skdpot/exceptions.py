@@ -10,6 +10,7 @@ __all__ = [
     "OpenSketchError",
     "PrivacyWarning",
     "ProtocolRefusedError",
+    "ReplayError",
     "SkdpotError",
     "UnknownEventError",
 ]
@@ -45,6 +46,10 @@ class MessageError(SkdpotError, ValueError):
 
 class ProtocolRefusedError(SkdpotError, PermissionError):
     """A party was asked for something that it did not agree to send."""
+
+
+class ReplayError(SkdpotError, RuntimeError):
+    """A fit releases other things than the one whose releases are replayed to it."""
 
 
 class PrivacyWarning(UserWarning):

@@ -20,7 +20,7 @@ from skdpot.estimators._search_scores import Scorer
 from skdpot.estimators._search_splits import Splits, take
 from skdpot.exceptions import SkdpotError
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
-from skdpot.privacy.recording import Release, is_recording, record, record_releases
+from skdpot.privacy.recording import Release, forgotten, released, remember
 
 __all__ = ["SearchTask", "Trial", "best_trial", "fit_alone"]
 
@@ -104,8 +104,7 @@ def best_trial(
             best = trial
     if best is None:
         raise RuntimeError("A search makes at least one trial.")
-    for release in best.releases:
-        record(release.kind, lambda facts=release.facts: facts)  # type: ignore[misc]
+    remember(best.releases)
     return best
 
 
@@ -198,21 +197,15 @@ def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
     )
     [units] = round_to_lattice([total], noise.lattice)
     score = float(drawn + units) * noise.lattice / task.plan.n_scored
-    record("score", lambda: {"value": score, "sigma": task.plan.score_deviation})
-    return score
+    return released("score", score, lambda: {"sigma": task.plan.score_deviation})
 
 
 @contextmanager
 def _quiet() -> Iterator[list[Release]]:
     """Let nobody hear a trial: warnings, and who records releases, would count the trials."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(all="ignore"), forgotten() as releases:
         warnings.simplefilter("ignore")
-        with np.errstate(all="ignore"):
-            if not is_recording():
-                yield []
-                return
-            with record_releases() as releases:
-                yield releases
+        yield releases
 
 
 def _publishable(error: BaseException, task: SearchTask) -> BaseException:

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 
 __all__ = ["release_gradient"]
 
@@ -39,26 +38,22 @@ def release_gradient(
 
     Privacy
     -------
-    One step of an event that the caller has charged. Recorded are the gradients with their noise,
-    as the optimizer gets them, and the parameters that they were computed at: nothing of the
-    batch.
+    One step of an event that the caller has charged. The gradients pass the gate with their
+    noise, as the optimizer gets them, with the parameters that they were computed at: nothing of
+    the batch.
     """
-    for parameter, value in total.items():
+    for value in total.values():
         if noise_scale > 0:
             noise = gaussian_noise(noise_scale, tuple(value.shape), secret)
             value += torch.from_numpy(noise).to(value)
-        parameter.grad = (value / divisor).to(parameter.dtype)
-    record(
+    gradients = released(
         "gradient",
+        tuple((value / divisor).to(parameter.dtype) for parameter, value in total.items()),
         lambda: {
-            "parameters": tuple(_copied(parameter) for parameter in total),
-            "gradients": tuple(_copied(parameter.grad) for parameter in total),
+            "parameters": tuple(p.detach().to("cpu", copy=True).numpy() for p in total),
             "noise_scale": noise_scale / divisor,
             **circumstances,
         },
     )
-
-
-def _copied(tensor: torch.Tensor | None) -> np.ndarray:
-    values = torch.zeros(0) if tensor is None else tensor.detach()
-    return values.to("cpu", copy=True).numpy()
+    for parameter, gradient in zip(total, gradients, strict=True):
+        parameter.grad = gradient

@@ -18,7 +18,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 from skdpot.slicing.decoding import decode_cumulative
 from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.rules import recommended_bins
@@ -297,14 +297,6 @@ def noisy_counts(
     )
     measured = counts.reshape(shape) @ strategy.integer_matrix.T.astype(np.float64)
     table += measured.astype(np.int64) * factor
-    statistic: np.ndarray = table * noise.lattice
-    record(
-        "table",
-        lambda: {
-            "statistic": statistic.copy(),
-            "noise": noise,
-            "directions": directions,
-            "half_widths": half_widths,
-        },
-    )
+    facts = {"noise": noise, "directions": directions, "half_widths": half_widths}
+    statistic: np.ndarray = released("table", table * noise.lattice, lambda: facts)
     return statistic

@@ -41,7 +41,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, NonPrivateEvent, ThresholdedCountsEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 
 __all__ = ["Category", "CategorySelectionPlan", "plan_category_selection", "select_categories"]
 
@@ -237,13 +237,9 @@ def select_categories(
     noisy = lattice_noise(plan.sigma, len(counts), stream, lattice=plan.noise.lattice, mu=plan.mu)
     noisy += counts * units
     shown = np.flatnonzero(noisy > round(plan.threshold * units))
-    released = tuple(categories[i] for i in shown)
-    table = noisy[shown].astype(np.float64) * plan.noise.lattice
-    record(
-        "category_counts",
-        lambda: {"categories": released, "counts": table.copy(), "sigma": plan.sigma},
-    )
-    return released, table
+    found = [(categories[i], float(noisy[i]) * plan.noise.lattice) for i in shown]
+    found = released("category_counts", found, lambda: {"plan": plan})
+    return tuple(category for category, _ in found), np.array([count for _, count in found])
 
 
 def _count(name: str, value: SupportsIndex) -> int:

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import LatticeNoise, lattice_noise
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 
 __all__ = [
     "MagnitudeGrid",
@@ -151,8 +151,7 @@ def noisy_histogram(
     table = lattice_noise(noise.sigma, n_cells, stream, lattice=noise.lattice, mu=noise.mu)
     np.add.at(table, cells, round(1 / noise.lattice))
     noisy = table.astype(np.float64) * noise.lattice
-    record("histogram", lambda: {"table": noisy.copy(), "sigma": noise.sigma})
-    return noisy
+    return released("histogram", noisy, lambda: {"noise": noise})
 
 
 def noisy_quantiles(

@@ -28,7 +28,7 @@ from skdpot._utils.rng import Streams
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noisy_histogram import noisy_histogram, noisy_quantiles
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 
 __all__ = [
     "FeatureScales",
@@ -173,7 +173,7 @@ def release_feature_scales(
     _check_shape(X, plan)
     d = plan.n_features
     rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
-    record("histogram_rows", lambda: {"rows": rows, "plan": plan})
+    released("histogram_rows", None, lambda: {"rows": rows, "plan": plan})
     center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
     failed = np.zeros(d, dtype=bool)
     for j in range(d):
@@ -234,7 +234,7 @@ def _center(
         return center, spread, max(high - center, center - low)
     grid, noise, smoothing = plan.center_grid, plan.noises[1], plan.center_smoothing
     width = spread / plan.cells_per_spread
-    record("cell_width", lambda: {"width": width})
+    released("cell_width", None, lambda: {"width": width})
     with np.errstate(over="ignore"):
         cells = grid.cells(column / width)
     table = noisy_histogram(cells, grid.n_cells, noise, streams.secret)
@@ -251,7 +251,7 @@ def _center(
 def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> float | None:
     """Return a radius that holds most of the rows, None when nothing stands out."""
     rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
-    record("histogram_rows", lambda: {"rows": rows, "plan": plan})
+    released("histogram_rows", None, lambda: {"rows": rows, "plan": plan})
     norms = np.empty(rows.size)
     for start in range(0, rows.size, _BLOCK):
         part = X[rows[start : start + _BLOCK]].astype(np.float64)

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from skdpot._utils.rng import Streams
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.noisy_histogram import FloatArray, noisy_histogram, noisy_quantiles
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 
 __all__ = ["ColumnRange", "release_ranges"]
 
@@ -98,7 +98,7 @@ def release_ranges(
     if len(columns) != shape[1] or any(len(column) != shape[0] for column in columns):
         raise ValueError(f"The plan is for {shape[1]} columns of {shape[0]} rows.")
     rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
-    record("histogram_rows", lambda: {"rows": rows, "plan": plan})
+    released("histogram_rows", None, lambda: {"rows": rows, "plan": plan})
     units = [_unit(column[rows], plan, streams) for column in columns]
     return tuple(
         _range(column[rows], unit, plan, streams)
@@ -133,7 +133,7 @@ def _range(
         return _NOTHING
     grid, noise = plan.center_grid, plan.noises[1]
     width = (unit or 1.0) / plan.cells_per_spread
-    record("cell_width", lambda: {"width": width})
+    released("cell_width", None, lambda: {"width": width})
     with np.errstate(over="ignore"):
         cells = grid.cells(np.clip(present / width, -_FINITE, _FINITE))
     table = noisy_histogram(cells, grid.n_cells, noise, streams.secret)

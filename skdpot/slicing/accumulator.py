@@ -9,6 +9,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noise import lattice_noise
+from skdpot.privacy.recording import released
 from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.plan import SketchPlan
 
@@ -106,7 +107,13 @@ class NoisyAccumulator:
         self._check_whole()
         statistic: np.ndarray = self._table * self._plan.lattice
         del self._table
-        return statistic
+        facts = {
+            "plan": self._plan,
+            "bounds": self._bounds,
+            "directions": self._directions,
+            "half_widths": self._half_widths,
+        }
+        return released("sketch", statistic, lambda: facts)
 
     def _check_whole(self) -> None:
         if os.getpid() != self._process:

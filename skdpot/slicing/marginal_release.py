@@ -22,7 +22,7 @@ import numpy as np
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import lattice_noise, noise_lattice
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
 
 __all__ = [
@@ -69,13 +69,14 @@ def release_marginals(
     """
     scales = [float(sigma) for sigma in sigmas]
     mu = MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
-    released: list[NoisyMarginal] = []
+    noisy: list[FloatArray] = []
     for marginal, sigma in zip(marginals, scales, strict=True):
         counts = _noise(sigma, marginal.n_cells, mu, stream)
         counts += marginal.counts(codes)
-        released.append(NoisyMarginal(marginal, counts, sigma))
-    record("marginals", lambda: {"marginals": tuple(released)})
-    return tuple(released)
+        noisy.append(counts)
+    facts = {"marginals": tuple(marginals), "sigmas": tuple(scales)}
+    tables = released("marginals", tuple(noisy), lambda: facts)
+    return tuple(map(NoisyMarginal, marginals, tables, scales))
 
 
 def release_misfits(
@@ -118,16 +119,8 @@ def release_misfits(
             tables[marginal.columns] = marginal.ungrouped.counts(codes)
         counts = marginal.joined(tables[marginal.columns])
         misfits[place] += np.abs(counts - public).sum()
-    record(
-        "misfits",
-        lambda: {
-            "misfits": misfits,
-            "marginals": tuple(marginals),
-            "predictions": tuple(predictions),
-            "sigma": sigma,
-        },
-    )
-    return misfits
+    facts = {"marginals": tuple(marginals), "predictions": tuple(predictions), "sigma": sigma}
+    return released("misfits", misfits, lambda: facts)
 
 
 def _noise(sigma: float, size: int, mu: float, stream: SecretStream) -> FloatArray:

@@ -30,7 +30,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 from skdpot.privacy.subsampling import poisson_batches
 from skdpot.trajectories.data_fit import clipped_fit_gradient
 from skdpot.trajectories.langevin_plan import LangevinPhase, LangevinPlan
@@ -280,13 +280,11 @@ class _NoisyFit:
                 clip=self._clip,
             )
             total[i] /= self._expected[i]
-        record("fit_gradients", lambda: self._facts(total, particles, sigma))
-        return total
+        return released("fit_gradients", total, lambda: self._facts(particles, sigma))
 
-    def _facts(self, total: FloatArray, particles: FloatArray, sigma: float) -> dict[str, Any]:
-        """Return a noisy release and what everybody knows of it, for `record`."""
+    def _facts(self, particles: FloatArray, sigma: float) -> dict[str, Any]:
+        """Return what everybody knows of a release."""
         return {
-            "gradients": total.copy(),
             "particles": particles.copy(),
             "sigma": sigma,
             "expected": np.array(self._expected),

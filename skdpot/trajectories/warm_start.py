@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 from skdpot.trajectories.starting_points import sphere_packed_centers, start_particles
 from skdpot.trajectories.warm_start_plan import (
     WarmStartPlan,
@@ -68,8 +68,8 @@ def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) ->
     _check_plan(rows, plan, "mean")
     clusters = (np.zeros(len(of_time), dtype=np.intp) for of_time in rows)
     sums = [_noisy_sums(r, c, plan, secret)[0][0] for r, c in zip(rows, clusters, strict=True)]
-    record("sums", lambda: {"sums": np.stack(sums), "plan": plan})
-    means = [total / max(len(r), 1) for total, r in zip(sums, rows, strict=True)]
+    noisy = released("sums", np.stack(sums), lambda: {"plan": plan})
+    means = [total / max(len(r), 1) for total, r in zip(noisy, rows, strict=True)]
     return _shortened(np.stack(means), plan.radius)
 
 
@@ -149,9 +149,11 @@ def _lloyd_step(
     is_last: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """Return new centres and the shares of the clusters; of the rows it sees one release."""
-    sums, counts = _noisy_sums(rows, _nearest(rows, centers), plan, secret)
-    facts = {"sums": sums, "counts": counts, "centers": centers}
-    record("cluster_sums", lambda: {name: v.copy() for name, v in facts.items()} | {"plan": plan})
+    sums, counts = released(
+        "cluster_sums",
+        _noisy_sums(rows, _nearest(rows, centers), plan, secret),
+        lambda: {"centers": centers.copy(), "plan": plan},
+    )
     least = max(1.0, _LEAST_COUNT * plan.count_sigma)
     if not is_last:  # a cluster of a few rows is worth less than a better optimum
         least = max(least, _LEAST_SHARE * len(rows) / plan.n_clusters)

@@ -95,12 +95,12 @@ def test_recording_changes_nothing_and_shows_nothing_without_noise() -> None:
         heard = PrivateScaler(random_state=3).fit(X)
     np.testing.assert_array_equal(plain.center_, heard.center_)
     np.testing.assert_array_equal(plain.scale_, heard.scale_)
-    tables = [release.facts for release in releases if release.kind == "histogram"]
+    tables = [release for release in releases if release.kind == "histogram"]
     assert len(tables) == 6
-    for facts in tables:
+    for table in tables:
         # Most cells are empty: what is in them is noise, of the scale that is charged.
-        quiet = np.median(np.abs(facts["table"])) / 0.6745
-        assert quiet == pytest.approx(facts["sigma"], rel=0.4)
+        quiet = np.median(np.abs(table.value)) / 0.6745
+        assert quiet == pytest.approx(table.facts["noise"].sigma, rel=0.4)
     others = {name for r in releases if r.kind != "histogram" for name in r.facts}
     assert others == {"rows", "plan", "width"}
 

@@ -218,7 +218,7 @@ def test_every_noise_of_a_table_is_charged(case, drawn):
             scales = [release.facts["sigma"]]
             squared_mu = 4 * len(release.facts["marginals"]) / scales[0] ** 2
         else:
-            scales = [noisy.sigma for noisy in release.facts["marginals"]]
+            scales = list(release.facts["sigmas"])
             squared_mu = sum(2 / sigma**2 for sigma in scales)
         expected.update(scales)
         assert squared_mu == pytest.approx(event.sensitivity**2 / event.sigma**2)

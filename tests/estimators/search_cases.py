@@ -10,7 +10,7 @@ from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.privacy.calibration import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.privacy.recording import record
+from skdpot.privacy.recording import released
 from skdpot.privacy.spent import charge
 
 __all__ = ["LOG", "NoisyThreshold"]
@@ -81,8 +81,8 @@ class NoisyThreshold(ClassifierMixin, BaseEstimator):
             del self.privacy_spent_
         stream = spawn_streams(self.random_state, "NoisyThreshold").secret
         noise = 0.0 if sigma is None else float(gaussian_noise(sigma, 1, stream)[0])
-        self.mean_ = float(np.clip(rows[:, 0], -1, 1).mean()) + noise
-        record("mean", lambda: {"value": self.mean_, "sigma": sigma})
+        mean = float(np.clip(rows[:, 0], -1, 1).mean()) + noise
+        self.mean_ = released("mean", mean, lambda: {"sigma": sigma})
         return self
 
     def predict(self, X):

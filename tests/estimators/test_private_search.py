@@ -348,9 +348,9 @@ def test_what_is_recorded_is_the_winner(monkeypatch):
     with_trials(monkeypatch, 8)
     with record_releases() as releases:
         found = search().fit(X, Y)
-    facts = {release.kind: release.facts for release in releases}
-    assert facts["mean"]["value"] == found.best_estimator_.mean_
-    assert np.clip(facts["score"]["value"], 0, 1) == found.best_score_
+    values = {release.kind: release.value for release in releases}
+    assert values["mean"] == found.best_estimator_.mean_
+    assert np.clip(values["score"], 0, 1) == found.best_score_
 
 
 def test_seeded_searches_repeat_and_their_trials_differ(log, monkeypatch):

@@ -19,7 +19,7 @@ from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.recording import record_releases
-from skdpot.slicing.marginals import Marginal
+from skdpot.slicing.marginals import Marginal, NoisyMarginal
 from tests.estimators.reachable import reachable
 from tests.estimators.table_examples import SCHEMA, example_table
 
@@ -88,7 +88,7 @@ def test_the_noise_that_is_drawn_is_the_noise_that_is_charged(target):
 
 def squared_mu(release):
     if release.kind == "marginals":
-        return sum(2 / noisy.sigma**2 for noisy in release.facts["marginals"])
+        return sum(2 / sigma**2 for sigma in release.facts["sigmas"])
     return 4 * len(release.facts["marginals"]) / release.facts["sigma"] ** 2
 
 
@@ -96,7 +96,12 @@ def test_the_marginals_that_are_kept_are_those_that_were_released():
     """What is joined of two releases knows as much as both, and no more."""
     with record_releases() as releases:
         fitted = synthesizer(schema=SCHEMA, target="member").fit(TABLE)
-    released = [m for r in releases if r.kind == "marginals" for m in r.facts["marginals"]]
+    released = [
+        noisy
+        for r in releases
+        if r.kind == "marginals"
+        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.facts["sigmas"])
+    ]
     known = sum(noisy.sigma**-2 for noisy in fitted.marginals_)
     assert known == pytest.approx(sum(noisy.sigma**-2 for noisy in released))
     for noisy in fitted.marginals_:

@@ -195,8 +195,8 @@ def test_what_is_recorded_is_what_is_released():
             np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1)
         )
     assert [release.kind for release in releases] == ["table"]
-    np.testing.assert_array_equal(releases[0].facts["statistic"], table)
-    assert not np.shares_memory(releases[0].facts["statistic"], table)
+    np.testing.assert_array_equal(releases[0].value, table)
+    assert not np.shares_memory(releases[0].value, table)
 
 
 def test_every_release_draws_its_own_noise():

@@ -1,58 +1,168 @@
-"""Recording of releases: only inside the block, and of the innermost one."""
+"""The gate of releases: who records sees all, who replays puts recorded values in their place."""
 
 import threading
+from dataclasses import dataclass
 
 import numpy as np
+import pytest
+import torch
 
-from skdpot import SlicedSketch
-from skdpot.privacy.recording import record, record_releases
+from skdpot.exceptions import ReplayError
+from skdpot.privacy.recording import (
+    first_difference,
+    forgotten,
+    record_releases,
+    released,
+    remember,
+    replay_releases,
+)
 
 
 def forbidden():
     raise AssertionError("facts were computed though nobody listens")
 
 
-def test_nothing_is_computed_outside():
-    record("sum", forbidden)
+def test_outside_the_value_passes_and_nothing_is_computed():
+    value = np.ones(3)
+    assert released("sum", value, forbidden) is value
 
 
 def test_records_in_order_and_stops():
+    value = np.array([1.0])
     with record_releases() as releases:
-        record("sum", lambda: {"value": 1})
-        record("count", lambda: {"value": 2})
-    record("sum", forbidden)
-    assert [(r.kind, r.facts["value"]) for r in releases] == [("sum", 1), ("count", 2)]
-    assert repr(releases[0]) == "Release('sum', facts=['value'])"
+        assert released("sum", value, lambda: {"sigma": 3.0}) is value
+        released("count", (2, torch.ones(2)), dict)
+    value += 1
+    released("sum", 1, forbidden)
+    assert [r.kind for r in releases] == ["sum", "count"]
+    assert releases[0].value == [1.0]  # a copy
+    assert isinstance(releases[1].value[1], np.ndarray)
+    assert repr(releases[0]) == "Release('sum', facts=['sigma'])"
 
 
 def test_inner_block_listens_alone():
     with record_releases() as outer:
         with record_releases() as inner:
-            record("sum", dict)
-        record("count", dict)
+            released("sum", 1, dict)
+        released("count", 1, dict)
     assert [len(inner), len(outer)] == [1, 1]
 
 
 def test_an_error_ends_the_recording():
-    try:
-        with record_releases():
-            raise RuntimeError
-    except RuntimeError:
-        record("sum", forbidden)
+    with pytest.raises(RuntimeError), record_releases():
+        raise RuntimeError
+    released("sum", 1, forbidden)
 
 
 def test_other_threads_do_not_record():
     with record_releases() as releases:
-        thread = threading.Thread(target=record, args=("sum", forbidden))
+        thread = threading.Thread(target=released, args=("sum", 1, forbidden))
         thread.start()
         thread.join()
     assert releases == []
 
 
-def test_private_bounds_are_recorded_with_their_noise():
-    X = np.random.default_rng(0).normal(size=(5000, 2))
+@pytest.mark.parametrize("forgetting", [True, False])
+def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
+    with record_releases(forgetting=forgetting) as releases:
+        released("before", 1, dict)
+        with forgotten() as first:
+            released("first", 1, dict)
+        with forgotten():
+            released("second", 1, dict)
+        remember(first)
+    kinds = [release.kind for release in releases]
+    assert kinds == (["before", "first"] if forgetting else ["before", "first", "second"])
+
+
+def two_releases(shift, *, kind="mean", shape=(2, 3), sigma=1.0, names=("a",), last=True):
+    """What passes the gate twice."""
+    mean, codes = released(
+        kind, (np.full(shape, shift), torch.full((2,), float(shift))), lambda: {"sigma": sigma}
+    )
+    found = released("names", list(names), dict) if last else None
+    return mean, codes, found
+
+
+def test_a_replay_puts_what_was_recorded_in_the_place_of_what_is_computed():
     with record_releases() as releases:
-        SlicedSketch(epsilon=5.0).fit(X)
-    histograms = [r for r in releases if r.kind == "histogram"]
-    assert histograms
-    assert all(r.facts["sigma"] > 0 for r in histograms)
+        two_releases(1)
+    with replay_releases(releases):
+        mean, codes, found = two_releases(2, names=("b", "c"))  # the length of a list is no fact
+    assert (mean == 1).all()
+    assert isinstance(codes, torch.Tensor)
+    assert codes.tolist() == [1.0, 1.0]
+    assert found == ["a"]
+    mean += 1
+    with replay_releases(releases):
+        assert (two_releases(3)[0] == 1).all()
+    assert two_releases(4)[0].max() == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "total"}, "'mean' was recorded in the place of 'total', release number 0"),
+        ({"shape": (3, 2)}, "The shape of 'mean', release number 0"),
+        ({"sigma": 1.0 + 1e-15}, "A fact of 'mean', release number 0.*: sigma"),
+        ({"last": False}, "Less was released than recorded: 'names'"),
+    ],
+)
+def test_a_replay_refuses_other_releases(options, message):
+    with record_releases() as releases:
+        two_releases(1)
+    with pytest.raises(ReplayError, match=message), replay_releases(releases):
+        two_releases(1, **options)
+
+
+def test_a_replay_refuses_more_releases():
+    with (
+        pytest.raises(ReplayError, match="More is released than was recorded: 'names'"),
+        replay_releases([]),
+    ):
+        released("names", [], dict)
+
+
+@dataclass
+class Pair:
+    first: object
+    second: object
+
+
+class Holder:
+    def __init__(self, value):
+        self.value, self.me = value, self
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x,
+        lambda x: {"a": [1, (x, None)]},
+        lambda x: np.array([0.0, x]),
+        lambda x: np.array([0.0, x], dtype=object),
+        lambda x: torch.tensor([x], dtype=torch.float64),
+        lambda x: Pair(np.float64(x), max),
+        lambda x: Holder(Holder(x)),
+        lambda x: np.random.default_rng(int(x * 2**60)),
+        lambda x: torch.nn.Linear(1, 1).requires_grad_(False).double().weight.fill_(x),
+    ],
+)
+def test_the_last_bit_is_a_difference(make):
+    assert first_difference(make(0.5), make(0.5)) is None
+    assert first_difference(make(0.5), make(np.nextafter(0.5, 1.0))) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(0.0, -0.0), (1, 1.0), (1, True), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([1], [1, 1]),
+     (np.zeros(2), np.zeros(2, dtype=np.float32)), (np.zeros(2), np.zeros((1, 2)))],
+)  # fmt: skip
+def test_equal_is_not_enough(one, other):
+    assert first_difference(one, other) is not None
+
+
+def test_a_difference_says_where_it_is():
+    one, other = {"a": [1, Pair(2, 3)]}, {"a": [1, Pair(2, 4)]}
+    assert first_difference(one, other, "it") == "it.a.1.second"
+    assert first_difference(float("nan"), float("nan")) is None

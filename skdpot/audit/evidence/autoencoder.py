@@ -95,7 +95,7 @@ def autoencoder_score(audited: AuditedFit) -> np.ndarray:
         plan, loss = facts["plan"], facts["loss"]
         made = at_parameters(network, facts["parameters"])
         own = _contributions(loss, made, rows.to(torch.float32), crowd, facts["directions"])
-        crowd.add_step(evidence, own, gradients_by_parameter(made, facts["gradients"]), facts, plan)
+        crowd.add_step(evidence, own, gradients_by_parameter(made, release.value), facts, plan)
     return evidence.scores()
 
 

@@ -121,7 +121,7 @@ def fair_score(audited: AuditedFit) -> np.ndarray:
             _add_tables(evidence, tables, values, candidates, candidates.crowd.codes)
             tables = []
         own = _contributions(facts, network, candidates, anchors)
-        gradient = gradients_by_parameter(network, facts["gradients"])
+        gradient = gradients_by_parameter(network, release.value)
         candidates.crowd.add_step(evidence, own, gradient, facts, facts["plan"])
     _add_tuning(evidence, tables, audited, candidates)
     return evidence.scores()
@@ -182,17 +182,18 @@ def _add_tables(
 ) -> None:
     """Add what noisy histograms of values by part say."""
     for release in tables:
-        facts = release.facts
+        statistic: np.ndarray = release.value
         shares, n_pairs = candidates.crowd.shares, evidence.n_pairs
-        parts = codes if len(facts["statistic"]) > 1 else np.zeros_like(codes)
-        single = _statistics(facts, values, parts)
-        residual = facts["statistic"].ravel() - shares @ single
+        parts = codes if len(statistic) > 1 else np.zeros_like(codes)
+        single = _statistics(release, values, parts)
+        residual = statistic.ravel() - shares @ single
         differences = single[-2 * n_pairs : -n_pairs] - single[-n_pairs:]
-        evidence.add(residual, differences, facts["noise"].sigma)
+        evidence.add(residual, differences, release.facts["noise"].sigma)
 
 
-def _statistics(facts: Mapping[str, Any], values: np.ndarray, parts: np.ndarray) -> np.ndarray:
+def _statistics(release: Release, values: np.ndarray, parts: np.ndarray) -> np.ndarray:
     """Return what each record adds to a table, flat."""
+    facts = release.facts
     directions, matrix = facts["directions"], facts["noise"].strategy.matrix
     if directions.shape[1] > values.shape[1]:  # less a centre
         values = np.column_stack([values, np.ones(len(values))])
@@ -206,7 +207,7 @@ def _statistics(facts: Mapping[str, Any], values: np.ndarray, parts: np.ndarray)
         codes=everybody,
         n_classes=len(values),
     )
-    single = np.zeros((len(values), *facts["statistic"].shape))
+    single = np.zeros((len(values), *release.value.shape))
     single[everybody, parts] = counts.reshape(len(values), len(directions), -1) @ matrix.T
     return single.reshape(len(values), -1)
 

@@ -60,7 +60,7 @@ def gradient_score(audited: AuditedFit) -> np.ndarray:
         facts = release.facts
         network = at_parameters(fitted.module_, facts["parameters"])
         step = _Step(network, rows, crowd, facts)
-        released = gradients_by_parameter(network, facts["gradients"])
+        released = gradients_by_parameter(network, release.value)
         residual = {p: value - step.expected[p] for p, value in released.items()}
         noise = math.hypot(facts["noise_scale"], step.unexplained(rng))
         own = step.contributions

@@ -191,12 +191,9 @@ def _add(evidence: EvidenceSum, histograms: list[Release], tables: list[_Counts]
     )
     differences = csr_array((signs, (rows, columns)), shape=(evidence.n_pairs, starts[-1]))
     residual = np.concatenate(
-        [
-            release.facts["table"] - table.expected
-            for release, table in zip(histograms, tables, strict=True)
-        ]
+        [release.value - table.expected for release, table in zip(histograms, tables, strict=True)]
     )
-    evidence.add(residual, differences, histograms[0].facts["sigma"])
+    evidence.add(residual, differences, histograms[0].facts["noise"].sigma)
 
 
 def _found_in_medians(audited: AuditedFit) -> np.ndarray:

@@ -24,6 +24,7 @@ from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
+from skdpot.privacy.recording import Release
 from skdpot.trajectories.data_fit import clipped_fit_gradient
 from skdpot.trajectories.warm_start_plan import WarmStartPlan
 
@@ -54,15 +55,15 @@ def langevin_score(audited: AuditedFit) -> np.ndarray:
     steps = [release for release in audited.releases if release.kind == "fit_gradients"]
     for release in audited.watched(steps, "iterations"):
         for i in range(times.n_times):
-            _add_gradients(evidence, times, i, release.facts)
+            _add_gradients(evidence, times, i, release)
     for release in audited.releases:
         if release.kind == "sums":
-            for i, total in enumerate(release.facts["sums"]):
+            for i, total in enumerate(release.value):
                 _add_sums(evidence, times, i, total[None], None, release.facts)
     clusters = [release for release in audited.releases if release.kind == "cluster_sums"]
     for number, release in enumerate(clusters):  # step by step, and in each time by time
-        i, facts = number % times.n_times, release.facts
-        _add_sums(evidence, times, i, facts["sums"], facts["counts"], facts)
+        sums, counts = release.value
+        _add_sums(evidence, times, number % times.n_times, sums, counts, release.facts)
     return evidence.scores()
 
 
@@ -87,8 +88,9 @@ class _Times:
         return self.first[i], self.second[i]
 
 
-def _add_gradients(evidence: EvidenceSum, times: _Times, i: int, facts: Mapping[str, Any]) -> None:
+def _add_gradients(evidence: EvidenceSum, times: _Times, i: int, release: Release) -> None:
     """Add the noisy mean gradient of a step at one time."""
+    facts = release.facts
     particles, expected = facts["particles"][i], float(facts["expected"][i])
     scales = (facts["bandwidth"], float(facts["weights"][i]), facts["clip"])
     first, second = (clipped_pulls(particles, rows, *scales) for rows in times.both(i))
@@ -103,7 +105,7 @@ def _add_gradients(evidence: EvidenceSum, times: _Times, i: int, facts: Mapping[
     known_squares = squares / max(len(first), 1) * len(times.known[i])
     sampling = rate * (1.0 - rate) * (squares + known_squares) / particles.size
     evidence.add(
-        facts["gradients"][i].ravel() * expected - rate * mean,
+        release.value[i].ravel() * expected - rate * mean,
         rate * (first - second),
         math.sqrt(facts["sigma"] ** 2 + sampling),
         times.members[i],
