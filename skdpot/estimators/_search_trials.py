@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import ParameterSampler
-from sklearn.utils import check_random_state
 
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators._private_errors import publishable
@@ -92,11 +91,9 @@ def best_trial(
     -------
     Trial
     """
-    candidates = check_random_state(int(secret.random_bits(31)))
-    distributions = deepcopy(task.distributions)  # who counts draws counts trials
     best: Trial | None = None
     for _ in range(task.plan.law.draw(secret)):
-        [parameters] = ParameterSampler(distributions, 1, random_state=candidates)
+        parameters = _draw_candidate(task.distributions, secret)
         # Refused here in plain words: what goes wrong within a trial is not quoted.
         make_candidate(task.estimator, parameters, task.parts, task.caller)
         trial = _run(task, parameters, X, y, fit_params, secret)
@@ -106,6 +103,19 @@ def best_trial(
         raise RuntimeError("A search makes at least one trial.")
     remember(best.releases)
     return best
+
+
+def _draw_candidate(distributions: Any, secret: SecretStream) -> dict[str, Any]:
+    """Draw a candidate that has the same law, and tells nothing else, at every index.
+
+    Each has 128 bits of its own: one short seed for all would make the position of a number in
+    the sequence that follows from it a part of what is released. And each has laws of its own:
+    an object that counts its draws would put the index of the trial in what it returns.
+    """
+    bits = np.random.MT19937(np.random.SeedSequence(secret.random_bits(128)))
+    rng = np.random.RandomState(bits)  # what scikit-learn and SciPy draw from
+    [parameters] = ParameterSampler(deepcopy(distributions), 1, random_state=rng)
+    return parameters
 
 
 def fit_alone(

@@ -45,6 +45,7 @@ DEFECTS = {
     21: "what an audit forgives",
     22: "categories told that few have",
     23: "more of a table than was counted",
+    24: "a search that tells of its trials",
 }
 
 
@@ -1173,6 +1174,20 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
         yield kind, rewritten(where, change), test
 
 
+def _search_tells() -> Iterator[tuple[str, Injection, str]]:
+    drawn, tests = (
+        f"{ESTIMATORS}_search_trials:_draw_candidate",
+        "estimators/test_private_search.py",
+    )
+    for kind, where, change, test in (
+        ("a short seed for a candidate", drawn, ("random_bits(128)", "random_bits(31)"),
+         "test_parameters_do_not_show_the_index_of_their_trial"),
+        ("laws that count their draws", drawn, ("deepcopy(distributions)", "distributions"),
+         "test_a_law_with_a_state_of_its_own_does_not_count_trials"),
+    ):  # fmt: skip
+        yield kind, rewritten(where, change), f"{tests}::{test}"
+
+
 _FAMILIES = {
     1: lambda: (*_half_of_the_noise(), *_noise_by_audit()),
     2: _no_clipping,
@@ -1197,6 +1212,7 @@ _FAMILIES = {
     21: _audit_forgives,
     22: _few_told,
     23: _uncounted_tables,
+    24: _search_tells,
 }
 MUTANTS = tuple(
     Mutant(defect, name, inject, f"tests/{test}")

@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+import torch
+from scipy import stats
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    ParameterSampler,
     RandomizedSearchCV,
     RepeatedKFold,
     ShuffleSplit,
@@ -32,6 +35,7 @@ from skdpot import (
     PrivateScaler,
     TableSchema,
 )
+from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators._search_scores import find_scorer
 from skdpot.estimators._search_splits import draw_splits
@@ -307,6 +311,79 @@ def test_candidates_that_do_not_exist_cost_nothing():
 # ------------------------------------------------------------------ what is not shown
 
 
+class Repeating(SecretStream):
+    """A stream of which every draw of the same size is the same one."""
+
+    def random_bytes(self, n_bytes):
+        return np.random.default_rng(n_bytes).bytes(n_bytes)
+
+
+LAWS = {"shift": stats.uniform(-1, 2), "fault": [None]}
+
+
+@pytest.mark.parametrize("laws", [LAWS, [LAWS, {"shift": [0.1, 0.2, 0.3]}]], ids=["law", "mixed"])
+def test_a_candidate_has_one_law_at_every_index(log, monkeypatch, laws):
+    """A trial is a function of its own words: with the same ones all trials are the same."""
+    with_trials(monkeypatch, 6)
+    task = planned_task(candidates=laws)
+    trials.best_trial(task, X, Y, {}, Repeating())
+    shifts = [parameters["shift"] for parameters, *_ in log]
+    assert len(shifts) == 6
+    assert len(set(shifts)) == 1
+    log.clear()
+    trials.best_trial(task, X, Y, {}, SecretStream())
+    if laws is LAWS:  # two of six doubles are equal with probability 1e-14
+        assert len({parameters["shift"] for parameters, *_ in log}) == 6
+
+
+def test_a_law_with_a_state_of_its_own_does_not_count_trials(log, monkeypatch):
+    class Counting:
+        drawn = 0.0
+
+        def rvs(self, random_state=None):
+            self.drawn += 0.1
+            return self.drawn
+
+    with_trials(monkeypatch, 5)
+    search(candidates={"shift": Counting()}).fit(X, Y)
+    assert len({parameters["shift"] for parameters, *_ in log}) == 1
+
+
+def test_parameters_do_not_show_the_index_of_their_trial(monkeypatch):
+    """Whoever tries all short seeds (here there are 64) finds no trial with these parameters."""
+    laws, original = {"shift": stats.uniform(-1, 2)}, SecretStream.random_bits
+    with_trials(monkeypatch, 8)
+    tried = set()
+    for seed in range(64):
+        rng = np.random.RandomState(seed)
+        monkeypatch.setattr(SecretStream, "random_bits", lambda stream, n, seed=seed: seed)
+        tried |= {one["shift"] for one in ParameterSampler(laws, 8, random_state=rng)}
+        tried.add(trials._draw_candidate(laws, SecretStream())["shift"])
+    monkeypatch.setattr(
+        SecretStream,
+        "random_bits",
+        lambda stream, n: original(stream, n) % (64 if n < 100 else 2**n),
+    )
+    found = [search(candidates=laws).fit(X, Y) for _ in range(5)]
+    assert sum(one.best_params_["shift"] in tried for one in found) == 0
+
+
+def test_no_generator_of_the_process_is_moved_by_a_trial(monkeypatch):
+    """What the process draws after a search would else show how many trials there were."""
+    quick = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
+    flow = DPSlicedFlowSampler(conditional=True, **FLOW)
+    with_trials(monkeypatch, 3)
+    for estimator, candidates, options in (
+        (quick, {"learning_rate": stats.uniform(0.1, 1)}, {}),
+        (flow, {"n_bins": [4]}, {"scoring": "synthetic_accuracy", "epsilon": 4.0}),
+    ):
+        before = np.random.get_state()[1:], torch.get_rng_state()  # noqa: NPY002
+        search(estimator=estimator, candidates=candidates, **options).fit(X, Y)
+        after = np.random.get_state()[1:], torch.get_rng_state()  # noqa: NPY002
+        assert all(np.array_equal(*pair) for pair in zip(before[0], after[0], strict=True))
+        assert torch.equal(before[1], after[1])
+
+
 def test_nothing_of_other_trials_is_kept(log, monkeypatch):
     with_trials(monkeypatch, 7)
     seen = []
@@ -373,8 +450,6 @@ def test_seeded_searches_repeat_and_their_trials_differ(log, monkeypatch):
 def test_the_noise_of_a_score_is_the_planned_one(monkeypatch):
     """200 scores of one number: false alarms below 1e-6, by the chi-squared law."""
     task = planned_task(epsilon=1.0)
-    from skdpot._utils.rng import SecretStream
-
     stream = SecretStream(4)
     scores = np.array([trials._noisy(55.0, task, stream) for _ in range(200)])
     spread = np.var(scores) / task.plan.score_deviation**2
@@ -389,7 +464,8 @@ def planned_task(**options):
     made = search(**options)
     splits = draw_splits(0.2, len(X), np.random.default_rng(0), "test")
     scorer = find_scorer(None, "held_out", None, made.estimator, "test")
-    return trials.SearchTask(made.estimator, ("",), SHIFTS, splits, scorer, made.plan(X), "test")
+    laws = made.param_distributions
+    return trials.SearchTask(made.estimator, ("",), laws, splits, scorer, made.plan(X), "test")
 
 
 class Fixed:
