@@ -354,12 +354,12 @@ def test_the_gradient_of_a_generator_is_nearly_a_sum_over_rows():
     audited = task_of("generator", math.inf).run(HEADS)
     rows = to_network_units(audited.fitted.bounds_, audited.rows_and_weights()[0])
     crowd = crowd_of_audit(audited)
-    facts = steps_of(audited.releases)[0]
-    network = at_parameters(audited.fitted.module_, facts["parameters"])
-    step = _Step(network, rows, crowd, facts)
+    first = steps_of(audited.releases)[0]
+    network = at_parameters(audited.fitted.module_, first.facts["parameters"])
+    step = _Step(network, rows, crowd, first.facts)
     chosen = np.concatenate([np.ones(4), HEADS, ~HEADS])
     told = step.contributions.weighted_sum(chosen - crowd.shares)
-    pairs = zip(facts["gradients"], step.expected.values(), told.values(), strict=True)
+    pairs = zip(first.value, step.expected.values(), told.values(), strict=True)
     moved, missed = 0.0, 0.0
     for released, expected, linear in pairs:
         difference = torch.from_numpy(released).double() - expected
