@@ -13,7 +13,7 @@ from skdpot.nets.fair_loss import FairLoss
 from skdpot.nets.output_tables import TableNoise, plan_tables
 from skdpot.nets.parity_penalty import ParityPenalty
 from skdpot.nets.training_plan import TrainingPlan, plan_training
-from skdpot.nets.tuned_threshold import N_TUNING_RELEASES
+from skdpot.nets.tuned_threshold import ThresholdNoise, plan_threshold
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
@@ -47,8 +47,8 @@ class FairPlan:
         With a sketch: noise of the released distributions.
     release_at : tuple of int
         With a sketch: the steps before which they are released.
-    tuning : TableNoise or None
-        Noise of the histograms that the threshold is read off.
+    tuning : ThresholdNoise or None
+        Noise of what the threshold is read off.
     """
 
     training: TrainingPlan
@@ -56,7 +56,7 @@ class FairPlan:
     penalty: ParityPenalty | None = None
     tables: TableNoise | None = None
     release_at: tuple[int, ...] = ()
-    tuning: TableNoise | None = None
+    tuning: ThresholdNoise | None = None
 
 
 def one_cell(n_samples: int) -> Cells:
@@ -167,18 +167,19 @@ def plan_fair_fit(
     others: list[Event] = []
     tuning = None
     if tunes:
-        tuning, event = _tables(
-            target, _TUNING_SHARE, N_TUNING_RELEASES, 1, sum(cells.sizes) // 2, classes=True
+        public_classes = bool(cells.strata) and predictor.fairness == "equalized_odds"
+        tuning, events = plan_threshold(
+            _mu_of(target, _TUNING_SHARE), sum(cells.sizes), public_classes=public_classes
         )
-        others.append(event)
+        others.extend(events)
     if cells.strata and predictor.gradient == "ranks":
         return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
     tables: TableNoise | None = None
     release_at = _release_steps(n_steps, predictor.n_releases) if cells.strata else ()
     if release_at:
         n_slices = len(loss.compared.directions(predictor.n_slices, np.random.default_rng(0)))
-        tables, event = _tables(
-            target, _TABLE_SHARE, len(release_at), n_slices, min(cells.sizes), classes=False
+        tables, event = plan_tables(
+            _mu_of(target, _TABLE_SHARE), len(release_at), n_slices, max(1, min(cells.sizes))
         )
         others.append(event)
         # What is averaged over the blocks of directions has less noise.
@@ -207,7 +208,7 @@ def _plan_ranks(
     n_steps: int,
     bounds: DataBounds | BoundsPlan | None,
     others: list[Event],
-    tuning: TableNoise | None,
+    tuning: ThresholdNoise | None,
 ) -> FairPlan:
     sizes = batch_sizes(cells.sizes, predictor.batch_fraction, cells.names)
     penalty = ParityPenalty(cells.strata, sizes)
@@ -243,17 +244,9 @@ def _warn_of_small_cells(predictor: "FairPredictor", cells: Cells, sigma: float)
         )
 
 
-def _tables(
-    target: PrivacyTarget,
-    share: float,
-    n_releases: int,
-    n_slices: int,
-    n_records: int,
-    *,
-    classes: bool,
-) -> tuple[TableNoise, Event]:
-    mu = math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
-    return plan_tables(mu, n_releases, n_slices, max(1, n_records), conditional=classes)
+def _mu_of(target: PrivacyTarget, share: float) -> float:
+    """Return the privacy parameter of a part of the fit; infinite without privacy."""
+    return math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
 
 
 def _release_steps(n_steps: int, n_releases: int) -> tuple[int, ...]:

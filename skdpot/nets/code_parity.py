@@ -11,6 +11,7 @@ D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially 
 Wasserstein gradients", 2025, appendix B.3.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -37,7 +38,8 @@ class CodeParity:
     radius : float
         Norm M that codes are shortened to before they are compared; 1 for codes on the sphere.
     n_slices : int
-        Number of directions.
+        Wanted number of directions; made a multiple of `latent_dim`, so that they come in whole
+        orthogonal blocks.
     """
 
     latent_dim: int
@@ -47,10 +49,52 @@ class CodeParity:
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the directions of one step from a public stream."""
-        return self._compared.directions(self.n_slices, rng)
+        n_blocks = math.ceil(self.n_slices / self.latent_dim)
+        return self._compared.directions(n_blocks * self.latent_dim, rng)
 
     def sensitivity(self, clip_jacobian: float) -> float:
-        """Bound how far one record moves the gradient, times the size of the whole batch.
+        r"""Bound how far one record moves the gradient, times the size of the whole batch.
+
+        One direction at a time, `moving_side_sensitivity` bounds a pair of groups by
+        :math:`4 r L = 8 M L` (times one over the size of the record's group). For
+        :math:`k \ge 4` whole orthogonal blocks, :math:`\Theta^\top \Theta = (S / k) I`, do better.
+        Let the record's code move from u to u', and let v and v' hold what it is matched with
+        along each direction; :math:`v_\theta \le v'_\theta` where :math:`\theta^\top u \le
+        \theta^\top u'`, and the reverse. As there, the gradient moves by at most 2L times
+
+        .. math:: F = \tfrac{1}{S} \|\Theta^\top (\Theta u - v)\|
+                  + \tfrac{1}{S} \|\Theta^\top (\Theta u' - v')\|
+                  + \tfrac{1}{S} \|v' - v\|_1 + \tfrac{1}{S} \|\Theta (u' - u)\|_1,
+
+        where its own two terms are now added up over the directions before their length is taken.
+        For given codes F is convex in (v, v'), so it is largest where along each direction either
+        :math:`v = v' = \pm M`, say for a share q of the directions, or they are the two ends
+        -M and M. In units of M, with :math:`2x` for the last term: the third one is
+        :math:`2 (1 - q)`; the first two are at most :math:`\sqrt{2 (a^2 + b^2)}` for their
+        lengths a and b, and with :math:`\|\Theta^\top v\| \le S / \sqrt{k}`
+
+        .. math:: a^2 + b^2 \le \tfrac{2}{k^2} + \tfrac{2}{k} - \tfrac{2}{k S}
+                  \left(\langle \Theta u, v \rangle + \langle \Theta u', v' \rangle\right).
+
+        The bracket is half of :math:`\langle \Theta (u' - u), v' - v \rangle +
+        \langle \Theta (u + u'), v + v' \rangle`. In the first product all terms are positive, and
+        those that are missing at the share q are at most :math:`\sqrt{q / k} \|u' - u\|`
+        (times 2S); in the second only that share remains, so that it is at least
+        :math:`- 2 S \sqrt{q / k} \|u + u'\|`. As :math:`\|u' - u\| + \|u' + u\| \le 2
+        \sqrt 2`, the bracket over S is at least :math:`2 x - 2 \sqrt{2 q / k}`, and
+
+        .. math:: \frac{F}{2} \le \sqrt{\tfrac{1}{k^2} + \tfrac{1}{k} - \tfrac{2 x}{k}
+                  + \tfrac{2}{k} \sqrt{2 q / k}} + 1 - q + x.
+
+        It grows with x, which is at most :math:`1 / \sqrt k \le 1/2`, where the root without its
+        last term is :math:`1 / \sqrt k - 1 / k`. With :math:`\sqrt{y^2 + z} \le y + z / 2 y` the
+        best q leaves
+
+        .. math:: \frac{F}{2} \le 1 + \frac{2}{\sqrt k} - \frac{1}{k}
+                  + \frac{1}{2 (k - \sqrt k)^2},
+
+        in place of 2. All but the last fraction is attained: one block, u' along the sum of its
+        directions, u = -u'.
 
         Parameters
         ----------
@@ -61,9 +105,14 @@ class CodeParity:
         -------
         float
             The L2 sensitivity under replace-one within a group: n' times that of
-            `ParityPenalty.sensitivity`, for projections in an interval of width 2M.
+            `ParityPenalty.sensitivity`, for projections in an interval of width 2M, times the
+            share of it that orthogonal directions leave.
         """
-        of_mean = self._penalty.sensitivity(ball_width(self.radius), clip_jacobian)
+        root, share = math.sqrt(self.latent_dim), 1.0
+        if self.latent_dim >= 4:
+            k = self.latent_dim
+            share = min(1.0, 0.5 + 1.0 / root - 0.5 / k + 0.25 / (k - root) ** 2)
+        of_mean = self._penalty.sensitivity(ball_width(self.radius) * share, clip_jacobian)
         return sum(self.batch_sizes) * of_mean
 
     def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:

@@ -56,7 +56,7 @@ class TableNoise:
 
 
 def plan_tables(
-    mu: float, n_releases: int, n_slices: int, n_records: int, *, conditional: bool = False
+    mu: float, n_releases: int, n_slices: int, n_records: int
 ) -> tuple[TableNoise, Event]:
     """Choose the bins of some releases and the noise of each.
 
@@ -70,8 +70,6 @@ def plan_tables(
         Directions of each.
     n_records : int
         Public number of records of the smallest part.
-    conditional : bool, default=False
-        Whether a replaced record may be in another part.
 
     Returns
     -------
@@ -87,7 +85,7 @@ def plan_tables(
         return none, NonPrivateEvent()
     noise = calibrate_lattice(
         of_each,
-        strategy.sensitivity(n_slices, conditional=conditional),
+        strategy.sensitivity(n_slices, conditional=False),
         data_lattice=strategy.lattice,
     )
     required_bits(noise.sigma / noise.lattice, mu)  # for all of them; refuses before any charge
@@ -278,8 +276,8 @@ def noisy_counts(
 
     Privacy
     -------
-    One release. Under replace-one it has ``strategy.sensitivity(n_slices, conditional=...)``:
-    conditional if the replaced record may be in another part.
+    One release. Under replace-one within a part it has
+    ``strategy.sensitivity(n_slices, conditional=False)``.
     """
     strategy = noise.strategy
     factor = round(strategy.lattice / noise.lattice)

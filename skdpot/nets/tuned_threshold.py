@@ -3,28 +3,86 @@
 A penalty pulls the scores of groups together, and with them all scores towards each other: few
 reach one half when the second class is the rarer one, and the selection rates of groups are then
 small numbers with a large ratio. Here as many records are selected as there are of the second
-class. It takes two releases: the first counts the classes and finds the range that the scores
-are in, the second measures their distribution there.
+class. The first release finds the range that the scores are in, the second measures their
+distribution there, and a third counts the second class unless the classes are public.
 """
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.output_tables import OutputTables, TableNoise, noisy_counts, release_tables
-from skdpot.slicing.decoding import decode_cumulative
-from skdpot.slicing.table import CDFTable
+from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
+from skdpot.privacy.events import Event, GaussianEvent
+from skdpot.privacy.lattice_sampler import required_bits
+from skdpot.privacy.noise import LatticeNoise, calibrate_lattice
+from skdpot.privacy.noisy_histogram import noisy_histogram
 
-__all__ = ["N_TUNING_RELEASES", "tuned_threshold"]
-
-N_TUNING_RELEASES = 2
+__all__ = ["ThresholdNoise", "plan_threshold", "tuned_threshold"]
 
 _LIMIT = np.full(1, 0.5)  # of probabilities less one half
 _DIRECTION = np.ones((1, 1))
 _INSIDE = 1e-6
+_SHARES = {"coarse": 0.2, "fine": 0.65, "count": 0.15}  # of the squared mu
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdNoise:
+    """Noise of the releases that a threshold is read off.
+
+    Parameters
+    ----------
+    coarse, fine : TableNoise
+        Of the histogram of all scores, and of the one of the range that they are in.
+    count : LatticeNoise or None
+        Of the number of records of the second class; None if it needs no noise.
+    """
+
+    coarse: TableNoise
+    fine: TableNoise
+    count: LatticeNoise | None
+
+
+def plan_threshold(
+    mu: float, n_samples: int, *, public_classes: bool
+) -> tuple[ThresholdNoise, tuple[Event, ...]]:
+    """Divide a privacy parameter between the releases of a threshold.
+
+    The histograms hold all records, whatever their class, so that a replaced record moves one
+    count from one bin to another. The number of records of the second class moves by one, and
+    not at all where a neighbouring data set has the same classes.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian privacy parameter of all releases together; infinite without privacy.
+    n_samples : int
+        Public number of records.
+    public_classes : bool
+        Whether the class of every record is public.
+
+    Returns
+    -------
+    noise : ThresholdNoise
+        Of each release.
+    events : tuple of Event
+        All releases.
+    """
+    shares = _SHARES | ({"count": 0.0} if public_classes else {})
+    mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
+    coarse, finds = plan_tables(mus["coarse"], 1, 1, n_samples)
+    fine, measures = plan_tables(mus["fine"], 1, 1, n_samples)
+    if public_classes or math.isinf(mu):
+        return ThresholdNoise(coarse=coarse, fine=fine, count=None), (finds, measures)
+    count = calibrate_lattice(mus["count"], 1.0)
+    required_bits(count.sigma / count.lattice, count.mu)  # refuses before any charge
+    counts = GaussianEvent(sigma=count.sigma, sensitivity=1.0, lattice=count.lattice)
+    return ThresholdNoise(coarse=coarse, fine=fine, count=count), (finds, measures, counts)
 
 
 def tuned_threshold(
-    probabilities: np.ndarray, labels: np.ndarray, noise: TableNoise, stream: SecretStream
+    probabilities: np.ndarray, labels: np.ndarray, noise: ThresholdNoise, stream: SecretStream
 ) -> float:
     """Release the score that as many records exceed as belong to the second class.
 
@@ -33,9 +91,9 @@ def tuned_threshold(
     probabilities : ndarray of shape (n_samples,)
         Of the second class, under a network that is public.
     labels : ndarray of shape (n_samples,), intp
-        Private class of each record, 0 or 1.
-    noise : TableNoise
-        Strategy and noise of each release.
+        Class of each record, 0 or 1.
+    noise : ThresholdNoise
+        Noise of each release.
     stream : SecretStream
         Where the noise comes from.
 
@@ -46,20 +104,19 @@ def tuned_threshold(
 
     Privacy
     -------
-    `N_TUNING_RELEASES` releases of a `GaussianEvent` that the caller has charged, under
-    replace-one. In the first the record may change its class, so that the sensitivity is
-    ``strategy.sensitivity(1, conditional=True)``, which also covers the second.
+    The events of `plan_threshold`, which the caller has charged, under replace-one.
     """
     n = len(labels)
-    values, strategy = probabilities[:, None] - 0.5, noise.strategy
-    statistic = noisy_counts(values, labels, 2, _DIRECTION, _LIMIT, noise, stream)[:, 0]
-    totals = statistic @ strategy.decoder[-1]
-    second = float(np.clip((totals[1] - totals[0] + n) / 2.0, 1.0, n - 1.0))
-    pooled = decode_cumulative(statistic.sum(axis=0, keepdims=True), strategy, n)
-    coarse = OutputTables((CDFTable(_DIRECTION, _LIMIT, pooled),), np.zeros(1))
-    together = np.zeros(n, dtype=np.intp)
-    fine = release_tables(
-        values, together, (n,), _DIRECTION, _LIMIT, noise, stream, previous=coarse
-    )
-    cut = fine.tables[0].quantiles_along(0, np.array([1.0 - second / n]))[0] + fine.centres[0]
+    values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
+    coarse: OutputTables | None = None
+    for of_table in (noise.coarse, noise.fine):
+        coarse = fine = release_tables(
+            values, together, (n,), _DIRECTION, _LIMIT, of_table, stream, previous=coarse
+        )
+    second = float(labels.sum())
+    if noise.count is not None:
+        of_class = np.zeros(int(second), dtype=np.intp)
+        second = float(noisy_histogram(of_class, 1, noise.count, stream)[0])
+    rest = 1.0 - float(np.clip(second, 1.0, n - 1.0)) / n
+    cut = fine.tables[0].quantiles_along(0, np.array([rest]))[0] + fine.centres[0]
     return float(np.clip(0.5 + cut, _INSIDE, 1.0 - _INSIDE))

@@ -483,10 +483,13 @@ def _change_of_class() -> Iterator[tuple[str, Injection, str]]:
     ):  # fmt: skip
         yield kind, sketch, test
     yield (
-        "histograms of a threshold",
-        rewritten(f"{ESTIMATORS}_fair_task:plan_fair_fit", ("classes=True", "classes=False")),
+        "threshold, class taken as public",
+        rewritten(
+            f"{ESTIMATORS}_fair_task:plan_fair_fit",
+            ('bool(cells.strata) and predictor.fairness == "equalized_odds"', "True"),
+        ),
         "estimators/test_fair_privacy.py::"
-        "test_the_threshold_pays_for_a_change_of_class[sketch, statistical_parity, tuned]",
+        "test_the_threshold_pays_for_what_a_record_changes[sketch, statistical_parity, tuned]",
     )
 
 

@@ -416,19 +416,20 @@ def test_histograms_of_private_bounds_are_on_their_lattice(parameters, seen):
 
 def test_tables_of_fair_outputs_are_on_their_lattice(seen):
     outputs = seen(output_tables, "noisy_counts")
-    more = seen(tuned_threshold, "noisy_counts")
+    seen(tuned_threshold, "noisy_histogram")
     values = np.clip(hostile_rows(120, 2, 4), -1, 1)
-    noise, _ = plan_tables(1.0, 3, 2, 120, conditional=True)
+    noise, _ = plan_tables(1.0, 3, 2, 120)
     directions, limits = np.eye(2), np.ones(2)
     arguments = (values, LABELS, (40, 40, 40), directions, limits, noise, SecretStream())
     first = release_tables(*arguments)
     release_tables(*arguments, previous=first)
+    threshold, _ = tuned_threshold.plan_threshold(1.0, 120, public_classes=False)
     tuned_threshold.tuned_threshold(
-        np.clip(values[:, 0], 0, 1), (LABELS == 1).astype(np.intp), noise, SecretStream()
+        np.clip(values[:, 0], 0, 1), (LABELS == 1).astype(np.intp), threshold, SecretStream()
     )
-    assert len(outputs) + len(more) >= 4
-    for _, _, statistic in (*outputs, *more):
-        assert_on_lattice(statistic, noise.lattice)
+    noises = (noise, noise, threshold.coarse, threshold.fine, threshold.count)
+    for (_, _, statistic), of_statistic in zip(outputs, noises, strict=True):
+        assert_on_lattice(statistic, of_statistic.lattice)
 
 
 def test_sums_of_warm_starts_are_on_their_lattice(seen):

@@ -22,6 +22,7 @@ from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
 from skdpot.nets import noisy_step, output_tables
 from skdpot.nets.fair_loss import FairLoss, Records
+from skdpot.privacy import noisy_histogram
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import (
     ComposedEvent,
@@ -114,11 +115,14 @@ def watched(case):
 
             patch.setattr(owner, name, spied)
 
-        spy(
-            output_tables,
-            "lattice_noise",
-            lambda sigma, shape, *_, lattice, **__: seen["lattice"].append((sigma, shape, lattice)),
-        )
+        for owner in (output_tables, noisy_histogram):
+            spy(
+                owner,
+                "lattice_noise",
+                lambda sigma, shape, *_, lattice, **__: seen["lattice"].append(
+                    (sigma, shape, lattice)
+                ),
+            )
         spy(
             noisy_step,
             "gaussian_noise",
@@ -192,19 +196,26 @@ def test_everything_that_is_drawn_is_in_the_event(case):
     drawn = sorted((sigma, lattice) for sigma, _, lattice in seen["lattice"])
     charged = [[(phase.sigma, phase.lattice)] * phase.n_steps for phase in tables]
     assert drawn == sorted(sum(charged, []))
-    assert len(seen["counts"]) == len(drawn)
     tuned = bool(fit.get_params().get("tune_threshold"))
+    of_class = tuned and "equalized_odds" not in case
+    assert len(seen["counts"]) == len(drawn) - of_class
     compares = fit.alpha > 0 and fit.gradient == "sketch"
-    assert [phase.n_steps for phase in tables] == [2] * tuned + [3] * compares
+    assert [phase.n_steps for phase in tables] == [1] * (2 * tuned + of_class) + [3] * compares
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "tuned" in case or "one" in case])
-def test_the_threshold_pays_for_a_change_of_class(case):
+def test_the_threshold_pays_for_what_a_record_changes(case):
+    """Its class too, unless that is public."""
     fit, seen = watched(case)
     (noise,) = seen["tuning"]
-    event = phases(fit.privacy_spent_.event)[0]
-    assert event.sigma == noise.sigma
-    assert event.sensitivity >= noise.strategy.sensitivity(1, conditional=True)
+    events = phases(fit.privacy_spent_.event)
+    for table, event in zip((noise.coarse, noise.fine), events, strict=False):
+        assert event.sigma == table.sigma
+        assert event.sensitivity >= table.strategy.sensitivity(1, conditional=False)
+    if "equalized_odds" in case:
+        assert noise.count is None
+    else:
+        assert (events[2].sigma, events[2].sensitivity) == (noise.count.sigma, 1.0)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "ranks" not in case])

@@ -70,10 +70,13 @@ def _phases(part: Any) -> Iterator[str]:
 
 def _of_outputs(part: Any, n_phases: int) -> list[str]:
     """Name the releases of a fair predictor's outputs."""
-    of_groups = "Outputs of each group, compared while training"
+    names = ["Outputs of each group, compared while training"]
     if getattr(part, "tune_threshold", False):
-        return ["Outputs of all records, for the threshold", of_groups][:n_phases]
-    return [of_groups][:n_phases]
+        of_threshold = ["Range of the outputs, for the threshold", "Outputs in that range"]
+        if part.groups_ is None or part.fairness == "statistical_parity":
+            of_threshold.append("Records of the second class")
+        names = of_threshold + names
+    return names[:n_phases]
 
 
 def _finds_bounds(part: Any) -> bool:
