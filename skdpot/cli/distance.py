@@ -10,7 +10,7 @@ import pandas as pd
 from skdpot.cli.console import Console
 from skdpot.cli.failures import BUDGET_EXCEEDED, OK, USAGE, CommandError
 from skdpot.cli.ledgers import budget_facts, check_cap, delta_for, open_budget, summary
-from skdpot.cli.synth import confirmed_schema, warn_of_parameters
+from skdpot.cli.synth import confirmed_schema, warn_of_epsilon
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.preprocessing.table_encoder import TableEncoder
@@ -69,8 +69,7 @@ def run(args: Namespace, console: Console) -> int:
     for path in ledgers:
         check_cap(path, args.epsilon_cap, args.epsilon)
     deltas = [delta_for(path, args.delta) for path in ledgers]
-    for party, delta in zip(rows.parties, deltas, strict=True):
-        warn_of_parameters(args.epsilon, delta, len(party), console)
+    warn_of_epsilon(args.epsilon, console)
     budgets = [
         open_budget(path, args.epsilon_cap, args.epsilon, delta)
         for path, delta in zip(ledgers, deltas, strict=True)

@@ -19,7 +19,7 @@ from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.display import rounded_up
 
-__all__ = ["confirmed_schema", "run", "warn_of_parameters"]
+__all__ = ["confirmed_schema", "run", "warn_of_epsilon"]
 
 # What belongs to a fit, and means nothing where a model is loaded.
 _OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "save", "missing")
@@ -120,25 +120,18 @@ def confirmed_schema(path: str) -> TableSchema:
     return schema
 
 
-def warn_of_parameters(epsilon: float, delta: float, n_rows: int, console: Console) -> None:
-    """Warn of an epsilon or a delta that protects nobody.
+def warn_of_epsilon(epsilon: float, console: Console) -> None:
+    """Warn of an epsilon that protects nobody.
 
     Parameters
     ----------
-    epsilon, delta : float
+    epsilon : float
         Of a fit.
-    n_rows : int
-        Number of rows that it is made on.
     console : Console
         Where to write.
     """
     if math.isinf(epsilon):
         console.warn("epsilon is infinite: no noise is added, and nobody is protected.")
-    if delta * n_rows >= 1.0:
-        console.warn(
-            f"delta = {delta:g} is not below one over the number of rows ({n_rows}): a release "
-            "that publishes one person's row would pass for private. Choose a smaller --delta."
-        )
 
 
 def _check_usage(args: Namespace) -> None:
@@ -181,7 +174,7 @@ def _fit(
     check_conditions(conditions, schema, kept=outputs.model is not None)
     check_cap(args.ledger, args.epsilon_cap, args.epsilon)
     delta = delta_for(args.ledger, args.delta)
-    warn_of_parameters(args.epsilon, delta, len(table), console)
+    warn_of_epsilon(args.epsilon, console)
     check_readable(table, schema.bind(table))
     budget = open_budget(args.ledger, args.epsilon_cap, args.epsilon, delta)
     synthesizer = DPTableSynthesizer(

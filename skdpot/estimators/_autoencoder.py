@@ -127,6 +127,7 @@ def charge_public(estimator: "PrivateSWAutoencoder") -> PrivacySpent:
             NonPrivateEvent(),
             epsilon=np.inf,
             delta=estimator.delta,
+            n_samples=None,
             label=type(estimator).__name__,
             assumptions=("the rows given to fit are public",),
             sigma=None,

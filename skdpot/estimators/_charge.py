@@ -62,6 +62,7 @@ def charge_training(
         plan.event,
         epsilon=None if sigma_given else epsilon,
         delta=delta,
+        n_samples=plan.n_samples,
         label=label,
         assumptions=(*common_assumptions(None, public, streams), *assumptions),
         sigma=plan.sigma,

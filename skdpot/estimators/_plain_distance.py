@@ -83,6 +83,7 @@ class PlainProtocol:
             NonPrivateEvent(),
             epsilon=np.inf,
             delta=estimator.delta,
+            n_samples=n_samples,
             label=type(estimator).__name__,
             assumptions=(),
             sigma=None,

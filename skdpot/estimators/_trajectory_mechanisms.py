@@ -169,6 +169,7 @@ class LangevinTrajectories:
             plan.event,
             epsilon=None if sampler.noise_multiplier is not None else sampler.epsilon,
             delta=sampler.delta,
+            n_samples=len(data.rows),
             label=label,
             assumptions=(
                 *assumptions(None, public, streams, public_labels=True, group_size=data.group_size),

@@ -283,7 +283,7 @@ class PrivateSearchCV(SearchResult):
             streams = spawn_streams(self.random_state, type(self).__name__)
             splits = self._splits(n_samples, streams.public)
             plan = self._plan(splits, parts, scorer)
-            spent = self._charge(plan, streams, classes)
+            spent = self._charge(plan, n_samples, streams, classes)
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             if self.verbose:
                 tqdm.write(str(plan))
@@ -356,13 +356,16 @@ class PrivateSearchCV(SearchResult):
             n_parts=len(parts),
         )
 
-    def _charge(self, plan: SearchPlan, streams: Streams, classes: Any) -> PrivacySpent:
+    def _charge(
+        self, plan: SearchPlan, n_samples: int, streams: Streams, classes: Any
+    ) -> PrivacySpent:
         score = plan.score_noise
         return charge(
             self.budget,
             plan.event,
             epsilon=self.epsilon,
             delta=self.delta,
+            n_samples=n_samples,
             label=type(self).__name__,
             assumptions=(
                 *common_assumptions(classes, None, streams),

@@ -262,6 +262,7 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
             plan.event,
             epsilon=self.epsilon,
             delta=self.delta,
+            n_samples=plan.schema.n_samples,
             label=type(self).__name__,
             assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
             sigma=(*plan.schema.sigma, *(plan.sigma for _ in sensitivities)) if noisy else None,

@@ -193,6 +193,7 @@ class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             plan.event,
             epsilon=self.epsilon,
             delta=self.delta,
+            n_samples=plan.n_samples,
             label=type(self).__name__,
             assumptions=_ASSUMPTIONS + (("nobody knows random_state",) if seeded else ()),
             sigma=tuple(noise.sigma for noise in plan.noises) or None,

@@ -265,6 +265,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             event,
             epsilon=self.epsilon,
             delta=self.delta,
+            n_samples=plan.n_samples,
             label=type(self).__name__,
             assumptions=(*_PUBLIC, *guessed, *seeded),
             sigma=plan.sigma or None,

@@ -117,6 +117,7 @@ def rounded_up(value: float) -> str:
 
 
 def _rounded(value: float, rounding: str) -> str:
+    """Round the shortest decimal number that a float prints as, so that 0.1 stays 0.1."""
     if not math.isfinite(value):
         return str(value)
-    return f"{float(Context(prec=4, rounding=rounding).create_decimal(value)):.4g}"
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))):.4g}"

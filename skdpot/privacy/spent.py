@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from skdpot._utils.notices import warn_of_privacy
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.budget import PrivacyBudget
@@ -125,6 +126,7 @@ def charge(
     *,
     epsilon: float | None,
     delta: float,
+    n_samples: int | None,
     label: str,
     assumptions: Iterable[str],
     sigma: Scale,
@@ -144,6 +146,8 @@ def charge(
         what the event costs at `delta`, for noise that was given rather than calibrated.
     delta : float
         See `epsilon`.
+    n_samples : int or None
+        Number of records, which must be public; None if there is no private record.
     label : str
         Name in the budget's history.
     assumptions : iterable of str
@@ -169,6 +173,12 @@ def charge(
     ValueError
         If `epsilon` or `delta` is out of range, or the event and the budget are of different
         relations.
+
+    Warns
+    -----
+    PrivacyWarning
+        Before the charge, if `delta`, or that of the budget, is not below ``1 / n_samples``: a
+        mechanism that publishes one record, picked at random, is (0, 1/n)-private.
     """
     if not (budget is None or isinstance(budget, PrivacyBudget)):
         raise TypeError(f"`budget` must be a PrivacyBudget or None, got {type(budget).__name__}.")
@@ -178,6 +188,8 @@ def charge(
             f"{label}: the noise is too small for epsilon={epsilon:g} at delta={delta:g}. "
             "Calibrate the event to that target; nothing was charged."
         )
+    if epsilon is None or math.isfinite(epsilon):
+        _warn_of_delta(label, event, n_samples, target.delta, budget)
     stated = target.epsilon if epsilon is not None else _epsilon(compose(event), target.delta)
     spent = PrivacySpent(
         stated,
@@ -192,6 +204,24 @@ def charge(
     if budget is not None:
         budget.spend(event, label=label)
     return spent
+
+
+def _warn_of_delta(
+    label: str, event: Event, n_samples: int | None, delta: float, budget: PrivacyBudget | None
+) -> None:
+    """Warn of a delta that lets a release of one record pass; where n is protected, say nothing."""
+    if n_samples is None or event.relation is not Relation.REPLACE_ONE:
+        return
+    largest = delta
+    if budget is not None and math.isfinite(budget.epsilon):
+        largest = max(delta, budget.delta)
+    if largest * n_samples >= 1.0:
+        owner = "delta" if largest == delta else "the budget's delta"
+        warn_of_privacy(
+            f"{label}: {owner} = {largest:g} is not below one over the number of rows "
+            f"({n_samples:,}): a release that publishes one person's row would pass for private. "
+            f"Choose a delta well below {1 / n_samples:.1g}."
+        )
 
 
 def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:

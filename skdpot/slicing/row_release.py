@@ -131,6 +131,7 @@ def release_projections(
         plan.event,
         epsilon=target.epsilon if parameters.sigma is None else None,
         delta=target.delta,
+        n_samples=n_samples,
         label=label,
         assumptions=_assumptions(plan, known, streams),
         sigma=plan.sigma,

@@ -356,6 +356,7 @@ n_features), default="axes+orthogonal"
             plan.event,
             epsilon=self.epsilon,
             delta=self.delta,
+            n_samples=n_samples or len(rows),
             label=label,
             assumptions=assumptions(
                 classes,

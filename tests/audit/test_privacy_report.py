@@ -383,7 +383,8 @@ def test_floating_noise_large_epsilon_and_delta(tmp_path):
     ((level, text),) = warnings_of(SlicedSketch(epsilon=20.0, budget=budget, **BOUNDS).fit(X))
     assert "so large" in text
     budget = PrivacyBudget(100.0, 0.01, ledger=tmp_path / "third.sqlite")
-    fit = SlicedSketch(delta=1 / 240, budget=budget, **BOUNDS).fit(X)
+    with pytest.warns(PrivacyWarning, match="not below one over"):
+        fit = SlicedSketch(delta=1 / 240, budget=budget, **BOUNDS).fit(X)
     ((level, text),) = warnings_of(fit)
     assert level == "stop"
     assert "below 1/n for n = 240" in text

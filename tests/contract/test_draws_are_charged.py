@@ -5,11 +5,13 @@ that the event does not know, one that is made too often as a number of draws th
 """
 
 import sys
+import warnings
 from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from skdpot import (
     DPSlicedFlowSampler,
@@ -17,11 +19,14 @@ from skdpot import (
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
+    PrivacyBudget,
+    PrivateSearchCV,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -226,3 +231,34 @@ def test_every_noise_of_a_table_is_charged(case, drawn):
     found = Counter(drawn)
     assert {f"{s:.9g}": n for s, n in found.items()} == {f"{s:.9g}": n for s, n in expected.items()}
     assert bool(drawn) == (case != "encoder, all known")
+
+
+FITS = {name: (estimator, X, given) for name, (estimator, given, *_) in CASES.items()} | {
+    name: (estimator, TABLE[names], {})
+    for name, (estimator, names) in TABLES.items()
+    if name != "encoder, all known"  # it is charged nothing
+}
+FITS["search"] = (
+    PrivateSearchCV(
+        FairPrivateClassifier(**FAIR, classes=[0, 1]), {"learning_rate": [0.1, 0.2]}, n_trials=1
+    ),
+    X,
+    {"y": LABELS},
+)
+
+
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning")
+@pytest.mark.parametrize("case", FITS)
+def test_a_delta_of_one_over_n_is_warned_of_before_the_charge(case):
+    estimator, rows, given = FITS[case]
+    budget = PrivacyBudget(20.0, delta=1 / N)
+    warned = clone(estimator).set_params(epsilon=8.0, delta=1 / N, budget=budget)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", r".*delta = 0.0025 is not below one over .* \(400\)")
+        with pytest.raises(PrivacyWarning, match="Choose a delta well below 0.003"):
+            warned.fit(rows, **given)
+    assert budget.history().empty
+    with warnings.catch_warnings():  # nothing is said of a smaller one
+        warnings.filterwarnings("error", ".*is not below one over")
+        warned.set_params(delta=0.99 / N, budget=None).fit(rows, **given)

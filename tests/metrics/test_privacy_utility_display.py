@@ -47,6 +47,7 @@ class Graded(ClassifierMixin, BaseEstimator):
             GaussianEvent(sigma=1.0, sensitivity=mu),
             epsilon=self.epsilon,
             delta=self.delta,
+            n_samples=len(X),
             label="Graded",
             assumptions=(),
             sigma=1.0,

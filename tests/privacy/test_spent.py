@@ -15,9 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpot.exceptions import BudgetExceededError, CalibrationError
+from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
+from skdpot.privacy.display import epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
@@ -33,6 +34,7 @@ def fit_of(epsilon, delta=1e-5):
 
 def spent_on(event, *, epsilon=1.0, delta=1e-5, budget=None, **other):
     arguments = {
+        "n_samples": 900,
         "label": "Sketch",
         "assumptions": ["the number of rows, 900"],
         "sigma": 4.0,
@@ -292,12 +294,32 @@ def test_a_part_without_noise_makes_the_total_infinite():
     assert "ε = ∞" in total._repr_html_()
 
 
+def test_delta_is_compared_with_what_is_public_only():
+    """Under add/remove the number of rows is protected, and nothing may be said of it."""
+    kept = GaussianEvent(sigma=9.0, sensitivity=1.0, relation=Relation.ADD_REMOVE)
+    spent_on(kept, epsilon=None, delta=0.01)
+    budget = PrivacyBudget(1.0, delta=0.01)
+    with pytest.warns(PrivacyWarning, match=r"the budget's delta = 0.01 .* \(900\)"):
+        spent_on(gaussian(9.0), delta=1e-5, budget=budget)
+    for bare in (None, PrivacyBudget(math.inf, delta=0.01)):  # nobody is protected anyway
+        spent_on(NonPrivateEvent(), epsilon=math.inf, delta=0.01, budget=bare)
+
+
+def test_epsilon_is_printed_as_it_was_typed_or_rounded_up():
+    shown = {0.1: "0.1", 0.3: "0.3", 1 / 3: "0.3334", 1.0: "1", 2.7: "2.7", 0.1 + 0.2: "0.3001"}
+    assert {value: rounded_up(value) for value in shown} == shown
+    assert rounded_down(0.7) == "0.7"
+    assert rounded_down(2 / 3) == "0.6666"
+    assert epsilon_text(0.1) == "ε = 0.1"
+
+
 def test_a_statement_without_privacy_claims_no_protection():
     spent = charge(
         None,
         NonPrivateEvent(),
         epsilon=math.inf,
         delta=1e-5,
+        n_samples=900,
         label="test",
         assumptions=(),
         sigma=None,
