@@ -13,6 +13,9 @@ from a private table to a synthetic one:
   skdpot synth data.csv --schema schema.json --epsilon 1 -o synthetic.csv \\
       --report report.html --ledger study.db
   skdpot budget study.db
+for the person who answers for data protection:
+  skdpot synth data.csv --schema schema.json --epsilon 1 -o synthetic.csv --save fit.npz
+  skdpot report fit.npz --ledger study.db -o privacy.html
 
 exit status:
   0  done
@@ -39,6 +42,12 @@ conditions, all of which every row satisfies:
   --where job=  (missing)  --where '{"age": [30, null], "sex": "Female"}'
 
 A new ledger has the cap of --epsilon-cap, or of --epsilon if that is not given, and keeps it.
+"""
+_REPORT = """\
+Say what a fit that --save has kept has released and what that protects, and attack a copy of it.
+
+No private row is touched, and nothing is charged. With --holdout, public rows of the same
+population, it also says how useful the synthetic rows are, and tries whether they tell who was in.
 """
 _BUDGET = "Show the cap of a ledger, what is spent, what is left, and all charges."
 _DISTANCE = """\
@@ -77,6 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_schema(_command(commands, "schema", "guess and confirm what is public", _SCHEMA))
     _add_synth(_command(commands, "synth", "a synthetic table", _SYNTH, _SYNTH_EPILOG))
+    _add_report(_command(commands, "report", "what a fit has released and protects", _REPORT))
     _add_budget(_command(commands, "budget", "what a ledger holds", _BUDGET))
     distance = "how different two tables are"
     _add_distance(_command(commands, "distance", distance, _DISTANCE, _DISTANCE_EPILOG))
@@ -174,6 +184,18 @@ def _add_synth(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report", metavar="HTML", help="how good the rows are, by noisy counts")
     parser.add_argument("--force", action="store_true", help="replace existing output files")
+    _add_format(parser)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="NPZ", help="a fit that `skdpot synth --save` has written")
+    parser.add_argument("--output", "-o", metavar="HTML", help="write the whole report")
+    parser.add_argument(
+        "--holdout", metavar="FILE", help="PUBLIC rows that the fit was not made on, as a table"
+    )
+    parser.add_argument("--ledger", metavar="DB", help="whose charges to show")
+    parser.add_argument("--no-audit", action="store_true", help="do not attack a copy of the fit")
+    parser.add_argument("--force", action="store_true", help="replace an existing output file")
     _add_format(parser)
 
 

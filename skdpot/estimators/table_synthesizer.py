@@ -20,6 +20,7 @@ from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_outputs import TableOutputs
 from skdpot.metrics.tables import marginal_total_variation
 from skdpot.preprocessing.schema_plan import GUESSED, check_readable, release_schema, warn_of_guess
+from skdpot.preprocessing.table_columns import DatetimeColumn
 from skdpot.preprocessing.table_frames import Table, build_table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.budget import PrivacyBudget
@@ -374,6 +375,14 @@ class DPTableSynthesizer(TableOutputs, BaseEstimator):
         table = read_table(self, X, reset=False, names=self.schema_.names)
         names = list(self.schema_.names)
         public = table.data if table.kind == "array" else table.data[names]
+        if table.kind == "pandas":  # dates that are written as text, as the schema reads them
+            read = [c for c in self.schema_ if isinstance(c, DatetimeColumn)]
+            public = public.assign(
+                **{
+                    c.name: c.from_unit(c.to_unit(public[c.name])).set_axis(public.index)
+                    for c in read
+                }
+            )
         drawn = self.sample(max(_SCORED_ROWS, table.n_rows), random_state=0)
         return -marginal_total_variation(public, drawn, n_way=min(2, len(names)))
 

@@ -31,6 +31,7 @@ from skdpot import (
     ClientContribution,
     DPSlicedFlowSampler,
     DPSlicedGenerator,
+    DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivacyBudget,
@@ -54,6 +55,7 @@ from skdpot.audit.report.words import (
     shown_at_least,
 )
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
+from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
 from skdpot.privacy.display import rounded_up
 from skdpot.privacy.events import (
     ComposedEvent,
@@ -867,3 +869,64 @@ def test_a_copy_with_another_claim_says_so():
     part = privacy_report(fitted, n_canaries=20).audits[0]
     assert part.result.epsilon > fitted.privacy_spent_.epsilon
     assert "this claim is tested" in part.sight
+
+
+# Tables.
+
+
+TABLE = pd.DataFrame(
+    {
+        "ward": RNG.choice(["ICU", "ER", "GEN"], 400),
+        "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(RNG.integers(0, 90, 400), "D"),
+        "age": RNG.integers(0, 100, 400),
+        "smokes": pd.Series(RNG.random(400) < 0.3).astype("boolean").mask(RNG.random(400) < 0.1),
+        "note": [f"patient {i}" for i in range(400)],
+    }
+)
+TABLES = {
+    "text, dates and missing values": list(TABLE),
+    "dates alone": ["day"],
+    "one number": ["age"],
+    "text alone": ["ward", "note"],
+}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_of_text_and_dates(case, library):
+    """By default, with a hold-out, and with members: nothing of it needs numbers."""
+    rows = TABLE[TABLES[case]]
+    if library == "polars":
+        rows = pytest.importorskip("polars").DataFrame(rows.to_dict("list"))
+    synthesizer = DPTableSynthesizer(epsilon=4.0, n_particles=500).fit(rows[:300])
+    (audit,) = privacy_report(synthesizer).audits
+    assert audit.result.epsilon == 4.0
+    assert "numbered by the cells" in audit.sight
+    made = privacy_report(synthesizer, rows[300:], X_members=rows[:300])
+    text = Page(made.to_html()).text
+    assert "Finding bounds and categories: " in text
+    assert "Counts of each column: " in text
+    assert made.membership.of_members
+    assert made.utility[0].value <= 0.0
+    assert not any(name in text for name in TABLE["note"])
+    copied = privacy_report(synthesizer, rows[300:], audit=False).membership
+    assert 0.0 <= copied.found.best.auc <= 1.0
+
+
+def test_the_audit_of_a_table_sees_that_there_is_no_noise(monkeypatch):
+    """What the numbered copy counts is what the attack looks at, whatever the columns held."""
+    schema = TableSchema(
+        [
+            CategoricalColumn("ward", categories=["ICU", "ER", "GEN"]),
+            DatetimeColumn("day", lower="2024-01-01", upper="2024-04-01", resolution="D"),
+        ]
+    )
+    synthesizer = DPTableSynthesizer(schema, n_particles=500).fit(TABLE[["ward", "day"]])
+    statement = synthesizer.privacy_spent_
+    monkeypatch.setattr(
+        "skdpot.audit.report.audit.unpaid_copy",
+        lambda part: DPTableSynthesizer(schema, math.inf, n_particles=500),
+    )
+    (audit,) = privacy_report(synthesizer).audits
+    assert audit.result.n_correct >= 0.9 * audit.result.n_guesses
+    assert statement.epsilon == 1.0

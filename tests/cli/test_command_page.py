@@ -15,7 +15,7 @@ COMMANDS = re.findall(r"^   \$ skdpot ((?:.+\\\n)*.+)$", PAGE, re.M)
 
 def test_there_are_commands():
     assert {shlex.split(command)[0] for command in COMMANDS} == {
-        *("schema", "synth", "budget", "distance")
+        *("schema", "synth", "budget", "distance", "report")
     }
 
 

@@ -48,7 +48,7 @@ def test_a_delta_that_lets_rows_out_is_told(run, parties):
     command = ("distance", "a.csv", "b.csv", "--epsilon", "2", "--bounds", "-2", "2")
     code, _, err = run(*command, "--delta", "0.001")
     assert code == 0
-    assert "delta = 0.001 is not below one over the number of rows (4000)" in err
+    assert "delta = 0.001 is not below one over the number of rows (4,000)" in err
     _, _, err = run(*command, "--delta", "0.0001")
     assert err == ""
 

@@ -206,7 +206,7 @@ def test_smoothing_in_time_spares_what_does_not_change_smoothly(kind):
         spread = np.where(knot % 3, 0.07, 0.3)
     X = place[:, None] + spread[:, None] * rng.normal(size=(len(knot), 2))
     sampler = PrivateTrajectorySampler(
-        epsilon=0.5, delta=1e-4, bounds=(-1, 1), n_particles=200, regularization=0, random_state=0
+        epsilon=0.5, delta=1e-5, bounds=(-1, 1), n_particles=200, regularization=0, random_state=0
     )
     scores = []
     for smooth in (True, False):

@@ -27,7 +27,7 @@ from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.slicing.marginals import IntArray, Marginal, NoisyMarginal
 from skdpot.tables.column_grid import ColumnGrid, column_grid
 
-__all__ = ["table_canaries", "table_score"]
+__all__ = ["numbered", "table_canaries", "table_score"]
 
 
 def table_canaries(request: CanaryRequest) -> CanaryPairs:
@@ -54,6 +54,29 @@ def table_canaries(request: CanaryRequest) -> CanaryPairs:
         for side, cells in zip(sides, (first, (first + shift) % grid.n_cells), strict=True):
             side.append(np.asarray(grid.values(cells, request.rng), dtype=np.float64))
     return CanaryPairs(first=np.stack(sides[0], axis=1), second=np.stack(sides[1], axis=1))
+
+
+def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
+    """Return a schema of the cells that a synthesizer counts in, and the cells of rows.
+
+    A fit on these numbers counts in the same cells, whatever the columns held: text or dates.
+    """
+    table = Table.of(X, fitted.schema_.names)
+    columns: list[TableColumn] = []
+    numbers = []
+    for grid in fitted._grids:
+        name, missing = grid.column.name, grid.column.missing
+        cells = grid.codes(table.column(name)).astype(np.float64)
+        numbers.append(np.where(cells == grid.n_cells, np.nan, cells))
+        if grid.on_scale:
+            most = grid.n_cells - 1
+            columns.append(NumericColumn(name, lower=0, upper=most, integer=True, missing=missing))
+        else:
+            levels = range(grid.n_cells)
+            columns.append(
+                CategoricalColumn(name, categories=levels, ordered=grid.ordered, missing=missing)
+            )
+    return TableSchema(columns), np.stack(numbers, axis=1)
 
 
 def _with_values(column: TableColumn, table: Table) -> TableColumn:

@@ -206,7 +206,11 @@ def synthetic_membership(
     attacks = [
         distance_to_closest_record(rows, members, holdout, **claim),
         distance_to_closest_record(rows, members, holdout, reference=reference, **claim),
-        nearest_neighbour_distance_ratio(rows, members, holdout, **claim),
+        *(
+            [nearest_neighbour_distance_ratio(rows, members, holdout, **claim)]
+            if (rows != rows[0]).any()
+            else []
+        ),
         *(
             density_ratio_membership(
                 rows, members, holdout, reference, density=kind, random_state=seed, **claim

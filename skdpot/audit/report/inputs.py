@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.audit.membership.synthetic_rows import read_rows
+from skdpot.preprocessing.table_frames import Table
 
 __all__ = ["check_options", "check_rows"]
 
@@ -49,7 +50,7 @@ def check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
             raise ValueError(
                 f"y_holdout has {n_labels} labels for {n_rows} rows of X_holdout; pass one a row."
             )
-    if X_members is not None:
+    if X_members is not None and not Table.is_frame(X_members):  # which may hold text
         read_rows(X_members, "X_members")
 
 

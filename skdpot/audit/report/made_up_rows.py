@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
+from skdpot.audit.evidence.tables import numbered
+
 __all__ = ["MadeUpRows", "make_up_rows"]
 
 
@@ -22,11 +24,14 @@ class MadeUpRows:
         What `fit` takes beside them.
     fit_params : mapping of str to ndarray of shape (n_rows,), default={}
         What it takes by keyword.
+    parameters : mapping of str to object, default={}
+        Parameters that a copy of the estimator needs for these rows.
     """
 
     X: np.ndarray
     y: np.ndarray | None = None
     fit_params: Mapping[str, np.ndarray] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def make_up_rows(estimator: Any, n_rows: int, rng: np.random.Generator) -> MadeUpRows:
@@ -45,7 +50,8 @@ def make_up_rows(estimator: Any, n_rows: int, rng: np.random.Generator) -> MadeU
     -------
     MadeUpRows
         Synthetic rows of a sampler, else random points in the released bounds. Labels and groups
-        are drawn from the public sets of them.
+        are drawn from the public sets of them. Rows of a table are numbered by the cells that it
+        counts in, because the rows of an audit are numbers.
 
     Privacy
     -------
@@ -59,6 +65,9 @@ def make_up_rows(estimator: Any, n_rows: int, rng: np.random.Generator) -> MadeU
     if hasattr(estimator, "sample_labeled") and hasattr(estimator, "classes_"):
         rows, labels = estimator.sample_labeled(n_rows, random_state=seed)
         return MadeUpRows(X=np.asarray(rows), y=np.asarray(labels))
+    if hasattr(estimator, "schema_") and hasattr(estimator, "sample"):
+        schema, X = numbered(estimator, estimator.sample(n_rows, random_state=seed))
+        return MadeUpRows(X=X, parameters={"schema": schema})
     if hasattr(estimator, "sample"):
         X = np.asarray(estimator.sample(n_rows, random_state=seed))
     else:

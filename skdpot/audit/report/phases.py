@@ -10,6 +10,14 @@ from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["known_sizes", "releases_in_words"]
 
+_OF_TABLES = (
+    "Counts of each column",
+    "How far pairs of columns are from independent",
+    "Counts of pairs that form a tree",
+    "How far other pairs are from what the tree says",
+    "Counts of the pairs that it gets worst",
+)
+
 
 def releases_in_words(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> tuple[str, ...]:
     """Say what touched private data, a sentence for each phase, with its name.
@@ -49,6 +57,11 @@ def _phases(part: Any) -> Iterator[str]:
     rest = list(event.events)
     if type(part).__name__ == "PrivateScaler" and len(rest) == 2:
         yield from ("Histograms of pair distances", "Histograms of values")
+        return
+    if hasattr(part, "marginals_"):
+        counted = list(_OF_TABLES[: 1 if len(part.schema_) == 1 else None])
+        found = len(list(single_events(event))) - len(counted)
+        yield from ["Finding bounds and categories"] * found + counted
         return
     if _finds_bounds(part) and len(rest) > 1:
         of_what = "the targets" if hasattr(part, "target_bounds") else "the rows"

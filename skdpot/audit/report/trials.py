@@ -15,7 +15,10 @@ from sklearn.utils import get_tags
 from skdpot.audit.membership.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.audit.membership.synthetic_rows import read_rows
 from skdpot.audit.report.audit import unpaid_copy
+from skdpot.estimators._search_splits import take
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
+from skdpot.preprocessing.table_encoder import TableEncoder
+from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.spent import silent_parts, total_spent
 
 __all__ = ["Figure", "MembershipTrial", "measure_utility", "try_membership"]
@@ -76,6 +79,18 @@ class _ThroughPipeline:
         return np.asarray(self.pipeline[:-1].inverse_transform(made))
 
 
+class _EncodedTable:
+    """A synthesizer of tables, as a sampler of the points that its schema encodes rows in."""
+
+    def __init__(self, synthesizer: Any, encoder: TableEncoder) -> None:
+        self.synthesizer, self.encoder = synthesizer, encoder
+        self.privacy_spent_ = synthesizer.privacy_spent_
+
+    def sample(self, n_samples: int, random_state: Any = None) -> np.ndarray:
+        """Draw rows and encode them."""
+        return self.encoder.transform(self.synthesizer.sample(n_samples, random_state=random_state))
+
+
 def try_membership(
     estimator: Any,
     X_holdout: Any,
@@ -106,6 +121,8 @@ def try_membership(
         reason = "No public rows of the same population were given (X_holdout)."
     if reason:
         return MembershipTrial(found=None, reason=reason)
+    if hasattr(estimator, "schema_"):
+        return _try_table(estimator, X_holdout, X_members, rng)
     rows = read_rows(X_holdout, "X_holdout")
     seed = int(rng.integers(2**31))
     if X_members is not None:
@@ -121,6 +138,33 @@ def try_membership(
         warnings.simplefilter("ignore")  # of a fit on public rows
         copy = _sampler(unpaid_copy(estimator).fit(rows[inside], labels))
         found = synthetic_membership(copy, rows[inside], rows[outside], random_state=seed)
+    return MembershipTrial(found=found)
+
+
+def _try_table(
+    estimator: Any, X_holdout: Any, X_members: Any, rng: np.random.Generator
+) -> MembershipTrial:
+    """Attack synthetic tables of any columns, as the released schema encodes them in numbers."""
+    schema = estimator.schema_
+    holdout, members = (
+        X[list(schema.names)] if Table.is_frame(X) else X for X in (X_holdout, X_members)
+    )
+    encoder = TableEncoder(schema).fit(holdout)
+    rows, seed = encoder.transform(holdout), int(rng.integers(2**31))
+    if members is not None:
+        inside = encoder.transform(members)
+        attacked = _EncodedTable(estimator, encoder)
+        found = synthetic_membership(attacked, inside, rows, random_state=seed)
+        return MembershipTrial(found=found, of_members=True)
+    reason = _why_no_copy(estimator, len(rows), None)
+    if reason:
+        return MembershipTrial(found=None, reason=reason)
+    kept, others = np.array_split(rng.permutation(len(rows)), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fit on public rows
+        copy = unpaid_copy(estimator).set_params(schema=schema).fit(take(holdout, kept))
+        attacked = _EncodedTable(copy, encoder)
+        found = synthetic_membership(attacked, rows[kept], rows[others], random_state=seed)
     return MembershipTrial(found=found)
 
 
@@ -218,6 +262,9 @@ def _score_in_words(estimator: Any) -> tuple[str, str]:
         return "Accuracy on the hold-out", "share of right predictions"
     if is_regressor(estimator):
         return "R² on the hold-out", "1 is perfect; 0 is as good as the mean"
+    if hasattr(estimator, "schema_"):
+        meaning = "minus the total variation distance, mean over pairs of columns; 0 is best"
+        return "Score on the hold-out", meaning
     if hasattr(estimator, "times_"):
         return "Score on the hold-out", "minus the Wasserstein distance, mean over times; 0 is best"
     if hasattr(estimator, "inverse_transform"):
