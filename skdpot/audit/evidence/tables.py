@@ -72,11 +72,11 @@ def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
             most = grid.n_cells - 1
             columns.append(NumericColumn(name, lower=0, upper=most, integer=True, missing=missing))
         else:
-            levels = range(grid.n_cells)
+            levels = tuple(range(grid.n_cells))
             columns.append(
                 CategoricalColumn(name, categories=levels, ordered=grid.ordered, missing=missing)
             )
-    return TableSchema(columns), np.stack(numbers, axis=1)
+    return TableSchema(tuple(columns)), np.stack(numbers, axis=1)
 
 
 def _with_values(column: TableColumn, table: Table) -> TableColumn:
