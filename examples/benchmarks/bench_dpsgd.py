@@ -40,7 +40,7 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
     reconstruction_gradient,
 )
-from skdpot.nets.clipping import CHUNK_SIZE, clipped_gradient_sum
+from skdpot.nets.output_gradients import clipped_gradient_sum
 from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import PrivacyTarget
@@ -210,7 +210,7 @@ def main() -> None:
         return
     rows = load_rows(arguments.data, N_ROWS)
     print(
-        f"{len(rows)} images, batch {arguments.batch_size}, chunks of {CHUNK_SIZE}, "
+        f"{len(rows)} images, batch {arguments.batch_size}, "
         f"{torch.get_num_threads()} threads, torch {torch.__version__}"
     )
     for architecture in arguments.architectures:

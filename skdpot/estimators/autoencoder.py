@@ -84,8 +84,8 @@ class PrivateSWAutoencoder(CodeReadings):
         standard normal.
     clip : float, default=1.0
         Largest norm C of the gradient of one record's reconstruction error (half of the squared
-        error, in mapped units). The default shortens nearly all gradients to that norm, whatever
-        the data are.
+        error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients to
+        that norm, whatever the data are.
     clip_jacobian : float, default=1.0
         With a penalty: largest spectral norm L of the Jacobian of a record's code.
     clip_output : float, default=2.0

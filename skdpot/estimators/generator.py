@@ -86,7 +86,7 @@ n_features), default="axes+orthogonal"
         in a sketch only.
     clip_jacobian : float, default=1.0
         With "gradient": the Jacobian of every output by all parameters is shortened to this
-        spectral norm.
+        spectral norm, from 1e-30 to 1e30.
     sampling : {"without_replacement", "poisson"}, default="without_replacement"
         How "smoothing" draws batches: of exactly `batch_size` rows, or of so many on average.
         "gradient" needs the former.
@@ -188,7 +188,7 @@ n_features), default="axes+orthogonal"
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "n_latents": [Interval(Integral, 2, None, closed="left"), None],
-        "clip_jacobian": [Interval(Real, 0, None, closed="neither")],
+        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
         "sampling": [StrOptions({"without_replacement", "poisson"})],
         "sigma": [Interval(Real, 0, None, closed="left"), None],
         "noise": [StrOptions({"discrete", "float"})],

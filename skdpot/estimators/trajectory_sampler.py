@@ -95,8 +95,8 @@ class PrivateTrajectorySampler(TrajectoryPaths):
     sampling_rate : float, default=1.0
         Probability ρ that a row takes part in a step of "mfld".
     clip : float, optional
-        Norm C that the gradient of one row on all particles is clipped to. By default 35 times
-        the root of `n_particles`: 35 for each particle.
+        Norm C that the gradient of one row on all particles is clipped to, from 1e-30 to 1e30.
+        By default 35 times the root of `n_particles`: 35 for each particle.
     bandwidth : float, default=0.1
         Width σ of the kernel of the data fit of "mfld", in the unit of length.
     noise_multiplier : float or list of float, optional
@@ -219,7 +219,7 @@ n_features), default="axes+orthogonal"
         "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-        "clip": [Interval(Real, 0, None, closed="neither"), None],
+        "clip": [Interval(Real, 1e-30, 1e30, closed="both"), None],
         "bandwidth": [Interval(Real, 1e-6, 1e6, closed="both")],
         "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "verbose": ["verbose"],

@@ -9,9 +9,12 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.clipping import clipped_gradient_sum
 from skdpot.nets.noisy_step import release_gradient
-from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
+from skdpot.nets.output_gradients import (
+    clipped_gradient_sum,
+    pulled_back_sum,
+    shares_of_jacobians,
+)
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan

@@ -4,6 +4,7 @@ A gradient is with respect to all trained parameters of a network. It comes in p
 parameters of each layer. The rows of a record's Jacobian are gradients too: of one output each.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ __all__ = [
 
 Parameters: TypeAlias = tuple[nn.Parameter, ...]
 
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
 
 class RecordGradients(ABC):
     """Gradients, for some parameters, of each record of a chunk.
@@ -41,16 +44,8 @@ class RecordGradients(ABC):
     parameters: Parameters
 
     @abstractmethod
-    def inner(self, other: Any) -> torch.Tensor:
-        """Return the inner product of both gradients of each record, shape (n_records,)."""
-
-    @abstractmethod
     def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records, each times its weight, a tensor a parameter."""
-
-    @abstractmethod
-    def finite(self) -> "RecordGradients":
-        """Return the same with what is not a finite number replaced."""
 
     @staticmethod
     @abstractmethod
@@ -61,8 +56,10 @@ class RecordGradients(ABC):
 class RecordJacobians(ABC):
     """Jacobians of k outputs, for some parameters, of each record of a chunk.
 
-    All sums are in double precision. Single-precision gradients have products that double
-    precision holds exactly, so that only additions round.
+    All numbers are in double precision. It holds the products of two single-precision numbers
+    exactly, so that only additions round, and the squares of all of them: none underflows. Of
+    networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as
+    infinite, so that no product of four leaves the range either.
 
     Attributes
     ----------
@@ -101,28 +98,16 @@ class OuterProducts(RecordGradients):
     inputs: torch.Tensor
     output_gradients: torch.Tensor
 
-    def inner(self, other: "OuterProducts") -> torch.Tensor:
-        """Return the inner product of both gradients of each record."""
-        scale = (self.inputs * self.inputs).sum(1)
-        if len(self.parameters) == 2:
-            scale = scale + 1.0
-        return scale * (self.output_gradients * other.output_gradients).sum(1)
-
     def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
         """Return the weighted sum over records."""
         weighted = self.output_gradients * weights[:, None]
         return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
 
-    def finite(self) -> "OuterProducts":
-        """Replace what is not finite."""
-        inputs, gradients = self.inputs.nan_to_num(), self.output_gradients.nan_to_num()
-        return OuterProducts(self.parameters, inputs, gradients)
-
     @staticmethod
     def jacobian(rows: Sequence["OuterProducts"]) -> "OuterProductJacobians":
         """Join the gradients of the outputs."""
         gradients = torch.stack([row.output_gradients for row in rows], dim=1)
-        return OuterProductJacobians(rows[0].parameters, rows[0].inputs, gradients)
+        return OuterProductJacobians(rows[0].parameters, _exact(rows[0].inputs), _exact(gradients))
 
 
 @dataclass(frozen=True)
@@ -132,25 +117,15 @@ class FormedGradients(RecordGradients):
     parameters: Parameters
     gradients: tuple[torch.Tensor, ...]
 
-    def inner(self, other: "FormedGradients") -> torch.Tensor:
-        """Return the inner product of both gradients of each record."""
-        pairs = zip(self.gradients, other.gradients, strict=True)
-        products = [(a.flatten(1) * b.flatten(1)).sum(1) for a, b in pairs]
-        return torch.stack(products).sum(0)
-
     def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
         """Return the weighted sum over records."""
         return [torch.tensordot(weights, gradient, dims=1) for gradient in self.gradients]
-
-    def finite(self) -> "FormedGradients":
-        """Replace what is not finite."""
-        return FormedGradients(self.parameters, tuple(g.nan_to_num() for g in self.gradients))
 
     @staticmethod
     def jacobian(rows: Sequence["FormedGradients"]) -> "FormedJacobians":
         """Join the gradients of the outputs."""
         of_parameters = zip(*(row.gradients for row in rows), strict=True)
-        stacked = tuple(torch.stack(gradients, dim=1) for gradients in of_parameters)
+        stacked = tuple(_exact(torch.stack(gradients, dim=1)) for gradients in of_parameters)
         return FormedJacobians(rows[0].parameters, stacked)
 
 
@@ -179,16 +154,15 @@ class OuterProductJacobians(RecordJacobians):
 
     def gram(self) -> torch.Tensor:
         """Return the inner products of the rows: those of g times the square of a."""
-        inputs, gradients = self.inputs.double(), self.output_gradients.double()
-        scale = (inputs * inputs).sum(1)
+        scale = (self.inputs * self.inputs).sum(1)
         if len(self.parameters) == 2:
             scale = scale + 1.0
-        return scale[:, None, None] * (gradients @ gradients.mT)
+        return scale[:, None, None] * (self.output_gradients @ self.output_gradients.mT)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records of J' c: outer products again, of c'g and a."""
-        weighted = (vectors[:, :, None] * self.output_gradients.double()).sum(1)
-        return [weighted.T @ self.inputs.double(), weighted.sum(0)][: len(self.parameters)]
+        weighted = (vectors[:, :, None] * self.output_gradients).sum(1)
+        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
 
     def finite(self) -> "OuterProductJacobians":
         """Replace what is not finite."""
@@ -210,12 +184,12 @@ class FormedJacobians(RecordJacobians):
 
     def gram(self) -> torch.Tensor:
         """Return the inner products of the rows."""
-        rows = [gradient.flatten(2).double() for gradient in self.gradients]
+        rows = [gradient.flatten(2) for gradient in self.gradients]
         return torch.stack([row @ row.mT for row in rows]).sum(0)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records of J' c."""
-        return [torch.tensordot(vectors, g.double(), dims=2) for g in self.gradients]
+        return [torch.tensordot(vectors, g, dims=2) for g in self.gradients]
 
     def finite(self) -> "FormedJacobians":
         """Replace what is not finite."""
@@ -239,6 +213,15 @@ class ChunkJacobians:
     outputs: torch.Tensor
     parts: list[RecordJacobians]
     numbers_per_record: int
+
+
+def _exact(values: torch.Tensor) -> torch.Tensor:
+    """Return values in double precision, without those of which a square would leave its range."""
+    if values.dtype != torch.float64:
+        return values.double()
+    sizes = values.abs()
+    kept = torch.where(sizes < _SMALLEST, 0.0, values)
+    return torch.where(sizes > _LARGEST, math.inf, kept)
 
 
 def zero_sums(network: nn.Module) -> dict[nn.Parameter, torch.Tensor]:

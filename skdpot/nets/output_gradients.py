@@ -9,7 +9,8 @@ Jacobian :math:`J_i` of record i by all parameters and the loss' gradient :math:
           \|J_i\|_2 = \sqrt{\lambda_\max(G_i)}.
 
 So one pass that computes Jacobians serves any number of losses and penalties, each clipped in its
-own way, by vectors of length k. What is clipped behind the network, such as probabilities
+own way, by vectors of length k. Where outputs are many, as those of an autoencoder, the loss is the
+one output. What is clipped behind the network, such as probabilities
 :math:`p(o_i)` with the k x k Jacobian :math:`D_i`, has the Gram matrix
 :math:`D_i G_i D_i^\top`, and its vectors pull back as :math:`D_i^\top w_i`.
 """
@@ -31,6 +32,12 @@ own way, by vectors of length k. What is clipped behind the network, such as pro
 #    the sum of the norms, m clip: for m = 1e6 below 3e-7 clip in all, for both neighbours
 #    together below 6e-7 clip. (Worst cases: they are orders of magnitude smaller in practice.)
 #
+# 5. Underflow: factors are 0 or between 1e-60 and 1e60 (those of single precision more closely),
+#    so that Gram matrices neither underflow nor overflow. What underflows in v' G v is below
+#    5e-324 |v|, and never above _CANCELLED * b**2 unless |v| < 1e-73, when it is below 1e-390. What
+#    underflows in b**2 belongs to norms below 1e-153. Clips from 1e-30 to 1e30 are far from either;
+#    what overflows has an infinite norm, of which nothing is left.
+#
 # 2e-9 + 6e-7 is below the 2e-6 clip that _INSIDE leaves free between two neighbours. Vectors
 # that are shortened by `shares_of_jacobians` have lengths |w_i| that sum to as much as the bound
 # they belong to, so that 4. is the same share of it.
@@ -42,10 +49,11 @@ import torch
 from torch import nn
 
 from skdpot.nets.gradient_parts import ChunkJacobians, full_precision, zero_sums
-from skdpot.nets.per_sample import record_jacobians
+from skdpot.nets.per_sample import Cotangents, chain_of_layers, record_jacobians
 
 __all__ = [
     "ClippedVectors",
+    "clipped_gradient_sum",
     "pulled_back_sum",
     "shares_of_jacobians",
     "shares_of_vectors",
@@ -61,11 +69,59 @@ _LARGEST_CHUNK = 2048  # beyond, arrays leave the cache and nothing is gained
 _NUMBERS = 2**22  # to be in memory at the same time
 
 
+def clipped_gradient_sum(
+    network: nn.Module,
+    rows: torch.Tensor,
+    output_gradient: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    clip: float,
+    *,
+    chunk_size: int | None = None,
+) -> dict[nn.Parameter, torch.Tensor]:
+    r"""Sum the gradients of all records, each shortened to a norm of at most `clip`.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Treats records one by one; outputs may have any shape.
+    rows : tensor of shape (n_records, ...)
+        The batch; may be empty.
+    output_gradient : callable
+        Maps outputs and rows of a chunk to the gradient of each record's loss with respect to
+        its own output.
+    clip : float
+        Largest norm C, from 1e-30 to 1e30, over all parameters at once.
+    chunk_size : int, optional
+        As of `pulled_back_sum`.
+
+    Returns
+    -------
+    dict of parameter to tensor
+        In double precision, :math:`\sum_i g_i \min(1, C / \|g_i\|)`. A gradient that is not
+        finite counts as zero.
+
+    Privacy
+    -------
+    Not private by itself. Replacing one record moves the sum by at most 2C in the L2 norm.
+    """
+
+    def shortened(_: torch.Tensor, gram: torch.Tensor, __: slice) -> torch.Tensor:
+        return shares_of_jacobians(gram, clip)[:, None]
+
+    return pulled_back_sum(
+        network,
+        rows,
+        shortened,
+        cotangents=lambda outputs, chunk: [output_gradient(outputs, chunk)],
+        chunk_size=chunk_size,
+    )
+
+
 def pulled_back_sum(
     network: nn.Module,
     rows: torch.Tensor,
     vectors: ClippedVectors,
     *,
+    cotangents: Cotangents | None = None,
     chunk_size: int | None = None,
 ) -> dict[nn.Parameter, torch.Tensor]:
     r"""Sum :math:`J_i^\top c_i` over all records, with vectors that are chosen by their size.
@@ -82,6 +138,9 @@ def pulled_back_sum(
         :math:`J_i J_i^\top`, of shape (m, k, k), both in double precision and not always finite,
         and the place of the chunk in the batch, a slice. Returns the vectors c, of shape (m, k).
         It must treat each record by itself.
+    cotangents : callable, optional
+        What the Jacobians are of, in the place of the outputs
+        (`skdpot.nets.per_sample.record_jacobians`).
     chunk_size : int, optional
         Records in memory at the same time. By default it follows from the sizes of the network
         and of a record.
@@ -106,11 +165,11 @@ def pulled_back_sum(
     the last bits of a network's outputs depend on where in a chunk a record is.
     """
     total = zero_sums(network)
-    start, size = 0, chunk_size or _first_chunk_size(total)
+    start, size = 0, chunk_size or _first_chunk_size(network, total)
     while total and start < len(rows):
         records = slice(start, min(start + size, len(rows)))
         with full_precision(rows.device):
-            jacobians = record_jacobians(network, rows[records])
+            jacobians = record_jacobians(network, rows[records], cotangents)
             _add(total, jacobians, vectors, records)
         size = chunk_size or _chunk_size(jacobians.numbers_per_record)
         start = records.stop
@@ -189,13 +248,13 @@ def _add(
     outputs = jacobians.outputs.double()
     gram = torch.stack([part.gram() for part in jacobians.parts]).sum(0)
     chosen = vectors(outputs, gram, records)
-    if chosen.shape != outputs.shape:
+    if chosen.shape != gram.shape[:2]:
         raise ValueError(
-            f"`vectors` must return one vector a record, of shape {tuple(outputs.shape)}; it "
+            f"`vectors` must return one vector a record, of shape {tuple(gram.shape[:2])}; it "
             f"returned {tuple(chosen.shape)}."
         )
     chosen = chosen.double()
-    usable = torch.cat([outputs, gram.flatten(1), chosen], dim=1).isfinite().all(1)
+    usable = torch.cat([outputs.flatten(1), gram.flatten(1), chosen], dim=1).isfinite().all(1)
     chosen = torch.where(usable[:, None], chosen, 0.0)
     # Zero times infinity is not zero. Looking takes time, not privacy: the result is the same
     # function of each record either way.
@@ -224,8 +283,10 @@ def _largest_eigenvalues(gram: torch.Tensor) -> torch.Tensor:
     return torch.where(finite, largest, math.inf)
 
 
-def _first_chunk_size(total: dict[nn.Parameter, torch.Tensor]) -> int:
+def _first_chunk_size(network: nn.Module, total: dict[nn.Parameter, torch.Tensor]) -> int:
     """Return a careful size, for want of anything that was measured."""
+    if chain_of_layers(network) is not None:  # of no record a whole gradient is formed
+        return 4 * _FIRST_CHUNK
     return min(_FIRST_CHUNK, _chunk_size(sum(value.numel() for value in total.values())))
 
 

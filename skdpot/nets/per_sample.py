@@ -39,6 +39,7 @@ from skdpot.nets.gradient_parts import (
 
 __all__ = [
     "ChunkJacobians",
+    "Cotangents",
     "RecordGradients",
     "chain_of_layers",
     "record_gradients",
@@ -90,7 +91,9 @@ def record_gradients(
     return _pull(network, rows, cotangents, targets).gradients
 
 
-def record_jacobians(network: nn.Module, rows: torch.Tensor) -> ChunkJacobians:
+def record_jacobians(
+    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents | None = None
+) -> ChunkJacobians:
     """Compute the outputs of records and their Jacobians, each record by itself.
 
     Parameters
@@ -99,6 +102,9 @@ def record_jacobians(network: nn.Module, rows: torch.Tensor) -> ChunkJacobians:
         Maps rows to vectors of length k, each row by itself.
     rows : tensor of shape (n_records, ...)
         A chunk of records, at least one.
+    cotangents : callable, optional
+        As of `record_gradients`: what the Jacobian is of, such as a loss, in the place of the
+        outputs, which may then have any shape.
 
     Returns
     -------
@@ -110,7 +116,7 @@ def record_jacobians(network: nn.Module, rows: torch.Tensor) -> ChunkJacobians:
     ValueError
         If the outputs are not vectors.
     """
-    pulled = _pull(network, rows, _units, rows)
+    pulled = _pull(network, rows, cotangents or _units, rows)
     parts = [
         type(of_layer[0]).jacobian(of_layer) for of_layer in zip(*pulled.gradients, strict=True)
     ]

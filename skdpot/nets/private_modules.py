@@ -15,12 +15,12 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from skdpot._utils.torch_rng import torch_randomness
-from skdpot.nets.clipping import CHUNK_SIZE
 from skdpot.nets.per_sample import chain_of_layers, record_gradients, record_outputs
 
 __all__ = ["check_per_record", "with_trained_parameters"]
 
 _N_RECORDS = 5
+_MANY = 64
 _ROUNDING = 1e-4
 
 _NORMALISE_RECORDS = (
@@ -73,7 +73,7 @@ def check_per_record(
     _check_companions(apart, *records, seed)
     if chain_of_layers(network) is None:
         # It may treat few records in another way than many.
-        many, others = _made_up(CHUNK_SIZE, input_shape, rng)
+        many, others = _made_up(_MANY, input_shape, rng)
         for companions in (others, -many):  # the second set changes every sign
             _check_companions(apart, many, companions, seed)
     _check_unchanged(network, apart)

@@ -253,10 +253,21 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "gradient of an autoencoder",
         rewritten(
-            f"{NETS}clipping:clipped_gradient_sum",
-            ("clipped_shares(squared.sqrt(), clip)", "torch.ones_like(squared)"),
+            f"{NETS}output_gradients:clipped_gradient_sum",
+            ("shares_of_jacobians(gram, clip)[:, None]", "torch.ones_like(gram[:, 0])"),
         ),
         "nets/test_private_training.py::test_no_neighbour_moves_a_sum_further_than_the_sensitivity",
+    )
+    yield (
+        "norms in single precision",
+        rewritten(
+            f"{NETS}gradient_parts:OuterProductJacobians.gram",
+            (
+                "(self.output_gradients @ self.output_gradients.mT)",
+                "(self.output_gradients.float() @ self.output_gradients.float().mT).double()",
+            ),
+        ),
+        "nets/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip",
     )
     yield (
         "Jacobian of the codes of an autoencoder",

@@ -129,6 +129,8 @@ def test_the_charge_comes_before_noise_and_rows(mechanism, monkeypatch):
         ({"mechanism": "smoothing", "slices": np.eye(3)}, "slices must be"),
         ({"mechanism": "gradient", "slices": np.eye(3)}, "slices must be"),
         ({"mechanism": "gradient", "sampling": "poisson"}, "fixed"),
+        ({"mechanism": "gradient", "clip_jacobian": 1e-31}, "clip_jacobian"),
+        ({"mechanism": "gradient", "clip_jacobian": 1e31}, "clip_jacobian"),
         ({"mechanism": "sketch", "sigma": 1.0}, "sigma"),
         ({"mechanism": "sketch", "module": nn.Linear(3, 2)}, "module"),
         ({"mechanism": "smoothing", "module": nn.Linear(3, 2)}, "module"),

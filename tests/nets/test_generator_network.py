@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from skdpot._utils.torch_rng import torch_randomness
-from skdpot.nets.clipping import clipped_jacobian_sum
 from skdpot.nets.generator_network import (
     LatentEncoding,
     draw_latents,
     make_mlp,
 )
 from skdpot.nets.per_sample import chain_of_layers
+from tests.nets.jacobian_sums import clipped_jacobian_sum
 
 
 def test_components_are_equally_likely():

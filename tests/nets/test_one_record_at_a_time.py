@@ -8,7 +8,7 @@ from torch import nn
 from skdpot import DPSlicedGenerator, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.nets.architectures import ToSphere
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
-from skdpot.nets.clipping import clipped_gradient_sum
+from skdpot.nets.output_gradients import clipped_gradient_sum
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters

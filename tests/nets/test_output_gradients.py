@@ -321,7 +321,7 @@ def chunk_sizes(network, rows):
 def test_chunks_follow_from_the_sizes_of_arrays():
     rows = torch.zeros(5000, N_FEATURES)
     first, *others = chunk_sizes(mlp(2), rows)
-    assert (first, others[0], first + sum(others)) == (16, 2048, 5000)
+    assert (first, others[0], first + sum(others)) == (64, 2048, 5000)
     wide = nn.Sequential(nn.Linear(N_FEATURES, 4000), nn.Tanh(), nn.Linear(4000, 4))
     assert max(chunk_sizes(wide, rows[:600])) * 4 * 4000 <= output_gradients._NUMBERS
 

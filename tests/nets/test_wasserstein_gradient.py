@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import nn
 
-from skdpot.nets.clipping import clipped_jacobian_sum
 from skdpot.nets.wasserstein_gradient import (
     fixed_side_sensitivity,
     matched_means,
@@ -20,6 +19,7 @@ from skdpot.nets.wasserstein_gradient import (
     wasserstein_vectors,
 )
 from skdpot.slicing import orthogonal_directions, uniform_directions, wasserstein_1d
+from tests.nets.jacobian_sums import clipped_jacobian_sum
 
 RNG = np.random.default_rng(5113)
 sizes = st.integers(1, 13)

@@ -96,7 +96,7 @@ cases = given(
     d=st.sampled_from([1, 2, 5]),
     bandwidth=st.sampled_from([1e-90, 1e-5, 0.05, 0.5, 30.0, 1e90]),
     weight=st.sampled_from([1e-9, 1.0, 1e9]),
-    clip=st.sampled_from([1e-3, 1.0, 50.0]),
+    clip=st.sampled_from([1e-30, 1e-3, 1.0, 50.0, 1e30]),
     scale=st.sampled_from([1e-12, 1e-6, 1.0, 1e5]),
     seed=st.integers(0, 2**32 - 1),
 )

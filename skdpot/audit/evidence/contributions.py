@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot.nets.clipping import clipped_shares
 from skdpot.nets.gradient_parts import (
     FormedGradients,
     FormedJacobians,
@@ -23,8 +22,8 @@ from skdpot.nets.gradient_parts import (
     RecordJacobians,
     full_precision,
 )
-from skdpot.nets.output_gradients import ClippedVectors
-from skdpot.nets.per_sample import record_gradients, record_jacobians
+from skdpot.nets.output_gradients import ClippedVectors, shares_of_jacobians
+from skdpot.nets.per_sample import Cotangents, record_jacobians
 
 __all__ = [
     "Contributions",
@@ -113,10 +112,15 @@ def gradients_by_parameter(
     }
 
 
-def of_vectors(network: nn.Module, rows: torch.Tensor, vectors: ClippedVectors) -> Contributions:
+def of_vectors(
+    network: nn.Module,
+    rows: torch.Tensor,
+    vectors: ClippedVectors,
+    cotangents: Cotangents | None = None,
+) -> Contributions:
     """Return what `skdpot.nets.output_gradients.pulled_back_sum` sums over."""
     with full_precision(rows.device):
-        jacobians = record_jacobians(network, rows)
+        jacobians = record_jacobians(network, rows, cotangents)
     outputs = jacobians.outputs.double()
     gram = torch.stack([part.gram() for part in jacobians.parts]).sum(0)
     chosen = vectors(outputs, gram, slice(0, len(rows)))
@@ -129,38 +133,36 @@ def of_clipped_gradients(
     output_gradient: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     clip: float,
 ) -> Contributions:
-    """Return what `skdpot.nets.clipping.clipped_gradient_sum` sums over."""
-    with full_precision(rows.device):
-        (gradients,) = record_gradients(
-            network, rows, lambda outputs, rows: [output_gradient(outputs, rows)], rows
-        )
-        squared = torch.stack([part.inner(part) for part in gradients]).sum(0)
-    shares = clipped_shares(squared.sqrt(), clip).double()[:, None]
-    exact = [type(part).jacobian([part]) for part in gradients]
-    return Contributions(tuple(pulled_apart(part, shares) for part in exact))
+    """Return what `skdpot.nets.output_gradients.clipped_gradient_sum` sums over."""
+    return of_vectors(
+        network,
+        rows,
+        lambda _, gram, __: shares_of_jacobians(gram, clip)[:, None],
+        lambda outputs, rows: [output_gradient(outputs, rows)],
+    )
 
 
 def pulled_apart(part: RecordJacobians, vectors: torch.Tensor) -> RecordGradients:
     """Multiply each record's Jacobian with its vector, in double precision."""
     if isinstance(part, OuterProductJacobians):
-        pulled = (vectors[:, :, None] * part.output_gradients.double()).sum(1)
-        return OuterProducts(part.parameters, part.inputs.double(), pulled)
+        pulled = (vectors[:, :, None] * part.output_gradients).sum(1)
+        return OuterProducts(part.parameters, part.inputs, pulled)
     if not isinstance(part, FormedJacobians):
         raise TypeError(f"Unknown kind of Jacobians: {type(part).__name__}.")
-    formed = tuple(torch.einsum("nk,nk...->n...", vectors, g.double()) for g in part.gradients)
+    formed = tuple(torch.einsum("nk,nk...->n...", vectors, g) for g in part.gradients)
     return FormedGradients(part.parameters, formed)
 
 
 def pulled_together(part: RecordJacobians, vectors: torch.Tensor) -> RecordGradients:
     """Sum the Jacobians of m inputs times vectors of shape (n_records, m, k), for each record."""
     if isinstance(part, OuterProductJacobians):
-        pulled = torch.einsum("njk,jku->nju", vectors, part.output_gradients.double())
-        weights = torch.einsum("nju,ji->nui", pulled, part.inputs.double())
+        pulled = torch.einsum("njk,jku->nju", vectors, part.output_gradients)
+        weights = torch.einsum("nju,ji->nui", pulled, part.inputs)
         both = (weights, pulled.sum(1))[: len(part.parameters)]
         return FormedGradients(part.parameters, both)
     if not isinstance(part, FormedJacobians):
         raise TypeError(f"Unknown kind of Jacobians: {type(part).__name__}.")
-    formed = tuple(torch.tensordot(vectors, g.double(), dims=2) for g in part.gradients)
+    formed = tuple(torch.tensordot(vectors, g, dims=2) for g in part.gradients)
     return FormedGradients(part.parameters, formed)
 
 
