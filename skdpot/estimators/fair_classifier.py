@@ -70,8 +70,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     batch_fraction : float, default=0.2
         (Expected) share of the records, of each group with ranks, in a step's batch.
     clip_loss : float, default=2.0
-        C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30. With a sketch loss and penalty are
-        clipped together, to (1 - alpha) C.
+        C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30. With a sketch loss
+        and penalty are clipped together, to (1 - alpha) C.
     clip_output : float, optional
         M: compares logits shortened to the norm M in place of probabilities. A small M looks
         at decisions near the threshold only.

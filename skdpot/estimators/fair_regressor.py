@@ -68,8 +68,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     batch_fraction : float, default=0.2
         (Expected) share of the records, of each group with ranks, in a step's batch.
     clip_loss : float, default=2.0
-        C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30. With a sketch loss and penalty are
-        clipped together, to (1 - alpha) C.
+        C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30. With a sketch loss
+        and penalty are clipped together, to (1 - alpha) C.
     clip_output : float, optional
         M: norm that mapped predictions are shortened to before they are compared. The default is
         the root of the number of targets, which all targets lie within.
