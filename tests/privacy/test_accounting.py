@@ -95,32 +95,60 @@ def test_golden_values_by_an_independent_route(z):
     assert own == pytest.approx(compose(fair_training(z)).epsilon(DELTA), rel=2e-5)
 
 
-def test_normal_approximation_lies_below_what_is_attained():
-    """Why no CLT formula is used, common as it is (mu = p sqrt(T (exp(1 / z^2) - 1))).
+def attained_epsilon(z, rate, n_steps, delta, interval):
+    """Let every record be 0 but one that is 0 or the sensitivity.
 
-    Let every record be 0 but one that is 0 or the sensitivity: a step tells N(0) from
-    (1 - p) N(0) + p N(1 / z) exactly. Composed with losses rounded *down*, this pair gives a
-    lower bound of epsilon, and it lies above the formula.
+    A step tells N(0) from (1 - p) N(0) + p N(1 / z) exactly. Composed with losses rounded *down*,
+    this pair gives a lower bound of epsilon.
     """
-    z = 5.0
-    clt = gdp_epsilon(RATE * math.sqrt(STEPS * math.expm1(z**-2)), DELTA)
-    attained = (
-        privacy_loss_distribution.from_gaussian_mechanism(
-            z,
-            sampling_prob=RATE,
-            pessimistic_estimate=False,
-            use_connect_dots=False,
-            value_discretization_interval=1e-5,
-        )
-        .self_compose(STEPS)
-        .get_epsilon_for_delta(DELTA)
+    step = privacy_loss_distribution.from_gaussian_mechanism(
+        z,
+        sampling_prob=rate,
+        pessimistic_estimate=False,
+        use_connect_dots=False,
+        value_discretization_interval=interval,
     )
+    return step.self_compose(n_steps).get_epsilon_for_delta(delta)
+
+
+def test_limit_for_poisson_samples_lies_below_what_is_attained():
+    """Why no formula of the central limit theorem is used, common as they are."""
+    z = 5.0
+    limit = gdp_epsilon(RATE * math.sqrt(STEPS * math.expm1(z**-2)), DELTA)
+    attained = attained_epsilon(z, RATE, STEPS, DELTA, 1e-5)
     ours = compose(fair_training(z)).epsilon(DELTA)
-    assert clt == pytest.approx(4.120, abs=5e-4)
-    assert clt < attained - 0.04
+    assert limit == pytest.approx(4.120, abs=5e-4)
+    assert limit < attained - 0.04
     assert attained < 4.173 < ours
     pair = poisson(Relation.ADD_REMOVE, STEPS, RATE, z)
     assert attained < compose(pair).epsilon(DELTA) == pytest.approx(4.172, abs=5e-4)
+
+
+def limit_without_replacement(z, rate, n_steps, delta):
+    """The limit of C_p (Dong, Roth and Su, section 5.2), which the fairness paper uses."""
+    moments = math.exp(z**-2) * ndtr(1.5 / z) + 3 * ndtr(-0.5 / z) - 2
+    return gdp_epsilon(rate * math.sqrt(2 * n_steps * moments), delta)
+
+
+@pytest.mark.parametrize("n_steps", [500, 1000])
+@pytest.mark.parametrize("z", [1.0, 5.0, 20.0])
+def test_limit_without_replacement_is_safe_at_the_settings_of_the_fairness_paper(z, n_steps):
+    limit = limit_without_replacement(z, RATE, n_steps, DELTA)
+    assert 1 < limit / compose(fair_training(z, n_steps)).epsilon(DELTA) < 1.4
+    if (z, n_steps) == (5.0, 500):
+        assert limit == pytest.approx(4.481, abs=1e-3)
+
+
+def test_limit_without_replacement_is_no_bound_for_rare_samples():
+    z, rate, n_steps, delta = 0.5, 0.001, 10_000, 1e-6
+    rare = FixedSizeGaussianEvent(
+        sigma=z, sensitivity=1.0, batch_sizes=(10,), group_sizes=(10_000,), n_steps=n_steps
+    )
+    limit = limit_without_replacement(z, rate, n_steps, delta)
+    attained = attained_epsilon(z, rate, n_steps, delta, 1e-4)
+    assert limit == pytest.approx(5.05, abs=5e-3)
+    assert attained == pytest.approx(5.92, abs=5e-3)
+    assert compose(rare).epsilon(delta) == pytest.approx(6.80, abs=5e-3)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
