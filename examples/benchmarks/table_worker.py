@@ -184,7 +184,7 @@ def _with_fill_in(model: Any) -> Any:
 
     ``MarkovRandomField.synthetic_data`` (mbi 1.1) draws each column given those of its neighbours
     that are there already. That is right when elimination adds no edge; where the graph has
-    cycles, conditional on too few columns otherwise.
+    cycles, conditional on too few columns otherwise (mended in mbi 2.0).
     """
     from mbi import junction_tree
 
@@ -227,7 +227,8 @@ class _IndependentRows:
     A fitted model of mbi 1.1 whose rows are drawn independently.
 
     As shipped, the draws within a group of equal parents rise with the row's number, for every
-    column: columns with a common parent come out sorted alike, and so correlated.
+    column: columns with a common parent come out sorted alike, and so correlated. mbi 2.0 shuffles
+    them.
     """
 
     def __init__(self, model: Any) -> None:

@@ -75,7 +75,7 @@ def triangle_squared_distance(
 
     *Equality* holds when all of γ is in one place (``k = 1`` or scale 0): the interpolating
     measures are then ``s μ`` and ``s ν``, moved by the same vector. Equal sizes alone do not
-    give equality, whatever Corollary 3.2 (4) of the paper says: on 300 rows of MNIST in [−1, 1]
+    give equality, though Corollary 3.2 (4) of the paper names them: on 300 rows of MNIST in [−1, 1]
     and a γ of 300 points of scale 1 the estimate is 33 % above the distance at t = 0.5.
 
     *Several sources.* The union of the interpolating measures of several sources, whose plan

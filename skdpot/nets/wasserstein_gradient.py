@@ -262,9 +262,8 @@ def fixed_side_sensitivity(
 
     by Cauchy-Schwarz, and since directions are unit vectors. Whole orthogonal blocks have
     :math:`\|\Theta\|_2 = \sqrt{S / d}`: a factor :math:`\sqrt d` less than :math:`4RL`, which is
-    the bound of the paper's theorem, corrected, direction by direction. It is attained: one
-    block of d directions, :math:`u - u'` along their sum, all other points equal to u', and
-    outputs of which another one is the last along each direction.
+    the bound of the paper with :math:`L_1 = 0`. It is attained: one block of d directions,
+    :math:`u - u'` along their sum, all other points equal to u', and outputs of which another one is the last along each direction.
 
     Parameters
     ----------
@@ -284,8 +283,8 @@ def fixed_side_sensitivity(
 
     References
     ----------
-    "Differentially private gradients of the Wasserstein distance", theorem of the sensitivity
-    with L₁ = 0.
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025, theorem A.1 with L₁ = 0.
     """
     share = min(1.0, directions_norm / math.sqrt(n_slices))
     return 4.0 * radius * clip_jacobian * share * _ROUNDED_UP

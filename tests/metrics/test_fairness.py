@@ -188,7 +188,7 @@ def test_one_group_is_never_selected():
 
 
 def test_a_group_without_rows_in_a_class():
-    """Its rate does not exist; Fairlearn counts it as 0, which is an opinion."""
+    """Its rate does not exist, and is NaN here; Fairlearn counts it as 0."""
     rows = [0, 1, 0, 0], [0, 1, 0, 1]
     options = {"sensitive_features": ["a", "a", "b", "b"]}
     message = "nan for group 'b' in class 1"

@@ -76,7 +76,7 @@ def rows_from_interpolation(
 
     References
     ----------
-    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad; its section 4.2.1 calls
+    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad; its section 4.2 calls
     finding the plan NP-hard).
 
     Examples
