@@ -263,7 +263,8 @@ def fixed_side_sensitivity(
     by Cauchy-Schwarz, and since directions are unit vectors. Whole orthogonal blocks have
     :math:`\|\Theta\|_2 = \sqrt{S / d}`: a factor :math:`\sqrt d` less than :math:`4RL`, which is
     the bound of the paper with :math:`L_1 = 0`. It is attained: one block of d directions,
-    :math:`u - u'` along their sum, all other points equal to u', and outputs of which another one is the last along each direction.
+    :math:`u - u'` along their sum, all other points equal to u', and outputs of which another
+    one is the last along each direction.
 
     Parameters
     ----------
