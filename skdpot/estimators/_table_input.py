@@ -33,7 +33,8 @@ def read_table(
     estimator : BaseEstimator
         Receives ``n_features_in_`` and ``feature_names_in_`` when `reset`.
     X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
-        The table. What is no DataFrame must be numbers, NaN where one is missing.
+        The table. Tables of Arrow are read as polars reads them; what else is no DataFrame must
+        be numbers, NaN where one is missing.
     reset : bool
         True in ``fit``, False afterwards.
     names : tuple of str or None
@@ -66,7 +67,7 @@ def read_table(
     # What a schema leaves out of a fit need not be there afterwards.
     is_what_was_kept = not reset and names is not None and set(table.names) == set(names)
     if not is_what_was_kept or len(table.names) == estimator.n_features_in_:
-        validate_frame(estimator, X, reset=reset)
+        validate_frame(estimator, table.data, reset=reset)
     lacking = [] if reset or names is None else [n for n in names if n not in table.names]
     if lacking:  # of one that was fitted to an array
         raise ValueError(f"The table has no columns {', '.join(map(repr, lacking))}.")

@@ -11,7 +11,7 @@ import pandas as pd
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_dtypes import datetime_zone, dtype_family, pandas_dtype
 from skdpot.preprocessing.table_objects import as_times
-from skdpot.preprocessing.table_values import PlainColumn, wall_clock
+from skdpot.preprocessing.table_values import PlainColumn
 
 __all__ = ["DatetimeColumn"]
 
@@ -24,6 +24,8 @@ _DEFAULT = "datetime64[s]"
 # Sooner or later a nanosecond counter overflows.
 _NANOSECONDS = (date(1678, 1, 1), date(2261, 12, 31))
 _EPOCH = datetime(1970, 1, 1)
+_DAYS = (date.min + timedelta(days=1), date.max - timedelta(days=1))
+_KNOWN_SECONDS = tuple((day.toordinal() - _EPOCH.toordinal()) * 86400 for day in _DAYS)
 _DATED = "a date or time in ISO format between the years 1 and 9999, such as '2024-01-31'"
 
 
@@ -222,17 +224,22 @@ class DatetimeColumn(TableColumn):
         return column
 
     def seconds(self, column: PlainColumn) -> IntArray:
-        """Return whole seconds since 1970; for days those of the clocks in the column's zone."""
-        times = column.values
-        if self.resolution == "D":
-            zone = datetime_zone(self.dtype or column.dtype)
-            times = wall_clock(np.where(column.missing, np.datetime64(0, "s"), times), zone)
-        unit, step = np.datetime_data(times.dtype)
-        ticks = times.astype(np.int64)
-        ticks = np.where(column.missing, 0, ticks)
+        """Return whole seconds since 1970; for days those of the clocks in the column's zone.
+
+        No clock is known before the year 1 or after 9999: days beyond are moved there first.
+        """
+        unit, step = np.datetime_data(column.values.dtype)
+        ticks = np.where(column.missing, 0, column.values.astype(np.int64))
         if unit in _SECONDS:
-            return ticks * (step * _SECONDS[unit])
-        return ticks * step // _PER_SECOND[unit]
+            seconds = ticks * (step * _SECONDS[unit])
+        else:
+            seconds = ticks * step // _PER_SECOND[unit]
+        zone = datetime_zone(self.dtype or column.dtype)
+        if self.resolution != "D" or zone is None:
+            return seconds
+        known = np.clip(seconds, *_KNOWN_SECONDS).astype("datetime64[s]")
+        clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+        return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
 
     def within(self, lower: str, upper: str) -> Self:
         """Return the column with bounds in the place of those that it lacks.
@@ -277,7 +284,7 @@ class DatetimeColumn(TableColumn):
         """First and last day that the data type can hold, wherever on earth it is read."""
         if (self.dtype or _DEFAULT).startswith("datetime64[ns"):
             return _NANOSECONDS
-        return date.min + timedelta(days=1), date.max - timedelta(days=1)
+        return _DAYS
 
     def _ticks(self) -> tuple[int, int]:
         """Return the seconds of the first tick and the number of the last."""

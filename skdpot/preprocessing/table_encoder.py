@@ -205,7 +205,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Recognise the table and record or check the names of its columns."""
         if Table.is_frame(X):
             table = Table.of(X)
-            validate_frame(self, X, reset=reset)
+            validate_frame(self, table.data, reset=reset)
             return table
         if type(X).__name__ == "LazyFrame":
             return Table.of(X)  # says what to do

@@ -1,4 +1,4 @@
-"""Tables of pandas, of polars and of numpy: taken apart into columns, and put together again."""
+"""Tables of pandas, polars, Arrow and numpy: taken apart into columns, and put together again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,8 @@ class Table:
         Parameters
         ----------
         data : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
-            The table.
+            The table. One of another library that speaks Arrow's protocol (``pyarrow.Table``, for
+            instance) is read as one of polars.
         names : tuple of str, optional
             Names of the columns of an array.
 
@@ -69,6 +70,8 @@ class Table:
                 "A table must be a DataFrame of pandas or polars, or an array of two dimensions, "
                 f"got {type(data).__name__}.{advice}"
             )
+        if not (is_polars(data) or isinstance(data, pd.DataFrame)):
+            data = _from_arrow(data)
         found = tuple(data.columns)
         if not all(isinstance(name, str) for name in found):
             raise ValueError(
@@ -81,9 +84,13 @@ class Table:
 
     @staticmethod
     def is_frame(data: Any) -> bool:
-        """Whether `data` are a DataFrame of pandas or polars."""
-        polars = is_polars(data) and type(data).__name__ == "DataFrame"
-        return polars or isinstance(data, pd.DataFrame)
+        """Whether `data` are a DataFrame of pandas or polars, or a table of Arrow."""
+        if is_polars(data):
+            return type(data).__name__ == "DataFrame"
+        pandas = type(data).__module__.partition(".")[0] == "pandas"
+        return isinstance(data, pd.DataFrame) or (
+            not pandas and hasattr(data, "__arrow_c_stream__")
+        )
 
     @property
     def n_rows(self) -> int:
@@ -140,6 +147,20 @@ class Table:
             return True
         dtype = self.series(name).dtype
         return not (isinstance(dtype, np.dtype) and dtype.kind in "biu")
+
+
+def _from_arrow(data: Any) -> Any:
+    """Return a table that speaks Arrow's protocol as one of polars."""
+    problem = "cannot be read as a table"
+    try:
+        return import_module("polars").DataFrame(data)
+    except ImportError:
+        problem = "needs polars to be read; pip install polars"
+    except Exception:  # it may be an array of Arrow, and what it says may quote values
+        pass
+    raise TypeError(
+        f"An object of type {type(data).__name__} {problem}, or pass a DataFrame of pandas."
+    )
 
 
 def build_table(

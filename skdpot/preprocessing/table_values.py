@@ -10,7 +10,7 @@ import pandas as pd
 
 from skdpot.preprocessing.table_dtypes import datetime_zone, dtype_family, dtype_name, is_polars
 
-__all__ = ["PlainColumn", "category_key", "distinct_values", "read_column", "wall_clock"]
+__all__ = ["PlainColumn", "category_key", "distinct_values", "read_column"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -183,26 +183,6 @@ def distinct_values(column: PlainColumn) -> tuple[IntArray, list[Any]]:
     codes = np.full(len(column), -1, dtype=np.int64)
     codes[~column.missing] = found
     return codes, values
-
-
-def wall_clock(values: npt.NDArray[Any], zone: str | None) -> npt.NDArray[Any]:
-    """Return times in UTC as the clocks of a zone showed them.
-
-    Parameters
-    ----------
-    values : ndarray of datetime64
-        Times in UTC.
-    zone : str or None
-        Name of the zone; None returns the times as they are.
-
-    Returns
-    -------
-    ndarray of datetime64
-    """
-    if zone is None:
-        return values
-    local = pd.DatetimeIndex(values).tz_localize("UTC").tz_convert(zone)
-    return np.asarray(local.tz_localize(None))
 
 
 def _is_hashable(value: Any) -> bool:
