@@ -115,8 +115,8 @@ class PrivateSWAutoencoder(CodeReadings):
         Directions of the penalty a step, made a multiple of `latent_dim`.
     bounds : "private" or (low, high), default="private"
         Range of each feature: ``(low, high)``, scalars or arrays of shape (n_features,), is
-        public and costs nothing, for example (0, 255) for pixels. "private" spends 10 % of the
-        squared mu on estimating it; with ``private=False`` it is read off the rows.
+        public and costs nothing, for example (0, 255) for pixels. "private" spends at most 10 % of
+        the squared mu on estimating it; with ``private=False`` it is read off the rows.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     budget : PrivacyBudget, optional

@@ -82,7 +82,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         together, however many they are.
     target_bounds : "private" or (low, high), default="private"
         Range of each target: ``(low, high)``, scalars or arrays of shape (n_targets,), is public
-        and costs nothing. "private" spends 10 % of the squared mu on estimating it.
+        and costs nothing. "private" spends at most 10 % of the squared mu on estimating it.
     budget : PrivacyBudget, optional
         Shared budget that every fit is charged to.
     device : {"auto", "cpu", "cuda"}, default="auto"

@@ -106,8 +106,8 @@ n_features), default="axes+orthogonal"
         public.
     bounds : "private" or (low, high), default="private"
         What is known about the range of each feature: ``(low, high)``, scalars or arrays of
-        shape (n_features,), is public and costs nothing; "private" spends 10 % of the squared
-        mu on estimating location and scale.
+        shape (n_features,), is public and costs nothing; "private" spends at most 10 % of the
+        squared mu on estimating location and scale.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
     budget : PrivacyBudget, optional

@@ -9,13 +9,15 @@ from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import LatticeNoise, calibrate_lattice
 from skdpot.privacy.noisy_histogram import MagnitudeGrid, SignedGrid, Smoothing
 
-__all__ = ["BoundsPlan", "plan_private_bounds"]
+__all__ = ["BoundsPlan", "bounds_share", "plan_private_bounds"]
 
 MAX_AUTO_FEATURES = 32
+_LARGEST_SHARE, _SMALLEST_SHARE = 0.1, 0.002  # of the squared mu of a whole fit
+_ROWS_OVER_NOISE = 27.0
 # There are half as many pairs as rows: the first histogram needs more of the budget.
 _SPREAD_SHARE = 2 / 3
 # Rows beyond this many times the noise would cost time and add no accuracy.
-_ROWS_PER_SIGMA = 4000
+_ROWS_PER_SIGMA = 1000
 _MIN_ROWS_USED = 2**17
 _FINE_PAIRS_PER_SIGMA = 200
 _NORM_TAIL = 0.03
@@ -149,6 +151,32 @@ class BoundsPlan:
             mass >= (smoothing.z + 2) * math.sqrt(smoothing.window) * noise.sigma
             for mass, smoothing, noise in zip(shares, smoothings, self.noises, strict=False)
         )
+
+
+def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
+    """Return the share of the squared mu of a fit that its private bounds get.
+
+    As much as makes the noise of a count a third of the square root of the number of rows, about
+    what counts of a sample vary by anyway: 10 % for few rows, .3 % of an epsilon of 1 for a
+    million rows of 8 features.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the data.
+    mu : float
+        Gaussian privacy parameter of the whole fit.
+    group_size : int, default=1
+        How many of the rows one person may have given.
+
+    Returns
+    -------
+    float
+        From 0.002 to 0.1.
+    """
+    n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
+    enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
+    return min(max(enough, _SMALLEST_SHARE), _LARGEST_SHARE)
 
 
 def plan_private_bounds(

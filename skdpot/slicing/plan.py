@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
+from skdpot.privacy.bounds_plan import BoundsPlan, bounds_share, plan_private_bounds
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
@@ -14,9 +14,7 @@ from skdpot.slicing.declarations import check_public_labels
 from skdpot.slicing.rules import recommended_bins, recommended_slices
 from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 
-__all__ = ["BOUNDS_SHARE", "SketchPlan", "bounds_or_plan", "plan_sketch", "table_sensitivity"]
-
-BOUNDS_SHARE = 0.1  # of the squared mu, when bounds must be estimated first
+__all__ = ["SketchPlan", "bounds_or_plan", "plan_sketch", "table_sensitivity"]
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,8 @@ def plan_sketch(
     n_slices, n_bins : int or "auto"
         Shape; "auto" applies `recommended_slices` and `recommended_bins`.
     bounds : DataBounds or int
-        Public bounds, or the number of rows from which bounds are estimated first, for 10 %
-        of the squared mu.
+        Public bounds, or the number of rows from which bounds are estimated first, for
+        `bounds_share` of the squared mu.
     public_labels : bool, default=False
         Whether the label of every row is public, so that a neighbour keeps it.
     group_size : int, default=1
@@ -116,7 +114,9 @@ def plan_sketch(
     """
     check_public_labels(n_classes, public_labels, group_size)
     # What is left for each row of the table decides its shape before the exact calibration.
-    left = 1.0 if isinstance(bounds, DataBounds) else 1.0 - BOUNDS_SHARE
+    left = 1.0
+    if not isinstance(bounds, DataBounds):
+        left -= bounds_share(bounds, n_features, target.mu_cap, int(group_size))
     mu = target.mu_cap * math.sqrt(left / group_size)
     tables = n_classes or 1
     if isinstance(n_slices, str):
@@ -204,7 +204,8 @@ def bounds_or_plan(
     n_features : int
         Number of features.
     mu : float
-        Gaussian privacy parameter of the whole fit, of whose square 10 % go to the bounds.
+        Gaussian privacy parameter of the whole fit, of whose square `bounds_share` go to the
+        bounds.
     group_size : int, default=1
         How many of the rows one person may have given.
 
@@ -214,5 +215,5 @@ def bounds_or_plan(
     """
     if isinstance(bounds, DataBounds):
         return bounds
-    share = mu * math.sqrt(BOUNDS_SHARE)
-    return plan_private_bounds(bounds, n_features, share, group_size=group_size)
+    of_bounds = mu * math.sqrt(bounds_share(bounds, n_features, mu, group_size))
+    return plan_private_bounds(bounds, n_features, of_bounds, group_size=group_size)

@@ -172,8 +172,8 @@ def plan_rows(
     n_samples, n_features : int
         Public size of the data.
     bounds : DataBounds or int
-        Public bounds, or the number of rows from which bounds are estimated first, for 10 %
-        of the squared mu.
+        Public bounds, or the number of rows from which bounds are estimated first, for
+        `bounds_share` of the squared mu.
     directions_norm : float
         Upper bound of the largest singular value of the directions of any step
         (`StepDirections.largest_norm`).

@@ -66,7 +66,7 @@ class SlicedSketch(SketchReadings):
     bounds : "private", (low, high) or DataBounds, default="private"
         What is known about the range of each feature. ``(low, high)``, scalars or arrays of
         shape (n_features,), is taken as public knowledge and costs nothing; features are
-        mapped to [-1, 1] and clipped. "private" spends 10 % of the squared mu on estimating
+        mapped to [-1, 1] and clipped. "private" spends at most 10 % of the squared mu on estimating
         location and scale; in `partial_fit` from the first chunk. The `bounds_` that another
         fit has released are public too: with them sketches of several parties can be compared.
     norm_bound : float, optional

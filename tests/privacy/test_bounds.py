@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy import private_bounds
-from skdpot.privacy.bounds_plan import plan_private_bounds
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.bounds_plan import bounds_share, plan_private_bounds
+from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
@@ -27,6 +29,7 @@ from skdpot.privacy.private_bounds import (
     release_feature_scales,
     release_private_bounds,
 )
+from skdpot.slicing.plan import plan_sketch
 
 MU = gdp_mu(1.0, 1e-5)
 
@@ -411,7 +414,32 @@ def test_every_record_is_counted_once(monkeypatch):
 def test_large_data_are_subsampled():
     plan = plan_private_bounds(10**6, 1, 3.0)
     assert plan.n_used == 2**17
-    assert plan_private_bounds(10**6, 16, 0.02).n_used == 10**6
+    assert plan_private_bounds(10**6, 16, 0.005).n_used == 10**6
+
+
+def test_the_share_of_bounds_falls_with_the_number_of_rows():
+    """Noise of a third of sqrt(n), between .2 and 10 % of the whole."""
+    shares = [bounds_share(n, 8, MU) for n in (100, 10**4, 10**5, 10**6, 10**9)]
+    assert shares[:2] == [0.1, 0.1]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == 0.002
+    assert 0.002 < shares[3] < 0.005
+    plan = plan_private_bounds(10**6, 8, MU * math.sqrt(shares[3]), mode="features")
+    assert plan.noises[0].sigma == pytest.approx(math.sqrt(10**6) / 3, rel=0.01)
+    # A wide table gets one histogram, which needs as little as one column.
+    assert bounds_share(10**5, 784, MU) == bounds_share(10**5, 1, MU)
+    # The noise of one person's five rows is five times as large.
+    assert bounds_share(10**6, 8, MU, 5) == pytest.approx(25 * shares[3])
+
+
+@pytest.mark.parametrize(("n", "factor"), [(1000, 1.06), (10**6, 1.003)])
+def test_private_bounds_cost_a_large_sketch_next_to_nothing(n, factor):
+    """10 % of the squared mu whatever n made it 1.054 times the noise."""
+    target, shape = PrivacyTarget(1.0, 1e-7), {"n_slices": 64, "n_bins": 64}
+    declared = plan_sketch(target, n, 8, bounds=DataBounds.from_box(-1, 1, 8), **shape)
+    private = plan_sketch(target, n, 8, bounds=n, **shape)
+    assert 1.0 < private.sigma / declared.sigma < factor
+    assert compose(private.event).epsilon(1e-7) <= 1.0
 
 
 @pytest.mark.parametrize("mode", ["features", "norm"])
