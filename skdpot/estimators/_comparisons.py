@@ -175,7 +175,7 @@ Party, or a published message
         parties : sequence of Party, or mapping of name to rows
             At least two. A `Party` has privacy parameters of its own and must allow the
             protocol. Rows are private to a party made for them, which publishes with the
-            parameters of this estimator and charges `budget`.
+            parameters of this estimator.
         return_std : bool, default=False
             Whether to return standard errors of the distances too; zero for the protocols that
             add no noise.
@@ -190,6 +190,13 @@ Party, or a published message
         Notes
         -----
         The estimator need not be fitted; with "sliced" it must declare public bounds then.
+
+        Privacy
+        -------
+        With "sliced" one Gaussian event a party. A `Party` charges its own budget. For rows that
+        are given, `budget` is charged once for all of them, before any noise is drawn: each
+        person's row must be with one party only (parallel composition). Of a person whose rows
+        are with k parties k sketches are released, as if `budget` were charged k times.
         """
         self._validate_params()
         if self.protocol != "sliced":

@@ -1,6 +1,6 @@
 """What the protocols of `PrivateWassersteinDistance` share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot.federated.messages import InterpolatingMeasure, Message, SketchMessage
 from skdpot.federated.party import Party
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.readings import SketchReadings
 
 __all__ = [
@@ -36,14 +37,19 @@ def is_union(other: Any) -> bool:
     )
 
 
-def as_parties(parties: Any, protocol: str, **privacy: Any) -> list[Party]:
-    """Return the parties of a matrix; rows get a party of their own."""
+def as_parties(
+    parties: Any, protocol: str, new_budget: Callable[[], PrivacyBudget | None], **terms: Any
+) -> list[Party]:
+    """Return the parties of a matrix; rows get a party of their own, with a budget."""
     if not isinstance(parties, Mapping | Sequence) or isinstance(parties, str | bytes):
         raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
     if len(parties) < 2:
         raise ValueError(f"parties must hold two parties or more, got {len(parties)}.")
     if isinstance(parties, Mapping):
-        return [Party(name, rows, allows=(protocol,), **privacy) for name, rows in parties.items()]
+        return [
+            Party(name, rows, allows=(protocol,), budget=new_budget(), **terms)
+            for name, rows in parties.items()
+        ]
     if not all(isinstance(party, Party) for party in parties):
         raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
     return list(parties)

@@ -122,7 +122,7 @@ class PlainProtocol:
                 "pairwise_distances is played at a t that all parties know (disclose_t=True), and "
                 "with classes by Party objects that hold them: Party(name, X, y, allows=...)."
             )
-        members = as_parties(parties, self.name, budget=estimator.budget)
+        members = as_parties(parties, self.name, lambda: estimator.budget)
         if hasattr(estimator, "reference_"):
             shared = {"reference": estimator.reference_.measure}
         else:

@@ -27,6 +27,7 @@ from skdpot.federated.party import Party
 from skdpot.federated.protocols import pairwise_sliced
 from skdpot.federated.publishing import release_seed
 from skdpot.federated.valuation import sliced_values
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.debiased_distance import DROWNING_NOISE, debiased_squared_distance
 from skdpot.slicing.directions import make_directions
 from skdpot.slicing.readings import SketchReadings
@@ -131,11 +132,18 @@ class SlicedProtocol:
         return unit**2 * sliced_values(rows, estimator.sketch_.table())
 
     def matrix(self, estimator: BaseEstimator, parties: Any) -> Frames:
-        """Let every party publish one sketch."""
-        privacy = {name: getattr(estimator, name) for name in ("epsilon", "delta", "budget")}
-        members = as_parties(parties, "sliced", random_state=estimator.random_state, **privacy)
+        """Let every party publish one sketch; the budget pays once for all rows that are given."""
+        privacy = {name: getattr(estimator, name) for name in ("epsilon", "delta")}
+        budget = estimator.budget if isinstance(parties, Mapping) else None
+        members = as_parties(
+            parties,
+            "sliced",
+            lambda: None if budget is None else PrivacyBudget(**privacy),
+            random_state=estimator.random_state,
+            **privacy,
+        )
         request = self._request(estimator, members[0].n_features)
-        result = pairwise_sliced(members, request, target=estimator.target)
+        result = pairwise_sliced(members, request, target=estimator.target, budget=budget)
         estimates = {
             pair: DistanceEstimate.of_sketches(
                 debiased, request.bounds, result.transcript, declared=_declared(estimator)

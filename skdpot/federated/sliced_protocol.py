@@ -9,10 +9,13 @@ from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import SERVER, Exchange, blaming
 from skdpot.federated.participants import check_participants, symmetric
 from skdpot.federated.party import Party
+from skdpot.federated.publishing import rehearsed
 from skdpot.federated.results import PairwiseResult, ProtocolResult
 from skdpot.federated.sketch_messages import SketchMessage
 from skdpot.federated.sketch_request import SketchRequest
-from skdpot.federated.vault import check_type
+from skdpot.federated.vault import check_type, vault_of
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance
 from skdpot.slicing.sketch import SlicedSketch
 
@@ -85,6 +88,7 @@ def pairwise_sliced(
     target: str = "population",
     n_simulations: int | None = None,
     random_state: int | np.random.RandomState | None = None,
+    budget: PrivacyBudget | None = None,
 ) -> PairwiseResult:
     """Estimate SW₂ between all parties from one private sketch of each.
 
@@ -96,6 +100,10 @@ def pairwise_sliced(
         What all measure.
     target, n_simulations, random_state
         As in `sliced`.
+    budget : PrivacyBudget, optional
+        A budget of the people of all parties together, no two of whom hold rows of one person. It
+        is charged once, the largest event, whatever the number of parties; besides what the
+        budget of each party is charged.
 
     Returns
     -------
@@ -109,7 +117,10 @@ def pairwise_sliced(
 
     Privacy
     -------
-    As in `sliced`: each party pays once, however many others there are.
+    As in `sliced`: each party pays once, however many others there are. `budget` pays once for
+    all (parallel composition): how many rows each party has is public, so that a neighbouring
+    data set replaces a row of one party. The sketches of the others then have the same law and
+    are independent of its sketch, so that all together are as private as the least private one.
     """
     names = check_participants(parties)
     check_type(request, SketchRequest)
@@ -119,6 +130,8 @@ def pairwise_sliced(
             f"The request is about {request.n_features} features; these parties have others: "
             f"{others}. Nobody was asked."
         )
+    if budget is not None:
+        _charge_once(budget, parties, request)
     exchange = Exchange()
     sent = exchange.send(0, SERVER, names, request, SketchRequest)
     sketches = [_published(exchange, party, sent) for party in parties]
@@ -141,6 +154,19 @@ def pairwise_sliced(
 
     squared, details = symmetric(names, compare)
     return PairwiseResult("sliced", names, squared, exchange.transcript, details)
+
+
+def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: SketchRequest) -> None:
+    """Charge the least private of the sketches to come: all are Gaussian, so the largest mu."""
+    answers = [
+        rehearsed(vault_of(party).terms, request, party.n_samples, party.feature_names)
+        for party in parties
+    ]
+    event = max(
+        (answer.statement.event for answer in answers),
+        key=lambda event: compose(event).mu_without_sampling,
+    )
+    budget.spend(event, label=f"sketches of {len(parties)} parties with different people")
 
 
 def _published(exchange: Exchange, party: Party, request: SketchRequest) -> SlicedSketch:

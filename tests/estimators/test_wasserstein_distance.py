@@ -293,6 +293,35 @@ def test_every_party_of_a_matrix_pays_once():
     assert [len(budget.history()) for budget in budgets] == [1, 1, 1]
 
 
+def test_parties_with_different_people_share_one_charge(monkeypatch):
+    """Charged one after the other, five parties took sqrt(5) times the mu: epsilon 2.4 for 1."""
+    budget = PrivacyBudget(1.0)
+    rows = {f"party {i}": HERE + i / 10 for i in range(5)}
+    seen = []
+    release = SlicedSketch._release
+
+    def watched(self, *args):
+        seen.append(len(budget.history()))
+        return release(self, *args)
+
+    monkeypatch.setattr(SlicedSketch, "_release", watched)
+    estimator = sliced(budget=budget, epsilon=1.0)
+    assert estimator.pairwise_distances(rows).shape == (5, 5)
+    with pytest.raises(BudgetExceededError, match="left"):
+        estimator.pairwise_distances(rows)
+    assert seen == [1] * 5  # charged before the first of them
+    alone = PrivacyBudget(1.0)
+    sliced(budget=alone, epsilon=1.0).fit(HERE)
+    np.testing.assert_array_equal(budget.history()["mu"], alone.history()["mu"])
+
+
+def test_a_matrix_that_cannot_be_made_charges_nothing():
+    budget = PrivacyBudget(5.0)
+    with pytest.raises(MessageError, match="Nobody was asked"):
+        sliced(budget=budget).pairwise_distances({"a": HERE, "b": HERE[:, :2]})
+    assert len(budget.history()) == 0
+
+
 @seeded
 def test_a_random_state_warns_and_repeats():
     with pytest.warns(PrivacyWarning, match="PrivateWassersteinDistance: `random_state`"):
