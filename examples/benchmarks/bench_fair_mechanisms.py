@@ -12,7 +12,7 @@ Trains `FairPrivateClassifier` at one ε with variants of its two mechanisms, on
   majorant, which also resists what both groups do together;
 - ``sketch, clipped apart``: loss and penalty of a record are clipped one by one, each to half;
 - ``ranks``: the paper's mechanism with the sensitivity proved here;
-- ``ranks, paper's noise``: the same with the paper's sensitivity, 4/3 to 8/3 of ours;
+- ``ranks, paper's noise``: the same with the paper's sensitivity of the penalty, 4 times ours;
 - ``ranks, clipped together``: a record's loss and penalty are clipped together. Its own term is
   then bounded by 2C, but what it moves in the terms of others stays, and that alone attains
   4 r L / n: the noise is not less, and more is clipped.

@@ -1,5 +1,5 @@
 """
-Table 1 of the flow paper beside the sketch: quality, privacy really spent, and time.
+Table 1 of the flow paper beside the sketch: quality, privacy spent, and time.
 
 Rivals, each on the same 30,000 private codes (see ``table1_task.py``), with δ = 1e-5:
 
@@ -7,7 +7,7 @@ Rivals, each on the same 30,000 private codes (see ``table1_task.py``), with δ 
   or 31 of which each step takes 25; steps of 3; no diffusion; 35 epochs, or 20 at ε of 5 and
   less; 1,500 steps of ``DPSWflow``, each over all rows), and the least noise for the ε at the
   head of the column by the library's accounting. Directions are orthogonal, which spares them
-  a quarter of the noise that the paper's independent ones need;
+  a quarter of the noise that independent ones need;
 - ``sketch flow``, ``sketch generator`` and ``sketch flow, labels`` with the library's defaults. The
   last one learns the private labels too; images of the others are labelled by the public
   classifier.

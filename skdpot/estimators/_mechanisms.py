@@ -19,7 +19,7 @@ from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["MECHANISMS", "FlowMechanism"]
 
-# The flow paper's choices: the steps are h = 3 in dimension 8, where a full one is 8.
+# The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
 _STEP_SIZE = 0.375
 _SLICES_RESAMPLED = 70
 _SLICES_FROZEN = 31

@@ -86,8 +86,8 @@ n_features), default="axes+orthogonal"
         Steps of the flow. With "resample" each is a release that has to be paid for.
     step_size : float or "auto", default="auto"
         First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch;
-        otherwise all steps are equal and "auto" is the paper's choice, 0.375 (its h = 3 where
-        d = 8).
+        otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3
+        where d = 8).
     diffusion : float, default=0.0
         Entropic regularisation λ in the units of the mapped features, squared. It smooths the
         sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama scheme;
