@@ -32,7 +32,7 @@ from skdpot.nets.private_modules import check_per_record, with_trained_parameter
 from skdpot.nets.training import train_network
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 
 __all__ = ["FairPredictor"]
 
@@ -48,7 +48,7 @@ _NO_WEIGHTS = (
 )
 
 
-class FairPredictor(BaseEstimator):
+class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     """A network trained for its loss and for alike outputs of groups, with privacy."""
 
     alpha: float

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from skdpot.estimators._search_result import SearchResult
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.display import describe_event
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 
 __all__ = [
     "arm",
@@ -87,14 +87,15 @@ def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
         elif _learns(part):
             raise ValueError(
                 f"{caller}: {type(part).__name__} would learn from private rows without noise, "
-                "and a candidate must be private as a whole: it has no parameters `epsilon`, "
-                "`delta` and `budget`. Use a private estimator, or fit it on public rows and pass "
-                "sklearn.frozen.FrozenEstimator of it."
+                "and a candidate must be private as a whole: estimators of skdpot (those that "
+                "inherit PrivateEstimatorMixin), pipelines, unions and column transformers of "
+                "them, and steps that learn nothing. Use a private estimator, or fit it on public "
+                "rows and pass sklearn.frozen.FrozenEstimator of it."
             )
     if not prefixes:
         raise ValueError(
-            f"{caller}: `estimator` has no part with the parameters `epsilon`, `delta` and "
-            "`budget`. Pass a private estimator of skdpot, or a pipeline with one."
+            f"{caller}: `estimator` has no private part. Pass a private estimator of skdpot, or a "
+            "pipeline with one."
         )
     return tuple(prefixes)
 
@@ -198,7 +199,8 @@ def arm(
 def disarm(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> None:
     """Take the budget away again, and state what the search cost in place of the fit alone.
 
-    That one fit was cheaper: but it was chosen, and what chose it is part of the release.
+    That one fit was cheaper: but it was chosen, and what chose it is part of the release. Each
+    private part restates what it holds (`PrivateEstimatorMixin`), its sketch for example.
 
     Parameters
     ----------
@@ -209,11 +211,11 @@ def disarm(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> No
     spent : PrivacySpent
         The statement of the search.
     """
-    candidate.set_params(**{f"{prefix}budget": None for prefix in prefixes})
+    stated = {"epsilon": spent.epsilon, "delta": spent.delta, "budget": None}
+    # A ColumnTransformer has fitted clones of its parts, and keeps the parts too.
+    candidate.set_params(**{p + name: value for p in prefixes for name, value in stated.items()})
     for part in parts_of(candidate):
-        part.set_params(budget=None)  # a ColumnTransformer has fitted clones of its parts
-        if isinstance(getattr(part, "privacy_spent_", None), PrivacySpent):
-            part.privacy_spent_ = spent
+        part._restate(spent)
 
 
 def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str) -> None:
@@ -340,9 +342,7 @@ def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_private(part: Any) -> bool:
-    if not isinstance(part, BaseEstimator) or isinstance(part, FrozenEstimator):
-        return False
-    return {"epsilon", "delta", "budget"} <= set(part.get_params(deep=False))
+    return isinstance(part, PrivateEstimatorMixin)
 
 
 def _learns(part: Any) -> bool:

@@ -29,11 +29,12 @@ from skdpot.estimators._codes import CodeReadings
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import made_by, warn_of_composition
+from skdpot.privacy.spent import PrivateEstimatorMixin
 
 __all__ = ["PrivateSWAutoencoder"]
 
 
-class PrivateSWAutoencoder(CodeReadings):
+class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     """Autoencoder with codes on a sphere, trained with or without differential privacy.
 
     With ``private=True`` every record's gradient is clipped and the sums are noised (DP-SGD).

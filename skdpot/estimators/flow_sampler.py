@@ -17,6 +17,7 @@ from skdpot._utils.validation import (
 from skdpot.estimators._mechanisms import MECHANISMS
 from skdpot.estimators._particles import FlowParticles
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["DPSlicedFlowSampler"]
@@ -28,7 +29,7 @@ _FITTED = (
 )
 
 
-class DPSlicedFlowSampler(FlowParticles):
+class DPSlicedFlowSampler(PrivateEstimatorMixin, FlowParticles):
     """Differentially private synthetic rows by a sliced Wasserstein flow.
 
     `fit` releases projections of the data with noise and moves particles until theirs have the
@@ -173,6 +174,7 @@ n_features), default="axes+orthogonal"
     5.0
     """
 
+    _stated_in = ("sketch_",)
     _parameter_constraints: dict[str, list[Any]] = {
         **SlicedSketch._parameter_constraints,
         "mechanism": [StrOptions(set(MECHANISMS))],

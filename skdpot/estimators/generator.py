@@ -20,6 +20,7 @@ from skdpot._utils.validation import (
 from skdpot.estimators._generated_rows import GeneratedRows
 from skdpot.estimators._generator_mechanisms import GENERATOR_MECHANISMS
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["DPSlicedGenerator"]
@@ -38,7 +39,7 @@ _FITTED = (
 )
 
 
-class DPSlicedGenerator(GeneratedRows):
+class DPSlicedGenerator(PrivateEstimatorMixin, GeneratedRows):
     """Network that turns random numbers into differentially private synthetic rows.
 
     Like `DPSlicedFlowSampler` it makes the sliced Wasserstein distance to private rows small,
@@ -179,6 +180,7 @@ n_features), default="axes+orthogonal"
     5.0
     """
 
+    _stated_in = ("sketch_",)
     _parameter_constraints: dict[str, list[Any]] = {
         **SlicedSketch._parameter_constraints,
         "mechanism": [StrOptions(set(GENERATOR_MECHANISMS))],

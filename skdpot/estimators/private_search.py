@@ -27,7 +27,7 @@ from skdpot.estimators._search_trials import SearchTask, best_trial, fit_alone
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.slicing.declarations import assumptions as common_assumptions
 
 __all__ = ["PrivateSearchCV", "SearchLeaks", "SearchPlan", "search_leaks"]
@@ -36,7 +36,7 @@ _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
 _FITTED = ("best_estimator_", "best_params_", "best_score_", "plan_", "privacy_spent_")
 
 
-class PrivateSearchCV(SearchResult):
+class PrivateSearchCV(PrivateEstimatorMixin, SearchResult):
     r"""Hyper-parameter search that spends one (epsilon, delta), choice included.
 
     A grid search releases the best of many fits, and that it was the best one is learned from
@@ -49,11 +49,13 @@ class PrivateSearchCV(SearchResult):
     Parameters
     ----------
     estimator : estimator
-        A private estimator (with the parameters `epsilon`, `delta` and `budget`, the last one
-        None), or a pipeline of such ones and of parts that learn nothing. The search sets these
-        parameters, `random_state`, `verbose` and, where none are declared, `classes` of every
-        candidate. A part that learns nothing, such as `FunctionTransformer`, must make of each row
-        one row *by that row alone*: ``X - X.mean(0)`` mixes rows, and nothing can see that.
+        A private estimator of skdpot (one that inherits
+        `skdpot.privacy.spent.PrivateEstimatorMixin`) with ``budget=None``, or a pipeline, union or
+        column transformer of such ones and of scikit-learn's steps that learn nothing. The search
+        sets `epsilon`, `delta`, `budget`, `random_state`, `verbose` and, where none are declared,
+        `classes` of every candidate. A part that learns nothing, such as `FunctionTransformer`,
+        must make of each row one row *by that row alone*: ``X - X.mean(0)`` mixes rows, and nothing
+        can see that.
     param_distributions : dict or list of dict
         Public distribution of the candidates, as for `sklearn.model_selection.RandomizedSearchCV`:
         lists are drawn from uniformly, objects with ``rvs`` by their own law. It must not be made
@@ -104,7 +106,9 @@ class PrivateSearchCV(SearchResult):
     Attributes
     ----------
     best_estimator_ : estimator
-        The model of the best trial, or the refitted one.
+        The model of the best trial, or the refitted one. Its statement, its `epsilon` and `delta`,
+        and those of what it holds, such as its sketch, are those of the whole search: what its own
+        fit could spend is in `plan_`.
     best_params_ : dict
         Its parameters; estimators among them are not fitted.
     best_score_ : float

@@ -27,7 +27,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.slicing.marginals import IntArray, NoisyMarginal
 from skdpot.tables.column_grid import ColumnGrid, column_grid
 from skdpot.tables.conditions import parse_conditions
@@ -49,7 +49,7 @@ _FEWEST_PARTICLES, _MOST_PARTICLES = 20_000, 100_000
 _SCORED_ROWS = 20_000
 
 
-class DPTableSynthesizer(TableOutputs, BaseEstimator):
+class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
     """Synthetic tables with numbers, categories, dates and missing values.
 
     Counts rows in the cells of a few small contingency tables, with noise; joins them to a

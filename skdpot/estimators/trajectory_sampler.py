@@ -14,6 +14,7 @@ from skdpot.estimators._trajectory_mechanisms import TRAJECTORY_MECHANISMS
 from skdpot.estimators._trajectory_paths import TrajectoryPaths
 from skdpot.estimators._trajectory_rows import given_stamps, timed_rows
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["PrivateTrajectorySampler"]
@@ -26,7 +27,7 @@ _FITTED = (
 )
 
 
-class PrivateTrajectorySampler(TrajectoryPaths):
+class PrivateTrajectorySampler(PrivateEstimatorMixin, TrajectoryPaths):
     """Differentially private trajectories of a population, from one point a person.
 
     Everybody is seen once, at some time. `fit` releases what the population looks like at each
@@ -196,6 +197,7 @@ n_features), default="axes+orthogonal"
     1.0
     """
 
+    _stated_in = ("sketch_",)
     _parameter_constraints: dict[str, list[Any]] = {
         **{
             name: SlicedSketch._parameter_constraints[name]

@@ -7,6 +7,7 @@ from skdpot._utils.validation import Interval, StrOptions, all_or_nothing, fit_c
 from skdpot.estimators._comparisons import Comparisons
 from skdpot.estimators._distance_protocols import PROTOCOLS
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["PrivateWassersteinDistance"]
@@ -18,7 +19,7 @@ _FITTED = (
 )
 
 
-class PrivateWassersteinDistance(Comparisons):
+class PrivateWassersteinDistance(PrivateEstimatorMixin, Comparisons):
     """Wasserstein distance between data sets of parties who cannot share them.
 
     Only the default protocol is differentially private. With ``protocol="triangle"`` and
@@ -149,6 +150,7 @@ n_features), default="orthogonal"
     True
     """
 
+    _stated_in = ("sketch_",)
     _parameter_constraints: dict[str, list[Any]] = {
         "protocol": [StrOptions(set(PROTOCOLS))],
         "epsilon": [Interval(Real, 0, None, closed="right")],

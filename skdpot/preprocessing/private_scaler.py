@@ -23,7 +23,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.private_bounds import release_feature_scales
 from skdpot.privacy.provenance import made_by, warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 
 __all__ = ["PrivateScaler"]
 
@@ -35,7 +35,7 @@ _ASSUMPTIONS = (
 )
 
 
-class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Centre and scale features by differentially private, robust statistics.
 
     The counterpart of `~sklearn.preprocessing.RobustScaler`: the centre of a feature is its

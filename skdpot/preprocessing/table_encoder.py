@@ -35,7 +35,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.events import Event
 from skdpot.privacy.provenance import made_by, passed_on, warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 
 __all__ = ["TableEncoder"]
 
@@ -48,7 +48,7 @@ _PUBLIC = (
 )
 
 
-class TableEncoder(TransformerMixin, BaseEstimator):
+class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     """Encode the rows of a table in the unit ball, and decode points of the ball to rows.
 
     Numbers between bounds, dates, categories, truth values and missing values become coordinates,

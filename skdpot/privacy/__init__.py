@@ -20,7 +20,7 @@ from skdpot.privacy.events import (
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from skdpot.privacy.projections import lemma1_sensitivity, projection_sensitivity
 from skdpot.privacy.relation import Relation
-from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge, total_spent
 
 __all__ = [
     "ApproximateGDP",
@@ -38,6 +38,7 @@ __all__ = [
     "PrivacyLoss",
     "PrivacySpent",
     "PrivacyTarget",
+    "PrivateEstimatorMixin",
     "PrivateSelectionEvent",
     "Relation",
     "ThresholdedCountsEvent",

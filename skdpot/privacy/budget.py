@@ -363,14 +363,16 @@ def _temporary_ledger(budget: PrivacyBudget, terms: Terms) -> Ledger:
             f"No temporary directory for the ledger ({error.strerror}). Set TMPDIR to a writable "
             "directory, or pass `ledger='<path>'`."
         ) from error
-    weakref.finalize(budget, _remove, directory, os.getpid())
-    return Ledger.create(Path(directory, "ledger.sqlite"), terms)
+    path = Path(directory, "ledger.sqlite").absolute()
+    weakref.finalize(budget, _remove, Ledger(str(path), terms), os.getpid())
+    return Ledger.create(path, terms)
 
 
-def _remove(directory: str, owner: int) -> None:
+def _remove(ledger: Ledger, owner: int) -> None:
     """Remove a temporary ledger, unless this is a fork of its owner."""
     if os.getpid() == owner:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(Path(ledger.path).parent, ignore_errors=True)
+        ledger.forget()
 
 
 def _durable_ledger(path: str | os.PathLike[str], terms: Terms) -> Ledger:

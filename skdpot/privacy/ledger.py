@@ -278,6 +278,10 @@ class Ledger:
         self._remember(totals)
         return [_record(row, self.path) for row in rows]
 
+    def forget(self) -> None:
+        """Keep nothing of a ledger whose file has been removed for good."""
+        _SEEN.pop(self.terms.uid, None)
+
     def _seen(self) -> "Totals":
         """Return what the file must hold at least; to be asked before a transaction begins."""
         return _SEEN.get(self.terms.uid, Totals())

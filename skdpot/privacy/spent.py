@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pandas as pd
 from sklearn.base import BaseEstimator
@@ -19,7 +19,7 @@ from skdpot.privacy.display import describe_event, epsilon_text, html_card, html
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.relation import Relation
 
-__all__ = ["PrivacySpent", "charge", "silent_parts", "total_spent"]
+__all__ = ["PrivacySpent", "PrivateEstimatorMixin", "charge", "silent_parts", "total_spent"]
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -118,6 +118,35 @@ class PrivacySpent:
         yield "event", describe_event(self.event)
         for number, assumption in enumerate(self.assumptions, start=1):
             yield f"assumes {number}", assumption
+
+
+class PrivateEstimatorMixin:
+    """Mixin of estimators that charge every fit to `budget` and state it in `privacy_spent_`.
+
+    It declares that the estimator has the parameters `epsilon`, `delta` and `budget`, and where
+    else its fits leave a statement or a budget: in the attributes that `_stated_in` names, each of
+    them such an estimator too. `PrivateSearchCV` and `check_pipeline` go by this declaration. An
+    estimator that keeps a statement in another form overrides `_restate`.
+    """
+
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
+    privacy_spent_: Any
+    _stated_in: ClassVar[tuple[str, ...]] = ()
+
+    def _restate(self, spent: PrivacySpent) -> None:
+        """State `spent` in the place of what the fit alone cost, and let go of its budget.
+
+        What was fitted became part of a larger release, which costs more than this fit did.
+        """
+        self.epsilon, self.delta, self.budget = spent.epsilon, spent.delta, None
+        if getattr(self, "privacy_spent_", None) is not None:  # None has released nothing
+            self.privacy_spent_ = spent
+        for name in self._stated_in:
+            part = getattr(self, name, None)
+            if part is not None:
+                part._restate(spent)
 
 
 def charge(

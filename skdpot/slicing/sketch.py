@@ -23,7 +23,7 @@ from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import charge
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 from skdpot.slicing.accumulator import NoisyAccumulator
 from skdpot.slicing.declarations import (
     assumptions,
@@ -49,7 +49,7 @@ def _not_closed(sketch: "SlicedSketch") -> bool:
     return True
 
 
-class SlicedSketch(SketchReadings):
+class SlicedSketch(PrivateEstimatorMixin, SketchReadings):
     """Noisy distribution functions of private data along many directions.
 
     The sketch is released once. Everything computed from it afterwards (distances,

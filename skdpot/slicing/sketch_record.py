@@ -25,6 +25,7 @@ from skdpot.slicing.statement_record import (
     check_cost,
     check_epsilon_delta,
     is_number,
+    mu_of_choice,
     restoring,
     statement_from_dict,
     statement_to_dict,
@@ -259,7 +260,9 @@ def _check_statement(
 ) -> None:
     """Refuse a statement that promises more than its own events and noise give."""
     tables = list(leaves(spent.event))
-    if not all(type(event) in (GaussianEvent, NonPrivateEvent) for event in tables):
+    charged = mu_of_choice(spent)
+    kinds = (GaussianEvent, NonPrivateEvent)
+    if charged is None and not all(type(event) in kinds for event in tables):
         raise ValueError("A sketch is released by Gaussian events only.")
     if spent.relation is not Relation.REPLACE_ONE:
         raise ValueError("A sketch is private under replace-one, and states no other relation.")
@@ -276,6 +279,10 @@ def _check_statement(
         changes_table=parameters["conditional"] and not parameters["public_labels"],
         group_size=parameters["group_size"],
     )
+    if charged is not None:
+        if due > noise_scale * charged * (1 + _ROUNDING):
+            raise ValueError("The noise of the sketch is less than its statement speaks of.")
+        return  # the lattice of the noise is not a part of such a statement
     if not (
         isinstance(table, GaussianEvent)
         and table.n_steps == 1

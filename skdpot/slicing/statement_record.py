@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import BudgetedEvent, PrivateSelectionEvent
 from skdpot.privacy.spent import PrivacySpent, Scale
-from skdpot.slicing.event_record import as_mapping, event_from_dict, event_to_dict
+from skdpot.slicing.event_record import as_mapping, event_from_dict, event_to_dict, leaves
 
 __all__ = [
     "LARGEST_COUNT",
@@ -17,6 +18,7 @@ __all__ = [
     "check_cost",
     "check_epsilon_delta",
     "is_number",
+    "mu_of_choice",
     "restoring",
     "statement_from_dict",
     "statement_to_dict",
@@ -39,9 +41,7 @@ def statement_to_dict(spent: PrivacySpent) -> dict[str, Any]:
     }
 
 
-def statement_from_dict(
-    fields: dict[str, Any], noun: str, *, several_scales: bool = False
-) -> PrivacySpent:
+def statement_from_dict(fields: dict[str, Any], noun: str) -> PrivacySpent:
     """Rebuild a privacy statement that somebody else may have written.
 
     Parameters
@@ -50,9 +50,6 @@ def statement_from_dict(
         What `statement_to_dict` returned.
     noun : str
         What errors call the thing that the statement is about.
-    several_scales : bool, default=False
-        Whether noise and sensitivity are a list with a number for each release, or None if there
-        is no noise, rather than one number.
 
     Returns
     -------
@@ -73,7 +70,7 @@ def statement_from_dict(
     texts = (fields["mechanism"], *fields["assumptions"])
     try:
         for name in ("sigma", "sensitivity"):
-            fields[name] = _scale(fields[name], several_scales)
+            fields[name] = _scale(fields[name])
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("text is due")
     except TypeError:
@@ -93,6 +90,15 @@ def check_cost(spent: PrivacySpent, noun: str) -> None:
     """Refuse a statement that promises more than its own events give."""
     if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + _ROUNDING):
         raise ValueError(f"The {noun} states a smaller epsilon than its own events cost.")
+
+
+def mu_of_choice(spent: PrivacySpent) -> float | None:
+    """Return the mu that was charged for what is stated, if it is the best of a private search.
+
+    The release itself is a part of one trial, or of the refit, and tells no more than these.
+    """
+    *_, last = leaves(spent.event)
+    return last.mu if isinstance(last, PrivateSelectionEvent | BudgetedEvent) else None
 
 
 @contextmanager
@@ -126,13 +132,9 @@ def _as_list(scale: Scale) -> Any:
     return list(scale) if isinstance(scale, tuple) else scale
 
 
-def _scale(value: Any, several: bool) -> Scale:
-    """Return a scale of noise or a sensitivity, or several."""
-    if several and value is None:
-        return None
-    numbers = value if several and isinstance(value, list) else [value]
-    if several != isinstance(value, list) or not all(
-        is_number(number) and 0 <= number < math.inf for number in numbers
-    ):
+def _scale(value: Any) -> Scale:
+    """Return a scale of noise or a sensitivity, several, or None."""
+    numbers = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(is_number(number) and 0 <= number < math.inf for number in numbers):
         raise TypeError("positive numbers are due")
-    return tuple(map(float, numbers)) if several else value
+    return tuple(map(float, numbers)) if isinstance(value, list) else value

@@ -6,6 +6,7 @@ precise than the stated noise allows, a smaller epsilon than the events cost) is
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,13 @@ from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.event_record import leaves
 from skdpot.slicing.marginal_release import MARGINAL_SENSITIVITY
+from skdpot.slicing.marginals import NoisyMarginal
 from skdpot.slicing.statement_record import (
     LARGEST_COUNT,
     as_plain,
     check_cost,
     check_epsilon_delta,
+    mu_of_choice,
     restoring,
     statement_from_dict,
     statement_to_dict,
@@ -124,7 +127,7 @@ class TableRecord:
         grids = tuple(column_grid(column) for column in schema)
         model = model_from_record(facts, self.arrays, grids, n_samples)
         _check_target(model, parameters["target"], schema)
-        spent = statement_from_dict(facts["spent"], _NOUN, several_scales=True)
+        spent = statement_from_dict(facts["spent"], _NOUN)
         _check_statement(spent, model)
         fitted: dict[str, Any] = {
             "schema_": schema,
@@ -183,8 +186,9 @@ def _check_target(model: TableModel, target: str | None, schema: TableSchema) ->
 def _check_statement(spent: PrivacySpent, model: TableModel) -> None:
     """Refuse a statement that promises more than its own events and the noise of counts give."""
     events = leaves(spent.event)
+    charged = mu_of_choice(spent)
     kinds = (GaussianEvent, ThresholdedCountsEvent, NonPrivateEvent)
-    if not all(type(event) in kinds for event in events):
+    if charged is None and not all(type(event) in kinds for event in events):
         raise ValueError(f"A {_NOUN} releases counts with Gaussian noise, and nothing else.")
     if spent.relation is not Relation.REPLACE_ONE:
         raise ValueError(f"A {_NOUN} is private under replace-one, and states no other relation.")
@@ -193,6 +197,9 @@ def _check_statement(spent: PrivacySpent, model: TableModel) -> None:
             raise ValueError(f"The {_NOUN} states a finite epsilon for a release without noise.")
         return
     check_cost(spent, _NOUN)
+    if charged is not None:
+        _check_precision((*model.columns, *model.marginals), charged**2)
+        return
     scales = [_scales(event) for event in events]
     for stated, due in zip(
         (spent.sigma, spent.sensitivity), zip(*scales, strict=True), strict=True
@@ -218,11 +225,16 @@ def _check_noise(scales: list[tuple[float, float]], model: TableModel) -> None:
     # A pair may be released twice; it is kept once, with the precision of both.
     pairs = charged.get("tree", 0.0) + charged.get("pairs", 0.0)
     for counts, limit in ((model.columns, charged["columns"]), (model.marginals, pairs)):
-        sigmas = [noisy.sigma for noisy in counts]
-        if 0.0 in sigmas or sum((MARGINAL_SENSITIVITY / sigma) ** 2 for sigma in sigmas) > (
-            limit * (1 + _ROUNDING)
-        ):
-            raise ValueError(f"The counts of the {_NOUN} have less noise than its statement says.")
+        _check_precision(counts, limit)
+
+
+def _check_precision(counts: Sequence[NoisyMarginal], limit: float) -> None:
+    """Refuse counts of which the squared mu exceeds a limit."""
+    sigmas = [noisy.sigma for noisy in counts]
+    if 0.0 in sigmas or sum((MARGINAL_SENSITIVITY / sigma) ** 2 for sigma in sigmas) > (
+        limit * (1 + _ROUNDING)
+    ):
+        raise ValueError(f"The counts of the {_NOUN} have less noise than its statement says.")
 
 
 def _scales(event: Any) -> tuple[float, float]:

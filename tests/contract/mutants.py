@@ -1189,17 +1189,31 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
 
 
 def _search_tells() -> Iterator[tuple[str, Injection, str]]:
-    drawn, tests = (
-        f"{ESTIMATORS}_search_trials:_draw_candidate",
-        "estimators/test_private_search.py",
+    drawn = f"{ESTIMATORS}_search_trials:_draw_candidate"
+    restated = f"{PRIVACY}spent:PrivateEstimatorMixin._restate"
+    tests, stated = (
+        f"estimators/test_private_search{part}.py::test_" for part in ("", "_statements")
     )
+    winners = f"{stated}everything_that_the_winner_holds_states_the_search"
+    borne = f"{stated}a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"
     for kind, where, change, test in (
         ("a short seed for a candidate", drawn, ("random_bits(128)", "random_bits(31)"),
-         "test_parameters_do_not_show_the_index_of_their_trial"),
+         f"{tests}parameters_do_not_show_the_index_of_their_trial"),
         ("laws that count their draws", drawn, ("deepcopy(distributions)", "distributions"),
-         "test_a_law_with_a_state_of_its_own_does_not_count_trials"),
+         f"{tests}a_law_with_a_state_of_its_own_does_not_count_trials"),
+        ("the statement of a trial", restated, ("self.privacy_spent_ = spent", "pass"),
+         f"{winners}[classifier]"),
+        ("the budget of a trial, in a sketch", restated, ("in self._stated_in", "in ()"),
+         f"{winners}[flow]"),
+        ("sketches that tell more than a trial", f"{SLICING}sketch_record:_check_statement",
+         ("due > noise_scale * charged", "due > math.inf * charged"), borne),
+        ("tables that tell more than a trial", f"{TABLES}table_record:_check_statement",
+         ("charged**2", "math.inf"), borne),
+        ("a ledger remembered for each trial", f"{PRIVACY}ledger:Ledger.forget",
+         ("_SEEN.pop(self.terms.uid, None)", "pass"),
+         f"{stated}no_registry_of_the_process_counts_trials"),
     ):  # fmt: skip
-        yield kind, rewritten(where, change), f"{tests}::{test}"
+        yield kind, rewritten(where, change), test
 
 
 _FAMILIES = {

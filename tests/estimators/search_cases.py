@@ -11,14 +11,14 @@ from skdpot.privacy.calibration import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
 from skdpot.privacy.recording import released
-from skdpot.privacy.spent import charge
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 
 __all__ = ["LOG", "NoisyThreshold"]
 
 LOG = []
 
 
-class NoisyThreshold(ClassifierMixin, BaseEstimator):
+class NoisyThreshold(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Predict 1 where the first feature exceeds its noisy mean plus `shift`."""
 
     def __init__(

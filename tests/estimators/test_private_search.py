@@ -253,18 +253,26 @@ def test_folds_have_no_model_unless_it_is_refitted(log, monkeypatch):
 
 def test_parts_of_a_pipeline_share_the_privacy_of_a_fit(log, monkeypatch):
     with_trials(monkeypatch, 1)
+    asked, fit = [], PrivateScaler.fit
+    monkeypatch.setattr(
+        PrivateScaler,
+        "fit",
+        lambda scaler, *rows: asked.append(scaler.epsilon) or fit(scaler, *rows),
+    )
     pipeline = make_pipeline(
         FunctionTransformer(),
         PrivateScaler(random_state=3),
         NoisyThreshold(verbose=1),
     )
-    found = search(estimator=pipeline, candidates={"noisythreshold__shift": [0.0, 0.2]}).fit(X, Y)
+    laws = {"noisythreshold__shift": [0.0, 0.2]}
+    found = search(estimator=pipeline, candidates=laws, epsilon=2.0).fit(X, Y)
     [(parameters, *_)] = log
     scaler = found.best_estimator_["privatescaler"]
     assert scaler.random_state is None
     assert parameters["verbose"] is False
     plan = found.plan_
-    assert parameters["epsilon"] == scaler.epsilon == plan.fit.part_epsilon < plan.fit.epsilon
+    assert parameters["epsilon"] == asked[0] == plan.fit.part_epsilon < plan.fit.epsilon
+    assert (scaler.epsilon, scaler.budget) == (2.0, None)
     shared = PrivacyTarget(plan.fit.part_epsilon, plan.fit.delta).mu_cap
     assert 2 * shared**2 <= PrivacyTarget(plan.fit.epsilon, plan.fit.delta).mu_cap ** 2
     assert found.best_estimator_[-1].privacy_spent_ is scaler.privacy_spent_ is found.privacy_spent_
@@ -281,7 +289,7 @@ def test_parts_that_learn_without_privacy_are_refused():
         pipeline = make_pipeline(part, NoisyThreshold())
         with pytest.raises(ValueError, match="StandardScaler would learn from private rows"):
             search(estimator=pipeline, candidates=names).fit(X, Y)
-    with pytest.raises(ValueError, match="no part with the parameters"):
+    with pytest.raises(ValueError, match="has no private part"):
         search(estimator=FunctionTransformer(), candidates={}).plan(X)
     with pytest.raises(ValueError, match="`memory`"):
         search(estimator=make_pipeline(NoisyThreshold(), memory="x"), candidates=names).plan(X)
