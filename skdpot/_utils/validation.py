@@ -111,7 +111,8 @@ def fit_context(
     """Validate the parameters before ``fit``, as scikit-learn does, without printing tables.
 
     Whoever writes ``Estimator(X)`` in the place of ``Estimator().fit(X)`` would else find rows in
-    the text of the error.
+    the text of the error. And the fit has numpy's own settings for floating-point errors: where
+    the caller has others, one person's tiny value could be an error after the charge.
 
     Parameters
     ----------
@@ -131,7 +132,8 @@ def fit_context(
         @wraps(fit)
         def checked(estimator: BaseEstimator, *args: Any, **kwargs: Any) -> Any:
             try:
-                return inner(estimator, *args, **kwargs)
+                with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+                    return inner(estimator, *args, **kwargs)
             except InvalidParameterError as error:
                 refusal = InvalidParameterError(_without_tables(str(error), estimator))
             raise refusal

@@ -25,7 +25,7 @@ _DEFAULT = "datetime64[s]"
 _NANOSECONDS = (date(1678, 1, 1), date(2261, 12, 31))
 _EPOCH = datetime(1970, 1, 1)
 _DAYS = (date.min + timedelta(days=1), date.max - timedelta(days=1))
-_KNOWN_SECONDS = tuple((day.toordinal() - _EPOCH.toordinal()) * 86400 for day in _DAYS)
+_FIRST_SECOND, _LAST_SECOND = ((day.toordinal() - _EPOCH.toordinal()) * 86400 for day in _DAYS)
 _DATED = "a date or time in ISO format between the years 1 and 9999, such as '2024-01-31'"
 
 
@@ -237,7 +237,7 @@ class DatetimeColumn(TableColumn):
         zone = datetime_zone(self.dtype or column.dtype)
         if self.resolution != "D" or zone is None:
             return seconds
-        known = np.clip(seconds, *_KNOWN_SECONDS).astype("datetime64[s]")
+        known = np.clip(seconds, _FIRST_SECOND, _LAST_SECOND).astype("datetime64[s]")
         clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
         return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
 
