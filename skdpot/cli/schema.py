@@ -15,6 +15,7 @@ from skdpot.preprocessing.table_columns import (
     NumericColumn,
     TableColumn,
 )
+from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
 
 __all__ = ["run"]
@@ -61,7 +62,10 @@ def run(args: Namespace, console: Console) -> int:
     if not args.yes and not sys.stdin.isatty():
         raise CommandError(_NO_TERMINAL)
     form = FileFormat(args.sep, args.missing, args.encoding)
-    schema = TableSchema.guess(read_guessable(args.data, form), exclude=args.exclude)
+    table = read_guessable(args.data, form)
+    named = [*args.private, *(text.rpartition("=")[0] for text in args.range)]
+    known = [name for name in named if name in Table.of(table).names]
+    schema = TableSchema.guess(table, exclude=args.exclude, include=known)
     schema = _with_options(schema, args)
     if not (args.yes and console.quiet):
         _show(schema, args.data, console)

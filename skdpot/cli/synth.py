@@ -80,6 +80,9 @@ def run(args: Namespace, console: Console) -> int:
         raise
     facts["seconds"] = round(time.monotonic() - started, 3)
     rows = f"wrote {args.output}: {facts['rows']:,} rows, {len(synthesizer.schema_)} columns"
+    left_out = ", ".join(synthesizer.schema_.excluded)
+    if left_out:
+        lines.append(f"left out by the schema: {left_out}")
     named = [f"{name}: {facts[name]}" for name in ("report", "model") if name in facts]
     console.result([rows, *lines, *named, f"{facts['seconds']:.1f} s"], facts, wanted=False)
     return OK

@@ -153,8 +153,9 @@ def _checked_numbers(
     if numbers is None:
         raise CommandError(
             f"Column {column.name!r} holds a text that is no number (not shown, because it may be "
-            "private). Is it a missing value? Then name it by --missing. If the column holds "
-            "categories, declare them in the schema."
+            "private). Is it a missing value? Then name it by --missing. Are there separators, as "
+            "in 1,234.50? Write 1234.50. If the column holds categories, declare them in the "
+            "schema."
         )
     return numbers
 

@@ -19,7 +19,13 @@ from skdpot.estimators._table_cautions import warn_of_small_table
 from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_outputs import TableOutputs
 from skdpot.metrics.tables import marginal_total_variation
-from skdpot.preprocessing.schema_plan import GUESSED, check_readable, release_schema, warn_of_guess
+from skdpot.preprocessing.schema_plan import (
+    GUESSED,
+    bound_schema,
+    check_readable,
+    release_schema,
+    warn_of_guess,
+)
 from skdpot.preprocessing.table_columns import DatetimeColumn
 from skdpot.preprocessing.table_frames import Table, build_table
 from skdpot.preprocessing.table_schema import TableSchema
@@ -243,7 +249,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
             given = TableSchema.from_json(given)
         names = None if given is None else given.names
         table = read_table(self, X, reset=True, names=names, min_samples=2)
-        schema = (given or TableSchema.from_dtypes(table.data)).bind(table.data)
+        schema = bound_schema(given, table.data, type(self).__name__)
         if self.target is not None and self.target not in schema.names:
             raise ValueError(
                 f"target={self.target!r} is no column of the table; they are "

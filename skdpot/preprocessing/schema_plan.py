@@ -36,6 +36,7 @@ from skdpot.privacy.private_ranges import ColumnRange, release_ranges
 __all__ = [
     "GUESSED",
     "SchemaPlan",
+    "bound_schema",
     "check_readable",
     "plan_schema",
     "release_schema",
@@ -47,6 +48,7 @@ GUESSED = "the schema, which was guessed from values"
 _OTHER = "other"
 _UNKNOWN_DATES = ("1900-01-01", "2100-01-01")
 _ROUNDING = 1 - 1e-13
+_LEAST_SHOWN = 0.5  # of the rows, by noisy counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +169,8 @@ def release_schema(X: Any, plan: SchemaPlan, streams: Streams) -> TableSchema:
     Warns
     -----
     PrivacyWarning
-        Naming the columns of which the noisy tables show nothing.
+        Naming the columns of which the noisy tables show nothing or little: a bound that did not
+        stand out, categories that hold less than half of the rows by their noisy counts.
 
     Privacy
     -------
@@ -185,10 +188,14 @@ def release_schema(X: Any, plan: SchemaPlan, streams: Streams) -> TableSchema:
         columns.extend(map(_bounded, unbounded, ranges))
         _warn_of_fallback([c.name for c, r in zip(unbounded, ranges, strict=True) if not r.found])
     if plan.categories is not None:
+        shown: dict[str, float] = {}
         for column in _unlisted(plan.schema):
             values = _labels(column.read(table.column(column.name)))
-            selected, _ = select_categories(values, plan.categories, streams.secret)
+            selected, counts = select_categories(values, plan.categories, streams.secret)
             columns.append(_listed(column, selected))
+            shown[column.name] = float(counts.sum()) / plan.n_samples
+        if plan.categories.noise is not None:
+            _warn_of_others(shown)
     return plan.schema.replace(*columns)
 
 
@@ -219,6 +226,36 @@ def check_readable(X: Any, schema: TableSchema) -> None:
             column.check_values(values)
         else:
             column.to_codes(values)  # type: ignore[attr-defined]
+
+
+def bound_schema(given: TableSchema | None, X: Any, caller: str) -> TableSchema:
+    """Return a schema with the data types of a table, by default of its public facts alone.
+
+    Parameters
+    ----------
+    given : TableSchema or None
+        What the caller of an estimator knows.
+    X : DataFrame of pandas or polars, or ndarray of shape (n_samples, n_columns)
+        The table; no value is read.
+    caller : str
+        Name of the estimator.
+
+    Returns
+    -------
+    TableSchema
+
+    Warns
+    -----
+    PrivacyWarning
+        If columns are left out because of their names.
+    """
+    schema = TableSchema.from_dtypes(X) if given is None else given
+    if given is None and schema.excluded:
+        warn_of_privacy(
+            f"{caller}: {_named(schema.excluded)} left out: by their names, such columns tell who "
+            "somebody is. Drop them before; or declare what they hold in a schema, if it does not."
+        )
+    return schema.bind(X)
 
 
 def warn_of_guess(schema: TableSchema, caller: str) -> None:
@@ -322,10 +359,29 @@ def _names(dtype: str) -> Iterable[Any]:
     return (_OTHER + "_" * length for length in count())
 
 
+def _warn_of_others(shown: dict[str, float]) -> None:
+    """Warn of columns most of whose rows have no category that was released, by noisy counts."""
+    hidden = {name: share for name, share in shown.items() if share < _LEAST_SHOWN}
+    if hidden:
+        shares = ", ".join(f"{name!r} (about {share:.0%})" for name, share in hidden.items())
+        warn_of_privacy(
+            f"Private categories: only some rows keep their values in {shares}; the others are "
+            "missing or become 'other', because too few rows share a value. Convert dates that are "
+            "written as text (pandas.to_datetime with dayfirst=True or format=) and numbers such "
+            "as 1,234.50 (pandas.read_csv with thousands=','), leave out names, identifiers and "
+            "free text, and state other categories in the schema; or use more rows or a larger "
+            "epsilon."
+        )
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
 def _warn_of_fallback(names: list[str]) -> None:
     if names:
         warn_of_privacy(
-            f"Private bounds: {', '.join(map(repr, names))} did not stand out from the privacy "
+            f"Private bounds: {_named(names)} did not stand out from the privacy "
             "noise, and got public bounds that may have nothing to do with the data (-4 and 4, or "
             "1900 and 2100). State bounds in the schema, or use more rows or a larger epsilon."
         )

@@ -23,6 +23,7 @@ from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing.schema_plan import (
     GUESSED,
     SchemaPlan,
+    bound_schema,
     check_readable,
     plan_schema,
     release_schema,
@@ -217,9 +218,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     def _public_schema(self, table: Table) -> TableSchema:
         """Return the schema with the data types of the table; nothing of it is private."""
         self._column_names = table.names
-        if self.schema is None:
-            return TableSchema.from_dtypes(table.data)
-        return self.schema.bind(table.data)
+        return bound_schema(self.schema, table.data, type(self).__name__)
 
     def _resolve(self, X: Any, table: Table, schema: TableSchema) -> TableSchema:
         """Charge for what the schema leaves open, then release it."""

@@ -1,7 +1,9 @@
 """What the values of a table suggest about its schema. They are read without any privacy."""
 
 import math
+import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +22,48 @@ from skdpot.preprocessing.table_values import (
     read_column,
 )
 
-__all__ = ["guess_columns"]
+__all__ = ["guess_columns", "tells_who"]
 
 _FEW = 100
-_MOST_DISTINCT = 0.9
+_MOST_DISTINCT = 0.5
 _FEW_ROWS = 20
 _HEAVY = 3.0
 _LARGEST_INTEGER = 2**53
 _LARGEST_LOG_RANGE = 2**39
+_MOST = 0.9  # of the distinct texts that tell what they are
+
+# Names of columns that tell who somebody is, when words for the person are taken off.
+_PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
+_WHO = re.compile(
+    rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
+    r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
+    r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
+)
+_DATE = re.compile(
+    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2}))(\D.*)?", re.ASCII
+)
+_NUMBER = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,.'\s]?\d{3})*([.,]\d+)?\s*[%$€£¥]?\s*\)?")
+_NO_DATE = (
+    "left out: its texts look like dates, and not all are in ISO format (2024-01-31). Convert it, "
+    "with pandas.to_datetime(column, dayfirst=True) for instance, or format='mixed'."
+)
+_NO_NUMBER = (
+    "left out: its texts look like numbers with separators or units, such as 1,234.50. Write them "
+    "as 1234.50; pandas.read_csv(path, thousands=',') reads such a file."
+)
+
+
+def tells_who(name: str) -> bool:
+    """Return whether the name of a column, which is public, says that it tells who somebody is."""
+    word = re.sub(r"[\W_]+", "", name).lower()
+    return bool(word) and _WHO.fullmatch(word) is not None
 
 
 def guess_columns(
-    table: Table, exclude: Iterable[str], public: Callable[[Table, str], TableColumn]
+    table: Table,
+    exclude: Iterable[str],
+    include: Iterable[str],
+    public: Callable[[Table, str], TableColumn],
 ) -> tuple[tuple[TableColumn, ...], tuple[str, ...], tuple[str, ...]]:
     """Guess a column of a schema for each column of a table.
 
@@ -41,6 +73,8 @@ def guess_columns(
         Its values are read.
     exclude : iterable of str
         Columns to leave out.
+    include : iterable of str
+        Columns to keep, whatever they look like.
     public : callable
         Returns what the data type alone says about a column.
 
@@ -59,8 +93,13 @@ def guess_columns(
     for name in table.names:
         if name in excluded:
             continue
+        keep = name in include
+        if tells_who(name) and not keep:
+            excluded.append(name)
+            notes.append(f"{name!r}: left out: by its name it tells who somebody is.")
+            continue
         try:
-            column, note = _guess(table.column(name), public(table, name))
+            column, note = _guess(table.column(name), public(table, name), keep)
         except ValueError as error:
             column, note = None, f"{str(error).removeprefix(f'Column {name!r}').lstrip(': ')}"
         if column is None:
@@ -72,7 +111,7 @@ def guess_columns(
     return tuple(columns), tuple(excluded), tuple(notes)
 
 
-def _guess(values: PlainColumn, column: TableColumn) -> tuple[TableColumn | None, str]:
+def _guess(values: PlainColumn, column: TableColumn, keep: bool) -> tuple[TableColumn | None, str]:
     """Return a column and a note about it, which may be empty; None for what is left out."""
     column = column.replace(missing=bool(values.missing.any()))
     if not len(values.present):
@@ -81,8 +120,11 @@ def _guess(values: PlainColumn, column: TableColumn) -> tuple[TableColumn | None
         return _numeric(values, column)
     if isinstance(column, DatetimeColumn):
         return _datetimes(values, column), ""
-    if isinstance(column, CategoricalColumn) and column.categories is None:
-        return _text(values, column)
+    if isinstance(column, CategoricalColumn) and (column.categories is None or keep):
+        return _text(values, column.replace(categories=None, ordered=False), keep)
+    if isinstance(column, CategoricalColumn):  # its data type lists categories
+        why = _left_out(column.levels, len(values.present))
+        return (None, why) if why else (column, "")
     return column, ""
 
 
@@ -156,7 +198,9 @@ def _datetimes(values: PlainColumn, column: DatetimeColumn) -> DatetimeColumn:
     return found
 
 
-def _text(values: PlainColumn, column: CategoricalColumn) -> tuple[TableColumn | None, str]:
+def _text(
+    values: PlainColumn, column: CategoricalColumn, keep: bool
+) -> tuple[TableColumn | None, str]:
     codes, distinct = distinct_values(values)
     keys = [category_key(value) for value in distinct]
     if None in keys:
@@ -166,12 +210,9 @@ def _text(values: PlainColumn, column: CategoricalColumn) -> tuple[TableColumn |
         return BooleanColumn(column.name, missing=column.missing, dtype=column.dtype), ""
     if (times := _as_times(values, column)) is not None:
         return times, "text that reads as dates; they are decoded as dates."
-    if k > _MOST_DISTINCT * n and n >= _FEW_ROWS:
-        return None, (
-            f"left out: {k} distinct texts in {n} rows look like identifiers or free text. Drop "
-            "the column, or leave it excluded."
-        )
-    if k > _FEW:
+    if not keep and (why := _left_out(distinct, n)):
+        return None, why
+    if k > _FEW or keep:
         return column, (
             f"has {k} distinct texts; those that occur often enough will be selected privately. "
             "List them if they are public."
@@ -179,6 +220,31 @@ def _text(values: PlainColumn, column: CategoricalColumn) -> tuple[TableColumn |
     ordered = sorted(key for key in keys if key)
     note = "" if k < n or n < 2 else "every text occurs once. Is it an identifier?"
     return column.replace(categories=[key[1] for key in ordered]), note
+
+
+def _left_out(distinct: Iterable[Any], n: int) -> str:
+    """Say why a column of texts, `n` of them, is no list of categories; empty if it may be one."""
+    values = list(distinct)
+    texts = [value for value in values if isinstance(value, str)]
+    if sum(map(bool, map(_DATE.fullmatch, texts))) > _MOST * len(texts):
+        return _NO_DATE
+    alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
+    if len(alike) > _MOST * len(texts) and not all(map(_is_float, alike)):
+        return _NO_NUMBER
+    if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
+        return (
+            f"left out: {len(values)} distinct texts in {n} rows look like identifiers or free "
+            "text. Drop the column, or leave it excluded."
+        )
+    return ""
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_times(values: PlainColumn, column: CategoricalColumn) -> DatetimeColumn | None:

@@ -11,7 +11,7 @@ from skdpot.preprocessing.schema_display import schema_card, schema_frame
 from skdpot.preprocessing.schema_text import schema_fields, schema_text
 from skdpot.preprocessing.table_columns import TableColumn, column_for_dtype
 from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_guess import guess_columns
+from skdpot.preprocessing.table_guess import guess_columns, tells_who
 
 __all__ = ["TableSchema"]
 
@@ -166,12 +166,15 @@ class TableSchema:
         -------
         TableSchema
             Bounds and categories are None; only truth values are known. `missing` is True
-            wherever the data type allows for it.
+            wherever the data type allows for it. Columns whose names say that they tell who
+            somebody is, such as "name", "patient_id" or "email", are excluded; `replace` takes
+            them back.
 
         Raises
         ------
         ValueError
-            If a column has a data type that is not supported; the message names it.
+            If a column has a data type that is not supported; the message names it. If no
+            column is left.
 
         Privacy
         -------
@@ -181,10 +184,16 @@ class TableSchema:
         in a `CategoricalColumn`, with ``ordered=True`` if their order means something.
         """
         table = Table.of(X)
-        return cls(tuple(_column_from_dtype(table, name) for name in table.names))
+        excluded = tuple(filter(tells_who, table.names))
+        kept = [name for name in table.names if name not in excluded]
+        if not kept:
+            raise ValueError(f"By their names all columns tell who somebody is: {table.names}.")
+        return cls(tuple(_column_from_dtype(table, name) for name in kept), excluded)
 
     @classmethod
-    def guess(cls, X: Any, *, exclude: Iterable[str] = ()) -> "TableSchema":
+    def guess(
+        cls, X: Any, *, exclude: Iterable[str] = (), include: Iterable[str] = ()
+    ) -> "TableSchema":
         """Propose a schema from the VALUES of a table; whatever you confirm becomes public.
 
         Parameters
@@ -193,6 +202,9 @@ class TableSchema:
             The table. Its values are read, without any privacy.
         exclude : iterable of str, default=()
             Columns to leave out.
+        include : iterable of str, default=()
+            Columns to keep although their names or their values look like identifiers; the
+            categories of texts are then left to private selection.
 
         Returns
         -------
@@ -216,16 +228,20 @@ class TableSchema:
         -----
         Integers keep their number line however few they are. Amounts from zero up of which the
         largest is far above the 99 % quantile get a logarithmic scale. Text with few distinct
-        values is categorical; with many, its categories are left to private selection. Columns
-        that tell nearly every row apart, such as identifiers, and those that cannot be read are
-        excluded, and a note says so.
+        values is categorical; with many, its categories are left to private selection. Excluded,
+        with a note that says so, are columns with a name that tells who somebody is ("name",
+        "patient_id", "email"), texts of which more than half are distinct, texts that look like
+        dates or numbers and are not written as such, and what cannot be read.
         """
         table = Table.of(X)
-        names = tuple(exclude)
-        for name in names:
-            if name not in table.names:
-                raise ValueError(f"exclude names {name!r}, but the table has no such column.")
-        columns, excluded, notes = guess_columns(table, names, _column_with_categories)
+        given = {"exclude": tuple(exclude), "include": tuple(include)}
+        for argument, names in given.items():
+            for name in names:
+                if name not in table.names:
+                    raise ValueError(
+                        f"{argument} names {name!r}, but the table has no such column."
+                    )
+        columns, excluded, notes = guess_columns(table, **given, public=_column_with_categories)
         if not columns:
             raise ValueError("No column is left to describe: " + " ".join(notes))
         return cls(columns, excluded, True, notes)

@@ -84,19 +84,25 @@ def test_everything_can_be_left_open(run, folder):
     assert not [value for value in ("Female", "2024", "weight from 4") if value in text]
 
 
-def test_what_was_left_out_is_told_and_cannot_be_left_open(run, folder):
+def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, folder):
     frame = people(300)
-    frame["passport"] = [f"P{number:06}" for number in range(300)]
+    frame["code"] = [f"P{number:06}" for number in range(300)]
+    frame["name"] = np.resize(["Anna Smith", "Bob Miller"], 300)
+    frame["born"] = frame["visit"].dt.strftime("%d/%m/%Y")
+    frame["cost"] = [f"{number:,.2f}" for number in range(1000, 1300)]
     frame.to_csv("data.csv", index=False)
     code, _, err = run("schema", "data.csv", "-o", "new.json", "--yes")
     assert code == 0
-    assert "look like identifiers" in err
     text = (folder / "new.json").read_text()
-    assert json.loads(text)["excluded"] == ["passport"]
+    assert json.loads(text)["excluded"] == ["code", "name", "born", "cost"]
     assert json.loads(text)["notes"] == []  # they count private values
-    code, _, err = run("schema", "data.csv", "--yes", "--private", "passport")
-    assert code == 1
-    assert "look like identifiers" in err
+    assert "Anna" not in text + err
+    for told in ("look like identifiers", "tells who somebody is", "dayfirst=True", "thousands"):
+        assert told in " ".join(err.split())
+    code, out, err = run("schema", "data.csv", "--yes", "--private", "name")
+    assert code == 0
+    assert TableSchema.from_json(out)["name"].categories is None
+    assert "Anna" not in out + err
 
 
 def test_the_schema_itself_on_standard_output(run, folder):

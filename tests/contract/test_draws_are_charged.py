@@ -169,7 +169,7 @@ TABLE = pd.DataFrame(
     {
         "number": X[:, 0],
         "count": RNG.integers(0, 9, N),
-        "name": RNG.choice(["a", "b", "c"], N),
+        "kind": RNG.choice(["a", "b", "c"], N),
         "code": RNG.choice(["u", "v"], N),
         "flag": X[:, 1] > 0,
     }
@@ -178,7 +178,7 @@ SCHEMA = TableSchema(
     [
         NumericColumn("number", lower=-4, upper=4),
         NumericColumn("count", lower=0, upper=8),
-        CategoricalColumn("name", categories=["a", "b", "c"]),
+        CategoricalColumn("kind", categories=["a", "b", "c"]),
         CategoricalColumn("code", categories=["u", "v"]),
         BooleanColumn("flag"),
     ]
@@ -190,7 +190,7 @@ TABLES = {
         DPTableSynthesizer(SCHEMA, n_particles=200, target="flag"), list(TABLE),
     ),
     "synthesizer, nothing known": (DPTableSynthesizer(n_particles=200), list(TABLE)),
-    "synthesizer, two columns": (DPTableSynthesizer(n_particles=200), ["name", "flag"]),
+    "synthesizer, two columns": (DPTableSynthesizer(n_particles=200), ["kind", "flag"]),
     "synthesizer, one column": (DPTableSynthesizer(n_particles=200), ["code"]),
     "encoder": (TableEncoder(), list(TABLE)),
     "encoder, all known": (TableEncoder(SCHEMA), list(TABLE)),

@@ -2,6 +2,7 @@
 
 import io
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import DPTableSynthesizer
+from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
     DatetimeColumn,
     NumericColumn,
+    TableEncoder,
     TableSchema,
 )
 from tests.estimators.table_examples import SCHEMA, example_table
@@ -522,3 +525,43 @@ def test_every_kind_of_column_by_itself():
         synthesizer = DPTableSynthesizer(TableSchema([column]), n_particles=100).fit(table)
         assert len(synthesizer.marginals_) == 1
         assert synthesizer.sample(9)["c"].dtype == table["c"].dtype
+
+
+def hospital(n):
+    """What a new user has: an identifier, names, dates and costs as they are written, notes."""
+    rng = np.random.default_rng(5)
+    days = pd.Timestamp("2018-01-01") + pd.to_timedelta(rng.integers(0, 2000, n), "D")
+    return pd.DataFrame(
+        {
+            "id": [f"P{i}" for i in range(n)],
+            "name": rng.choice(["Anna Smith", "Bob Miller"], n),
+            "admitted": days.strftime("%d/%m/%Y"),
+            "cost": [f"{cost:,.2f}" for cost in rng.lognormal(7, 1, n)],
+            "notes": [f"pain since {i} days" for i in range(n)],
+            "ward": rng.choice(["ICU", "ER", "GEN"], n),
+        }
+    )
+
+
+@pytest.mark.parametrize("estimator", [DPTableSynthesizer(n_particles=200), TableEncoder()])
+def test_texts_of_which_nothing_is_kept_are_told_and_names_are_left_out(estimator):
+    """The warnings rest on names of columns and on noisy counts above a threshold."""
+    left_out = "'id', 'name' left out: by their names"
+    hidden = (
+        r"keep their values in 'admitted' \(about 0%\), 'cost' \(about 0%\), 'notes' \(about 0%\);"
+    )
+    with pytest.warns(PrivacyWarning, match=left_out), pytest.warns(PrivacyWarning, match=hidden):
+        fitted = estimator.set_params(epsilon=2.0).fit(hospital(3000))
+    assert fitted.schema_.names == ("admitted", "cost", "notes", "ward")
+    assert fitted.schema_["ward"].categories == ("ER", "GEN", "ICU")
+    written = fitted.schema_.to_json()
+    assert "Anna" not in written
+    if isinstance(estimator, DPTableSynthesizer):
+        assert "Anna" not in fitted.quality_report().to_html()
+        assert not fitted.sample(50).isin(["Anna Smith"]).any(axis=None)
+
+
+def test_most_of_the_texts_kept_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPTableSynthesizer(epsilon=2.0, n_particles=200).fit(hospital(3000)[["ward"]])

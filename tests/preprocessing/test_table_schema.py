@@ -20,6 +20,7 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
+from skdpot.preprocessing.table_guess import tells_who
 from tests.preprocessing.table_cases import mixed_rows, tables
 
 
@@ -364,3 +365,62 @@ def test_bounds_are_rounded_outwards(values, lower, upper):
     assert (column.lower, column.upper) == pytest.approx((lower, upper), rel=1e-12)
     assert column.lower <= min(values)
     assert column.upper >= max(values)
+
+
+NAMES = {
+    "name": True, "Name": True, "first_name": True, "patient name": True, "PatientID": True,
+    "id": True, "customer_id": True, "e-mail": True, "home_address": True, "phone_number": True,
+    "ssn": True, "drug_name": False, "ward": False, "idea": False, "product_id": False, "x0": False,
+    "patient": False, "user": False, "street": False, "": False,
+}  # fmt: skip
+
+
+def test_columns_that_tell_who_somebody_is_are_left_out_by_their_names():
+    assert {name: tells_who(name) for name in NAMES} == NAMES
+    frame = pd.DataFrame({"patient_id": [1, 2], "ward": ["a", "b"], "name": ["x", "y"]})
+    schema = TableSchema.from_dtypes(frame)
+    assert (schema.names, schema.excluded) == (("ward",), ("patient_id", "name"))
+    assert TableSchema.guess(frame).excluded == ("patient_id", "name")
+    kept = TableSchema.guess(frame, include=["name"])["name"]
+    assert kept.categories is None  # their lists are never public
+    with pytest.raises(ValueError, match="By their names all columns"):
+        TableSchema.from_dtypes(frame[["name"]])
+    with pytest.raises(ValueError, match="include names 'else'"):
+        TableSchema.guess(frame, include=["else"])
+
+
+DAYS = pd.Timestamp("2018-01-01") + pd.to_timedelta(np.arange(300), "D")
+MISREAD = {
+    "dd/mm/yyyy": (DAYS.strftime("%d/%m/%Y"), "dayfirst=True"),
+    "d.m.yy with times": (DAYS.strftime("%d.%m.%y 10:30"), "dayfirst=True"),
+    "mixed": (np.where(np.arange(300) % 2, DAYS.strftime("%d/%m/%Y"), DAYS.astype(str)), "dates"),
+    "1,234.50": ([f"{1000 + i / 7:,.2f}" for i in range(300)], "thousands=','"),
+    "few of them": (np.resize(["1,234.50", "12.00"], 300), "1234.50"),
+    "EUR": ([f"€ {i},50" for i in range(300)], "separators or units"),
+    "free text": ([f"pain since {i} days" for i in range(300)], "free text"),
+    "half of them distinct": ([f"Anna {i % 160}" for i in range(300)], "identifiers"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["str", "category"])
+@pytest.mark.parametrize("case", MISREAD)
+def test_a_guess_leaves_out_what_it_cannot_read_and_says_what_to_do(case, dtype):
+    texts, told = MISREAD[case]
+    frame = pd.DataFrame({"text": pd.Series(texts, dtype=dtype), "ward": np.resize([*"abc"], 300)})
+    schema = TableSchema.guess(frame)
+    assert (schema.excluded, schema.names) == (("text",), ("ward",))
+    (note,) = schema.notes
+    assert told in note
+    assert "Anna" not in note
+
+
+ALIKE = [
+    ["0-18", "19-65"], ["<=50K", ">50K"], ["Q1", "Q2"], ["10.0.0.1", "10.0.0.2"], ["1st", "2nd"],
+    ["123-45-6789", "123-45-0000"], ["250.01", "V10"], ["01", "02"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("few", ALIKE)
+def test_texts_that_only_resemble_dates_or_numbers_are_categories(few):
+    frame = pd.DataFrame({"text": np.resize(few, 100)})
+    assert TableSchema.guess(frame)["text"].categories == tuple(sorted(few))
