@@ -436,7 +436,7 @@ TAMPERED = {
         "not that of its events",
     ),
     "no noise in words": (with_facts("spent", "sigma", value=None), "not that of its events"),
-    "sigma is a number": (with_facts("spent", "sigma", value=1.0), "wrong types"),
+    "sigma is a number": (with_facts("spent", "sigma", value=1.0), "not that of its events"),
     "assumptions are numbers": (with_facts("spent", "assumptions", value=[1]), "wrong types"),
     "mechanism is a list": (with_facts("spent", "mechanism", value=["x"]), "wrong types"),
 }  # fmt: skip
