@@ -55,6 +55,10 @@ _NOT_A_TABLE = (
     "contains a single sample."
 )
 _COMPLEX = "Complex data not supported: X must hold real numbers."
+_TIMES = (
+    "X holds dates, times or durations, which are not read as numbers: a missing one would become "
+    "a number. Convert them first, for instance to days, or encode the table by TableEncoder."
+)
 
 # What is said in place of scikit-learn's error, by a phrase of its text; None keeps a text
 # that speaks of shapes, types and names. A text that is not listed is not repeated, because
@@ -62,6 +66,7 @@ _COMPLEX = "Complex data not supported: X must hold real numbers."
 _PUBLIC_TEXTS: dict[str, str | None] = {
     "Expected 2D array, got": _NOT_A_TABLE,
     "Complex data not supported": _COMPLEX,
+    "dates, times or durations": None,
     "Found array with": None,
     "Input X contains": None,
     "Expected a 2-dimensional container": None,
@@ -212,7 +217,9 @@ def validate_rows(
     options: dict[str, Any] = {"dtype": list(dtype), "ensure_min_samples": min_samples}
     if allow_nan:
         options["ensure_all_finite"] = "allow-nan"
-    return _quiet(lambda: validate_data(estimator, X, reset=reset, **options), not_numeric)
+    return _quiet(
+        lambda: validate_data(estimator, _without_times(X), reset=reset, **options), not_numeric
+    )
 
 
 def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
@@ -260,7 +267,21 @@ def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> 
     ValueError, TypeError
         With a message that quotes no value of X.
     """
-    return _quiet(lambda: check_array(X, dtype=list(dtype), input_name="X"))
+    return _quiet(lambda: check_array(_without_times(X), dtype=list(dtype), input_name="X"))
+
+
+def _without_times(X: Any) -> Any:
+    """Return X, refused if the data type of a column says that it holds dates or durations.
+
+    As numbers they are ticks since 1970, of which a missing one is the smallest: -9.2e18.
+    """
+    typed = hasattr(X, "dtypes") or hasattr(X, "dtype") or not hasattr(X, "__array__")
+    given: Any = X if typed else np.asarray(X)
+    for dtype in given.dtypes if hasattr(given, "columns") else [getattr(given, "dtype", None)]:
+        temporal = getattr(dtype, "is_temporal", None)  # of polars
+        if getattr(dtype, "kind", "") in ("m", "M") or (temporal is not None and temporal()):
+            raise TypeError(_TIMES)
+    return X
 
 
 def _quiet(validate: Callable[[], np.ndarray], not_numeric: str | None = None) -> np.ndarray:
@@ -336,7 +357,7 @@ def validate_targets(y: Any, n_samples: int) -> np.ndarray:
         )
     try:
         with np.errstate(all="ignore"):
-            targets: np.ndarray | None = np.asarray(y, dtype=np.float64)
+            targets: np.ndarray | None = np.asarray(_without_times(y), dtype=np.float64)
     except Exception:  # a column of another library may raise anything
         targets = None
     if targets is None or targets.ndim not in (1, 2) or 0 in targets.shape:

@@ -6,12 +6,13 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from skdpot._utils.labels import encode_labels
-from skdpot._utils.validation import all_or_nothing, validate_rows
+from skdpot._utils.validation import all_or_nothing, validate_rows, validate_targets
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
 
@@ -38,6 +39,17 @@ BAD_ROWS = {
         "cannot be read as numbers",
     ),
     "dates": (np.array([[datetime.date(1988, 4, 1)]], dtype=object), "cannot be read as numbers"),
+    **{
+        f"times, {name}": (table, "dates, times or durations")
+        for name, table in {
+            "numpy": np.array([["1988-04-01"], ["NaT"]], dtype="datetime64[D]"),
+            "durations": np.array([[1988], [2]], dtype="timedelta64[s]"),
+            "pandas": pd.DataFrame({"a": pd.to_datetime(["1988-04-01", None])}),
+            "pandas, zone": pd.DataFrame({"a": pd.to_datetime(["1988-04-01"], utc=True)}),
+            "polars": pl.DataFrame({"a": [datetime.date(1988, 4, 1), None]}),
+            "polars, mixed": pl.DataFrame({"b": 1.0, "a": [datetime.datetime(1988, 4, 1)]}),
+        }.items()
+    },
     "huge integers": ([[10**400], [1]], "cannot be read as numbers|too large"),
     "ragged": ([[NUMBER], [1.0, 2.0]], "inhomogeneous"),
     "NaN": ([[np.nan, NUMBER], [1.0, 2.0]], "contains NaN"),
@@ -88,6 +100,14 @@ def test_other_columns_are_refused_by_name_or_number():
 def test_fewer_rows_than_asked_for_are_refused():
     with pytest.raises(ValueError, match="1 sample"):
         validate_rows(BaseEstimator(), [[1.0]], reset=True, min_samples=2)
+
+
+@pytest.mark.parametrize("name", [name for name in BAD_ROWS if name.startswith("times")])
+def test_targets_are_no_times_either(name):
+    """A missing date would be read as the number -9.2e18, which is finite."""
+    X, _ = BAD_ROWS[name]
+    with pytest.raises(ValueError, match="y must hold numbers"):
+        validate_targets(X["a"] if hasattr(X, "columns") else X[:, 0], len(X))
 
 
 GOOD_LABELS = {
