@@ -36,6 +36,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from skdpot.exceptions import ReplayError
 
@@ -295,6 +296,9 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         return dict(enumerate(value))
     if isinstance(value, np.ndarray | np.generic | type | FunctionType) or _is_tensor(value):
         return None
+    if isinstance(value, pd.DataFrame | pd.Series):
+        axes = [axis.to_numpy() for axis in value.axes]
+        return {"axes": axes, "types": str(value.dtypes), "values": value.to_numpy()}
     if isinstance(value, np.random.Generator):
         return dict(value.bit_generator.state)
     if isinstance(value, MethodType):
