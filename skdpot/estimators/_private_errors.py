@@ -1,5 +1,7 @@
 """What may be said when training on private records fails."""
 
+from skdpot.exceptions import ReplayError
+
 __all__ = ["publishable"]
 
 
@@ -19,10 +21,11 @@ def publishable(error: BaseException, estimator: str) -> BaseException:
     Returns
     -------
     BaseException
-        An interrupt as it is; a `RuntimeError` of fixed text for everything else, to be raised
-        where `error` is no longer handled, so that it is not attached.
+        An interrupt, and an error of a replay, as it is; a `RuntimeError` of fixed text for
+        everything else, to be raised where `error` is no longer handled, so that it is not
+        attached.
     """
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or isinstance(error, ReplayError):
         return error
     return RuntimeError(
         f"{estimator}: training failed with a {type(error).__name__}, of which the text is not "

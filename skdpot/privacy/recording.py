@@ -294,8 +294,10 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         return dict(value)
     if isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.dtype == object):
         return dict(enumerate(value))
-    if isinstance(value, np.ndarray | np.generic | type | FunctionType) or _is_tensor(value):
+    if isinstance(value, np.ndarray | np.generic | type | FunctionType):
         return None
+    if _is_tensor(value):
+        return {"values": _copied(value), "grad": value.grad if value.is_leaf else None}
     if isinstance(value, pd.DataFrame | pd.Series):
         axes = [axis.to_numpy() for axis in value.axes]
         return {"axes": axes, "types": str(value.dtypes), "values": value.to_numpy()}
@@ -309,8 +311,6 @@ def _parts(value: Any) -> dict[Any, Any] | None:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    if _is_tensor(one):
-        one, other = _copied(one), _copied(other)
     if isinstance(one, np.ndarray | np.generic):
         same = one.dtype == other.dtype and one.shape == other.shape
         return bool(same and one.tobytes() == other.tobytes())

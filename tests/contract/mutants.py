@@ -46,6 +46,7 @@ DEFECTS = {
     22: "categories told that few have",
     23: "more of a table than was counted",
     24: "a search that tells of its trials",
+    25: "a private number beside the gate of releases",
 }
 
 
@@ -79,6 +80,7 @@ PATHS, ESTIMATORS = "skdpot.trajectories.", "skdpot.estimators."
 TABLES = "skdpot.tables."
 _AUDIT = "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim"
 _DRAWS = "contract/test_draws_are_charged.py::test_every_noise_is_charged_as_often_as_it_is_drawn"
+_REPLAY = "contract/test_replay.py::test_a_fit"
 _LAW = "test_the_charge_is_on_the_disk_before_noise_and_"
 
 
@@ -1125,10 +1127,7 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
     release, plan = f"{SLICING}marginal_release:", f"{TABLES}plan:TablePlan."
     laws, plans = "slicing/test_marginal_release.py::test_", "tables/test_plan.py::test_"
     private = "estimators/test_table_synthesizer_privacy.py::test_"
-    replay = (
-        "tables/test_fitting.py::"
-        "test_the_model_and_every_choice_follow_from_what_was_released[2.0-3]"
-    )
+    replay = f"{_REPLAY}_of_a_table_follows_from_its_releases[synthesizer]"
     exact = (
         "np.array([np.abs(m.counts(codes) - p).sum() "
         "for m, p in zip(marginals, predictions, strict=True)])"
@@ -1140,8 +1139,8 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
          ("_noise(sigma, len(marginals), mu, stream)", "np.zeros(len(marginals))"),
          f"{laws}noise_of_misfits_has_the_stated_standard_deviation"),
         ("counts are kept before the noise is added", f"{release}release_marginals",
-         ("NoisyMarginal(marginal, counts, sigma)",
-          "NoisyMarginal(marginal, marginal.counts(codes), sigma)"),
+         ("map(NoisyMarginal, marginals, tables,",
+          "map(NoisyMarginal, marginals, [m.counts(codes) for m in marginals],"),
          f"{laws}what_is_recorded_has_its_noise"),
         ("a lattice on which no count lies", f"{release}_noise",
          ("noise_lattice(sigma, MARGINAL_LATTICE)", "noise_lattice(sigma, 0.3)"),
@@ -1183,7 +1182,7 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
         ("rows kept for later", f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer._release",
          ("self.n_samples_, self._kind = table.n_rows, table.kind",
           "self.n_samples_, self._kind, self._codes = table.n_rows, table.kind, problem.codes"),
-         f"{private}nothing_of_the_size_of_the_data_is_kept[known]"),
+         replay),
     ):  # fmt: skip
         yield kind, rewritten(where, change), test
 
@@ -1216,6 +1215,91 @@ def _search_tells() -> Iterator[tuple[str, Injection, str]]:
         yield kind, rewritten(where, change), test
 
 
+def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
+    warm, langevin = f"{PATHS}warm_start:_lloyd_step", f"{PATHS}langevin:mean_field_langevin"
+    bounds = f"{PRIVACY}private_bounds:"
+    trials = f"{ESTIMATORS}_search_trials:_noisy"
+    for kind, where, changes, case in (
+        ("true counts of clusters", warm,
+         [("    least = max(1.0,", "    counts = np.bincount(_nearest(rows, centers), "
+           "minlength=len(centers)).astype(float)\n    least = max(1.0,")],
+         "paths, mfld, kmeans"),
+        ("particles within the largest private norm", langevin,
+         [("            norms = ", "            radius = min(radius, max("
+           "np.linalg.norm(r, axis=-1).max() for r in rows))\n            norms = ")],
+         "paths, mfld"),
+        ("particles start at true means", langevin,
+         [("particles = np.array(start, dtype=np.float64)",
+           "particles = start + np.stack([r.mean(axis=0) for r in rows])[:, None]")],
+         "paths, mfld"),
+        ("gradients averaged as far as rows lie", langevin,
+         [("averaged_over_neighbours(gradient, particles, smoothing)",
+           "averaged_over_neighbours(gradient, particles, smoothing * rows[0].std())")],
+         "paths, mfld, batches"),
+        ("a threshold by true labels", f"{NETS}tuned_threshold:tuned_threshold",
+         [("second = float(noisy_histogram(of_class, 1, noise.count, stream)[0])",
+           "noisy_histogram(of_class, 1, noise.count, stream)")], "classifier, threshold"),
+        ("a learning rate by true targets", f"{ESTIMATORS}_fair_predictor:FairPredictor._train",
+         [("learning_rate=self._rate(network, n_steps)",
+           "learning_rate=self._rate(network, n_steps) / float(records.targets.double().std())")],
+         "regressor, ranks"),
+        ("steps by the largest row", f"{NETS}autoencoder_training:private_steps",
+         [("secret, facts)", "secret, facts)\n        for weights in autoencoder.parameters():"
+           "\n            weights.grad /= rows.norm(dim=1).sum()")],
+         "autoencoder"),
+        ("outputs as wide as the rows", f"{ESTIMATORS}_generator_mechanisms:"
+         "NoisyGradients.release",
+         [("OutputUnits.of_ball(bounds)", "OutputUnits.of_ball(type(bounds)("
+           "bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")],
+         "generator, gradient"),
+        ("projected rows up to the largest", f"{SLICING}row_release:_released",
+         [('released("rows", values,', 'np.abs(rows).max() * released("rows", values,')],
+         "flow, resample"),
+        ("ranges of directions by true projections", f"{SLICING}sketch:SlicedSketch._open",
+         [("projection_half_widths(self.bounds_, directions)",
+           "np.abs(self.bounds_.to_ball(rows) @ directions.T).max(axis=0)")],
+         "sketch"),
+        ("a reach of true values", f"{bounds}_center",
+         [("reach = max(high - center, center - low)",
+           "reach = float(np.abs(column / width - center).max())")],
+         "flow, automatic"),
+        ("a radius of true norms", f"{bounds}_norm_radius",
+         [("return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))",
+           "return float(norms.max())")],
+         "sketch, norms"),
+        ("a warning of rows that are cut", f"{SLICING}accumulator:NoisyAccumulator._add",
+         [("    counts = count_projections(",
+           "    if np.abs(rows).max() > 100.0:\n"
+           "        import warnings\n"
+           '        warnings.warn("rows are cut", stacklevel=2)\n'
+           "    counts = count_projections(")],
+         "sketch, box"),
+    ):  # fmt: skip
+        yield kind, rewritten(where, *changes), f"{_REPLAY}_follows_from_its_releases[{case}]"
+    yield (
+        "upper bounds at the largest value",
+        rewritten(
+            f"{PRIVACY}private_ranges:_range",
+            ("max(upper, lower) * width", "max(present.max(), lower * width)"),
+        ),
+        f"{_REPLAY}_of_a_table_follows_from_its_releases[encoder]",
+    )
+    yield (
+        "trials compared by exact scores",
+        rewritten(
+            trials,
+            ("return released(", "released("),
+            ("task.plan.score_deviation})", "task.plan.score_deviation})\n    return total"),
+        ),
+        "contract/test_replay.py::test_a_search_follows_from_its_releases[held out]",
+    )
+    yield (
+        "phases with each other's noise",
+        rewritten(f"{PATHS}langevin:_iterations", ("plan.sigmas,", "plan.sigmas[::-1],")),
+        f"{_DRAWS}[trajectories, mfld, phases]",
+    )
+
+
 _FAMILIES = {
     1: lambda: (*_half_of_the_noise(), *_noise_by_audit()),
     2: _no_clipping,
@@ -1241,6 +1325,7 @@ _FAMILIES = {
     22: _few_told,
     23: _uncounted_tables,
     24: _search_tells,
+    25: _beside_the_gate,
 }
 MUTANTS = tuple(
     Mutant(defect, name, inject, f"tests/{test}")

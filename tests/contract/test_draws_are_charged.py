@@ -89,7 +89,7 @@ CASES = {
     ),
     "classifier": (
         FairPrivateClassifier(**FAIR, tune_threshold=True),
-        {"y": LABELS, "sensitive_features": GROUPS}, [1, 1, fair], 1,
+        {"y": LABELS, "sensitive_features": GROUPS}, [1, 1, 1, 1, fair], 1,
     ),
     "classifier, ranks": (
         FairPrivateClassifier(**FAIR, gradient="ranks", fairness="equalized_odds"),
@@ -107,6 +107,10 @@ CASES = {
         {"y": TIMES}, [1], 1,
     ),
     "trajectories, mfld": (PrivateTrajectorySampler("mfld", **MFLD), {"y": TIMES}, [1, 1], 1),
+    "trajectories, mfld, phases": (
+        PrivateTrajectorySampler("mfld", noise_multiplier=[9.0, 5.0], **MFLD), {"y": TIMES},
+        [1, 1], 1,
+    ),
     "trajectories, mfld, mean": (
         PrivateTrajectorySampler("mfld", warm_start="mean", **MFLD), {"y": TIMES}, [4, 1, 1], 1,
     ),

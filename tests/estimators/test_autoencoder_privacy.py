@@ -1,9 +1,7 @@
 """PrivateSWAutoencoder: what a fit is charged, when, and that nothing without noise is kept."""
 
-import io
 import pickle
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -155,72 +153,6 @@ def test_an_interrupted_fit_keeps_the_steps_that_were_finished(refit, monkeypatc
     assert estimator.transform(X).shape == (300, 3)
     assert estimator.sample(4).shape == (4, 6)
     assert not estimator.encoder_.training
-
-
-def stored(estimator):
-    buffer = io.BytesIO()
-    joblib.dump(estimator, buffer)
-    return [pickle.dumps(estimator, protocol=p) for p in (0, 2, 4, 5)] + [buffer.getvalue()]
-
-
-def spy_on_training(monkeypatch):
-    """Collect what no output may hold: errors, sums without noise, batches, norms."""
-    hidden = []
-    gradient = autoencoder_training.reconstruction_gradient
-    clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
-
-    def gradient_spy(outputs, rows):
-        errors = ((outputs - rows) ** 2).mean(1)
-        hidden.extend([errors.mean(), errors.sum(), 0.5 * errors.sum() * rows.shape[1]])
-        hidden.append(errors[:4])
-        return gradient(outputs, rows)
-
-    def sum_spy(self, network, rows, directions):
-        hidden.append(rows[:2])
-        total = clipped_sum(self, network, rows, directions)
-        for value in total.values():
-            hidden.extend([value.flatten()[:4].clone(), value.norm()])
-            hidden.append(value.flatten()[:4] / 60)
-        return total
-
-    monkeypatch.setattr(autoencoder_training, "reconstruction_gradient", gradient_spy)
-    monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", sum_spy)
-    return hidden
-
-
-@pytest.mark.parametrize("penalty", [None, "prior", "parity"])
-def test_no_loss_and_no_sum_without_noise_reaches_a_pickle(penalty, monkeypatch):
-    hidden = spy_on_training(monkeypatch)
-    fitted = autoencoder(penalty=penalty, batch_size=60, n_steps=4)
-    fitted.fit(X, sensitive_features=GROUPS)
-    values = [np.asarray(value.detach()) for value in hidden]
-    values = [value for value in values if np.abs(value).min() > 0]
-    assert len(values) > 40
-    contents = stored(fitted)
-    for value in values:
-        for kind in (np.float64, np.float32):
-            assert not any(value.astype(kind).tobytes() in content for content in contents)
-        if value.size == 1:  # a number of Python, as text or as the big-endian bytes of a pickle
-            text, packed = repr(float(value.item())).encode(), value.astype(">f8").tobytes()
-            assert not any(text in c or packed in c for c in contents)
-
-
-@pytest.mark.parametrize("penalty", [None, "prior", "parity"])
-def test_no_row_and_nothing_of_the_size_of_the_data_is_kept(penalty):
-    fitted = autoencoder(penalty=penalty, batch_size=60).fit(X, sensitive_features=GROUPS)
-    for content in stored(fitted):
-        for row in X[:50]:
-            for kind in (np.float64, np.float32):
-                assert row.astype(kind).tobytes() not in content
-    for network in (fitted.encoder_, fitted.decoder_):
-        for tensor in (*network.parameters(), *network.buffers()):
-            assert tensor.grad is None
-            assert not {300, 60} & set(tensor.shape)
-    kept = set(vars(fitted)) - set(fitted.get_params())
-    assert kept == {
-        "n_features_in_", "bounds_", "encoder_", "decoder_", "n_steps_", "privacy_spent_",
-        "_latent_dim", "_frame_out",
-    }  # fmt: skip
 
 
 def test_the_progress_bar_shows_steps_only(capsys):

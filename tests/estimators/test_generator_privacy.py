@@ -1,7 +1,5 @@
 """What a generator spends, refuses, keeps and shows."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -189,30 +187,6 @@ def test_an_interrupt_while_gradients_are_released_leaves_the_last_fit(monkeypat
         fitted.fit(SMALL)
     assert vars(fitted) == before
     assert len(budget.history()) == 2
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_nothing_without_noise_is_kept(mechanism):
-    """Neither rows, nor their projections, nor anything of their number, nor a loss."""
-    rows = np.random.default_rng(0).uniform(-1e5, 1e5, (61, 2))
-    fitted = generator(mechanism, bounds=(-2e5, 2e5), batch_size=61, n_slices=2).fit(rows)
-    content = pickle.dumps(fitted, protocol=5)
-    mapped = rows / 2e5
-    directions = getattr(fitted, "releases_", None)
-    projected = [mapped]
-    if directions is not None:
-        projected += [mapped @ batch.directions.T for batch in directions.batches]
-    for table in (rows, *projected):
-        for kind in (np.float64, np.float32):
-            for part in (*table, *table.T, *np.sort(table, axis=0).T):
-                assert part[:4].astype(kind).tobytes() not in content
-    assert b"loss" not in content.lower()
-    for parameter in fitted.module_.parameters():
-        assert parameter.grad is None
-    loaded = pickle.loads(content)
-    np.testing.assert_array_equal(
-        loaded.sample(5, random_state=1), fitted.sample(5, random_state=1)
-    )
 
 
 @pytest.mark.parametrize("mechanism", ["smoothing", "gradient"])

@@ -430,31 +430,6 @@ def test_a_fitted_sampler_travels(mechanism):
 
 
 @BOTH
-@pytest.mark.parametrize("noise", ["discrete", "float"])
-def test_a_pickle_holds_neither_rows_nor_projections(mechanism, noise):
-    """Neither in order nor sorted, in double or single precision, in data or mapped units."""
-    rows = RNG.uniform(-1e5, 1e5, (300, 3))
-    fitted = sampler(mechanism, bounds=(-200_000, 200_000), noise=noise).fit(rows)
-    content = pickle.dumps(fitted)
-    mapped = rows / 200_000
-    hidden = [rows, rows.T, mapped, mapped.T]
-    for batch in fitted.releases_.batches:
-        exact = batch.directions.astype(float) @ mapped.T
-        hidden += [exact, np.sort(exact), exact.T, np.sort(exact) * 200_000]
-    for table in hidden:
-        for row in table[:40]:
-            for kind in (np.float64, np.float32):
-                numbers = np.ascontiguousarray(row, dtype=kind)
-                assert numbers[:3].tobytes() not in content
-                assert numbers[-3:].tobytes() not in content
-    # Nothing un-noised of the size of a batch either: neighbours on a line are far from it.
-    for batch in fitted.releases_.batches:
-        exact = np.sort(batch.directions.astype(float) @ mapped.T)
-        if mechanism == "presample":
-            assert np.abs(batch.values - exact).mean() > 0.3 * fitted.releases_.sigma
-
-
-@BOTH
 def test_an_interrupted_flow_keeps_the_release(mechanism, monkeypatch):
     budget = PrivacyBudget(5.0)
     interrupted = sampler(mechanism, budget=budget)
