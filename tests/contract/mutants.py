@@ -1059,7 +1059,7 @@ def _normal_approximation() -> Iterator[tuple[str, Injection, str]]:
     )
     for kind, test in (
         ("below what is attained",
-         "privacy/test_accounting.py::test_normal_approximation_lies_below_what_is_attained"),
+         "privacy/test_accounting.py::test_limit_for_poisson_samples_lies_below_what_is_attained"),
         ("batches of projected rows",
          "slicing/test_row_plan.py::test_cost_of_given_noise_by_another_route[3.0-500]"),
     ):  # fmt: skip
