@@ -58,6 +58,18 @@ def stop(process: subprocess.Popen) -> None:
             process.wait(PATIENCE)
 
 
+def remove(directory: Path) -> None:
+    """Remove a directory, again and again while processes that are ending still write there.
+
+    A process that was killed is not our child when one of those that we have started started it:
+    it ends a moment later, and nobody tells us when.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while directory.exists() and time.monotonic() < deadline:
+        shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(0.05)
+
+
 class Loopback:
     """Flower processes in a temporary directory, each with its children in a group of its own."""
 
@@ -65,7 +77,9 @@ class Loopback:
         self.directory = directory
         self.stack = stack
         self.programs = Path(sys.executable).parent
+        (directory / "temporary").mkdir()
         self.environment = os.environ | {
+            "TMPDIR": str(directory / "temporary"),  # what they leave there goes with the rest
             "FLWR_HOME": str(directory / "flwr"),  # nothing is written to ~/.flwr
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -237,7 +251,7 @@ def main() -> None:
             print(f"\n== {log.name}\n{log.read_text(encoding='utf-8')[-2000:]}", file=sys.stderr)
         raise
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove(directory)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import json
 import logging
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -587,6 +589,28 @@ def test_the_example_plays_over_a_network_and_leaves_nothing_behind(run_example,
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / ".flwr").exists()
     assert processes_of(temporary) == []
+
+
+def test_the_example_removes_a_directory_that_is_still_written_to(tmp_path):
+    """Removed once only, a directory stays when a process that is ending makes a file in it."""
+    example = runpy.run_path(str(ROOT / "examples/federated/run_loopback.py"))
+    directory = tmp_path / "written"
+    (directory / "logs").mkdir(parents=True)
+    for i in range(3000):  # so that the first attempt takes a while
+        (directory / "logs" / f"old{i}").touch()
+    code = (
+        "import itertools, pathlib, sys, time\n"
+        "end = time.monotonic() + 1.0\n"
+        "for i in itertools.count():\n"
+        "    if time.monotonic() > end: break\n"
+        "    try: pathlib.Path(sys.argv[1], 'logs', str(i)).touch()\n"
+        "    except FileNotFoundError: pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(directory)]):
+        while not (directory / "logs" / "0").exists():
+            time.sleep(0.01)
+        example["remove"](directory)
+    assert not directory.exists()
 
 
 @pytest.mark.slow
