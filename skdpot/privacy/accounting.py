@@ -19,7 +19,7 @@ from typing import Any, SupportsIndex, TypeAlias
 
 from skdpot.privacy.approximate_gdp import ApproximateGDP, smallest_mu
 from skdpot.privacy.events import Event
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import gdp_epsilon, raised_gdp_delta
 from skdpot.privacy.grid import SampledStep, composed_losses
 from skdpot.privacy.loss_distribution import LossPair
 from skdpot.privacy.relation import Relation
@@ -35,7 +35,8 @@ Steps: TypeAlias = tuple[tuple[Any, int], ...]
 class PrivacyLoss:
     """Everything that has been released, as a count of steps.
 
-    Every number that it returns is an upper bound.
+    Every number that it returns is an upper bound, raised by more than rounding may have lost on
+    any machine; on another one the last digits may differ (`skdpot.privacy.gdp.ROUNDING`).
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ class PrivacyLoss:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
-        rest = gdp_delta(float(epsilon), self.mu_without_sampling)
+        rest = raised_gdp_delta(float(epsilon), self.mu_without_sampling)
         losses = _composed(self.steps)
         if losses is not None:
             mu = _gaussian_mu(_not_sampled(self.steps))

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.events import Event, NonPrivateEvent
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.gdp import ROUNDING, gdp_mu
 
 __all__ = [
     "LEAK_SHARE",
@@ -163,12 +163,12 @@ class SingleFitTarget(PrivacyTarget):
         return gdp_mu(self.epsilon, self._delta_of_losses)
 
     def admits(self, event: Event) -> bool:
-        """Whether `event` is (epsilon, delta)-private."""
+        """Whether `event` is (epsilon, delta)-private, whatever machine computes that."""
         if math.isinf(self.epsilon):
             return True
         loss = compose(event)
-        spent = Fraction(loss.delta(self.epsilon)) + Fraction(loss.n_steps, _LEAK_UNITS)
-        return spent <= Fraction(self.delta)
+        raised = (1.0 + 2.0 * ROUNDING) * loss.delta(self.epsilon)
+        return Fraction(raised) + Fraction(loss.n_steps, _LEAK_UNITS) <= Fraction(self.delta)
 
     def log_excess(self, event: Event) -> float:
         """Return the logarithm of the event's epsilon over the target's."""
@@ -193,7 +193,8 @@ class SingleFitTarget(PrivacyTarget):
 
     @property
     def _delta_of_losses(self) -> float:
-        return max((1.0 - LEAK_SHARE) * self.delta, (1.0 - 1e-9) * self.delta - _SAMPLER_ROOM)
+        rounded = (1.0 - 4.0 * ROUNDING) * self.delta
+        return max((1.0 - LEAK_SHARE) * self.delta, rounded - _SAMPLER_ROOM)
 
 
 def privacy_target(epsilon: float, delta: float, budget: object | None) -> PrivacyTarget:

@@ -4,6 +4,10 @@ A release is mu-GDP when telling neighbouring data sets apart from it is no easi
 telling N(0, 1) from N(mu, 1). Its privacy profile is
 
     delta(epsilon) = Phi(-epsilon/mu + mu/2) - exp(epsilon) * Phi(-epsilon/mu - mu/2).
+
+Floating-point results differ in their last digits from one machine to another. Everything that
+inverts a profile, here and for sampled steps, therefore first raises it by the relative
+`ROUNDING`, far above any such error and far below any noise that anyone would notice.
 """
 
 import math
@@ -15,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erfc, erfcx
 
-__all__ = ["gdp_delta", "gdp_epsilon", "gdp_mu"]
+__all__ = ["ROUNDING", "gdp_delta", "gdp_epsilon", "gdp_mu", "raised_gdp_delta"]
 
+ROUNDING = 1e-9
 _SQRT2 = math.sqrt(2.0)
 
 
@@ -69,6 +74,18 @@ def gdp_delta(
     return float(delta) if eps.ndim == 0 else delta
 
 
+def raised_gdp_delta(epsilon: float, mu: float) -> float:
+    """Evaluate the profile and raise it by more than its rounding error on any machine.
+
+    The error of mu itself, a few units in the last place, counts ``epsilon / mu + mu`` times at
+    most, and the difference of the two terms of a tiny mu loses 2e-15 / mu.
+    """
+    if not 0.0 < mu < math.inf:
+        return gdp_delta(epsilon, mu)
+    lost = 4e-15 * (1.0 / mu + epsilon / mu + mu) * (1.0 + epsilon / mu)
+    return gdp_delta(epsilon, mu) * (1.0 + ROUNDING + min(lost, 1e300))
+
+
 def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.float64]:
     """Evaluate the profile for epsilon >= 0 without cancelling large exponentials.
 
@@ -99,8 +116,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     Returns
     -------
     float
-        A number of at least 0 whose recomputed ``gdp_delta(epsilon, mu)`` is at most `delta`;
-        the next smaller float fails that check.
+        A number of at least 0 whose recomputed ``gdp_delta(epsilon, mu)``, raised by the relative
+        `ROUNDING`, is at most `delta`; the next smaller float fails that check.
 
     Raises
     ------
@@ -108,11 +125,11 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         If an argument is out of range.
     """
     _check_delta(delta)
-    if gdp_delta(0.0, mu) <= delta:
+    if raised_gdp_delta(0.0, mu) <= delta:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    return _last_floats(lambda epsilon: gdp_delta(epsilon, mu) > delta)[1]
+    return _last_floats(lambda epsilon: raised_gdp_delta(epsilon, mu) > delta)[1]
 
 
 @lru_cache(maxsize=4096)
@@ -129,8 +146,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        A number whose recomputed ``gdp_delta(epsilon, mu)`` is at most `delta`; the next larger
-        float fails that check.
+        A number whose recomputed ``gdp_delta(epsilon, mu)``, raised by the relative `ROUNDING`,
+        is at most `delta`; the next larger float fails that check.
 
     Raises
     ------
@@ -142,7 +159,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
     if math.isinf(epsilon):
         return math.inf
-    return _last_floats(lambda mu: gdp_delta(epsilon, mu) <= delta)[0]
+    return _last_floats(lambda mu: raised_gdp_delta(epsilon, mu) <= delta)[0]
 
 
 def _check_delta(delta: float) -> None:

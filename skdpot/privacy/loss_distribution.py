@@ -1,25 +1,54 @@
-"""Discretised privacy losses and what can be read from them.
+r"""Discretised privacy losses and what can be read from them.
 
 Only this file touches dp-accounting's mass functions, whose arrays are private attributes.
+
+Composition multiplies Fourier transforms, whose rounding would drown small masses. Every mass that
+is returned is therefore an upper bound, by the following analysis. Let :math:`p_i` be the masses
+of the steps, repeated :math:`T_i` times, :math:`n = \sum T_i`, and :math:`u = 2^{-53}`.
+
+1. *Tilting.* For any :math:`\theta`, with :math:`K_i = \log \sum_l p_i(l) e^{\theta l}` and
+   :math:`K = \sum T_i K_i`, the composition is :math:`q(l) = e^{K - \theta l} q_\theta(l)`, where
+   :math:`q_\theta` composes the probabilities :math:`x_i(l) = p_i(l) e^{\theta l - K_i}`.
+2. *Transform.* A transform of length :math:`N = 2^m` adds every input along one path of :math:`m`
+   butterflies with weights of modulus one, each of which rounds by less than :math:`8u` relative
+   to the moduli that it adds. So :math:`|\Delta\hat x_i| \le e := 8 m u \sum |x_i| = 8 m u`.
+3. *Powers.* A complex product rounds by less than :math:`\sqrt 5 u`, so that
+   :math:`\hat y = \prod \hat x_i^{T_i}` is wrong by at most :math:`3 n u |\hat y|` plus
+   :math:`\prod (|\hat x_i| + e)^{T_i} - \prod |\hat x_i|^{T_i}`.
+4. *Back.* With point 2 for the inverse, every mass of :math:`q_\theta` is wrong by at most
+   :math:`s`, the mean over the spectrum of the error of point 3 plus :math:`8 m u |\hat y|`. So
+   :math:`q(l) \le (y(l) + s)\, e^{K - \theta l}`, up to a factor for the relative errors of the
+   exponentials.
+5. *Wrapping.* A transform of finite length adds the masses beyond its window to those inside, which
+   keeps an upper bound. What lies above the window must be counted as infinite as well: Chernoff's
+   bound says how much that is.
+
+The smallest of three such bounds is taken, without a tilt and with two towards the tail: together
+they are within 1e-4 of every mass down to 1e-22, and mostly within 1e-8.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import pld_pmf
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
+from scipy.signal import lfilter
+from scipy.special import logsumexp
 
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import ROUNDING, gdp_delta, gdp_epsilon
 
 __all__ = ["LossDistribution", "LossPair"]
 
-_MACHINE_EPSILON = float(np.finfo(np.float64).eps)
-_TAIL_MASS = 1e-15
-_EXP_RANGE = 600.0
+_UNIT = 2.0**-53
+_STEP_ROUNDING = 64.0 * _UNIT  # absolute error of a profile by dp-accounting
+_LOG_TAIL = -48.0  # of the mass above the window
+_LOG_TILTS = (-8.0, -30.0)  # of the mass above the mean of a tilted composition
+
+_Counted = Sequence[tuple["LossDistribution", int]]
 
 _Floats = npt.NDArray[np.float64]
 
@@ -46,34 +75,21 @@ class LossDistribution:
     infinity_mass: float
 
     @classmethod
-    def from_pmf(cls, pmf: Any, roundoff: float = 0.0) -> "LossDistribution":
-        """Take over a mass function of dp-accounting.
+    def from_pmf(cls, pmf: Any) -> "LossDistribution":
+        """Take over a pessimistic mass function of dp-accounting, of one step.
 
-        Parameters
-        ----------
-        pmf : dp_accounting.pld.pld_pmf.PLDPmf
-            A pessimistic mass function.
-        roundoff : float, default=0.0
-            Mass that rounding may have lost. It is added at infinity, and so is whatever else
-            is missing: Fourier transforms leave masses near 1e-18 that can be negative.
+        What rounding may have lost of it, and what is missing, is added at infinity.
         """
         dense = pmf.to_dense_pmf()
         raw = np.asarray(dense._probs, dtype=np.float64)
         probabilities = np.maximum(raw, 0.0)
-        infinity_mass = float(dense._infinity_mass) + roundoff + float(np.sum(probabilities - raw))
-        missing = max(0.0, 1.0 - math.fsum((float(np.sum(probabilities)), infinity_mass)))
+        missing = max(0.0, 1.0 - math.fsum((*raw, float(dense._infinity_mass))))
+        lost = float(np.sum(probabilities - raw)) + missing + _STEP_ROUNDING
         return cls(
             float(dense._discretization),
             int(dense._lower_loss),
             probabilities,
-            min(1.0, infinity_mass + missing),
-        )
-
-    @property
-    def pmf(self) -> pld_pmf.DensePLDPmf:
-        """The same distribution as dp-accounting's mass function."""
-        return pld_pmf.DensePLDPmf(
-            self.interval, self.lowest, self.probabilities, self.infinity_mass, True
+            min(1.0, float(dense._infinity_mass) + lost),
         )
 
     @cached_property
@@ -83,36 +99,34 @@ class LossDistribution:
 
     def self_compose(self, count: int) -> "LossDistribution":
         """Return the loss of `count` independent repetitions."""
-        if count == 1:
-            return self
-        composed = self.pmf.self_compose(count, tail_mass_truncation=_TAIL_MASS)
-        # Raising a transform to the power `count` multiplies its relative error by `count`.
-        return self.from_pmf(composed, roundoff=count * _MACHINE_EPSILON)
+        return self if count == 1 else _composed([(self, count)])
 
     def compose(self, other: "LossDistribution") -> "LossDistribution":
         """Return the loss of both mechanisms together; the grids must be equal."""
-        composed = self.pmf.compose(other.pmf, tail_mass_truncation=_TAIL_MASS)
-        return self.from_pmf(composed, roundoff=_MACHINE_EPSILON)
+        return _composed([(self, 1), (other, 1)])
+
+    def log_mgf(self, t: float) -> float:
+        """Return the logarithm of the sum of exp(t * loss) over the finite losses."""
+        return float(logsumexp(t * self.values, b=self.probabilities))
 
     def profile(self) -> tuple[_Floats, _Floats]:
-        """Return the losses from 0 on and delta at each, the last one beyond all finite losses."""
+        """Return the losses from 0 on and delta at each, the last one beyond all finite losses.
+
+        From node i to the next delta falls by 1 - exp(-interval) times the sum of
+        exp(-(j - i - 1) * interval) * P_j over j > i: nothing is subtracted.
+        """
         n_below = max(0, -self.lowest)
         start = max(0, self.lowest)
         losses = np.arange(start, max(start, self.lowest + len(self.probabilities)) + 1.0)
         epsilon = losses * self.interval
         masses = np.append(self.probabilities[n_below:], 0.0)[: len(losses)]
-        upper = _sums_after(masses)
-        # exp(epsilon) times the other data set's mass, accumulated without exp(epsilon) itself.
-        lower = _sums_after(masses * np.exp(-epsilon))
-        # Beyond the range of exp nothing is subtracted, which only makes delta larger.
-        scaled = np.where(
-            epsilon < _EXP_RANGE, np.exp(np.minimum(epsilon, _EXP_RANGE)) * lower, 0.0
-        )
-        delta = self.infinity_mass + np.maximum(upper - scaled, 0.0)
+        falls = lfilter([1.0], [1.0, -math.exp(-self.interval)], masses[:0:-1])
+        rises = np.append(0.0, np.cumsum(falls))[::-1] * -math.expm1(-self.interval)
+        delta = self.infinity_mass + rises * (1.0 + ROUNDING + 8.0 * len(masses) * _UNIT)
         if start > 0:  # every loss is positive: the profile at 0 needs a node of its own
             epsilon = np.append(0.0, epsilon)
             delta = np.append(self.delta(0.0), delta)
-        return epsilon, np.minimum(np.minimum.accumulate(delta), 1.0)
+        return epsilon, np.minimum(delta, 1.0)
 
     def delta(self, epsilon: float, mu: float = 0.0) -> float:
         """Return delta at `epsilon` of this loss composed with a mu-GDP release.
@@ -120,15 +134,14 @@ class LossDistribution:
         The Gaussian needs no grid: the composition is the mean of its closed form at
         ``epsilon - loss``, an infinite loss counting fully.
         """
-        if mu == 0.0:
-            above = self.values > epsilon
-            gains = -np.expm1(epsilon - self.values[above])
-            return min(1.0, self.infinity_mass + float(gains @ self.probabilities[above]))
         gains = gdp_delta(epsilon - self.values, mu)
-        return min(1.0, self.infinity_mass + float(gains @ self.probabilities))
+        # A sum by pairs, whose error does not grow with the number of losses; of a tiny mu the
+        # closed form loses 2e-15 / mu.
+        raised = 1.0 + ROUNDING + (4e-15 / mu if mu > 0.0 else 0.0)
+        return min(1.0, self.infinity_mass + float(np.sum(gains * self.probabilities)) * raised)
 
     def epsilon(self, delta: float, mu: float = 0.0) -> float:
-        """Return an epsilon with ``self.delta(epsilon, mu) <= delta``, smallest up to 1e-9."""
+        """Return an epsilon whose ``self.delta(epsilon, mu)`` is at most, and nearly, `delta`."""
         if self.delta(0.0, mu) <= delta:
             return 0.0
         share = 0.5 * (delta - self.infinity_mass)
@@ -139,10 +152,14 @@ class LossDistribution:
         def log_excess(epsilon: float) -> float:
             return math.log(max(self.delta(epsilon, mu), 1e-300) / delta)
 
-        epsilon = high if log_excess(high) >= 0.0 else float(brentq(log_excess, 0.0, high))
-        nudge = 1e-12
+        epsilon = (
+            high
+            if log_excess(high) >= 0.0
+            else float(brentq(log_excess, 0.0, high, xtol=1e-300, rtol=1e-15))
+        )
+        nudge = 2.0 * _UNIT
         while self.delta(epsilon, mu) > delta:
-            epsilon += nudge * max(1.0, epsilon)
+            epsilon *= 1.0 + nudge
             nudge *= 2.0
         return epsilon
 
@@ -198,6 +215,76 @@ class LossPair:
         return max(order.epsilon(delta, mu) for order in self.orders)
 
 
-def _sums_after(masses: _Floats) -> _Floats:
-    """Sum of all entries behind each one, added from the small end."""
-    return np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
+def _composed(parts: _Counted) -> LossDistribution:
+    """Compose independent losses on one grid, each repeated; the proof heads this file."""
+    interval = parts[0][0].interval
+    lowest = sum(count * part.lowest for part, count in parts)
+    highest = lowest + sum(count * (len(part.probabilities) - 1) for part, count in parts)
+    top = min(highest, math.ceil(_chernoff(parts, _LOG_TAIL, 1.0)[1] / interval))
+    bottom = max(lowest, math.floor(-_chernoff(parts, _LOG_TAIL, -1.0)[1] / interval))
+    losses = np.arange(bottom, top + 1)
+    tilts = (0.0, *(_chernoff(parts, log_mass, 1.0)[0] for log_mass in _LOG_TILTS))
+    masses = reduce(np.minimum, (_upper_masses(parts, losses, tilt) for tilt in tilts))
+    lost = -math.expm1(math.fsum(count * math.log1p(-part.infinity_mass) for part, count in parts))
+    tail = math.exp(_LOG_TAIL) if top < highest else 0.0
+    return LossDistribution(interval, bottom, masses, min(1.0, lost * (1.0 + ROUNDING) + tail))
+
+
+def _chernoff(parts: _Counted, log_mass: float, sign: float) -> tuple[float, float]:
+    """Return t and x such that ``sign * loss > x`` has at most that mass, x nearly smallest.
+
+    Every t > 0 gives a bound, ``x = (K(sign * t) - log_mass) / t``.
+    """
+
+    def bound(log_t: float) -> float:
+        t = math.exp(log_t)
+        mgf = math.fsum(count * part.log_mgf(sign * t) for part, count in parts)
+        return (mgf - log_mass) / t
+
+    widest = max(len(part.probabilities) * part.interval for part, _ in parts)
+    centre = -math.log(widest)
+    found = minimize_scalar(bound, bounds=(centre - 7.0, centre + 12.0), method="bounded")
+    return math.exp(found.x), bound(found.x)
+
+
+def _upper_masses(parts: _Counted, losses: npt.NDArray[np.int64], tilt: float) -> _Floats:
+    """Bound the composed masses at `losses`, by transforms of the tilted steps."""
+    log_n = max(1, math.ceil(math.log2(len(losses))))
+    n = 2**log_n
+    rounding = 8.0 * log_n * _UNIT
+    n_steps = sum(count for _, count in parts)
+    spectrum: npt.NDArray[np.complex128] = np.ones(n // 2 + 1, dtype=np.complex128)
+    log_size, log_larger = np.zeros(n // 2 + 1), np.zeros(n // 2 + 1)
+    log_scale, reach = 0.0, 0.0
+    for part, count in parts:
+        log_mgf = part.log_mgf(tilt)
+        tilted = part.probabilities * np.exp(np.minimum(tilt * part.values - log_mgf, 700.0))
+        cells = (np.arange(len(tilted)) + part.lowest) % n
+        transform = np.fft.rfft(np.bincount(cells, tilted, n))
+        spectrum *= _power(transform, count)
+        size = np.abs(transform)
+        with np.errstate(divide="ignore"):
+            log_size += count * np.log(size)
+        log_larger += count * np.log(size + rounding)
+        log_scale += count * log_mgf
+        reach = max(reach, abs(log_mgf) + tilt * float(np.abs(part.values[[0, -1]]).max()))
+    larger = np.exp(log_larger)
+    wrong = larger * (-np.expm1(log_size - log_larger) + 3.0 * n_steps * _UNIT + rounding)
+    error = 2.0 * float(np.sum(wrong)) / n
+    masses = np.maximum(np.fft.irfft(spectrum, n)[losses % n] + error, 0.0)
+    interval = parts[0][0].interval
+    scale = np.exp(np.minimum(log_scale - tilt * interval * losses, 690.0))
+    bound: _Floats = masses * scale * (1.0 + ROUNDING + 64.0 * n_steps * (1.0 + reach) * _UNIT)
+    return bound
+
+
+def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.complex128]:
+    """Raise to a power by products alone, whose rounding is known."""
+    result = np.ones_like(values)
+    while count:
+        if count & 1:
+            result = result * values
+        count >>= 1
+        if count:
+            values = values * values
+    return result

@@ -17,6 +17,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
 from skdpot.privacy.events import ComposedEvent, Event
+from skdpot.privacy.gdp import ROUNDING
 from skdpot.privacy.relation import Relation
 
 __all__ = ["PrivacySpent", "PrivateEstimatorMixin", "charge", "silent_parts", "total_spent"]
@@ -384,8 +385,11 @@ def _learns(part: object) -> bool:
 
 
 def _epsilon(loss: PrivacyLoss, delta: float) -> float:
-    """Return the epsilon at `delta`, of which the noise sampler's own error is taken first."""
-    rest = math.nextafter(float(Fraction(delta) - Fraction(loss.n_steps, 10**18)), 0.0)
+    """Return an epsilon that bounds what any machine computes at `delta`.
+
+    Twice the accountant's own rounding is taken from delta first, and the noise sampler's error.
+    """
+    rest = float(Fraction(delta) - Fraction(loss.n_steps, 10**18)) * (1.0 - 2.0 * ROUNDING)
     return loss.epsilon(rest) if rest > 0.0 else math.inf
 
 

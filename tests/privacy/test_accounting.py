@@ -22,7 +22,7 @@ from skdpot.privacy.events import (
     GaussianEvent,
     PoissonGaussianEvent,
 )
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, raised_gdp_delta
 from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.without_replacement import SubsetStep, amplified_delta
@@ -185,7 +185,8 @@ def test_subset_losses_join_the_dots_of_the_profile():
         assert losses.probabilities.sum() + losses.infinity_mass == pytest.approx(1.0, abs=1e-12)
         nodes = np.arange(0, 40, 7) * interval
         on_nodes = [losses.delta(e) for e in nodes]
-        assert on_nodes == pytest.approx(amplified_delta(nodes, mu, rate), rel=1e-9)
+        above = on_nodes / amplified_delta(nodes, mu, rate) - 1
+        assert np.all((above > 1e-9) & (above < 3e-9))
         between = nodes + 0.4 * interval
         exact = amplified_delta(between, mu, rate)
         assert np.all([losses.delta(e) for e in between] >= exact * (1 - 1e-12))
@@ -372,7 +373,7 @@ def test_sampling_never_costs_more_than_no_sampling():
         plain = loss.mu_without_sampling
         assert loss.epsilon(1e-5) <= gdp_epsilon(plain, 1e-5)
         assert loss.approximate_gdp(1e-9).mu <= plain
-        assert loss.delta(1.0) <= gdp_delta(1.0, plain)
+        assert loss.delta(1.0) <= raised_gdp_delta(1.0, plain)
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.8])
@@ -384,9 +385,10 @@ def test_even_large_samples_cost_visibly_less_than_everything(rate):
 
 def test_delta_below_what_the_grid_resolves_is_still_bounded():
     loss = compose(fair_training(5.0))
-    assert 0.0 < loss.infinity_mass < 1e-12
-    assert loss.epsilon(1e-14) == gdp_epsilon(loss.mu_without_sampling, 1e-14)
-    assert loss.approximate_gdp(1e-15).leak == 0.0
+    assert 0.0 < loss.infinity_mass < 1e-17
+    assert loss.epsilon(1e-14) < 0.2 * gdp_epsilon(loss.mu_without_sampling, 1e-14)
+    assert loss.epsilon(1e-18) == gdp_epsilon(loss.mu_without_sampling, 1e-18)
+    assert loss.approximate_gdp(1e-18).leak == 0.0
 
 
 def test_refuses_what_is_not_an_event():

@@ -16,10 +16,18 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
+from skdpot.privacy import accounting, gdp, grid, loss_distribution, without_replacement
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, calibrate
+from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget, calibrate
 from skdpot.privacy.display import epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import (
+    ComposedEvent,
+    FixedSizeGaussianEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+)
+from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
 
@@ -55,6 +63,55 @@ def exact_epsilon(mu, delta):
         )
 
     return brentq(excess, 0.0, 100.0, xtol=1e-12)
+
+
+TRAINING = FixedSizeGaussianEvent(
+    sigma=3.0, sensitivity=1.0, batch_sizes=(60,), group_sizes=(300,), n_steps=40
+)
+
+
+@pytest.fixture
+def other_machine(monkeypatch):
+    """Make every profile wrong by a random relative 2e-10, far more than machines differ by."""
+
+    def become(seed):
+        rng = np.random.default_rng(seed)
+
+        def computed(epsilon, mu):
+            exact = gdp_delta(epsilon, mu)
+            return exact * (1 + 2e-10 * rng.uniform(-1, 1, np.shape(epsilon)))
+
+        for module in (gdp, loss_distribution, without_replacement):
+            monkeypatch.setattr(module, "gdp_delta", computed)
+        for cached in (gdp.gdp_epsilon, gdp.gdp_mu, grid.composed_losses, accounting._epsilon):
+            cached.cache_clear()
+
+    yield become
+    for cached in (gdp.gdp_epsilon, gdp.gdp_mu, grid.composed_losses, accounting._epsilon):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize("event", [gaussian(0.7), TRAINING, gaussian(1e-3, n_steps=10)])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
+def test_a_statement_bounds_what_any_machine_computes(event, delta, other_machine):
+    """Of an event whose noise was given."""
+    stated = spent_on(event, epsilon=None, delta=delta).epsilon
+    assert stated <= (1 + 1e-6) * compose(event).epsilon(delta)
+    for seed in range(5):
+        other_machine(seed)
+        assert compose(event).epsilon(delta) <= stated
+
+
+@pytest.mark.parametrize("kind", [SingleFitTarget, PrivacyTarget])
+def test_calibrated_noise_keeps_its_promise_on_any_machine(kind, other_machine):
+    target = kind(1.0, 1e-5)
+    events = [calibrate(target, gaussian)]
+    events.append(calibrate(target, lambda sigma: dataclasses.replace(TRAINING, sigma=sigma)))
+    for seed in range(5):
+        other_machine(seed)
+        for event in events:
+            assert compose(event).epsilon(1e-5) <= 1.0
+            assert kind is PrivacyTarget or target.admits(event)
 
 
 class Release(TransformerMixin, BaseEstimator):
