@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from skdpot import SlicedSketch
 from skdpot.exceptions import OpenSketchError
@@ -50,6 +51,56 @@ def test_a_record_that_changes_class_moves_no_other_row(n_features, n_first):
             for y in (labels, neighbour)
         ]
         assert np.linalg.norm(tables[0] - tables[1]) <= sensitivity
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
+@pytest.mark.parametrize("n_rows", [2, 61, 259, 1030])
+@pytest.mark.parametrize(("n_features", "n_slices"), [(1, 1), (5, 1), (7, 16), (61, 33), (784, 5)])
+def test_replacing_a_row_moves_no_other_row(n_features, n_slices, n_rows, device, n_threads):
+    """What a product makes of a row depends on its place and on the shape, not on other rows.
+
+    Each row has a class of its own here, so that the table shows the bins of every row; all of
+    them lie on edges, where the last bit decides.
+    """
+    rng = np.random.default_rng(n_rows)
+    directions = uniform_directions(n_slices, n_features, rng)
+    rows = rows_on_edges(directions, n_rows, rng)
+    replaced = int(rng.integers(n_rows))
+    others = np.arange(n_rows) != replaced
+
+    def bins_of(rows):
+        options = {"codes": np.arange(n_rows), "n_classes": n_rows, "device": device}
+        counts = count_projections(rows, directions, np.full(n_slices, 3.5), N_BINS, **options)
+        return counts.reshape(n_rows, n_slices, N_BINS)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        with threadpool_limits(n_threads):
+            first = bins_of(rows)
+            for value in (0.0, 1e-42, 0.3, -1e30):  # zeros, subnormal and huge numbers too
+                neighbour = rows.copy()
+                neighbour[replaced] = value
+                np.testing.assert_array_equal(bins_of(neighbour)[others], first[others])
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_rows", [3, 259, 1030])
+def test_the_output_of_a_network_for_a_row_does_not_depend_on_other_rows(n_rows):
+    """What is binned after training, for thresholds and for tables of outputs."""
+    rng = np.random.default_rng(n_rows)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(13, 62), torch.nn.Tanh(), torch.nn.Linear(62, 2), torch.nn.Softmax(1)
+    )
+    rows = torch.from_numpy(rng.normal(size=(n_rows, 13)).astype(np.float32))
+    for value in (0.0, 1e-42, 50.0):
+        neighbour = rows.clone()
+        neighbour[n_rows // 2] = value
+        others = torch.arange(n_rows) != n_rows // 2
+        with torch.no_grad():
+            assert torch.equal(network(neighbour)[others], network(rows)[others])
 
 
 @pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
