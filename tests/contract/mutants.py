@@ -1313,7 +1313,10 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
         rewritten(
             trials,
             ("return released(", "released("),
-            ("task.plan.score_deviation})", "task.plan.score_deviation})\n    return total"),
+            (
+                "task.plan.score_deviation})",
+                "task.plan.score_deviation})\n    return total / task.plan.n_scored",
+            ),
         ),
         "contract/test_replay.py::test_a_search_follows_from_its_releases[held out]",
     )

@@ -50,7 +50,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.recording import first_difference, record_releases, replay_releases
 from tests.estimators.search_cases import NoisyThreshold
 
-D, N = 3, 80
+D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(40)
 X = RNG.normal(size=(N, D))
 PUBLIC = RNG.normal(size=(6, D))
@@ -345,13 +345,13 @@ def test_a_fit_follows_from_its_releases(case):
     assert check_replay(seeded(estimator), rows, given, protected)
 
 
-def streamed(rows):
+def streamed(rows, y):
     """A sketch of rows that came in chunks, and another one added."""
-    options = {**SKETCH, **BOX, "slices": np.eye(D)}
-    public = SlicedSketch(**options, random_state=4).fit(PUBLIC)
+    options = {**SKETCH, **BOX, **CLASSES, "slices": np.eye(D)}
+    public = SlicedSketch(**options, random_state=4).fit(PUBLIC, [0, 1, 2, 0, 1, 2])
     sketch = SlicedSketch(**options, random_state=3)
-    for chunk in np.split(rows, 4):
-        sketch.partial_fit(chunk, n_samples=len(rows))
+    for chunk, labels in zip(np.split(rows, 4), np.split(y, 4), strict=True):
+        sketch.partial_fit(chunk, labels, n_samples=len(rows))
     return sketch.merge(public)
 
 
@@ -369,7 +369,7 @@ def piped(rows):
 
 @pytest.mark.parametrize("fit", [streamed, published, piped])
 def test_what_is_made_of_several_releases_follows_from_them(fit):
-    assert check_replay(fit, X, {})
+    assert check_replay(fit, X, {"y": LABELS} if fit is streamed else {}, "y" * (fit is streamed))
 
 
 def mean_of(fitted):
