@@ -6,7 +6,7 @@ returns. Ordinarily that is the same value. Two others may stand at the gate.
 *Who records* sees every release, also those that no attribute keeps: the gradients of a training,
 the sums of a clustering. The accountant charges a fit for all of them, so an audit must see them:
 
->>> from skdpot.privacy.recording import record_releases, replay_releases
+>>> from skdpot.privacy.recording import record_releases, released, replay_releases
 >>> from skdpot import PrivateScaler
 >>> import numpy as np
 >>> X = np.random.default_rng(0).normal(size=(5000, 2))
@@ -15,12 +15,17 @@ the sums of a clustering. The accountant charges a fit for all of them, so an au
 >>> sorted({release.kind for release in releases})
 ['cell_width', 'histogram', 'histogram_rows']
 
-*Who replays* returns the recorded values to a fit on other rows. If a fit depends on private rows
-through its releases alone, its result must then be the same to the last bit:
+*Who replays* returns the recorded values to the same function on other rows. If its result depends
+on private rows through releases alone, it must then be the same to the last bit:
 
+>>> def positive(rows, n=len(X)):
+...     noisy = (rows > 0).sum() + np.random.default_rng().normal(0, 100)
+...     noisy = released("count", noisy, lambda: {"sigma": 100})
+...     return min(noisy / n, 1)
+>>> with record_releases() as releases:
+...     share = positive(X)
 >>> with replay_releases(releases):
-...     again = PrivateScaler(epsilon=5.0).fit(-X)  # doctest: +SKIP
->>> np.array_equal(scaler.center_, again.center_)  # doctest: +SKIP
+...     bool(positive(X - 1) == share)
 True
 
 Only what has its noise already passes here, together with public facts, so that a record is

@@ -969,7 +969,9 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
     )
     yield (
         "bounds of a sketch",
-        rewritten(f"{SLICING}plan:bounds_or_plan", ("share, group_size=group_size", "share")),
+        rewritten(
+            f"{SLICING}plan:bounds_or_plan", ("of_bounds, group_size=group_size", "of_bounds")
+        ),
         "slicing/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]",
     )
     yield (
