@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skdpot.preprocessing.table_encoder import TableEncoder
     from skdpot.preprocessing.table_schema import TableSchema
     from skdpot.privacy.budget import PrivacyBudget
+    from skdpot.privacy.provenance import check_pipeline
     from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "SlicedSketch",
     "TableEncoder",
     "TableSchema",
+    "check_pipeline",
 ]
 
 __version__ = "0.1.0"
@@ -60,6 +62,7 @@ _HOMES = {
     "SlicedSketch": "skdpot.slicing.sketch",
     "TableEncoder": "skdpot.preprocessing.table_encoder",
     "TableSchema": "skdpot.preprocessing.table_schema",
+    "check_pipeline": "skdpot.privacy.provenance",
 }
 
 

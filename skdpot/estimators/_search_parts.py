@@ -1,18 +1,12 @@
 """The private parts of a candidate: found, checked, and given a budget of their own."""
 
-from collections.abc import Iterator
 from typing import Any
-
-from sklearn.base import BaseEstimator, clone
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.feature_extraction.image import PatchExtractor
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import get_tags
 
 from skdpot.estimators._search_result import SearchResult
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.display import describe_event
+from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, leaves
+from skdpot.privacy.provenance import leaks
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 
 __all__ = [
@@ -26,19 +20,12 @@ __all__ = [
     "refuse_reserved",
 ]
 
-_COMPOSITES = {
-    Pipeline: "steps",
-    FeatureUnion: "transformer_list",
-    ColumnTransformer: "transformers",
-}
 _SET_BY_SEARCH = ("epsilon", "delta", "budget", "random_state", "classes", "verbose")
 # Parameters of composites that hold other estimators, or write their fits somewhere.
 _STRUCTURE = ("steps", "transformer_list", "transformers", "remainder", "memory")
 # What composites may not decide: a density is a fact about the rows, and what other processes say
 # is heard by whoever watches them.
 _OF_COMPOSITES = {"verbose": False, "n_jobs": None, "sparse_threshold": 0.0}
-# What parts that learn nothing set: the form of the rows, and which object their stop words are.
-_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
 
 
 def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
@@ -63,35 +50,27 @@ def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
         If a part learns from the rows without being private, or none is private, or one has a
         budget of its own.
     """
-    prefixes = []
-    for _, composite in _composites(estimator, ""):
+    for _, composite in composites(estimator):
         _check_composite(composite, caller)
-    for prefix, part in _leaves(estimator, ""):
+    if found := leaks(estimator):
+        raise ValueError(
+            f"{caller}: {found[0]} A candidate must be private as a whole: estimators of skdpot, "
+            "pipelines, unions and column transformers of them, and steps that learn nothing."
+        )
+    prefixes = []
+    for prefix, part in leaves(estimator):
         if isinstance(part, SearchResult):
             raise ValueError(
                 f"{caller}: {type(part).__name__} within a search would release a choice of its "
                 "own for every candidate. Search all parameters in one search."
             )
-        if isinstance(part, PatchExtractor):
-            raise ValueError(
-                f"{caller}: {type(part).__name__} makes several rows of one, and what is protected "
-                "is one row. Extract patches of one image a person beforehand."
-            )
-        if _is_private(part):
+        if isinstance(part, PrivateEstimatorMixin):
             prefixes.append(prefix)
             if part.budget is not None:
                 raise ValueError(
                     f"{caller}: `{prefix}budget` of the candidates must be None: the search is "
                     "charged once, for everything. Pass the budget to the search."
                 )
-        elif _learns(part):
-            raise ValueError(
-                f"{caller}: {type(part).__name__} would learn from private rows without noise, "
-                "and a candidate must be private as a whole: estimators of skdpot (those that "
-                "inherit PrivateEstimatorMixin), pipelines, unions and column transformers of "
-                "them, and steps that learn nothing. Use a private estimator, or fit it on public "
-                "rows and pass sklearn.frozen.FrozenEstimator of it."
-            )
     if not prefixes:
         raise ValueError(
             f"{caller}: `estimator` has no private part. Pass a private estimator of skdpot, or a "
@@ -112,7 +91,7 @@ def parts_of(estimator: Any) -> list[Any]:
     -------
     list of estimator
     """
-    return [part for _, part in _leaves(estimator, "") if _is_private(part)]
+    return [part for _, part in leaves(estimator) if isinstance(part, PrivateEstimatorMixin)]
 
 
 def refuse_reserved(names: Any, prefixes: tuple[str, ...], caller: str) -> None:
@@ -188,7 +167,7 @@ def arm(
         "verbose": False,
     }
     chosen = {prefix + name: value for prefix in prefixes for name, value in given.items()}
-    for prefix, _ in _composites(candidate, ""):
+    for prefix, _ in composites(candidate):
         chosen |= {prefix + name: value for name, value in _OF_COMPOSITES.items()}
     if classes is not None:
         undeclared = [prefix for prefix in prefixes if known.get(f"{prefix}classes") is None]
@@ -266,10 +245,8 @@ def check_learned_nothing(candidate: Any, caller: str) -> None:
     ValueError
         If a part has new attributes besides the number and the names of the features.
     """
-    for _, part in _leaves(candidate, ""):
-        if _is_private(part) or isinstance(part, FrozenEstimator):
-            continue
-        if not set(vars(part)) <= set(vars(clone(part))) | _FORM:
+    for _, part in leaves(candidate):
+        if not isinstance(part, PrivateEstimatorMixin) and keeps_more(part):
             raise ValueError(
                 f"{caller}: {type(part).__name__} says that it needs no fit, and holds more after "
                 "one than before: what it has learned or kept of private rows is not private. The "
@@ -294,61 +271,15 @@ def needs_classes(part: Any) -> bool:
 
 
 def _check_composite(composite: Any, caller: str) -> None:
-    """Refuse composites that write fits down, or read the rows themselves."""
+    """Refuse composites that write fits down, or are not scikit-learn's own."""
     if getattr(composite, "memory", None) is not None:
         raise ValueError(
             f"{caller}: a pipeline with `memory` would keep the fits of all candidates on disk, "
             "and only the best one is paid for. Use memory=None."
         )
-    if isinstance(composite, ColumnTransformer):
-        for name, _, columns in composite.transformers:
-            if callable(columns) and not isinstance(columns, make_column_selector):
-                raise ValueError(
-                    f"{caller}: the columns of {name!r} in ColumnTransformer are chosen by a "
-                    "function of the private rows. List them, or use make_column_selector, which "
-                    "goes by names and data types."
-                )
-
-
-def _leaves(estimator: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a composite that are no composites, with their prefixes."""
-    if type(estimator) not in _COMPOSITES:
-        yield prefix, estimator
-    for name, part in _children(estimator):
-        yield from _leaves(part, f"{prefix}{name}__")
-
-
-def _composites(estimator: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield the composites themselves, with their prefixes."""
-    if type(estimator) in _COMPOSITES:
-        yield prefix, estimator
-    for name, part in _children(estimator):
-        yield from _composites(part, f"{prefix}{name}__")
-
-
-def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
-    attribute = _COMPOSITES.get(type(estimator))
-    if attribute is None:
-        return
-    # What a ColumnTransformer has fitted are clones of its parts, the remainder among them.
-    children = getattr(estimator, f"{attribute}_", None)
-    if children is None:
-        children = list(getattr(estimator, attribute))
-        if hasattr(estimator, "remainder"):
-            children.append(("remainder", estimator.remainder))
-    for name, part, *_ in children:
-        if part is not None and not isinstance(part, str):
-            yield name, part
-
-
-def _is_private(part: Any) -> bool:
-    return isinstance(part, PrivateEstimatorMixin)
-
-
-def _learns(part: Any) -> bool:
-    if isinstance(part, FrozenEstimator):
-        return False
-    if not isinstance(part, BaseEstimator) or get_tags(part).requires_fit:
-        return True
-    # A Gaussian process predicts without a fit, by its prior, and keeps all rows once it has one.
-    return hasattr(part, "predict") or not hasattr(part, "transform")
+    if type(composite) not in COMPOSITES:
+        raise ValueError(
+            f"{caller}: {type(composite).__name__} is no pipeline of scikit-learn's own, and would "
+            "learn from private rows for all that is known. Use Pipeline, FeatureUnion or "
+            "ColumnTransformer."
+        )

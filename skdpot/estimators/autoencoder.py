@@ -1,5 +1,6 @@
 """An autoencoder trained with differential privacy, or once on public rows for all later fits."""
 
+import math
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -265,6 +266,9 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+
+    def _epsilon_due(self) -> float:
+        return self.epsilon if self.private else math.inf
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Self:

@@ -1,5 +1,6 @@
 """The Wasserstein distance between parties who cannot share their data."""
 
+import math
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -227,6 +228,9 @@ n_features), default="orthogonal"
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+
+    def _epsilon_due(self) -> float:
+        return self.epsilon if self.protocol == "sliced" else math.inf
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, masses: Any = None) -> Self:

@@ -160,6 +160,10 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    def _epsilon_due(self) -> float:
+        known = self.schema is not None and self.schema.is_resolved
+        return 0.0 if known else self.epsilon
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: object = None) -> Self:
         """Fix how columns are encoded; estimate privately what the schema leaves open.

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
 import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.utils import get_tags
+from sklearn.frozen import FrozenEstimator
 
 from skdpot._utils.notices import warn_of_privacy
 from skdpot.exceptions import CalibrationError
@@ -18,15 +17,13 @@ from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.gdp import ROUNDING
+from skdpot.privacy.parts import learns, leaves
 from skdpot.privacy.relation import Relation
 
 __all__ = ["PrivacySpent", "PrivateEstimatorMixin", "charge", "silent_parts", "total_spent"]
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
-
-# Where scikit-learn keeps the parts of a composite estimator: (name, part, ...) tuples.
-_PARTS = ("steps", "transformers_", "transformer_list")
 
 
 @dataclass(frozen=True)
@@ -135,6 +132,10 @@ class PrivateEstimatorMixin:
     budget: PrivacyBudget | None
     privacy_spent_: Any
     _stated_in: ClassVar[tuple[str, ...]] = ()
+
+    def _epsilon_due(self) -> float:
+        """Return the epsilon of the next fit: inf without noise, 0 if it will release nothing."""
+        return self.epsilon
 
     def _restate(self, spent: PrivacySpent) -> None:
         """State `spent` in the place of what the fit alone cost, and let go of its budget.
@@ -354,34 +355,19 @@ def _private_parts(estimator: object) -> list[tuple[str, PrivacySpent | None]]:
 
 def _parts(estimator: object) -> Iterator[tuple[str, PrivacySpent | None]]:
     """Yield every part that learned something, with what it spent or None."""
-    name = type(estimator).__name__
-    if hasattr(estimator, "cv_results_"):
-        raise TypeError(
-            f"{name} made many fits and keeps at most one. Give its estimator a PrivacyBudget, "
-            "which counts them all."
-        )
-    spent = getattr(estimator, "privacy_spent_", estimator)
-    if isinstance(spent, PrivacySpent):
-        yield name, spent
-        return
-    if spent is None:  # it released nothing
-        return
-    children = next((getattr(estimator, a) for a in _PARTS if hasattr(estimator, a)), None)
-    if children is None:
-        yield name, None
-        return
-    for child in (entry[1] for entry in children):
-        if _learns(child):
-            yield from _parts(child)
-
-
-def _learns(part: object) -> bool:
-    """Whether a part of a composite can hold private facts after its fit."""
-    if part is None or isinstance(part, str):  # "passthrough", "drop"
-        return False
-    if hasattr(part, "privacy_spent_") or not isinstance(part, BaseEstimator):
-        return True
-    return bool(get_tags(part).requires_fit)
+    for _, part in leaves(estimator):
+        name = type(part).__name__
+        if hasattr(part, "cv_results_"):
+            raise TypeError(
+                f"{name} made many fits and keeps at most one. Give its estimator a "
+                "PrivacyBudget, which counts them all."
+            )
+        spent = getattr(part, "privacy_spent_", part)
+        if isinstance(spent, PrivacySpent):
+            yield name, spent
+        elif spent is part:  # where the statement is None it released nothing
+            if part is estimator or learns(part) or isinstance(part, FrozenEstimator):
+                yield name, None
 
 
 def _epsilon(loss: PrivacyLoss, delta: float) -> float:

@@ -47,6 +47,7 @@ DEFECTS = {
     23: "more of a table than was counted",
     24: "a search that tells of its trials",
     25: "a private number beside the gate of releases",
+    26: "a step of a pipeline that learns without noise",
 }
 
 
@@ -1329,6 +1330,28 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
     )
 
 
+def _pipelines_leak() -> Iterator[tuple[str, Injection, str]]:
+    parts, seen = f"{PRIVACY}parts:", f"{PRIVACY}provenance:"
+    tests = "privacy/test_check_pipeline.py::test_"
+    for kind, where, change, test in (
+        ("within another composite", f"{parts}leaves", ("yield from leaves(", "yield from ("),
+         f"{tests}a_step_that_learns_without_noise_is_refused_and_warned_of[before-a nested PCA]"),
+        ("an encoder that names unknown values", f"{parts}_is_declared",
+         ("in allowed for name, allowed in needed.items()",
+          "in allowed or name == 'handle_unknown' for name, allowed in needed.items()"),
+         f"{tests}what_is_not_declared_is_learned[changed1]"),
+        ("a fit that says nothing", f"{seen}warn_of_composition",
+         ("in leaks(around)", "in leaks(around)[:0]"),
+         f"{tests}a_step_that_learns_without_noise_is_refused_and_warned_of[before-StandardScaler]"),
+        ("a private step in a column transformer", f"{seen}warn_of_composition",
+         ("*_statements(parts[:-1])", "*_statements(parts[:0])"),
+         f"{tests}private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"),
+        ("two budgets taken for one", f"{seen}_is_shared", ("budget is budgets[0]", "True"),
+         f"{tests}private_steps_share_a_budget_or_are_told_their_sum[steps]"),
+    ):  # fmt: skip
+        yield kind, rewritten(where, change), test
+
+
 _FAMILIES = {
     1: lambda: (*_half_of_the_noise(), *_noise_by_audit()),
     2: _no_clipping,
@@ -1355,6 +1378,7 @@ _FAMILIES = {
     23: _uncounted_tables,
     24: _search_tells,
     25: _beside_the_gate,
+    26: _pipelines_leak,
 }
 MUTANTS = tuple(
     Mutant(defect, name, inject, f"tests/{test}")

@@ -15,6 +15,7 @@ from skdpot.audit.guessing import epsilon_lower_bound
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report.made_up_rows import make_up_rows
 from skdpot.audit.report.words import beside_claim, shown_at_least
+from skdpot.privacy.parts import leaves
 
 __all__ = ["PartAudit", "audit_copies", "private_parts", "unpaid_copy", "what_shows"]
 
@@ -23,7 +24,6 @@ _MANY, _FEW = 1000, 100
 _MOST_ROWS, _FEWEST_ROWS = 2000, 200
 _ROWS = ("resample", "presample", "smoothing")
 _NETWORKS = ("network_", "encoder_", "module_")
-_COMPOSITES = ("steps", "transformers_", "transformer_list")
 # Parameters that change what a copy costs or shows, and nothing that it releases.
 _QUIET = {"budget": None, "random_state": None, "verbose": 0}
 
@@ -109,14 +109,11 @@ def private_parts(estimator: Any) -> Iterator[tuple[str, Any]]:
     part : estimator
         With a ``privacy_spent_``.
     """
-    if hasattr(estimator, "privacy_spent_"):
-        # One that fits another, as `ClientContribution` does, releases what that one does.
-        inner = getattr(estimator, "estimator_", estimator)
-        yield type(inner).__name__, inner
-        return
-    for attribute in _COMPOSITES:
-        for entry in getattr(estimator, attribute, ()):
-            yield from private_parts(entry[1])
+    for _, part in leaves(estimator):
+        if hasattr(part, "privacy_spent_"):
+            # One that fits another, as `ClientContribution` does, releases what that one does.
+            inner = getattr(part, "estimator_", part)
+            yield type(inner).__name__, inner
 
 
 def unpaid_copy(estimator: Any) -> Any:

@@ -113,7 +113,7 @@ def _of_silence(name: str) -> Caution:
         f"{name} was fitted on the rows without noise: no ε bounds what it, and every part "
         "after it, tell of them, and the ε stated here does not hold for the whole. Take a "
         "private estimator in its place (for a scaler, PrivateScaler), or fit it to public rows "
-        "before.",
+        "before. skdpot.check_pipeline refuses such a pipeline before the fit.",
     )
 
 

@@ -1,0 +1,251 @@
+"""Steps that would learn from private rows without noise: refused, and warned of in a fit."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.image import PatchExtractor
+from sklearn.feature_selection import SelectKBest
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+)
+
+from skdpot import (
+    FairPrivateClassifier,
+    PrivacyBudget,
+    PrivateScaler,
+    PrivateSearchCV,
+    PrivateSWAutoencoder,
+    PrivateWassersteinDistance,
+    SlicedSketch,
+    TableEncoder,
+    TableSchema,
+    check_pipeline,
+)
+from skdpot.exceptions import PrivacyWarning
+from skdpot.preprocessing import NumericColumn
+from skdpot.privacy.parts import learns
+from skdpot.privacy.spent import total_spent
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (600, 3))
+Y = (X[:, 0] > 0).astype(int)
+QUICK = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
+SKETCH = SlicedSketch(bounds=(-6, 6), n_slices=3)
+CATEGORIES = [["a", "b"]] * 2
+ENCODER = OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore", sparse_output=False)
+IMPUTER = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
+ORDINAL = OrdinalEncoder(
+    categories=CATEGORIES, handle_unknown="use_encoded_value", unknown_value=-1
+)
+
+LEARN = {
+    "StandardScaler": StandardScaler(),
+    "PCA": PCA(2),
+    "SimpleImputer": SimpleImputer(),
+    "SelectKBest": SelectKBest(k=2),
+    "a nested PCA": make_pipeline(FunctionTransformer(), make_pipeline("passthrough", PCA(2))),
+    "a PCA in a union": FeatureUnion([("a", PCA(2)), ("b", "passthrough")]),
+    "a PCA of columns": ColumnTransformer([("c", PCA(1), [0, 1])], remainder="passthrough"),
+    "the remainder, by PCA": ColumnTransformer([("c", "passthrough", [0])], remainder=PCA(1)),
+}
+LEARN_NOTHING = {
+    "function": FunctionTransformer(np.tanh),
+    "normalizer": Normalizer(),
+    "passthrough": "passthrough",
+    "frozen": FrozenEstimator(StandardScaler().fit(X[::-1] * 2)),
+    "nested": make_pipeline(Normalizer(), make_pipeline("passthrough", FunctionTransformer())),
+    "columns": ColumnTransformer([("c", Normalizer(), [0, 1])], remainder="passthrough"),
+    "constants for missing values": IMPUTER,
+}
+
+
+def kept_by(encoder, rows):
+    return {name: str(value) for name, value in vars(clone(encoder).fit(rows)).items()}
+
+
+@pytest.mark.parametrize("name", LEARN)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_step_that_learns_without_noise_is_refused_and_warned_of(name, after):
+    private = make_pipeline(PrivateScaler(), LEARN[name]) if after else None
+    pipeline = private or make_pipeline(LEARN[name], SKETCH)
+    step = "PCA" if "PCA" in name else name
+    with pytest.raises(ValueError, match=f"not private as a whole: {step} would learn"):
+        check_pipeline(pipeline)
+    with pytest.warns(PrivacyWarning, match=f"not private as a whole: {step} would learn"):
+        pipeline.fit(X, Y)
+    with pytest.raises(ValueError, match=f"{step} would learn"):
+        check_pipeline(pipeline)
+
+
+@pytest.mark.parametrize("name", LEARN_NOTHING)
+def test_a_step_that_learns_nothing_is_fine(name):
+    pipeline = make_pipeline(LEARN_NOTHING[name], clone(SKETCH))
+    assert check_pipeline(pipeline) is pipeline
+    assert check_pipeline(pipeline.fit(X)) is pipeline
+    PrivateSearchCV(
+        make_pipeline(LEARN_NOTHING[name], clone(QUICK)), {}, epsilon=3.0, n_trials=2
+    ).fit(X, Y)
+
+
+@pytest.mark.parametrize("encoder", [ENCODER, ORDINAL, IMPUTER], ids=lambda e: type(e).__name__)
+def test_what_is_declared_is_not_learned(encoder):
+    """The same is kept whatever the rows are: unknown values, missing ones, one value alone."""
+    tables = [
+        np.array(rows, dtype=object)
+        for rows in ([["a", "b"]] * 4, [["b", "b"], ["zz", "a"]], [["q", "q"]], [["a", "zz"]] * 9)
+    ]
+    if encoder is IMPUTER:
+        tables = [
+            np.array(rows) for rows in ([[1.0, 2.0]], [[math.nan] * 2], [[math.nan, 1.0]] * 3)
+        ]
+    assert len({str(kept_by(encoder, rows)) for rows in tables}) == 1
+    assert not learns(encoder)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        clone(ENCODER).set_params(categories="auto"),
+        clone(ENCODER).set_params(handle_unknown="error"),
+        clone(ENCODER).set_params(handle_unknown="warn"),
+        clone(ENCODER).set_params(min_frequency=2),
+        clone(ENCODER).set_params(max_categories=2),
+        clone(ENCODER).set_params(sparse_output=True),
+        OrdinalEncoder(categories=CATEGORIES),
+        clone(ORDINAL).set_params(categories="auto"),
+        clone(IMPUTER).set_params(keep_empty_features=False),
+        clone(IMPUTER).set_params(strategy="median"),
+        clone(IMPUTER).set_params(add_indicator=True),
+        type("Encoder", (OneHotEncoder,), {})(**ENCODER.get_params()),
+    ],
+)
+def test_what_is_not_declared_is_learned(changed):
+    assert learns(changed)
+    with pytest.raises(ValueError, match="would learn"):
+        check_pipeline(make_pipeline(changed, SKETCH))
+
+
+def test_a_table_of_numbers_and_categories_can_be_prepared():
+    table = pd.DataFrame({"x": X[:, 0], "kind": np.array(["a", "b"], dtype=object)[Y]})
+    budget = PrivacyBudget(3.0)
+    prepare = ColumnTransformer(
+        [
+            ("numbers", PrivateScaler(epsilon=1.0, budget=budget), ["x"]),
+            ("words", clone(ENCODER).set_params(categories=[["a", "b"]]), ["kind"]),
+        ]
+    )
+    pipeline = make_pipeline(prepare, clone(QUICK).set_params(epsilon=2.0, budget=budget))
+    check_pipeline(pipeline).fit(table, Y)
+    assert len(budget.history()) == 2
+    assert check_pipeline(pipeline).predict(table).shape == (600,)
+
+
+BUDGET = PrivacyBudget(100.0)
+PAIRS = {
+    "steps": lambda one, two: make_pipeline(one, two),
+    "nested": lambda one, two: make_pipeline("passthrough", make_pipeline(one, two)),
+    "columns, then a step": lambda one, two: make_pipeline(
+        ColumnTransformer([("c", one, [0])], remainder="passthrough"), two
+    ),
+    "a union, then a step": lambda one, two: make_pipeline(
+        FeatureUnion([("u", one), ("v", "passthrough")]), two
+    ),
+    "a step in between": lambda one, two: make_pipeline(one, FunctionTransformer(), two),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_private_steps_share_a_budget_or_are_told_their_sum(name):
+    def pair(first, second):
+        scaler, sketch = PrivateScaler(epsilon=1.0, budget=first), clone(SKETCH)
+        return PAIRS[name](scaler, sketch.set_params(epsilon=2.0, budget=second))
+
+    shared = pair(BUDGET, BUDGET)
+    assert check_pipeline(check_pipeline(shared).fit(X)) is shared
+    for first, second in ((None, None), (BUDGET, None), (BUDGET, PrivacyBudget(9.0))):
+        pipeline = pair(first, second)
+        with pytest.warns(
+            PrivacyWarning, match="do not share a budget.*up to epsilon=3 at delta=2e"
+        ):
+            check_pipeline(pipeline)
+        with pytest.warns(PrivacyWarning, match="spent epsilon=1 on the same people") as caught:
+            pipeline.fit(X)
+        if first is second:
+            total = total_spent(pipeline).epsilon
+            assert [f"epsilon={total:.3g}" in str(one.message) for one in caught] == [True]
+
+
+def test_private_columns_beside_each_other_are_one_release():
+    def columns(budget):
+        scalers = [(f"c{j}", PrivateScaler(epsilon=1.0, budget=budget), [j]) for j in range(3)]
+        return ColumnTransformer(scalers)
+
+    check_pipeline(columns(BUDGET)).fit(X)
+    for act in (check_pipeline, lambda made: made.fit(X)):
+        with pytest.warns(PrivacyWarning, match="up to epsilon=3 at"):
+            act(columns(None))
+
+
+def test_rows_of_a_private_step_are_remembered_into_a_pipeline():
+    scaled = PrivateScaler(epsilon=1.0).fit_transform(X)
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on the same people"):
+        make_pipeline("passthrough", clone(SKETCH)).fit(scaled)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (PrivateScaler(epsilon=math.inf), "PrivateScaler has no noise"),
+        (PrivateSWAutoencoder(private=False), "PrivateSWAutoencoder has no noise"),
+        (PrivateWassersteinDistance("triangle"), "PrivateWassersteinDistance has no noise"),
+        (PatchExtractor(), "several rows of one"),
+        (LogisticRegression(), "LogisticRegression would learn"),
+        (GridSearchCV(SKETCH, {}), "GridSearchCV would learn"),
+        (ColumnTransformer([("c", "passthrough", lambda rows: [0])]), "function of the private"),
+    ],
+)
+def test_other_leaks_are_named(part, message):
+    with pytest.raises(ValueError, match=message):
+        check_pipeline(Pipeline([("first", part), ("last", SKETCH)]))
+
+
+def test_all_leaks_are_named_at_once():
+    with pytest.raises(ValueError, match=r"StandardScaler .*PCA .*LogisticRegression "):
+        check_pipeline(make_pipeline(StandardScaler(), PCA(2), LogisticRegression()))
+    with pytest.raises(TypeError, match="takes an estimator or a pipeline.*got ndarray"):
+        check_pipeline(X)
+
+
+def test_what_changed_since_the_fit_is_checked_too():
+    columns = ColumnTransformer([("c", FunctionTransformer(), [0, 1])]).fit(X)
+    columns.set_params(c=PCA(1))
+    with pytest.raises(ValueError, match="PCA would learn"):
+        check_pipeline(make_pipeline(columns, SKETCH))
+
+
+def test_an_encoder_that_releases_nothing_takes_no_budget():
+    known = TableSchema([NumericColumn(f"x{j}", lower=-6, upper=6) for j in range(3)])
+    check_pipeline(make_pipeline(TableEncoder(known), SKETCH)).fit(X)
+    with pytest.warns(PrivacyWarning, match="TableEncoder, SlicedSketch are fitted"):
+        check_pipeline(make_pipeline(TableEncoder(), SKETCH))
+
+
+def test_a_fit_outside_of_a_pipeline_says_nothing_of_pipelines():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(SKETCH).fit(StandardScaler().fit_transform(X))
