@@ -151,16 +151,14 @@ class Table:
 
 def _from_arrow(data: Any) -> Any:
     """Return a table that speaks Arrow's protocol as one of polars."""
-    problem = "cannot be read as a table"
+    problem = "An object of type {} cannot be read as a table; pass a DataFrame."
     try:
         return import_module("polars").DataFrame(data)
     except ImportError:
-        problem = "needs polars to be read; pip install polars"
+        problem = "Reading {} needs polars: pip install polars, or pass a DataFrame of pandas."
     except Exception:  # it may be an array of Arrow, and what it says may quote values
         pass
-    raise TypeError(
-        f"An object of type {type(data).__name__} {problem}, or pass a DataFrame of pandas."
-    )
+    raise TypeError(problem.format(type(data).__name__))
 
 
 def build_table(

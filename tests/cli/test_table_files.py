@@ -224,6 +224,16 @@ def test_a_record_of_one_column_changes_one_value(tmp_path_factory, records, row
     np.testing.assert_array_equal(np.delete(after, row), np.delete(before, row))
 
 
+def test_an_empty_line_of_one_column_is_a_record(tmp_path):
+    """Of three people, wherever the one stands whose value is missing."""
+    for place in range(3):
+        fields = ["1", "2"]
+        fields.insert(place, "")
+        (tmp_path / "t.csv").write_text(of_texts("c", *fields))
+        frame, _ = read(tmp_path / "t.csv", [NumericColumn("c", lower=0, upper=9, missing=True)])
+        assert frame["c"].isna().tolist() == [field == "" for field in fields]
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

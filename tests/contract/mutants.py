@@ -48,6 +48,7 @@ DEFECTS = {
     24: "a search that tells of its trials",
     25: "a private number beside the gate of releases",
     26: "a step of a pipeline that learns without noise",
+    27: "one record changes how others are read",
 }
 
 
@@ -1352,6 +1353,33 @@ def _pipelines_leak() -> Iterator[tuple[str, Injection, str]]:
         yield kind, rewritten(where, change), test
 
 
+def _other_records() -> Iterator[tuple[str, Injection, str]]:
+    columns, files = "skdpot.preprocessing.", "skdpot.cli.table_files:"
+    codes = "preprocessing/test_one_row_one_code.py::test_changing_a_row_changes_its_code_alone"
+    for kind, where, change, test in (
+        ("empty lines passed over", f"{files}_full_rows",
+         ("for row in reader:", "for row in filter(None, reader):"),
+         "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"),
+        ("categories of a data type taken as public",
+         f"{columns}table_schema:TableSchema.from_dtypes",
+         ("_column_from_dtype(", "_column_with_categories("),
+         "preprocessing/test_table_schema.py::"
+         "test_categories_that_a_data_type_lists_are_unknown[enum of polars]"),
+        ("objects as numbers of one type", f"{columns}numeric_column:NumericColumn._from_objects",
+         ("list(map(as_integer if self.integer else as_float, present))",
+          "np.clip(np.array(list(present)), -(2**62), 2**62)"),
+         "preprocessing/test_table_objects.py::test_one_half_does_not_round_large_integers"),
+        ("categories by the first that occurs",
+         f"{columns}categorical_column:CategoricalColumn.to_codes",
+         ("found = table[codes]", "found = np.where(codes < 0, -1, codes % len(self.levels))"),
+         f"{codes}[arrow-String]"),
+        ("times by the earliest", f"{columns}datetime_column:DatetimeColumn.to_unit",
+         ("(seconds - first)", "(seconds - seconds.min())"),
+         f"{codes}[polars-Datetime(us, None)]"),
+    ):  # fmt: skip
+        yield kind, rewritten(where, change), test
+
+
 _FAMILIES = {
     1: lambda: (*_half_of_the_noise(), *_noise_by_audit()),
     2: _no_clipping,
@@ -1379,6 +1407,7 @@ _FAMILIES = {
     24: _search_tells,
     25: _beside_the_gate,
     26: _pipelines_leak,
+    27: _other_records,
 }
 MUTANTS = tuple(
     Mutant(defect, name, inject, f"tests/{test}")

@@ -15,10 +15,20 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 
-__all__ = ["mixed_rows", "tables"]
+__all__ = ["ArrowTable", "mixed_rows", "tables"]
 
 WORDS = ("", "?", "a", "b", "ä b", "nan", "None", "1")
 FIRST = datetime.datetime(2019, 12, 31, 23)
+
+
+class ArrowTable:
+    """A table of which nothing is known but that it speaks Arrow's protocol."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.frame.__arrow_c_stream__(requested_schema)
 
 
 @st.composite

@@ -20,6 +20,7 @@ from skdpot.preprocessing.table_columns import _KINDS
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_values import read_column
 from skdpot.tables.column_grid import column_grid
+from tests.preprocessing.table_cases import ArrowTable
 
 BIG = 2**53
 WHOLE = [0, 1, 7, -3, BIG + 1, BIG + 3, BIG + 4, 2**62 + 1, -(2**63), 2**63 - 1]
@@ -125,16 +126,6 @@ POLARS = {
         for unit, zone in CLOCKS
     },
 }
-
-
-class ArrowTable:
-    """A table of which nothing is known but that it speaks Arrow's protocol."""
-
-    def __init__(self, frame):
-        self.frame = frame
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.frame.__arrow_c_stream__(requested_schema)
 
 
 FRAMES = {

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.calibration import PrivacyTarget, event_cost
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.spent import total_spent
-from tests.preprocessing.table_cases import mixed_rows, tables
+from tests.preprocessing.table_cases import ArrowTable, mixed_rows, tables
 
 SECRET = "Secret-4711"
 PUBLIC = TableSchema(
@@ -114,6 +115,34 @@ def test_a_schema_for_one_library_serves_the_other(frame):
     assert back.columns == table.columns
     assert back["job"].to_list() == table["job"].to_list()
     assert back["since"].dtype == pl.Datetime("ms")
+
+
+def test_a_table_of_arrow_is_read_by_its_names(frame):
+    table = pl.DataFrame({"a": [1, None, 3], "b": ["x", "y", None], "c": [0.5, 0.25, 0.0]})
+    schema = TableSchema(
+        [
+            NumericColumn("c", lower=0, upper=1, missing=True),
+            CategoricalColumn("b", categories=["x", "y"], missing=True),
+            NumericColumn("a", lower=0, upper=4, missing=True),
+        ]
+    )
+    expected = TableEncoder(schema).fit(table)
+    encoder = TableEncoder(schema).fit(ArrowTable(table))
+    assert encoder.feature_names_in_.tolist() == ["a", "b", "c"]
+    places = encoder.transform(ArrowTable(table))
+    np.testing.assert_array_equal(places, expected.transform(table))
+    assert_polars_equal(encoder.inverse_transform(places), table)
+    with pytest.raises(ValueError, match="same order"):
+        encoder.transform(ArrowTable(table.select("c", "a", "b")))
+
+
+def test_what_of_arrow_is_no_table(monkeypatch):
+    column = ArrowTable(pl.Series([1, 2]))
+    with pytest.raises(TypeError, match="type ArrowTable cannot be read as a table; pass a Data"):
+        TableEncoder().fit(column)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(TypeError, match="Reading ArrowTable needs polars: pip install polars"):
+        TableEncoder().fit(column)
 
 
 def test_nullable_types_of_pandas_where_numpy_cannot_miss_a_value():

@@ -80,6 +80,13 @@ def test_one_value_has_no_part_in_how_others_are_read(name, make, data):
         assert read(column, as_objects([value]))[0] == before[place]
 
 
+def test_one_half_does_not_round_large_integers():
+    column = COLUMNS["integers"][0]
+    before = column.to_unit(as_objects([BIG + 1, BIG + 3, BIG + 5]))
+    after = column.to_unit(as_objects([BIG + 1, BIG + 3, 0.5]))
+    np.testing.assert_array_equal(after[:2], before[:2])
+
+
 @given(st.integers(), st.integers(-2, 2))
 @example(2**62, 1)
 @example(-(2**62), -1)
