@@ -174,7 +174,7 @@ times = np.linspace(0, 1, 10)
 X, t, _ = make_branching_trajectories(3000, 10, random_state=0)
 truth, _ = branching_paths(50, np.linspace(0, 1, 60), random_state=1)
 sampler = PrivateTrajectorySampler(
-    mechanism="sketch", epsilon=1.0, delta=1e-2, bounds=(-1.5, 1.5), coupling="exact"
+    mechanism="sketch", epsilon=1.0, delta=1e-6, bounds=(-1.5, 1.5), coupling="exact"
 )
 sampler.fit(X, t)
 display = TrajectoryDisplay.from_estimator(

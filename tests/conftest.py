@@ -10,3 +10,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The shared suites are imported, not collected; their asserts shall speak all the same.
 pytest.register_assert_rewrite("tests.contract")
+
+
+def pytest_collection_modifyitems(items):
+    """Let tests fit few rows, so that they are quick; doctests and examples have enough."""
+    hidden = pytest.mark.filterwarnings("ignore:.*the noise hides the data")
+    for item in items:
+        if item.path.is_relative_to(item.config.rootpath / "tests"):
+            item.add_marker(hidden, append=False)

@@ -13,6 +13,7 @@ from skdpot._utils.rng import Streams
 from skdpot._utils.validation import validate_rows
 from skdpot.flows import FlowProblem, FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem
 from skdpot.privacy.calibration import privacy_target
+from skdpot.slicing.noise_bands import warn_of_noise
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
 from skdpot.slicing.sketch import SlicedSketch
@@ -57,7 +58,9 @@ class SketchMechanism:
             for name, value in sampler.get_params(deep=False).items()
             if name in SlicedSketch._parameter_constraints and name != "random_state"
         }
-        sketch = SlicedSketch(**options)._release(type(sampler).__name__, streams, X, y)
+        caller = type(sampler).__name__
+        sketch = SlicedSketch(**options)._release(caller, streams, X, y)
+        warn_of_noise(sketch, caller)
         names = ("n_features_in_", "feature_names_in_", "classes_", "privacy_spent_", "bounds_")
         return {"sketch_": sketch} | {
             name: getattr(sketch, name) for name in (*names, "n_samples_") if hasattr(sketch, name)

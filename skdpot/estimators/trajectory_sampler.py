@@ -187,7 +187,7 @@ n_features), default="axes+orthogonal"
     >>> from skdpot import PrivateTrajectorySampler
     >>> from skdpot.datasets import make_branching_trajectories
     >>> X, t, _ = make_branching_trajectories(n_per_time=1000, random_state=0)
-    >>> sampler = PrivateTrajectorySampler(epsilon=1.0, delta=1e-4, bounds=(-2, 2))
+    >>> sampler = PrivateTrajectorySampler(epsilon=1.0, delta=1e-5, bounds=(-2, 2))
     >>> paths = sampler.fit(X, t).sample(20)
     >>> paths.shape
     (20, 10, 2)

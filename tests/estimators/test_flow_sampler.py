@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -416,3 +417,42 @@ def test_largest_remainders(total, counts):
         assert all(
             sizes[i] >= sizes[j] for i, j in np.ndindex(*[len(counts)] * 2) if counts[i] > counts[j]
         )
+
+
+def warned(**parameters):
+    """What a fit of the digits warns of."""
+    X, y = load_digits(return_X_y=True)
+    sampler = DPSlicedFlowSampler(**{"n_particles": 300, "n_steps": 50} | parameters)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sampler.fit(X / 16, y)
+    return sampler.sample(300), [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_values_that_leave_the_range_of_pixels_are_told_and_bounds_mend_it(scale):
+    """Noise and sampling have a false-alarm rate of less than 1e-6 here."""
+    rows, (told,) = warned(epsilon=scale)
+    assert "private bounds of more than 32 features are one ball" in told
+    assert "bounds=(0, 1)" in told
+    assert rows.min() < -0.1
+    rows, nothing = warned(epsilon=scale, bounds=(0, 1))
+    assert nothing == []
+    assert rows.min() >= 0.0
+    assert rows.max() <= 1.0
+
+
+def test_noise_that_hides_the_data_is_told():
+    _, (told,) = warned(epsilon=0.1, bounds=(0, 1))
+    assert "the noise hides the data" in told
+    assert "conditional" not in told
+    _, (told,) = warned(epsilon=1.0, bounds=(0, 1), conditional=True)
+    assert "conditional=False" in told
+    assert warned(epsilon=5.0, bounds=(0, 1), conditional=True)[1] == []
+
+
+def test_correlated_features_with_a_ball_are_not_warned_of():
+    rows = np.random.default_rng(0).normal(size=(5000, 40)) * np.linspace(0.5, 2, 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPSlicedFlowSampler(n_particles=100, n_steps=5).fit(rows)
