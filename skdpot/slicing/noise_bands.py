@@ -127,8 +127,9 @@ def warn_of_noise(sketch: Any, caller: str) -> None:
             warn_of_privacy(
                 f"{caller}: private bounds of more than {MAX_AUTO_FEATURES} features are one ball, "
                 f"and about {share:.0%} of the features vary less than its resolution, so that "
-                "synthetic values leave their range. State what is public, such as bounds=(0, 1) of pixels: "
-                "synthetic rows are then clipped to it. Or leave out features that hardly vary."
+                "synthetic values leave their range. State what is public, such as bounds=(0, 1) "
+                "of pixels: synthetic rows are then clipped to it. Or leave out features that "
+                "hardly vary."
             )
 
 
