@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from skdpot.audit.audit_display import AuditDisplay
+from skdpot.audit.guessing import epsilon_lower_bound
+from skdpot.audit.noise import NoiseEvidence
 
 __all__ = ["AuditResult", "lower_text", "verdict_of"]
 
@@ -48,6 +50,9 @@ class AuditResult:
         What was claimed.
     right : ndarray of bool of shape (n_canaries,)
         Which guesses are right, the surest first; the first `n_guesses` were counted.
+    noise : NoiseEvidence or None, default=None
+        Whether the stated noise is in the releases; None if a score of the caller's read them, or
+        nothing was claimed.
     """
 
     epsilon_lower: float
@@ -58,16 +63,56 @@ class AuditResult:
     epsilon: float
     delta: float
     right: np.ndarray
+    noise: NoiseEvidence | None = None
+
+    @property
+    def gaussian_epsilon_lower(self) -> float | None:
+        """The bound that the noise that was found and the surest pair prove, if noise is normal.
+
+        See `skdpot.audit.noise.NoiseEvidence.gaussian_epsilon_lower`.
+        """
+        return None if self.noise is None else self.noise.gaussian_epsilon_lower(self.delta)
+
+    @property
+    def power(self) -> float | None:
+        """The share of the stated noise below which this audit would see it, in any one release.
+
+        With a probability of 95 %. None if it is not known, or if there is a release of which this
+        audit could refute nothing otherwise than by the guesses.
+        """
+        return None if self.noise is None else self.noise.seen_below
+
+    @property
+    def ceiling(self) -> float:
+        """The lower bound if all guesses had been right: more the guesses cannot show."""
+        return epsilon_lower_bound(
+            self.delta,
+            self.confidence,
+            n_canaries=self.n_canaries,
+            n_guesses=self.n_guesses,
+            n_correct=self.n_guesses,
+        )
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is refuted at this confidence."""
-        return self.epsilon_lower > self.epsilon
+        """Whether guesses or missing noise refute the claim.
+
+        By chance guesses do with a probability of ``1 - confidence`` at most, and the noise with a
+        hundredth of that.
+        """
+        found = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
+        return found > self.epsilon or (self.noise is not None and bool(self.noise.refuting))
 
     @property
     def verdict(self) -> str:
-        """What follows, in a sentence."""
-        return verdict_of(self.epsilon_lower, self.epsilon, self.confidence)
+        """What follows, and what such an audit could have refuted."""
+        bound = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
+        told = verdict_of(bound, self.epsilon, self.confidence)
+        if math.isinf(self.epsilon):
+            return told
+        if self.noise is None:
+            return f"{told} All guesses right would show ε ≥ {lower_text(self.ceiling)}."
+        return f"{told} {self.noise.verdict}"
 
     def plot(self, ax: Any = None, **kwargs: Any) -> AuditDisplay:
         """Draw the share of right guesses, and what the claim allows.
@@ -93,10 +138,18 @@ class AuditResult:
         )
         return display.plot(ax=ax, **kwargs)
 
+    def _power_text(self) -> str:
+        if self.noise is None:
+            return ""
+        if self.noise.refuting:
+            worst = self.noise.refuting[0]
+            return f"{worst.name} has {worst.factor:.2g} of its noise, "
+        return "power=None, " if self.power is None else f"power={self.power:.2f}, "
+
     def __repr__(self) -> str:
         return (
             f"AuditResult(epsilon_lower={lower_text(self.epsilon_lower)}, "
             f"confidence={self.confidence:g}, {self.n_correct} of {self.n_guesses} guesses right, "
             f"{self.n_canaries} canaries, "
-            f"claimed epsilon={self.epsilon:.4g}, delta={self.delta:.2g})"
+            f"{self._power_text()}claimed epsilon={self.epsilon:.4g}, delta={self.delta:.2g})"
         )

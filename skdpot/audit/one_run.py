@@ -1,5 +1,7 @@
 """Audit of a whole fit by one run of it."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot.audit.audit_result import AuditResult
-from skdpot.audit.audited_fit import Score
+from skdpot.audit.audited_fit import AuditedFit, Score
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.checked_task import (
     check_claim,
@@ -18,8 +20,12 @@ from skdpot.audit.checked_task import (
     scores_of,
 )
 from skdpot.audit.guessing import epsilon_lower_bound
+from skdpot.audit.noise import NoiseEvidence
+from skdpot.audit.white_box import evidence_of
 
 __all__ = ["one_run_audit"]
+
+_NO_NOISE = {"histogram_rows", "cell_width", "marginals"}  # facts; the model has the marginals
 
 
 def one_run_audit(
@@ -127,7 +133,7 @@ def one_run_audit(
     heads = np.random.default_rng().random(n_pairs) < 0.5
     audited = task.run(heads)
     claim = claimed(audited.fitted, epsilon, delta)
-    scores = scores_of(score, audited)
+    scores, noise = _judged(score, audited, heads, confidence)
     # A score of zero is a guess like any other, of the second record.
     right = ((scores > 0) == heads)[np.argsort(-np.abs(scores), kind="stable")]
     correct = int(right[:n_guesses].sum())
@@ -142,4 +148,19 @@ def one_run_audit(
         epsilon=claim[0],
         delta=claim[1],
         right=right,
+        noise=None if math.isinf(claim[0]) else noise,
     )
+
+
+def _judged(
+    score: Score | str, audited: AuditedFit, heads: np.ndarray, confidence: float
+) -> tuple[np.ndarray, NoiseEvidence | None]:
+    """Score the pairs, and check the noise of all releases if the attack is ours."""
+    if callable(score):
+        return scores_of(score, audited), None
+    evidence = evidence_of(audited, heads)
+    made = Counter(release.kind for release in audited.releases if release.kind not in _NO_NOISE)
+    made.subtract(check.name.rsplit(" ", 1)[0] for check in evidence.checks)
+    unseen = sorted(kind for kind, missing in made.items() if missing > 0)
+    checked = NoiseEvidence.of(evidence.checks, confidence, unseen)
+    return scores_of(lambda _: evidence.scores(), audited), checked

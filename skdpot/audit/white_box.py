@@ -9,54 +9,56 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.audit.audited_fit import NoKnownAttackError, Score
+from skdpot.audit.audited_fit import AuditedFit, NoKnownAttackError, Score
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
-from skdpot.audit.evidence.autoencoder import autoencoder_canaries, autoencoder_score
+from skdpot.audit.evidence.autoencoder import autoencoder_canaries, add_autoencoder
 from skdpot.audit.evidence.distance import (
     contribution_canaries,
-    contribution_score,
+    add_contribution,
     refuse_without_claim,
 )
-from skdpot.audit.evidence.fair import fair_canaries, fair_score
-from skdpot.audit.evidence.generator import gradient_score
-from skdpot.audit.evidence.histograms import scaler_canaries, scaler_score
-from skdpot.audit.evidence.rows import row_score
-from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
-from skdpot.audit.evidence.tables import table_canaries, table_score
+from skdpot.audit.evidence.fair import fair_canaries, add_fair
+from skdpot.audit.evidence.generator import add_generator
+from skdpot.audit.evidence.histograms import scaler_canaries, add_scaler
+from skdpot.audit.evidence.linear import EvidenceSum
+from skdpot.audit.evidence.rows import add_rows
+from skdpot.audit.evidence.sketch import sketch_canaries, add_sketch
+from skdpot.audit.evidence.tables import table_canaries, add_tables
 from skdpot.audit.evidence.trajectories import (
-    langevin_score,
+    add_langevin,
     trajectory_canaries,
-    trajectory_sketch_score,
+    add_times,
 )
 
-__all__ = ["NoKnownAttackError", "default_canaries", "default_score"]
+__all__ = ["NoKnownAttackError", "default_canaries", "default_score", "evidence_of"]
 
 
 CanaryMaker = Callable[[CanaryRequest], CanaryPairs]
+Attack = Callable[[EvidenceSum, AuditedFit], None]
 
 # Name of the class, and its parameter that chooses the mechanism with the value it needs.
-_ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Score]] = {
-    ("SlicedSketch", ""): (sketch_canaries, sketch_score),
-    ("DPSlicedFlowSampler", "sketch"): (sketch_canaries, sketch_score),
-    ("DPSlicedGenerator", "sketch"): (sketch_canaries, sketch_score),
-    ("PrivateWassersteinDistance", "sliced"): (sketch_canaries, sketch_score),
-    ("DPSlicedFlowSampler", "resample"): (sketch_canaries, row_score),
-    ("DPSlicedFlowSampler", "presample"): (sketch_canaries, row_score),
-    ("DPSlicedGenerator", "smoothing"): (sketch_canaries, row_score),
-    ("PrivateTrajectorySampler", "sketch"): (trajectory_canaries, trajectory_sketch_score),
-    ("PrivateTrajectorySampler", "mfld"): (trajectory_canaries, langevin_score),
-    ("PrivateSWAutoencoder", ""): (autoencoder_canaries, autoencoder_score),
-    ("DPSlicedGenerator", "gradient"): (sketch_canaries, gradient_score),
+_ATTACKS: dict[tuple[str, str], tuple[CanaryMaker, Attack]] = {
+    ("SlicedSketch", ""): (sketch_canaries, add_sketch),
+    ("DPSlicedFlowSampler", "sketch"): (sketch_canaries, add_sketch),
+    ("DPSlicedGenerator", "sketch"): (sketch_canaries, add_sketch),
+    ("PrivateWassersteinDistance", "sliced"): (sketch_canaries, add_sketch),
+    ("DPSlicedFlowSampler", "resample"): (sketch_canaries, add_rows),
+    ("DPSlicedFlowSampler", "presample"): (sketch_canaries, add_rows),
+    ("DPSlicedGenerator", "smoothing"): (sketch_canaries, add_rows),
+    ("PrivateTrajectorySampler", "sketch"): (trajectory_canaries, add_times),
+    ("PrivateTrajectorySampler", "mfld"): (trajectory_canaries, add_langevin),
+    ("PrivateSWAutoencoder", ""): (autoencoder_canaries, add_autoencoder),
+    ("DPSlicedGenerator", "gradient"): (sketch_canaries, add_generator),
     **{
-        (name, gradient): (fair_canaries, fair_score)
+        (name, gradient): (fair_canaries, add_fair)
         for name in ("FairPrivateClassifier", "FairPrivateRegressor")
         for gradient in ("sketch", "ranks")
     },
-    ("DPTableSynthesizer", ""): (table_canaries, table_score),
-    ("PrivateScaler", ""): (scaler_canaries, scaler_score),
-    ("ClientContribution", ""): (contribution_canaries, contribution_score),
-    ("PrivateWassersteinDistance", "triangle"): (refuse_without_claim, sketch_score),
-    ("PrivateWassersteinDistance", "fedwad"): (refuse_without_claim, sketch_score),
+    ("DPTableSynthesizer", ""): (table_canaries, add_tables),
+    ("PrivateScaler", ""): (scaler_canaries, add_scaler),
+    ("ClientContribution", ""): (contribution_canaries, add_contribution),
+    ("PrivateWassersteinDistance", "triangle"): (refuse_without_claim, add_sketch),
+    ("PrivateWassersteinDistance", "fedwad"): (refuse_without_claim, add_sketch),
 }
 _CHOICES = ("mechanism", "protocol", "gradient")
 
@@ -123,10 +125,24 @@ def default_score(fitted: Any) -> Score:
     NoKnownAttackError
         A ValueError: no attack on this estimator is known.
     """
-    return _attack(fitted)[1]
+    attack = _attack(fitted)[1]
+
+    def score(audited: AuditedFit) -> np.ndarray:
+        evidence = EvidenceSum(len(audited.pairs))
+        attack(evidence, audited)
+        return evidence.scores()
+
+    return score
 
 
-def _attack(estimator: Any) -> tuple[CanaryMaker, Score]:
+def evidence_of(audited: AuditedFit, heads: np.ndarray) -> EvidenceSum:
+    """Gather what the releases of an audited fit say of the coins, and of their noise."""
+    evidence = EvidenceSum(len(audited.pairs), heads)
+    _attack(audited.fitted)[1](evidence, audited)
+    return evidence
+
+
+def _attack(estimator: Any) -> tuple[CanaryMaker, Attack]:
     """Look up the attack of an estimator and its mechanism."""
     choices = [getattr(estimator, choice) for choice in _CHOICES if hasattr(estimator, choice)]
     mechanism = str(choices[0]) if choices else ""

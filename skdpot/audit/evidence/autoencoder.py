@@ -21,7 +21,6 @@ from torch import nn
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
-from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import (
     Contributions,
     at_parameters,
@@ -31,6 +30,7 @@ from skdpot.audit.evidence.contributions import (
 )
 from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit, public_facts_of_pairs
 from skdpot.audit.evidence.histograms import add_histograms
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.evidence.sketch import edges
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
 from skdpot.nets.code_parity import CodeParity
@@ -40,7 +40,7 @@ from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.slicing.directions import orthogonal_directions
 
-__all__ = ["autoencoder_canaries", "autoencoder_score"]
+__all__ = ["add_autoencoder", "autoencoder_canaries"]
 
 
 def autoencoder_canaries(request: CanaryRequest) -> CanaryPairs:
@@ -75,8 +75,8 @@ def _corners(n_pairs: int, n_features: int, rng: np.random.Generator) -> np.ndar
     return corners
 
 
-def autoencoder_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy gradients of all steps, see `BatchEvidence`.
+def add_autoencoder(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add the noisy gradients of all steps.
 
     With a penalty, which compares the codes of a batch, a record's own term is taken, among
     known rows and both records of all pairs.
@@ -86,7 +86,6 @@ def autoencoder_score(audited: AuditedFit) -> np.ndarray:
     rows = torch.from_numpy(to_network_units(fitted.bounds_, audited.rows_and_weights()[0]))
     parity = fitted.penalty == "parity"
     crowd = crowd_of_audit(audited, audited.fit_params["sensitive_features"] if parity else None)
-    evidence = BatchEvidence(len(audited.pairs))
     add_histograms(evidence, audited)
     for release in audited.watched(audited.releases, "steps"):
         if release.kind != "gradient":
@@ -94,9 +93,19 @@ def autoencoder_score(audited: AuditedFit) -> np.ndarray:
         facts = release.facts
         plan, loss = facts["plan"], facts["loss"]
         made = at_parameters(network, facts["parameters"])
-        own = _contributions(loss, made, rows.to(torch.float32), crowd, facts["directions"])
-        crowd.add_step(evidence, own, gradients_by_parameter(made, release.value), facts, plan)
-    return evidence.scores()
+        given, along = rows.to(torch.float32), facts["directions"]
+
+        def of_present(
+            present: Crowd,
+            index: np.ndarray,
+            parts: tuple[Any, ...] = (loss, made, given, along),
+        ) -> Contributions:
+            return _contributions(*parts[:2], parts[2][index], present, parts[3])
+
+        own = _contributions(loss, made, given, crowd, along)
+        gradient = gradients_by_parameter(made, release.value)
+        ranked = None if loss.penalty is None else of_present
+        crowd.add_step(evidence, own, gradient, facts, plan, ranked)
 
 
 def _contributions(

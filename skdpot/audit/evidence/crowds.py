@@ -1,17 +1,20 @@
 """The candidates of an audit as one crowd of records: their cells, their ranks, their rates."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import ByParameter, Contributions
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.nets.training_plan import TrainingPlan
 
 __all__ = ["Crowd", "crowd_of_audit", "public_facts_of_pairs"]
+
+_FEWEST = 16  # numbers beside those that batches move, from which noise is measured
+_RANK = 1e-9  # of the largest eigenvalue: what counts as moved
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,9 +39,21 @@ class Crowd:
     order: np.ndarray
     places: np.ndarray
 
+    def present(self, heads: np.ndarray) -> tuple[np.ndarray, "Crowd"]:
+        """Return the places of the records that are in the data, and them as a crowd."""
+        n_pairs = len(heads)
+        n_known = len(self.codes) - 2 * n_pairs
+        chosen = n_known + np.arange(n_pairs) + np.where(heads, 0, n_pairs)
+        index = np.concatenate([np.arange(n_known), chosen])
+        codes = self.codes[index]
+        order = np.argsort(codes, kind="stable")
+        return index, Crowd(
+            codes=codes, shares=np.ones(len(index)), order=order, places=np.argsort(order)
+        )
+
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Records of each cell in that batch: twice as many as in the data."""
+        """Records of each cell in that batch: twice as many as in the data, if all are expected."""
         return tuple(np.bincount(self.codes[self.order]).tolist())
 
     def rates(self, plan: TrainingPlan) -> np.ndarray:
@@ -51,17 +66,18 @@ class Crowd:
 
     def add_step(
         self,
-        evidence: BatchEvidence,
+        evidence: EvidenceSum,
         own: Contributions,
         gradient: ByParameter,
         facts: Mapping[str, Any],
         plan: TrainingPlan,
+        ranked: Callable[["Crowd", np.ndarray], Contributions] | None = None,
     ) -> None:
         """Add what a noisy gradient of a batch says, given what records add to its sum.
 
         Parameters
         ----------
-        evidence : BatchEvidence
+        evidence : EvidenceSum
             Where to.
         own : Contributions
             Of each record, to the sum over a batch.
@@ -71,10 +87,47 @@ class Crowd:
             The recorded ones, of which the scale of the noise is read.
         plan : TrainingPlan
             How batches are drawn.
+        ranked : callable, optional
+            Returns what the records that are in the data add, of which one's term depends on the
+            others; by default no term does.
         """
         gram, rates = own.gram(), self.rates(plan)
+        sigma = plan.batch_size * facts["noise_scale"]
         inner = plan.batch_size * own.inner(gradient) - gram @ (rates * self.shares)
-        evidence.add_batch(gram, inner, plan.batch_size * facts["noise_scale"], rates)
+        evidence.add_batch(gram, inner, sigma, rates)
+        if evidence.heads is None or sigma == 0.0:
+            return
+        index, present = self.present(evidence.heads)
+        exact = own.take(index) if ranked is None else ranked(present, index)
+        signals = None
+        if ranked is None and np.all(rates == 1.0):
+            first, second = np.arange(len(gram) - 2 * evidence.n_pairs, len(gram)).reshape(2, -1)
+            signals = gram[first, first] + gram[second, second] - 2.0 * gram[first, second]
+            signals = signals / sigma**2
+        left = _residual(exact, gradient, present.rates(plan), plan.batch_size, ranked is None)
+        evidence.check("gradient", *left[:2], sigma, left[2], signals)
+
+
+def _residual(
+    own: Contributions, gradient: ByParameter, rates: np.ndarray, size: int, in_span: bool
+) -> tuple[float, int, float]:
+    """Return energy and length of what the records do not explain, and what hides the noise.
+
+    What batches move lies in the span of what their records add, `in_span` of others. It is left
+    out if enough numbers remain.
+    """
+    gram, inner = own.gram(), size * own.inner(gradient)
+    energy = size**2 * sum(float(value.square().sum()) for value in gradient.values())
+    n_numbers = sum(value.numel() for value in gradient.values())
+    if not np.all(rates == 1.0) and in_span:
+        eigenvalues, vectors = np.linalg.eigh(gram)
+        moved = eigenvalues > _RANK * max(eigenvalues[-1], 1e-300)
+        if n_numbers - int(moved.sum()) >= _FEWEST:
+            explained = (vectors[:, moved].T @ inner) ** 2 / eigenvalues[moved]
+            return energy - float(explained.sum()), n_numbers - int(moved.sum()), 0.0
+    energy += float(rates @ gram @ rates - 2.0 * rates @ inner)
+    hidden = float(np.sum(rates * (1.0 - rates) * np.diag(gram)))
+    return energy, n_numbers, hidden if in_span or hidden == 0.0 else float("nan")
 
 
 def crowd_of_audit(audited: AuditedFit, cells: np.ndarray | None = None) -> Crowd:

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from skdpot.audit.audited_fit import AuditedFit, NoKnownAttackError
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
-from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
+from skdpot.audit.evidence.linear import EvidenceSum
+from skdpot.audit.evidence.sketch import add_sketch, sketch_canaries
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 
-__all__ = ["contribution_canaries", "contribution_score", "refuse_without_claim"]
+__all__ = ["add_contribution", "contribution_canaries", "refuse_without_claim"]
 
 
 def refuse_without_claim(request: CanaryRequest) -> CanaryPairs:
@@ -35,6 +34,6 @@ def contribution_canaries(request: CanaryRequest) -> CanaryPairs:
     return make(replace(request, estimator=inner))
 
 
-def contribution_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the table that the inner estimator published."""
-    return sketch_score(replace(audited, fitted=audited.fitted.estimator_))
+def add_contribution(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add the table that the inner estimator published."""
+    add_sketch(evidence, replace(audited, fitted=audited.fitted.estimator_))

@@ -13,6 +13,7 @@ in few bins: they show little of one among hundreds, but what they show is count
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from torch import nn
 from skdpot._utils.labels import encode_labels
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
-from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import (
     Contributions,
     at_parameters,
@@ -31,6 +31,7 @@ from skdpot.audit.evidence.contributions import (
 )
 from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit, public_facts_of_pairs
 from skdpot.audit.evidence.histograms import add_histograms
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.nets.anchors import Anchors
 from skdpot.nets.cells import Cells
 from skdpot.nets.evaluation import to_network_units
@@ -40,7 +41,7 @@ from skdpot.privacy.recording import Release
 from skdpot.slicing.directions import orthogonal_directions
 from skdpot.slicing.histogram import count_projections
 
-__all__ = ["fair_canaries", "fair_score"]
+__all__ = ["add_fair", "fair_canaries"]
 
 _LENGTH = 4.0  # of the features of a canary, in units of the clip of the loss: clipped for sure
 
@@ -96,15 +97,14 @@ class _Candidates:
         return replace(cells, codes=self.crowd.codes)
 
 
-def fair_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by all noisy gradients and tables, see `BatchEvidence`.
+def add_fair(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add all noisy gradients and tables.
 
     With ranks, which compare the outputs of a batch, a record's own term is taken, among known
     rows and both records of all pairs.
     """
     steps = [release for release in audited.releases if release.kind == "gradient"]
     candidates = _candidates(audited, steps[0])
-    evidence = BatchEvidence(len(audited.pairs))
     _add_target_bounds(evidence, audited)
     tables: list[Release] = []
     anchors: Anchors | None = None
@@ -122,9 +122,9 @@ def fair_score(audited: AuditedFit) -> np.ndarray:
             tables = []
         own = _contributions(facts, network, candidates, anchors)
         gradient = gradients_by_parameter(network, release.value)
-        candidates.crowd.add_step(evidence, own, gradient, facts, facts["plan"])
+        ranked = partial(_of_present, facts, network, candidates) if "penalty" in facts else None
+        candidates.crowd.add_step(evidence, own, gradient, facts, facts["plan"], ranked)
     _add_tuning(evidence, tables, audited, candidates)
-    return evidence.scores()
 
 
 def _candidates(audited: AuditedFit, step: Release) -> _Candidates:
@@ -173,8 +173,21 @@ def _contributions(
     return of_vectors(network, batch.rows, vectors).take(crowd.places)
 
 
+def _of_present(
+    facts: Mapping[str, Any],
+    network: nn.Module,
+    candidates: _Candidates,
+    present: Crowd,
+    index: np.ndarray,
+) -> Contributions:
+    """Return what each record of the data adds to `FairLoss.ranked_sum`."""
+    return _contributions(
+        facts, network, _Candidates(present, candidates.records.take(index), None), None
+    )
+
+
 def _add_tables(
-    evidence: BatchEvidence,
+    evidence: EvidenceSum,
     tables: Sequence[Release],
     values: np.ndarray,
     candidates: _Candidates,
@@ -188,7 +201,8 @@ def _add_tables(
         single = _statistics(release, values, parts)
         residual = statistic.ravel() - shares @ single
         differences = single[-2 * n_pairs : -n_pairs] - single[-n_pairs:]
-        evidence.add(residual, differences, release.facts["noise"].sigma)
+        sigma = release.facts["noise"].sigma
+        evidence.add(residual, differences, sigma, name="table")
 
 
 def _statistics(release: Release, values: np.ndarray, parts: np.ndarray) -> np.ndarray:
@@ -213,7 +227,7 @@ def _statistics(release: Release, values: np.ndarray, parts: np.ndarray) -> np.n
 
 
 def _add_tuning(
-    evidence: BatchEvidence,
+    evidence: EvidenceSum,
     tables: Sequence[Release],
     audited: AuditedFit,
     candidates: _Candidates,
@@ -229,7 +243,7 @@ def _add_tuning(
         _add_tables(evidence, tables, values, candidates, codes)
 
 
-def _add_target_bounds(evidence: BatchEvidence, audited: AuditedFit) -> None:
+def _add_target_bounds(evidence: EvidenceSum, audited: AuditedFit) -> None:
     """Add the histograms of targets that private bounds were read off."""
     pairs, y = audited.pairs, audited.y
     first, second = pairs.first_labels, pairs.second_labels

@@ -23,7 +23,6 @@ import torch
 from torch import nn
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import (
     ByParameter,
     Contributions,
@@ -33,6 +32,7 @@ from skdpot.audit.evidence.contributions import (
 )
 from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit
 from skdpot.audit.evidence.histograms import add_histograms
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.nets.evaluation import to_network_units
 from skdpot.nets.gradient_parts import ChunkJacobians, full_precision
 from skdpot.nets.output_gradients import shares_of_jacobians
@@ -41,18 +41,18 @@ from skdpot.nets.private_wasserstein import Side, clipped_wasserstein_gradient
 from skdpot.nets.training_plan import TrainingPlan
 from skdpot.nets.wasserstein_gradient import ranked_projections
 
-__all__ = ["gradient_score"]
+__all__ = ["add_generator"]
 
 _SIMULATIONS = 3  # of thousands of numbers each
 _SLICES_AT_ONCE = 16
 
 
-def gradient_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy gradients of all steps, see `BatchEvidence`."""
+def add_generator(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add the noisy gradients of all steps."""
     fitted = audited.fitted
     rows = to_network_units(fitted.bounds_, audited.rows_and_weights()[0].astype(np.float64))
     crowd = crowd_of_audit(audited)
-    evidence, rng = BatchEvidence(len(audited.pairs)), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     add_histograms(evidence, audited)
     for release in audited.watched(audited.releases, "steps"):
         if release.kind != "gradient":
@@ -65,7 +65,8 @@ def gradient_score(audited: AuditedFit) -> np.ndarray:
         noise = math.hypot(facts["noise_scale"], step.unexplained(rng))
         own = step.contributions
         evidence.add_batch(own.gram(), own.inner(residual), noise, crowd.rates(facts["plan"]))
-    return evidence.scores()
+        if evidence.heads is not None:
+            step.check(evidence, released, rng)
 
 
 class _Step:
@@ -92,6 +93,20 @@ class _Step:
         derivative = _contributions(network, rows, crowd, facts)
         self.contributions = derivative.times(1.0 / self._plan.batch_size)
 
+    def check(self, evidence: EvidenceSum, released: ByParameter, rng: np.random.Generator) -> None:
+        """Check the noise by what the step would release without; batches by simulation."""
+        assert evidence.heads is not None
+        rows = self._rows[self._crowd.present(evidence.heads)[0]]
+        exact = _gradient(self._network, rows, self._facts)
+        hidden, size = 0.0, self._plan.batch_size
+        for _ in range(_SIMULATIONS if size < len(rows) else 0):
+            batch = rng.choice(len(rows), size=size, replace=False)
+            of_batch = _gradient(self._network, rows[batch], self._facts)
+            hidden += _squared_distance(of_batch, exact) / _SIMULATIONS
+        n_numbers = sum(value.numel() for value in released.values())
+        energy = _squared_distance(released, exact)
+        evidence.check("gradient", energy, n_numbers, self._facts["noise_scale"], hidden)
+
     def unexplained(self, rng: np.random.Generator) -> float:
         """Return the root mean square of what sums of contributions miss, by simulation."""
         crowd, size = self._crowd, self._plan.batch_size
@@ -111,6 +126,10 @@ class _Step:
                 squares += float(missed.square().sum())
                 count += missed.numel()
         return math.sqrt(squares / count)
+
+
+def _squared_distance(one: ByParameter, other: ByParameter) -> float:
+    return sum(float((value - other[p]).square().sum()) for p, value in one.items())
 
 
 def _gradient(network: nn.Module, rows: np.ndarray, facts: Mapping[str, Any]) -> ByParameter:

@@ -23,7 +23,7 @@ from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.recording import Release
 
-__all__ = ["add_histograms", "histogram_score", "scaler_canaries", "scaler_score"]
+__all__ = ["add_histograms", "add_scaler", "scaler_canaries"]
 
 _OCTAVES = 16.0
 _NEIGHBOURS = 12  # on either side of a median, that are tried as one of the two middle values
@@ -44,18 +44,12 @@ def scaler_canaries(request: CanaryRequest) -> CanaryPairs:
     )
 
 
-def scaler_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy histograms of a scaler, or by its exact medians."""
+def add_scaler(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add the noisy histograms of a scaler, or its exact medians."""
     if any(release.kind == "histogram" for release in audited.releases):
-        return histogram_score(audited)
-    return _found_in_medians(audited)
-
-
-def histogram_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy histograms alone, of any estimator that finds its own bounds."""
-    evidence = EvidenceSum(len(audited.pairs))
-    add_histograms(evidence, audited)
-    return evidence.scores()
+        add_histograms(evidence, audited)
+    else:
+        evidence.add_scores(_found_in_medians(audited))
 
 
 def add_histograms(evidence: EvidenceSum, audited: AuditedFit) -> None:
@@ -193,7 +187,8 @@ def _add(evidence: EvidenceSum, histograms: list[Release], tables: list[_Counts]
     residual = np.concatenate(
         [release.value - table.expected for release, table in zip(histograms, tables, strict=True)]
     )
-    evidence.add(residual, differences, histograms[0].facts["noise"].sigma)
+    sigma = histograms[0].facts["noise"].sigma
+    evidence.add(residual, differences, sigma, name="histogram", sizes=sizes)
 
 
 def _found_in_medians(audited: AuditedFit) -> np.ndarray:

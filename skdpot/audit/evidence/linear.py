@@ -1,12 +1,19 @@
-"""What noisy releases say about the canaries if they are linear in the records."""
+"""What noisy releases say about the canaries, and about their noise, if they are linear."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from skdpot.audit.noise import NoiseCheck
 
 __all__ = ["EvidenceSum", "linear_evidence"]
 
 _LEAST_NOISE = 1e-5  # of what a record changes: canaries that coincide leave equations singular
+_LEAST_OF_SUMS = 1e-4  # of the norm of a record: what single precision leaves of exact sums
+_LEAST_WEIGHT = 1e-12
 _FREEDOM = 2  # numbers a pair, from which the noise is learned
 _RIDGE = 1e-9
 
@@ -50,14 +57,31 @@ class EvidenceSum:
     from what no coin explains, where the releases hold enough numbers for that: from the squared
     distance of the releases to the nearest that coins of any real values would give.
 
+    *Secret batches* (`add_batch`). Let :math:`g_j` be what record j adds to a sum if it is in the
+    batch. Of a pair one record is in the data, and a record in the data is in the batch with
+    probability q. The noisy sum then has the mean
+
+    .. math:: q \Big(\sum_{known} g_j + \sum_i \frac{g_i + g_i'}{2}
+              + \sum_i b_i \frac{g_i - g_i'}{2}\Big)
+
+    and, beside the noise, about the covariance :math:`\sum_j s_j q (1 - q) g_j g_j^\top` from
+    the draw of the batch, where s is 1 for known rows and 1/2 for candidates.
+
+    *The noise itself* (`checks`). Once the coins are open, the residuals show whether the stated
+    noise is there, see `skdpot.audit.noise`. Scores do not depend on the coins.
+
     Parameters
     ----------
     n_pairs : int
         Number of coins.
+    heads : ndarray of bool of shape (n_pairs,), optional
+        The coins, for `checks`; nothing is checked without.
     """
 
-    def __init__(self, n_pairs: int) -> None:
-        self.n_pairs = n_pairs
+    def __init__(self, n_pairs: int, heads: np.ndarray | None = None) -> None:
+        self.n_pairs, self.heads = n_pairs, heads
+        self.checks: list[NoiseCheck] = []
+        self._given: np.ndarray | None = None
         self._information = np.zeros((n_pairs, n_pairs))
         self._matched = np.zeros(n_pairs)
         self._energy, self._n_numbers, self._exact = 0.0, 0, False
@@ -68,6 +92,10 @@ class EvidenceSum:
         differences: Any,
         noise_scale: float,
         members: np.ndarray | None = None,
+        *,
+        name: str = "release",
+        stated: float | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         """Add a release.
 
@@ -81,6 +109,12 @@ class EvidenceSum:
             Standard deviation of the noise of each number, 0 for none.
         members : ndarray of int, optional
             Pairs that the release depends on, all by default.
+        name : str, default="release"
+            For the check of the noise.
+        stated : float, optional
+            The noise that is stated; `noise_scale`, if that is nothing else.
+        sizes : sequence of int, optional
+            Numbers of the parts that are checked one by one.
         """
         chosen = np.arange(self.n_pairs) if members is None else members
         information = (differences @ differences.T) / 4.0
@@ -93,9 +127,92 @@ class EvidenceSum:
         self._energy += float(np.sum(np.square(residual))) / variance
         self._n_numbers += np.size(residual)
         self._exact |= variance > float(noise_scale) ** 2
+        if self.heads is not None:
+            coins = np.where(self.heads[chosen], 0.5, -0.5)
+            sigma = float(noise_scale) if stated is None else stated
+            ends = np.cumsum([0, *(sizes or [np.size(residual)])])
+            for start, end in pairwise(ends):
+                part = differences[:, start:end]
+                signals = None
+                if sigma == float(noise_scale) > 0.0:
+                    signals = np.zeros(self.n_pairs)
+                    squares = part.multiply(part) if hasattr(part, "multiply") else part**2
+                    signals[chosen] = np.asarray(squares.sum(axis=1)).ravel() / sigma**2
+                rest = np.ravel(residual)[start:end] - coins @ part
+                hidden = (end - start) * (float(noise_scale) ** 2 - sigma**2)
+                self.check(name, float(rest @ rest), end - start, sigma, hidden, signals)
+
+    def check(
+        self,
+        name: str,
+        energy: float,
+        n_numbers: int,
+        sigma: float,
+        hidden: float = 0.0,
+        signals: np.ndarray | None = None,
+    ) -> None:
+        """Check the noise of a release, see `NoiseCheck`; energies in the units of the release."""
+        if sigma > 0.0:
+            number = sum(check.name.startswith(f"{name} ") for check in self.checks) + 1
+            scaled = (max(energy, 0.0) / sigma**2, hidden / sigma**2)
+            self.checks.append(
+                NoiseCheck(
+                    name=f"{name} {number}",
+                    n_numbers=n_numbers,
+                    energy=scaled[0],
+                    hidden=scaled[1],
+                    signals=signals,
+                )
+            )
+
+    def add_batch(
+        self, gram: np.ndarray, inner: np.ndarray, noise_scale: float, rates: np.ndarray
+    ) -> None:
+        """Add a noisy sum over a batch.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n_records, n_records)
+            Inner products of the vectors g: of known rows, then of the first and then of the
+            second records of all pairs. So sums of any length take little memory.
+        inner : ndarray of shape (n_records,)
+            Inner products of the vectors with the release less its mean.
+        noise_scale : float
+            Standard deviation of the noise of each number, 0 for none.
+        rates : ndarray of shape (n_records,)
+            q of each record.
+        """
+        floor = _LEAST_OF_SUMS**2 * float(np.trace(gram)) / len(gram)
+        variance = max(float(noise_scale) ** 2, floor, 1e-300)
+        if np.all(rates == 1.0):  # no secret draw
+            evidence = self._differences(np.column_stack([gram, inner])) / variance
+        else:
+            n_known = len(gram) - 2 * self.n_pairs
+            shares = np.concatenate([np.ones(n_known), np.full(2 * self.n_pairs, 0.5)])
+            weights = np.maximum(shares * rates * (1.0 - rates), _LEAST_WEIGHT)
+            # Woodbury's identity: with weights W, G' (σ² + G' W G)⁻¹ = (σ² + K W)⁻¹ G', K = G G'.
+            system = gram + np.diag(variance / weights)
+            solved = cho_solve(cho_factor(system), np.column_stack([gram, inner]))
+            evidence = self._differences(rates[:, None] * solved / weights[:, None])
+        of_coins = self._differences(rates[:, None] * evidence[:, :-1].T).T
+        self._information += of_coins / 4.0
+        self._matched += evidence[:, -1] / 2.0
+
+    def _differences(self, of_records: np.ndarray) -> np.ndarray:
+        """Return what the first of each pair has more than the second, along the first axis."""
+        second = of_records[-self.n_pairs :]
+        first = of_records[-2 * self.n_pairs : -self.n_pairs]
+        difference: np.ndarray = first - second
+        return difference
+
+    def add_scores(self, scores: np.ndarray) -> None:
+        """Take scores from elsewhere, for releases that are not linear."""
+        self._given = scores
 
     def scores(self) -> np.ndarray:
         """Return the estimate of each coin; positive for the first record, larger is surer."""
+        if self._given is not None:
+            return self._given
         estimate: np.ndarray = self._solve(self._learned_variance())
         return estimate
 

@@ -31,11 +31,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.exact_projection import project_rows
 from skdpot.slicing.smoothed import ProjectedRows
 
-__all__ = ["row_score"]
+__all__ = ["add_rows"]
 
 # Single precision holds the released numbers: what lies nearer than this is the same.
 _RESOLUTION = 2.0**-20
@@ -46,8 +47,8 @@ _SMALLEST = 1e-300
 _SWEEPS = 2
 
 
-def row_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by how likely each record is to be among the released projections."""
+def add_rows(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add how likely each record is to be among the released projections."""
     release, bounds = audited.fitted.releases_, audited.fitted.bounds_
     sigma = max(release.sigma, _RESOLUTION * bounds.radius)
     n_rows = len(audited.X) + len(audited.pairs)
@@ -55,11 +56,21 @@ def row_score(audited: AuditedFit) -> np.ndarray:
     first_shares = np.full(len(audited.pairs), 0.5)
     for _ in range(_SWEEPS):
         # What one look at all steps tells of the others makes the mixture sharper in the next.
-        evidence = np.zeros(len(audited.pairs))
+        ratios = np.zeros(len(audited.pairs))
         for batch in release.batches:
-            evidence += _of_batch(batch, candidates, first_shares, sigma, n_rows, bounds.radius)
-        first_shares = 1.0 / (1.0 + np.exp(-np.clip(evidence, -30.0, 30.0)))
-    return evidence
+            ratios += _of_batch(batch, candidates, first_shares, sigma, n_rows, bounds.radius)
+        first_shares = 1.0 / (1.0 + np.exp(-np.clip(ratios, -30.0, 30.0)))
+    evidence.add_scores(ratios)
+    if evidence.heads is None:
+        return
+    rows = bounds.to_ball(np.concatenate([audited.X, audited.pairs.choose(evidence.heads)[0]]))
+    for batch in release.batches:
+        # Sorting keeps sums of squares: about the mean of all rows, which are less than the noise.
+        exact = project_rows(rows, batch.directions, bounds.radius) * bounds.radius
+        middle = exact.mean(axis=1, keepdims=True)
+        energy = float(np.sum(np.square(batch.values - middle, dtype=np.float64)))
+        hidden = float(np.sum(np.square(exact - middle))) * batch.values.shape[1] / len(rows)
+        evidence.check("projections", energy, batch.values.size, release.sigma, hidden)
 
 
 def _candidates(audited: AuditedFit, bounds: DataBounds) -> np.ndarray:

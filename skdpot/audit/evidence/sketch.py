@@ -11,7 +11,7 @@ from skdpot.audit.evidence.likelihood import statistic_of, statistics_of_rows
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.slicing.sketch import SlicedSketch
 
-__all__ = ["edges", "sketch_canaries", "sketch_score"]
+__all__ = ["add_sketch", "edges", "sketch_canaries"]
 
 _NUMBERS = 2**24  # 128 MB
 
@@ -56,8 +56,8 @@ def sketch_canaries(request: CanaryRequest) -> CanaryPairs:
     )
 
 
-def sketch_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy table, and by the histograms of private bounds: `EvidenceSum`."""
+def add_sketch(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add the noisy table, and the histograms of private bounds."""
     sketch = audited.fitted
     if not isinstance(sketch, SlicedSketch):
         sketch = sketch.sketch_
@@ -66,7 +66,6 @@ def sketch_score(audited: AuditedFit) -> np.ndarray:
     residual = np.array(sketch.statistic_)
     if len(audited.X):
         residual -= statistic_of(sketch, audited.X, audited.y if labelled else None)
-    evidence = EvidenceSum(len(pairs))
     n_classes, n_slices, n_bins = residual.shape
     size = max(1, _NUMBERS // (len(pairs) * n_classes * n_bins))
     for start in audited.watched(range(0, n_slices, size), "slices"):
@@ -81,6 +80,5 @@ def sketch_score(audited: AuditedFit) -> np.ndarray:
         )
         expected = (first.sum(axis=0) + second.sum(axis=0)) / 2
         left = residual[:, block].ravel() - expected
-        evidence.add(left, first - second, sketch.noise_scale_)
+        evidence.add(left, first - second, sketch.noise_scale_, name="sketch")
     add_histograms(evidence, audited)
-    return evidence.scores()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from skdpot._utils.rng import SecretStream
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.linear import EvidenceSum
@@ -24,10 +25,11 @@ from skdpot.preprocessing.table_columns import (
 )
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.slicing.marginal_release import release_misfits
 from skdpot.slicing.marginals import IntArray, Marginal, NoisyMarginal
 from skdpot.tables.column_grid import ColumnGrid, column_grid
 
-__all__ = ["numbered", "table_canaries", "table_score"]
+__all__ = ["add_tables", "numbered", "table_canaries"]
 
 
 def table_canaries(request: CanaryRequest) -> CanaryPairs:
@@ -104,17 +106,27 @@ def _with_values(column: TableColumn, table: Table) -> TableColumn:
     return column.replace(categories=tuple(np.unique(present).tolist()))
 
 
-def table_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by all noisy tables of a synthesizer: `EvidenceSum`."""
+def add_tables(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add all noisy tables of a synthesizer, and check the noise of how far tables are off."""
     fitted, pairs = audited.fitted, audited.pairs
-    evidence = EvidenceSum(len(pairs))
     finest = [_cells(rows, fitted._grids) for rows in (audited.X, pairs.first, pairs.second)]
     binned = [_in_bins(cells, fitted.model_.bins) for cells in finest]
     model = fitted.model_
     for codes, released in ((finest, model.columns), (binned, model.marginals)):
         for noisy in audited.watched(released, "tables"):
             _add(evidence, noisy, *codes)
-    return evidence.scores()
+    if evidence.heads is None:
+        return
+    rows = _cells(np.concatenate([audited.X, pairs.choose(evidence.heads)[0]]), fitted._grids)
+    rows = _in_bins(rows, model.bins)
+    for release in audited.releases:
+        if release.kind == "misfits":
+            facts = release.facts
+            exact = release_misfits(
+                rows, facts["marginals"], facts["predictions"], 0.0, SecretStream()
+            )
+            rest = facts["misfits"] - exact
+            evidence.check("misfits", float(rest @ rest), len(rest), facts["sigma"])
 
 
 def _cells(rows: np.ndarray, grids: tuple[ColumnGrid, ...]) -> IntArray:
@@ -137,4 +149,4 @@ def _add(
     differences = csr_array(
         (signs, (np.tile(numbers, 2), cells)), shape=(evidence.n_pairs, marginal.n_cells)
     )
-    evidence.add(noisy.counts - expected, differences, noisy.sigma)
+    evidence.add(noisy.counts - expected, differences, noisy.sigma, name="marginals")

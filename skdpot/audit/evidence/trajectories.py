@@ -23,12 +23,12 @@ from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
-from skdpot.audit.evidence.sketch import sketch_canaries, sketch_score
+from skdpot.audit.evidence.sketch import add_sketch, sketch_canaries
 from skdpot.privacy.recording import Release
 from skdpot.trajectories.data_fit import clipped_fit_gradient
 from skdpot.trajectories.warm_start_plan import WarmStartPlan
 
-__all__ = ["clipped_pulls", "langevin_score", "trajectory_canaries", "trajectory_sketch_score"]
+__all__ = ["add_langevin", "add_times", "clipped_pulls", "trajectory_canaries"]
 
 
 def trajectory_canaries(request: CanaryRequest) -> CanaryPairs:
@@ -47,9 +47,8 @@ def trajectory_canaries(request: CanaryRequest) -> CanaryPairs:
     return sketch_canaries(request)
 
 
-def langevin_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by all noisy sums of warm starts and steps, and by private bounds."""
-    evidence = EvidenceSum(len(audited.pairs))
+def add_langevin(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add all noisy sums of warm starts and steps, and private bounds."""
     add_histograms(evidence, audited)
     times = _Times(audited)
     steps = [release for release in audited.releases if release.kind == "fit_gradients"]
@@ -64,7 +63,6 @@ def langevin_score(audited: AuditedFit) -> np.ndarray:
     for number, release in enumerate(clusters):  # step by step, and in each time by time
         sums, counts = release.value
         _add_sums(evidence, times, number % times.n_times, sums, counts, release.facts)
-    return evidence.scores()
 
 
 class _Times:
@@ -109,6 +107,8 @@ def _add_gradients(evidence: EvidenceSum, times: _Times, i: int, release: Releas
         rate * (first - second),
         math.sqrt(facts["sigma"] ** 2 + sampling),
         times.members[i],
+        name="fit_gradients",
+        stated=facts["sigma"],
     )
 
 
@@ -158,13 +158,17 @@ def _add_sums(
     first, second = (added(rows) for rows in times.both(i))
     mean = (first + second).sum(axis=0) / 2 + added(times.known[i]).sum(axis=0)
     sigma = 0.0 if plan.noise is None else plan.noise.sigma
-    evidence.add(table.ravel() - mean, first - second, sigma, times.members[i])
+    rest, differences = table.ravel() - mean, first - second
+    name = "sums" if counts is None else "cluster_sums"
+    if counts is None:  # not released
+        rest, differences = rest[:-1], differences[:, :-1]
+    evidence.add(rest, differences, sigma, times.members[i], name=name)
 
 
-def trajectory_sketch_score(audited: AuditedFit) -> np.ndarray:
-    """Score pairs by the noisy tables of all times, whose labels are the numbers of the times."""
+def add_times(evidence: EvidenceSum, audited: AuditedFit) -> None:
+    """Add the noisy tables of all times, whose labels are the numbers of the times."""
     sampler, pairs = audited.fitted, audited.pairs
     times = sampler._axis.positions(np.asarray(pairs.first_labels))
     of_known = sampler._axis.positions(np.asarray(audited.y)) if len(audited.X) else np.empty(0)
     numbered = replace(pairs, first_labels=times, second_labels=times)
-    return sketch_score(replace(audited, fitted=sampler.sketch_, pairs=numbered, y=of_known))
+    add_sketch(evidence, replace(audited, fitted=sampler.sketch_, pairs=numbered, y=of_known))
