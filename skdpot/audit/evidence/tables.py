@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from skdpot._utils.rng import SecretStream
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
+from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.preprocessing.table_columns import (
     BooleanColumn,
@@ -115,6 +116,7 @@ def add_tables(evidence: EvidenceSum, audited: AuditedFit) -> None:
     for codes, released in ((finest, model.columns), (binned, model.marginals)):
         for noisy in audited.watched(released, "tables"):
             _add(evidence, noisy, *codes)
+    add_histograms(evidence, audited)
     if evidence.heads is None:
         return
     rows = _cells(np.concatenate([audited.X, pairs.choose(evidence.heads)[0]]), fitted._grids)
