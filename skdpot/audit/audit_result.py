@@ -53,6 +53,9 @@ class AuditResult:
     noise : NoiseEvidence or None, default=None
         Whether the stated noise is in the releases; None if a score of the caller's read them, or
         nothing was claimed.
+    leak : str or None, default=None
+        What changes with the rows while the releases stay the same (`skdpot.privacy.recording`);
+        "" if nothing does, None if that was not tried.
     """
 
     epsilon_lower: float
@@ -64,6 +67,7 @@ class AuditResult:
     delta: float
     right: np.ndarray
     noise: NoiseEvidence | None = None
+    leak: str | None = None
 
     @property
     def gaussian_epsilon_lower(self) -> float | None:
@@ -95,13 +99,14 @@ class AuditResult:
 
     @property
     def refuted(self) -> bool:
-        """Whether guesses or missing noise refute the claim.
+        """Whether guesses, missing noise or outputs beside the releases refute the claim.
 
-        By chance guesses do with a probability of ``1 - confidence`` at most, and the noise with a
-        hundredth of that.
+        By chance guesses do with a probability of ``1 - confidence`` at most, the noise with a
+        hundredth of that, and outputs never.
         """
         found = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
-        return found > self.epsilon or (self.noise is not None and bool(self.noise.refuting))
+        too_little = self.noise is not None and bool(self.noise.refuting)
+        return found > self.epsilon or too_little or bool(self.leak)
 
     @property
     def verdict(self) -> str:
@@ -111,8 +116,12 @@ class AuditResult:
         if math.isinf(self.epsilon):
             return told
         if self.noise is None:
-            return f"{told} All guesses right would show ε ≥ {lower_text(self.ceiling)}."
-        return f"{told} {self.noise.verdict}"
+            told += f" All guesses right would show ε ≥ {lower_text(self.ceiling)}."
+        else:
+            told += f" {self.noise.verdict}"
+        if self.leak:
+            told += f" REFUTED: beside the releases the result depends on the rows: {self.leak}."
+        return told
 
     def plot(self, ax: Any = None, **kwargs: Any) -> AuditDisplay:
         """Draw the share of right guesses, and what the claim allows.
@@ -139,6 +148,8 @@ class AuditResult:
         return display.plot(ax=ax, **kwargs)
 
     def _power_text(self) -> str:
+        if self.leak:
+            return f"leak={self.leak!r}, "
         if self.noise is None:
             return ""
         if self.noise.refuting:

@@ -1,5 +1,6 @@
 """A fit on rows with canaries among them, and what an attacker holds after it."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,12 @@ from tqdm.auto import tqdm
 
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.recording import Release, record_releases
+from skdpot.privacy.recording import (
+    Release,
+    first_difference,
+    record_releases,
+    replay_releases,
+)
 
 __all__ = ["AuditTask", "AuditedFit", "NoKnownAttackError", "Score"]
 
@@ -138,7 +144,68 @@ class AuditTask:
         ValueError
             If labels or facts are given of rows and not of canaries, or the other way round.
         """
-        chosen, labels = self.pairs.choose(heads)
+        function = clone(self.fit).fit if hasattr(self.fit, "fit") else self.fit
+        with record_releases() as releases:
+            fitted, facts = self._fitted(function, self.pairs.choose(heads))
+        return AuditedFit(
+            fitted=fitted,
+            releases=tuple(releases),
+            pairs=self.pairs,
+            X=self.X,
+            y=self.y,
+            fit_params=facts,
+            verbose=self.verbose,
+        )
+
+    def leak(self, heads: np.ndarray) -> str | None:
+        """Name what a fit shows of the rows beside its releases.
+
+        An estimator is fitted twice with one seed, the second time to other records, with the
+        releases of the first fit in the place of its own. What depends on the rows through the
+        releases alone is the same then, to the last bit. A slot of the other rows has the label
+        of its other record, and the features of that of another slot: pairs may have equal ones.
+
+        Parameters
+        ----------
+        heads : ndarray of bool of shape (n_pairs,)
+            Coins.
+
+        Returns
+        -------
+        str or None
+            What differs, "" if nothing does. None if that cannot be said: of a function, or of a
+            fit that differs when it is repeated on the same rows.
+        """
+        seeds = [
+            name
+            for name in (self.fit.get_params(deep=True) if hasattr(self.fit, "get_params") else ())
+            if name.rpartition("__")[2] == "random_state"
+        ]
+        if not seeds:
+            return None
+        seeded = clone(self.fit).set_params(**dict.fromkeys(seeds, 0))
+
+        def difference(other: tuple[np.ndarray, np.ndarray | None]) -> str:
+            try:
+                with replay_releases(releases):
+                    again, _ = self._fitted(clone(seeded).fit, other)
+            except Exception as error:  # it did not fail on the first rows
+                return str(error)
+            return first_difference(vars(fitted), vars(again)) or ""
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a seed or noise warns of concerns nobody here
+            own, (rows, labels) = self.pairs.choose(heads), self.pairs.choose(~heads)
+            with record_releases(forgetting=False) as releases:
+                fitted, _ = self._fitted(clone(seeded).fit, own)
+            found = difference((rows[np.arange(len(rows)) // 2], labels))
+            return None if found and difference(own) else found
+
+    def _fitted(
+        self, function: Callable[..., Any], slots: tuple[np.ndarray, np.ndarray | None]
+    ) -> tuple[Any, dict[str, np.ndarray]]:
+        """Call a function with the known rows and those in the slots."""
+        chosen, labels = slots
         rows = np.concatenate([self.X, chosen])
         if (labels is None) != (self.y is None):
             raise ValueError("y must be given if the canaries have labels, and only then.")
@@ -152,15 +219,4 @@ class AuditTask:
             name: np.concatenate([value, self.pairs.fit_params[name]])
             for name, value in self.fit_params.items()
         }
-        function = clone(self.fit).fit if hasattr(self.fit, "fit") else self.fit
-        with record_releases() as releases:
-            fitted = function(rows, targets, **facts)
-        return AuditedFit(
-            fitted=fitted,
-            releases=tuple(releases),
-            pairs=self.pairs,
-            X=self.X,
-            y=self.y,
-            fit_params=facts,
-            verbose=self.verbose,
-        )
+        return function(rows, targets, **facts), facts

@@ -25,7 +25,8 @@ from skdpot.audit.white_box import evidence_of
 
 __all__ = ["one_run_audit"]
 
-_NO_NOISE = {"histogram_rows", "cell_width", "marginals"}  # facts; the model has the marginals
+_NO_NOISE = {"histogram_rows", "cell_width"}
+_ADDED = {"sketch", "marginals"}  # releases of one thing, which are checked as their sum
 
 
 def one_run_audit(
@@ -149,6 +150,7 @@ def one_run_audit(
         delta=claim[1],
         right=right,
         noise=None if math.isinf(claim[0]) else noise,
+        leak=None if math.isinf(claim[0]) else task.leak(heads),
     )
 
 
@@ -161,6 +163,7 @@ def _judged(
     evidence = evidence_of(audited, heads)
     made = Counter(release.kind for release in audited.releases if release.kind not in _NO_NOISE)
     made.subtract(check.name.rsplit(" ", 1)[0] for check in evidence.checks)
-    unseen = sorted(kind for kind, missing in made.items() if missing > 0)
+    seen = {check.name.rsplit(" ", 1)[0] for check in evidence.checks} & _ADDED
+    unseen = sorted(kind for kind, missing in made.items() if missing > 0 and kind not in seen)
     checked = NoiseEvidence.of(evidence.checks, confidence, unseen)
     return scores_of(lambda _: evidence.scores(), audited), checked

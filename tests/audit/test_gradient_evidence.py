@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from skdpot.audit.evidence.batches import BatchEvidence
 from torch import nn
 
 from skdpot import (
@@ -16,7 +17,6 @@ from skdpot import (
 )
 from skdpot.audit.audited_fit import AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence.batches import BatchEvidence
 from skdpot.audit.evidence.contributions import at_parameters, of_clipped_gradients, of_vectors
 from skdpot.audit.evidence.crowds import crowd_of_audit
 from skdpot.audit.evidence.generator import _Step

@@ -95,8 +95,7 @@ class _Step:
 
     def check(self, evidence: EvidenceSum, released: ByParameter, rng: np.random.Generator) -> None:
         """Check the noise by what the step would release without; batches by simulation."""
-        assert evidence.heads is not None
-        rows = self._rows[self._crowd.present(evidence.heads)[0]]
+        rows = self._rows[self._crowd.present(np.asarray(evidence.heads))[0]]
         exact = _gradient(self._network, rows, self._facts)
         hidden, size = 0.0, self._plan.batch_size
         for _ in range(_SIMULATIONS if size < len(rows) else 0):

@@ -70,7 +70,7 @@ def add_rows(evidence: EvidenceSum, audited: AuditedFit) -> None:
         middle = exact.mean(axis=1, keepdims=True)
         energy = float(np.sum(np.square(batch.values - middle, dtype=np.float64)))
         hidden = float(np.sum(np.square(exact - middle))) * batch.values.shape[1] / len(rows)
-        evidence.check("projections", energy, batch.values.size, release.sigma, hidden)
+        evidence.check("rows", energy, batch.values.size, release.sigma, hidden)
 
 
 def _candidates(audited: AuditedFit, bounds: DataBounds) -> np.ndarray:

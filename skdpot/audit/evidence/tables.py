@@ -127,7 +127,7 @@ def add_tables(evidence: EvidenceSum, audited: AuditedFit) -> None:
             exact = release_misfits(
                 rows, facts["marginals"], facts["predictions"], 0.0, SecretStream()
             )
-            rest = facts["misfits"] - exact
+            rest = release.value - exact
             evidence.check("misfits", float(rest @ rest), len(rest), facts["sigma"])
 
 
