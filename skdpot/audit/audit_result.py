@@ -111,17 +111,22 @@ class AuditResult:
     @property
     def verdict(self) -> str:
         """What follows, and what such an audit could have refuted."""
-        bound = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
-        told = verdict_of(bound, self.epsilon, self.confidence)
+        normal, told = self.gaussian_epsilon_lower or 0.0, []
+        if self.epsilon_lower > self.epsilon or not self.refuted:
+            told.append(verdict_of(self.epsilon_lower, self.epsilon, self.confidence))
         if math.isinf(self.epsilon):
-            return told
-        if self.noise is None:
-            told += f" All guesses right would show ε ≥ {lower_text(self.ceiling)}."
-        else:
-            told += f" {self.noise.verdict}"
+            return told[0]
+        if normal > 0.0:
+            found = f"ε ≥ {lower_text(normal, self.epsilon)} if the noise is normal"
+            broken = f"REFUTED: {found}, but ε = {self.epsilon:.4g} was claimed."
+            told.append(broken if normal > self.epsilon else f"It is {found}.")
+        if self.noise is None and not self.refuted:
+            told.append(f"All guesses right would show ε ≥ {lower_text(self.ceiling)}.")
+        elif self.noise is not None:
+            told.append(self.noise.verdict)
         if self.leak:
-            told += f" REFUTED: beside the releases the result depends on the rows: {self.leak}."
-        return told
+            told.append(f"REFUTED: beside the releases, rows change the result: {self.leak}")
+        return " ".join(told)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> AuditDisplay:
         """Draw the share of right guesses, and what the claim allows.

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from skdpot.audit.evidence.batches import BatchEvidence
 from torch import nn
 
 from skdpot import (
@@ -20,6 +19,7 @@ from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.evidence.contributions import at_parameters, of_clipped_gradients, of_vectors
 from skdpot.audit.evidence.crowds import crowd_of_audit
 from skdpot.audit.evidence.generator import _Step
+from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.gaussian import gaussian_audit
 from skdpot.audit.white_box import default_canaries, default_score
 from skdpot.nets import noisy_step
@@ -335,13 +335,13 @@ def test_the_expected_sum_of_fair_training_is_the_released_one(name, monkeypatch
     )
     audited = dataclasses.replace(task, pairs=same).run(HEADS)
     residuals = []
-    add = BatchEvidence.add_batch
+    add = EvidenceSum.add_batch
 
     def add_spy(self, gram, inner, noise_scale, rates):
         residuals.append((np.abs(inner).max(), np.abs(gram).max()))
         add(self, gram, inner, noise_scale, rates)
 
-    monkeypatch.setattr(BatchEvidence, "add_batch", add_spy)
+    monkeypatch.setattr(EvidenceSum, "add_batch", add_spy)
     default_score(audited.fitted)(audited)
     assert len(residuals) == len(sums) == 3
     # Twice in the expected batch, a known row is matched as its first copy is, not as both are.
@@ -379,7 +379,7 @@ def test_the_estimate_is_that_of_least_error(rate, noise_scale):
     g = rng.normal(size=(n + 2 * m, p))
     rates = np.full(len(g), rate)
     residual = rng.normal(size=p)
-    evidence = BatchEvidence(m)
+    evidence = EvidenceSum(m)
     evidence.add_batch(g @ g.T, g @ residual, noise_scale, rates)
     shares = np.concatenate([np.ones(n), np.full(2 * m, 0.5)])
     covariance = noise_scale**2 * np.eye(p) + (g.T * (shares * rate * (1 - rate))) @ g
@@ -392,7 +392,7 @@ def test_releases_add_up():
     """Two releases are worth one of both side by side."""
     rng = np.random.default_rng(0)
     g, residual = rng.normal(size=(8, 6)), rng.normal(size=6)
-    apart, together = BatchEvidence(4), BatchEvidence(4)
+    apart, together = EvidenceSum(4), EvidenceSum(4)
     for part in (slice(0, 2), slice(2, 6)):
         block = g[:, part]
         apart.add_batch(block @ block.T, block @ residual[part], 0.5, np.ones(8))

@@ -7,12 +7,9 @@ from skdpot import PrivateWassersteinDistance, SlicedSketch
 from skdpot.audit import default_canaries
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence.histograms import (
-    add_histograms,
-    histogram_score,
-    scaler_score,
-)
+from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
+from skdpot.audit.white_box import default_score
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.privacy.recording import record_releases
@@ -25,6 +22,16 @@ N_PAIRS = 50
 def _pairs(X: np.ndarray, n_pairs: int = N_PAIRS) -> CanaryPairs:
     rng = np.random.default_rng(1)
     return default_canaries(PrivateScaler(), n_pairs, X, None, fit_params={}, rng=rng)
+
+
+def _score(audited: AuditedFit) -> np.ndarray:
+    return default_score(audited.fitted)(audited)
+
+
+def _histogram_score(audited: AuditedFit) -> np.ndarray:
+    evidence = EvidenceSum(len(audited.pairs))
+    add_histograms(evidence, audited)
+    return evidence.scores()
 
 
 def _coins(n_pairs: int = N_PAIRS) -> np.ndarray:
@@ -53,7 +60,7 @@ def test_tables_are_what_known_rows_and_coins_make_of_them(
     fit: object, n_features: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(EvidenceSum, "add", lambda self, *release: seen.append(release))
+    monkeypatch.setattr(EvidenceSum, "add", lambda self, *release, **_: seen.append(release))
     heads = _coins()
     X = np.random.default_rng(0).uniform(-1, 1, size=(2000, n_features))
     audited = _audited(fit, X, heads)
@@ -76,7 +83,7 @@ def test_exact_medians_give_away_whose_they_are() -> None:
     heads = _coins()
     for n_known in (0, 1):
         X = np.random.default_rng(0).uniform(-1, 1, size=(n_known, 400))
-        scores = scaler_score(_audited(PrivateScaler(epsilon=np.inf), X, heads))
+        scores = _score(_audited(PrivateScaler(epsilon=np.inf), X, heads))
         found = scores != 0
         assert found.mean() > 0.9
         np.testing.assert_array_equal(scores[found] > 0, heads[found])
@@ -85,7 +92,7 @@ def test_exact_medians_give_away_whose_they_are() -> None:
 def test_nothing_is_known_of_a_scaler_that_publishes_no_medians() -> None:
     X = np.zeros((0, 10))
     scaler = PrivateScaler(epsilon=np.inf, with_centering=False)
-    assert np.all(scaler_score(_audited(scaler, X, _coins())) == 0)
+    assert np.all(_score(_audited(scaler, X, _coins())) == 0)
 
 
 def test_recording_changes_nothing_and_shows_nothing_without_noise() -> None:
@@ -111,10 +118,10 @@ def test_bounds_of_something_else_are_left_out() -> None:
     def half(rows: np.ndarray, y: None) -> SlicedSketch:
         return SlicedSketch(n_slices=3, n_bins=4).fit(rows[: len(rows) // 2])
 
-    assert np.all(histogram_score(_audited(half, X, _coins())) == 0)
+    assert np.all(_histogram_score(_audited(half, X, _coins())) == 0)
 
 
 def test_declared_bounds_leave_no_histogram() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, size=(100, 3))
     fit = PrivateWassersteinDistance(bounds=(-1, 1), n_slices=3, n_bins=4)
-    assert np.all(histogram_score(_audited(fit, X, _coins())) == 0)
+    assert np.all(_histogram_score(_audited(fit, X, _coins())) == 0)

@@ -22,7 +22,7 @@ from skdpot import (
 from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
 from skdpot.audit.audit_result import lower_text
 from skdpot.audit.evidence.linear import linear_evidence
-from skdpot.audit.evidence.sketch import sketch_score
+from skdpot.audit.white_box import default_score
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
 M = 600
@@ -196,9 +196,9 @@ def test_tables_in_parts_give_the_same_scores(monkeypatch):
     seen = []
 
     def score(audited):
-        whole = sketch_score(audited)
+        whole = default_score(audited.fitted)(audited)
         monkeypatch.setattr("skdpot.audit.evidence.sketch._NUMBERS", 20_000)
-        seen.append((whole, sketch_score(audited)))
+        seen.append((whole, default_score(audited.fitted)(audited)))
         return whole
 
     one_run_audit(sketch, wide, np.arange(50) % 3, canaries=40, score=score)

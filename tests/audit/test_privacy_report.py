@@ -43,7 +43,7 @@ from skdpot import (
 )
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.guessing import epsilon_lower_bound
-from skdpot.audit.report.audit import PartAudit, unpaid_copy, what_shows
+from skdpot.audit.report.audit import PartAudit, unpaid_copy
 from skdpot.audit.report.made_up_rows import make_up_rows
 from skdpot.audit.report.privacy_report import privacy_report
 from skdpot.audit.report.words import (
@@ -669,23 +669,6 @@ def test_an_audit_that_could_not_refute_is_not_green(fitted):
     )
     assert f"≥ {math.floor(100 * part.ceiling) / 100:.2f}" in Page(many.to_html()).text
     assert "gross mistake" not in many.to_html()
-
-
-def test_each_mechanism_says_what_its_audit_sees():
-    for mechanism in ("resample", "presample"):
-        assert (
-            "it does not see that there is ten times too little"
-            in what_shows(sampler(mechanism=mechanism), 1000, 0)[0]
-        )
-    one = sampler(mechanism="resample", batch_size=1)
-    assert what_shows(one, 1000, 0)[0].startswith("With hundreds")
-    for fit in (FITS["classifier"](), FITS["autoencoder"]()):
-        assert "networks" in what_shows(fit, 1000, 0)[0]
-    assert "too few to tell 100 canaries" in what_shows(FITS["sketch"](), 100, 96)[0]
-    assert what_shows(FITS["distance"](), 100, 4000)[0].startswith("With hundreds of canaries")
-    for name, kind in (("rows", "neutral"), ("distance", "good")):
-        html = privacy_report(FITS[name](), n_canaries=400).to_html()
-        assert f'class="box {kind}">' in html.split("Audit: an attack")[1]
 
 
 @pytest.mark.parametrize(("share", "level"), [(0.09, None), (0.2, "caution"), (1.01, "stop")])

@@ -8,9 +8,13 @@ import pytest
 from skdpot import DPSlicedFlowSampler
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import antipodal_pairs
-from skdpot.audit.evidence.rows import row_score
+from skdpot.audit.white_box import default_score
 
 N_PAIRS, N_FEATURES = 60, 16
+
+
+def _score(audited: AuditedFit) -> np.ndarray:
+    return default_score(audited.fitted)(audited)
 
 
 def _fitted(heads: np.ndarray, n_known: int = 5, **parameters: object) -> AuditedFit:
@@ -66,7 +70,7 @@ def test_the_first_look_is_the_likelihood_ratio_of_the_documentation(
                         ratio *= np.mean(_density(values, own[j], 1.5) / mixture)
                 likelihood.append(1 - size / n + size / n * ratio)
             scores[i] += np.log(likelihood[0] / likelihood[1])
-    np.testing.assert_allclose(row_score(audited), scores, rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(_score(audited), scores, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_the_first_look_is_the_likelihood_ratio_of_the_documentation(
 )
 def test_without_noise_every_record_that_was_in_a_batch_is_found(parameters: dict) -> None:
     heads = _coins()
-    scores = row_score(_fitted(heads, **parameters))
+    scores = _score(_fitted(heads, **parameters))
     sure = np.abs(scores) > 1.0
     assert sure.mean() > 0.95
     np.testing.assert_array_equal(scores[sure] > 0, heads[sure])
@@ -88,7 +92,7 @@ def test_without_noise_every_record_that_was_in_a_batch_is_found(parameters: dic
 
 def test_of_records_that_no_batch_held_nothing_is_known() -> None:
     audited = _fitted(_coins(), mechanism="resample", batch_size=1, n_steps=20)
-    scores = row_score(audited)
+    scores = _score(audited)
     # Twenty batches of one row show twenty rows at most, however sure they are of those.
     sure = np.abs(scores) > 1.0
     assert 5 < sure.sum() <= 20
@@ -98,5 +102,5 @@ def test_of_records_that_no_batch_held_nothing_is_known() -> None:
 def test_the_score_is_read_from_the_release_of_this_run() -> None:
     audited = _fitted(_coins(), mechanism="presample")
     other = _fitted(~_coins(), mechanism="presample")
-    swapped = row_score(replace(audited, fitted=other.fitted))
+    swapped = _score(replace(audited, fitted=other.fitted))
     np.testing.assert_array_equal(swapped > 0, ~_coins())

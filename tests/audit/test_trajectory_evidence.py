@@ -9,17 +9,18 @@ import pytest
 from skdpot import PrivateTrajectorySampler
 from skdpot.audit import default_canaries
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
-from skdpot.audit.evidence.trajectories import (
-    clipped_pulls,
-    langevin_score,
-    trajectory_sketch_score,
-)
+from skdpot.audit.evidence.trajectories import clipped_pulls
+from skdpot.audit.white_box import default_score
 from skdpot.privacy.recording import record_releases
 from skdpot.trajectories.data_fit import clipped_fit_gradient
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 
 N_PAIRS, N_FEATURES, N_TIMES = 40, 16, 4
+
+
+def _score(audited: AuditedFit) -> np.ndarray:
+    return default_score(audited.fitted)(audited)
 
 
 def _sampler(**parameters: Any) -> PrivateTrajectorySampler:
@@ -63,7 +64,7 @@ def test_pulls_are_what_the_mechanism_sums(clip: float) -> None:
 )
 def test_without_noise_all_coins_are_seen(parameters: dict) -> None:
     heads = _coins()
-    scores = langevin_score(_audited(_sampler(**parameters), heads))
+    scores = _score(_audited(_sampler(**parameters), heads))
     np.testing.assert_allclose(scores, np.where(heads, 1, -1), atol=0.05)
 
 
@@ -73,21 +74,21 @@ def test_each_kind_of_release_counts(kind: str) -> None:
     heads = _coins()
     audited = _audited(_sampler(warm_start=start), heads)
     only = tuple(release for release in audited.releases if release.kind == kind)
-    scores = langevin_score(replace(audited, releases=only))
+    scores = _score(replace(audited, releases=only))
     assert ((scores > 0) == heads).mean() > 0.8
-    assert np.all(langevin_score(replace(audited, releases=())) == 0)
+    assert np.all(_score(replace(audited, releases=())) == 0)
 
 
 def test_tables_of_times_are_read_by_the_stamps_of_the_canaries() -> None:
     heads = _coins()
     sampler = _sampler(mechanism="sketch", n_slices=32, n_bins=8, schedule=[(1.0, None, 1)])
-    scores = trajectory_sketch_score(_audited(sampler, heads))
+    scores = _score(_audited(sampler, heads))
     np.testing.assert_allclose(scores, np.where(heads, 1, -1), atol=0.05)
 
 
 def test_the_score_is_read_from_the_releases_of_this_run() -> None:
     audited, other = (_audited(_sampler(), heads) for heads in (_coins(), ~_coins()))
-    swapped = langevin_score(replace(audited, releases=other.releases))
+    swapped = _score(replace(audited, releases=other.releases))
     np.testing.assert_array_equal(swapped > 0, ~_coins())
 
 

@@ -45,7 +45,16 @@ def audit_section(report: "PrivacyReport") -> str:
     body = intro
     if rows:
         body += table(
-            ("estimator", "ε claimed", "ε shown", "most it could show", "right guesses"), rows
+            (
+                "estimator",
+                "ε claimed",
+                "ε shown by guesses",
+                "most they could show",
+                "right guesses",
+                "ε shown by normal noise",
+                "noise seen below",
+            ),
+            rows,
         )
     if len(rows) > 1:
         body += paragraphs(
@@ -62,12 +71,15 @@ def _bounds(part: PartAudit) -> tuple[str, ...]:
     if found is None:  # never: only audits that were made have a row
         return (part.name,)
     shown, claimed = beside_claim(found.epsilon_lower, found.epsilon)
+    normal = found.gaussian_epsilon_lower
     return (
         part.name,
         claimed,
         f"≥ {shown}",
-        f"≥ {shown_at_least(part.ceiling)}",
+        f"≥ {shown_at_least(found.ceiling)}",
         f"{found.n_correct:,} of {found.n_guesses:,}",
+        "unknown" if normal is None else f"≥ {beside_claim(normal, found.epsilon)[0]}",
+        "unknown" if found.power is None else f"{math.floor(100 * found.power):d} %",
     )
 
 
@@ -79,9 +91,8 @@ def _audit_verdict(part: PartAudit) -> str:
     size = f"({found.n_canaries:,} canaries among {part.n_rows:,} other rows.)"
     if math.isinf(found.epsilon):
         return box("caution", f"{part.verdict} {size}")
-    has_teeth = part.could_refute and not part.is_weak
-    kind = "stop" if found.refuted else "good" if has_teeth else "neutral"
-    return box(kind, f"{part.verdict} {size} {part.sight}")
+    kind = "stop" if found.refuted else "good" if part.could_refute else "neutral"
+    return box(kind, f"{part.verdict} {size} {part.sight}".rstrip())
 
 
 def membership_section(report: "PrivacyReport") -> str:

@@ -1,5 +1,6 @@
 """The audit in a privacy report: a copy of the estimator, attacked on made-up rows."""
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,19 +12,16 @@ from tqdm.auto import tqdm
 
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import NoKnownAttackError
-from skdpot.audit.guessing import epsilon_lower_bound
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report.made_up_rows import make_up_rows
-from skdpot.audit.report.words import beside_claim, shown_at_least
+from skdpot.audit.report.words import beside_claim
 from skdpot.privacy.parts import leaves
 
-__all__ = ["PartAudit", "audit_copies", "private_parts", "unpaid_copy", "what_shows"]
+__all__ = ["PartAudit", "audit_copies", "private_parts", "unpaid_copy"]
 
 _MANY, _FEW = 1000, 100
 # Other rows beside canaries; scores of trainings take time with the cube of all rows.
 _MOST_ROWS, _FEWEST_ROWS = 2000, 200
-_ROWS = ("resample", "presample", "smoothing")
-_NETWORKS = ("network_", "encoder_", "module_")
 # Parameters that change what a copy costs or shows, and nothing that it releases.
 _QUIET = {"budget": None, "random_state": None, "verbose": 0}
 
@@ -43,9 +41,7 @@ class PartAudit:
     n_rows : int, default=0
         Made-up rows beside the canaries.
     sight : str, default=""
-        What this audit can see of such a mechanism, and what not.
-    is_weak : bool, default=False
-        Whether it would probably miss even noise that is ten times too small.
+        What else is to be said of it.
     """
 
     name: str
@@ -53,46 +49,25 @@ class PartAudit:
     reason: str = ""
     n_rows: int = 0
     sight: str = ""
-    is_weak: bool = False
-
-    @property
-    def ceiling(self) -> float:
-        """The lower bound if all guesses had been right: more it cannot show."""
-        if self.result is None:
-            return 0.0
-        found = self.result
-        return epsilon_lower_bound(
-            found.delta,
-            found.confidence,
-            n_canaries=found.n_canaries,
-            n_guesses=found.n_guesses,
-            n_correct=found.n_guesses,
-        )
 
     @property
     def could_refute(self) -> bool:
-        """Whether there is a claim, and guesses enough to refute it."""
-        return self.result is not None and self.ceiling > self.result.epsilon
+        """Whether it would have seen missing noise in every release."""
+        return self.result is not None and self.result.power is not None
 
     @property
     def verdict(self) -> str:
-        """What follows, in a sentence; the bound is rounded down."""
+        """What follows, in a sentence or two; bounds are rounded down."""
         if self.result is None:
             return f"{self.name} was not audited. {self.reason}"
         found = self.result
-        shown, claimed = beside_claim(found.epsilon_lower, found.epsilon)
-        bound = f"ε ≥ {shown} at {100 * found.confidence:.4g} % confidence"
-        if claimed == "∞":
-            return f"{self.name} claims nothing that could be refuted. The attack shows {bound}."
-        if found.refuted:
-            return f"{self.name}: REFUTED. {bound}, but ε = {claimed} was claimed."
-        if not self.could_refute:
+        if math.isinf(found.epsilon):
+            shown = beside_claim(found.epsilon_lower, found.epsilon)[0]
             return (
-                f"{self.name}: {bound}. This could not have refuted the claimed ε = {claimed}: "
-                f"if all guesses had been right, they would show ε ≥ "
-                f"{shown_at_least(self.ceiling)}. Take more canaries."
+                f"{self.name} claims nothing that could be refuted. The attack shows ε ≥ {shown} "
+                f"at {100 * found.confidence:.4g} % confidence."
             )
-        return f"{self.name}: not refuted. {bound}, within the claimed ε = {claimed}."
+        return f"{self.name}: {found.verdict}"
 
 
 def private_parts(estimator: Any) -> Iterator[tuple[str, Any]]:
@@ -212,64 +187,20 @@ def _audit(
             )
     except NoKnownAttackError as error:
         return PartAudit(name=name, result=None, reason=str(error))
-    sight, is_weak = what_shows(part, n_canaries, n_numbers)
+    notes = []
     if rows.parameters:
-        sight += (
-            " The columns were numbered by the cells that they are counted in; how bounds and "
+        notes.append(
+            "The columns were numbered by the cells that they are counted in; how bounds and "
             "categories were found was not attacked."
         )
     stated = part.privacy_spent_.epsilon
     if not np.isclose(result.epsilon, stated, rtol=1e-2):
-        sight += (
-            f" The estimator itself states ε = {stated:.4g}; the copy claims {result.epsilon:.4g}, "
+        notes.append(
+            f"The estimator itself states ε = {stated:.4g}; the copy claims {result.epsilon:.4g}, "
             "because it has the same noise on another number of rows, and this claim is tested."
         )
-    return PartAudit(name=name, result=result, n_rows=len(rows.X), sight=sight, is_weak=is_weak)
-
-
-def what_shows(part: Any, n_canaries: int, n_numbers: int) -> tuple[str, bool]:
-    """Say what this audit can see of a mechanism, and what not.
-
-    Parameters
-    ----------
-    part : estimator
-        Fitted.
-    n_canaries : int
-        Pairs of canaries.
-    n_numbers : int
-        In the sketch that it releases; 0 if it releases none.
-
-    Returns
-    -------
-    sight : str
-        Sentences; measured for doc/audit_table.txt and doc/audit_networks.txt.
-    is_weak : bool
-        Whether it would probably miss even noise that is ten times too small.
-    """
-    mechanism = str(getattr(part, "mechanism", ""))
-    # A batch of one row is not torn apart by sorting.
-    if mechanism in _ROWS and getattr(part, "batch_size", None) != 1:
-        return (
-            "Each record is released as one of many noisy numbers whose order is lost, and shows "
-            "in their sum alone. Such an audit sees that there is no noise; it does not see "
-            "that there is ten times too little."
-        ), True
-    if n_numbers == 0 and any(hasattr(part, name) for name in _NETWORKS):
-        return (
-            "On the training of networks such an audit is weak. With noise ten times too small "
-            "for ε = 1, and 400 to 1,000 canaries that are orthogonal rows of many features, it "
-            "showed between 0 and 2.8; with fewer features or fewer canaries it shows less. It "
-            "sees that there is no noise."
-        ), True
-    if n_numbers and 2 * n_canaries > n_numbers:
-        return (
-            f"The release has {n_numbers:,} numbers, too few to tell {n_canaries:,} canaries "
-            "apart well: a mistake in the noise could go unseen."
-        ), True
-    return (
-        "With hundreds of canaries such an audit sees that noise is ten times too small for ε = "
-        "1; it does not see that it is a little too small."
-    ), False
+    sight = " ".join(notes)
+    return PartAudit(name=name, result=result, n_rows=len(rows.X), sight=sight)
 
 
 def _n_sketched(part: Any) -> int:

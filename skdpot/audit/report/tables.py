@@ -168,7 +168,10 @@ def _audit(part: Any) -> dict[str, Any]:
         "made_up_rows": part.n_rows,
         "refuted": found.refuted,
         "verdict": part.verdict,
-        "most_that_it_could_show": part.ceiling,
+        "most_that_guesses_could_show": found.ceiling,
+        "gaussian_epsilon_lower": found.gaussian_epsilon_lower,
+        "noise_seen_below": found.power,
+        "leak": found.leak,
         "could_refute": part.could_refute,
         "sight": part.sight,
     }
