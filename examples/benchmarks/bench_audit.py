@@ -3,7 +3,8 @@ Audits: what one run over a thousand canaries proves about each mechanism.
 
 Every estimator is fitted once a claimed epsilon on made-up rows of which most are canaries, and an
 attacker who knows everything but the coins guesses which canaries are in. The table gives the
-lower bounds of epsilon that the guesses prove, and the share of the guesses that were right.
+lower bounds of epsilon that the guesses prove, and the share of the guesses that were right,
+and what the residuals show of the noise once the coins are open.
 
 The cases are those of ``tests/contract/test_audit.py``.
 
@@ -55,6 +56,8 @@ def rows(epsilons: tuple[float, ...], only: str) -> Iterator[dict[str, Any]]:
                 "claimed": _number(result.epsilon),
                 "99.9 %": _bound(result, 0.999),
                 "95 %": _bound(result, 0.95),
+                "normal": _known(result.gaussian_epsilon_lower, result.epsilon),
+                "seen below": _known(result.power, result.epsilon),
                 "canaries": result.n_canaries,
                 "right": f"{result.n_correct} of {result.n_guesses}",
                 "seconds": f"{perf_counter() - start:.1f}",
@@ -70,6 +73,12 @@ def _bound(result: Any, confidence: float) -> str:
         n_correct=result.n_correct,
     )
     return f"{found:.2f}"
+
+
+def _known(value: float | None, claim: float) -> str:
+    if math.isinf(claim):
+        return ""
+    return "unknown" if value is None else f"{math.floor(100 * value) / 100:.2f}"
 
 
 def _number(epsilon: float) -> str:

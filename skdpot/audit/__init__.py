@@ -17,6 +17,7 @@ from skdpot.audit.membership import (
     nearest_neighbour_distance_ratio,
     synthetic_membership,
 )
+from skdpot.audit.noise import NoiseCheck, NoiseEvidence
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report.privacy_report import PrivacyReport, privacy_report
 from skdpot.audit.white_box import default_canaries, default_score
@@ -29,6 +30,8 @@ __all__ = [
     "EvidenceSum",
     "GaussianAuditResult",
     "MembershipResult",
+    "NoiseCheck",
+    "NoiseEvidence",
     "PrivacyReport",
     "SyntheticMembership",
     "SyntheticMembershipResult",

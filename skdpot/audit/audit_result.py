@@ -81,8 +81,8 @@ class AuditResult:
     def power(self) -> float | None:
         """The share of the stated noise below which this audit would see it, in any one release.
 
-        With a probability of 95 %. None if it is not known, or if there is a release of which this
-        audit could refute nothing otherwise than by the guesses.
+        With a probability of 95 %, but for releases in ``noise.blind``. None if it is not known, or
+        if missing noise could only be seen by the guesses.
         """
         return None if self.noise is None else self.noise.seen_below
 

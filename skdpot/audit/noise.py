@@ -28,6 +28,7 @@ __all__ = ["NoiseCheck", "NoiseEvidence"]
 
 _FEWEST = 16  # numbers that are tested by themselves
 _SHARE = 0.01  # of the chance of an error of the whole audit, that the tests of the noise may have
+_EVERY = "all together"
 _POWER = 0.95  # with which probability noise below `seen_below` is found
 
 
@@ -119,7 +120,7 @@ class NoiseEvidence:
         tested = [*large, *(group for group in groups if group.n_numbers >= _FEWEST)]
         missed = [group.name for group in groups if group.n_numbers < _FEWEST]
         if len(checks) > 1:
-            every = _joined("all together", checks)
+            every = _joined(_EVERY, checks)
             tested += [every] if every.n_numbers >= _FEWEST and len(tested) != 1 else []
         return cls(tuple(tested), confidence, (*unseen, *missed))
 
@@ -136,16 +137,19 @@ class NoiseEvidence:
 
     @property
     def seen_below(self) -> float | None:
-        """The power: a smaller share of the stated noise in any one release is found.
+        """The power: a smaller share of the stated noise in one release is found.
 
-        With a probability of 95 %. None if in some release this audit could not refute noise of
-        any size.
+        With a probability of 95 %, in any but those in `blind`. None if that is all of them.
         """
-        factors = [c.seen_below(self.level) for c in self.checks if c.name != "all together"]
-        known = [factor for factor in factors if factor is not None]
-        if self.unseen or not known or len(known) < len(factors):
-            return None
-        return min(known)
+        factors = (c.seen_below(self.level) for c in self.checks if c.name != _EVERY)
+        return min((factor for factor in factors if factor is not None), default=None)
+
+    @property
+    def blind(self) -> tuple[str, ...]:
+        """Releases of which this audit could not even see that they have no noise."""
+        checks = (c for c in self.checks if c.name != _EVERY)
+        found = (c.name for c in checks if c.seen_below(self.level) is None)
+        return tuple(dict.fromkeys((*self.unseen, *found)))
 
     def gaussian_epsilon_lower(self, delta: float) -> float | None:
         r"""Bound ε from below by how far the surest pair moves the releases, in found noise.
@@ -181,16 +185,12 @@ class NoiseEvidence:
     @property
     def power(self) -> str:
         """What these checks can refute, in a sentence."""
-        if self.seen_below is not None:
-            return (
-                f"Noise below {_down(self.seen_below)} of what is stated would be seen, in any "
-                "single release."
-            )
-        blind = [c.name for c in self.checks if c.seen_below(self.level) is None]
-        if not self.checks or len(blind) == len(self.checks):
-            return "Missing noise cannot be refuted otherwise than by the guesses."
-        missed = ", ".join(dict.fromkeys([*self.unseen, *blind]))
-        return f"Missing noise cannot be refuted in {missed}."
+        if self.seen_below is None:
+            return "Missing noise could only have been seen by the guesses."
+        seen = (
+            f"Less than {_down(self.seen_below)} of the stated noise in one release would be seen"
+        )
+        return f"{seen}, but not in: {', '.join(self.blind)}." if self.blind else f"{seen}."
 
     @property
     def verdict(self) -> str:

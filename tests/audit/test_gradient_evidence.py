@@ -170,8 +170,9 @@ def test_what_is_recorded_has_its_noise_and_nothing_of_batches(case, monkeypatch
 
 def test_tables_are_recorded_with_their_noise():
     kinds = [release.kind for release in task_of("classifier, tuned", 1.0).run(HEADS).releases]
-    # Two tables between the steps, and two for the threshold.
-    assert kinds == ["gradient", "table", "gradient", "table", "gradient", "table", "table"]
+    # Two tables between the steps, and two for the threshold with the number of a class.
+    of_steps = ["gradient", "table", "gradient", "table", "gradient"]
+    assert kinds == [*of_steps, "table", "table", "histogram"]
 
 
 def test_recorded_parameters_are_those_before_the_step():

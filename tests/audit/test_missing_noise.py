@@ -155,7 +155,7 @@ def test_correct_noise_is_not_refuted(kind):
     assert not result.refuted
     assert result.leak == ""
     assert result.power > 0.15
-    assert result.noise.unseen == ()
+    assert result.noise.blind == ()
 
 
 @pytest.mark.parametrize("defect", [a_third, none_later, exact_used])

@@ -3,7 +3,8 @@
 `CASES` holds one entry for each estimator and mechanism. Each is audited with noise for ε = 1,
 where the lower bound must not exceed 1, and without noise, where it must reach 3: an audit that
 finds nothing there says nothing anywhere. In between, noise that is ten times too small for the
-claim is to be found out, where one run over hundreds of canaries can show it.
+claim is found out: by the residuals, once the coins are open. A correct mechanism is refuted with
+a probability of at most 0.1 % by its guesses and 0.001 % by its noise.
 """
 
 import math
@@ -41,7 +42,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
 ]
-SUREST = 250
 BOX = (-1.0, 1.0)
 
 Data = tuple[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]]
@@ -225,7 +225,7 @@ CASES = [
         partial(_sketch, bounds="private"),
         partial(uniform_rows, 1000, 16),
         {"score": histogram_score},
-        refuted_with_a_tenth=False,  # a tenth of the squared mu is theirs
+        refuted_with_a_tenth=False,  # a score of one's own: only the guesses are counted
         epsilons=(1.0,),  # without noise there is no histogram
     ),
     Case(
@@ -233,7 +233,6 @@ CASES = [
         _merged,
         partial(no_rows, 64),
         {"canaries": _pairs(partial(_sketch, 1.0), 1000, 64)},
-        refuted_with_a_tenth=False,  # each record has the noise of both parties
     ),
     Case(
         "DPSlicedFlowSampler, sketch",
@@ -244,13 +243,11 @@ CASES = [
         "DPSlicedFlowSampler, resample",
         partial(_flow, mechanism="resample", n_steps=8, n_slices=8),
         partial(no_rows, 64),
-        refuted_with_a_tenth=False,  # see skdpot.audit.evidence.rows
     ),
     Case(
         "DPSlicedFlowSampler, resample a Poisson sample",
         partial(_flow, mechanism="resample", n_steps=8, n_slices=8, sampling="poisson"),
         partial(no_rows, 64),
-        refuted_with_a_tenth=False,
     ),
     Case(
         "DPSlicedFlowSampler, resample one row",
@@ -263,7 +260,6 @@ CASES = [
         "DPSlicedFlowSampler, presample",
         partial(_flow, mechanism="presample", n_steps=2, n_slices=16),
         partial(no_rows, 64),
-        refuted_with_a_tenth=False,
     ),
     Case(
         "DPSlicedGenerator, sketch",
@@ -274,7 +270,6 @@ CASES = [
         "DPSlicedGenerator, smoothing",
         partial(_generator, mechanism="smoothing", n_slices=8),
         partial(no_rows, 64),
-        refuted_with_a_tenth=False,
     ),
     Case("PrivateWassersteinDistance, sliced", _distance, partial(no_rows, 64)),
     Case(
@@ -318,7 +313,6 @@ CASES = [
         lambda epsilon: PrivateScaler(epsilon, DELTA),
         partial(no_rows, 2000),
         {"canaries": 400},
-        refuted_with_a_tenth=False,
         epsilons=(math.inf,),
     ),
     Case("PrivateSWAutoencoder", _autoencoder, partial(no_rows, 512), FEWER),
@@ -327,7 +321,6 @@ CASES = [
         partial(_autoencoder, batch_size=200, n_steps=4),
         partial(no_rows, 64),
         FEWER,
-        refuted_with_a_tenth=False,  # the draw of batches hides more than the noise
     ),
     Case(
         "PrivateSWAutoencoder, prior",
@@ -340,21 +333,18 @@ CASES = [
         partial(_autoencoder, penalty="parity"),
         partial(grouped_rows, 4, 64),
         FEWER,
-        refuted_with_a_tenth=False,  # the noise is for more than a record moves
     ),
     Case(
         "PrivateSWAutoencoder, convolutions",
         partial(_autoencoder, architecture="conv", image_shape=(8, 8)),
         partial(no_rows, 64),
         FEWER,
-        refuted_with_a_tenth=False,  # canaries have 64 pixels, and much the same gradients
     ),
     Case(
         "DPSlicedGenerator, gradient",
         partial(_generator, mechanism="gradient", n_latents=64, batch_size=10_000, n_steps=3),
         partial(no_rows, 32),
         FEWER,
-        refuted_with_a_tenth=False,  # see skdpot.audit.evidence.generator
     ),
     Case("FairPrivateClassifier, sketch", partial(_classifier, n_steps=2), _GROUPED),
     Case(
@@ -362,7 +352,6 @@ CASES = [
         partial(_classifier, n_steps=6, batch_fraction=0.3),
         partial(grouped_rows, 8, 512, 2),
         FEWER,
-        refuted_with_a_tenth=False,
     ),
     Case(
         "FairPrivateClassifier, tuned threshold",
@@ -385,7 +374,6 @@ CASES = [
         partial(_classifier, gradient="ranks", n_steps=6, batch_fraction=0.3),
         partial(grouped_rows, 8, 512, 2),
         FEWER,
-        refuted_with_a_tenth=False,
     ),
     Case(
         "FairPrivateClassifier, ranks and equalised odds",
@@ -427,7 +415,7 @@ def _parameters(chosen: Callable[[Case], bool]) -> list[Any]:
 def test_the_claim_stands(case: Case) -> None:
     result = audited(case, 1.0)
     assert result.epsilon == pytest.approx(1.0, rel=1e-3)
-    assert result.epsilon_lower <= 1.0
+    assert not result.refuted
 
 
 @pytest.mark.parametrize("case", _parameters(lambda case: math.inf in case.epsilons))
@@ -459,5 +447,4 @@ def a_tenth_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", _parameters(lambda case: case.refuted_with_a_tenth))
 @pytest.mark.usefixtures("a_tenth_of_the_noise")
 def test_a_tenth_of_the_noise_refutes_the_claim(case: Case) -> None:
-    # One audit fails in less than 1 % of the cases, three in less than one of a million.
-    assert any(audited(case, 1.0, n_guesses=SUREST).refuted for _ in range(3))
+    assert audited(case, 1.0).refuted

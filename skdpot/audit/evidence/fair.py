@@ -232,15 +232,19 @@ def _add_tuning(
     audited: AuditedFit,
     candidates: _Candidates,
 ) -> None:
-    """Add the histograms of the probabilities that a threshold was read off."""
+    """Add the histograms that a threshold was read off, and the number of the second class."""
     if not tables:
         return
+    classes, n_pairs = candidates.classes, evidence.n_pairs
+    for release in audited.releases:
+        if classes is not None and release.kind == "histogram" and len(release.value) == 1:
+            rest = release.value - candidates.crowd.shares @ classes
+            apart = (classes[-2 * n_pairs : -n_pairs] - classes[-n_pairs:])[:, None]
+            evidence.add(rest, apart, release.facts["noise"].sigma, name="histogram")
     network = audited.fitted.network_
     outputs = network_outputs(network, candidates.records.rows.to(torch.float32))
     values = outputs[:, :1].sigmoid().numpy() - 0.5
-    codes = candidates.classes
-    if codes is not None:
-        _add_tables(evidence, tables, values, candidates, codes)
+    _add_tables(evidence, tables, values, candidates, np.zeros(len(values), dtype=np.intp))
 
 
 def _add_target_bounds(evidence: EvidenceSum, audited: AuditedFit) -> None:

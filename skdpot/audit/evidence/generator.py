@@ -10,8 +10,8 @@ everything public determines; what this misses, by simulation a few per cent, co
 Without noise hundreds of canaries are told apart, by some steps of large batches with as many
 generated points. Noise hides them sooner than it hides a single record: all generated points are
 pulled in much the same way, so that what a step shows of the rows is mostly their mean, and in d
-dimensions that moves by a root of d less than the noise is made for. One run does not refute noise
-that is ten times too small. `skdpot.audit.gaussian_audit` does, with one feature.
+dimensions that moves by a root of d less than the noise is made for. The guesses of one
+run do not refute noise that is ten times too small. Its residuals do.
 """
 
 import math

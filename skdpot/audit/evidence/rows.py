@@ -21,9 +21,10 @@ in it.
 
 Which settings have teeth. Sorted among n noisy numbers, one record is only as visible as in
 their sum, where it drowns in the noise of all: :math:`\sqrt n` times weaker than what is charged.
-One run over a thousand canaries therefore cannot tell that "presample", or a "resample" with
-batches of hundreds, has ten times less noise than it claims, only that there is none. Batches
-of one row (``batch_size=1``) show it.
+Guesses of one run over a thousand canaries therefore cannot tell that "presample", or a "resample"
+with batches of hundreds, has ten times less noise than it claims, only that there is none; batches
+of one row (``batch_size=1``) show it. The sum of squares of the numbers, which no sorting changes,
+shows the noise itself.
 """
 
 from collections.abc import Iterator

@@ -53,7 +53,8 @@ class PartAudit:
     @property
     def could_refute(self) -> bool:
         """Whether it would have seen missing noise in every release."""
-        return self.result is not None and self.result.power is not None
+        found = self.result
+        return found is not None and found.power is not None and not found.noise.blind
 
     @property
     def verdict(self) -> str:
