@@ -1108,6 +1108,30 @@ def _audit_forgives() -> Iterator[tuple[str, Injection, str]]:
         rewritten("skdpot.audit.guessing:guessing_p_value", ("if delta > 0.0:", "if False:")),
         "audit/test_guessing.py::test_golden_ceiling",
     )
+    missing = "audit/test_missing_noise.py::test_a_defect_is_refuted"
+    yield (
+        "coins in a residual",
+        rewritten(
+            "skdpot.audit.evidence.linear:EvidenceSum.add", (" - coins @ part", " + coins @ part")
+        ),
+        "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform",
+    )
+    yield (
+        "small releases",
+        rewritten(
+            "skdpot.audit.noise:NoiseEvidence.of",
+            ("if group.n_numbers >= _FEWEST)", "if group.n_numbers < 0)"),
+        ),
+        "audit/test_noise.py::test_small_releases_are_tested_together",
+    )
+    yield (
+        "outputs beside the releases",
+        rewritten(
+            "skdpot.audit.audited_fit:AuditTask.leak",
+            ("(rows[np.arange(len(rows)) // 2], labels)", "own"),
+        ),
+        f"{missing}[sketch-exact_used]",
+    )
 
 
 def _few_told() -> Iterator[tuple[str, Injection, str]]:

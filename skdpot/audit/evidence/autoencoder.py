@@ -12,6 +12,7 @@ have much the same gradients of kernels: there these audits stay further below t
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,18 +95,22 @@ def add_autoencoder(evidence: EvidenceSum, audited: AuditedFit) -> None:
         plan, loss = facts["plan"], facts["loss"]
         made = at_parameters(network, facts["parameters"])
         given, along = rows.to(torch.float32), facts["directions"]
-
-        def of_present(
-            present: Crowd,
-            index: np.ndarray,
-            parts: tuple[Any, ...] = (loss, made, given, along),
-        ) -> Contributions:
-            return _contributions(*parts[:2], parts[2][index], present, parts[3])
-
         own = _contributions(loss, made, given, crowd, along)
         gradient = gradients_by_parameter(made, release.value)
-        ranked = None if loss.penalty is None else of_present
+        ranked = None if loss.penalty is None else partial(_of_present, loss, made, given, along)
         crowd.add_step(evidence, own, gradient, facts, plan, ranked)
+
+
+def _of_present(
+    loss: AutoencoderLoss,
+    network: Any,
+    rows: torch.Tensor,
+    directions: np.ndarray | None,
+    present: Crowd,
+    index: np.ndarray,
+) -> Contributions:
+    """Return what each row of the data adds to a sum in which codes are compared."""
+    return _contributions(loss, network, rows[index], present, directions)
 
 
 def _contributions(

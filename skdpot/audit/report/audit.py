@@ -54,7 +54,9 @@ class PartAudit:
     def could_refute(self) -> bool:
         """Whether it would have seen missing noise in every release."""
         found = self.result
-        return found is not None and found.power is not None and not found.noise.blind
+        if found is None or found.noise is None:
+            return False
+        return found.power is not None and not found.noise.blind
 
     @property
     def verdict(self) -> str:
