@@ -383,6 +383,13 @@ SEARCHES = {
     "folds, refit": (NoisyThreshold(), {"cv": 2, "refit": True}, "shift"),
     "release": (NoisyThreshold(), ON_RELEASE, "shift"),
     "classifier": (classifier(alpha=0.0), {}, "learning_rate"),
+    "sampler, release": (sampler("sketch", n_bins=8), {"score_on": "release"}, "step_size"),
+    "sampler": (sampler("sketch", n_bins=8), {"score_bounds": (-3, 3)}, "step_size"),
+    "sampler, accuracy": (
+        sampler("sketch", n_bins=8, conditional=True, classes=[0, 1]),
+        {"scoring": "synthetic_accuracy"},
+        "step_size",
+    ),
 }
 
 

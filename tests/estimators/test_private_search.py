@@ -485,7 +485,7 @@ class Fixed:
     def predict(self, X):
         return (np.asarray(X)[:, 0] > 0.2).astype(float)
 
-    def sample(self, n):
+    def sample(self, n, random_state):
         return self.rows[:n]
 
 
