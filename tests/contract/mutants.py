@@ -627,7 +627,8 @@ def _delta_ignored() -> Iterator[tuple[str, Injection, str]]:
         ("calibration:SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ", ""),
          "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"),
     ):  # fmt: skip
-        yield "no room for other machines", rewritten(f"{PRIVACY}{where}", change), test
+        kind = f"no room for other machines in {where}"
+        yield kind, rewritten(f"{PRIVACY}{where}", change), test
     yield (
         "leaks of a ledger not capped",
         rewritten(f"{PRIVACY}ledger:Terms.admit", (" and totals.leak_units <= self.leak_cap", "")),
