@@ -106,6 +106,7 @@ def bench_steps(
             n_steps=10**6,
             sampling=sampling,
             sensitivity=2.0,
+            n_parameters=sum(p.numel() for p in make_network(architecture).parameters()),
             bounds=DataBounds.from_box(-1, 1, 784),
             sigma=2.0,
         )

@@ -103,6 +103,7 @@ def paper_settings(
         PrivacyTarget(epsilon / 2, delta / 2),
         [LangevinPhase(step, 1.0, n_iter)],
         clip=PAPER["clip"],
+        dim=2 * PAPER["n_particles"],
         sampling_rate=rate,
         bounds=DataBounds.from_box(0.0, 1.0, 2),
     )

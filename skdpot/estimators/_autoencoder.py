@@ -11,7 +11,7 @@ from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams
 from skdpot._utils.torch_rng import torch_randomness
 from skdpot.estimators._autoencoder_plan import BatchCells, learning_rate, number_of_steps
-from skdpot.estimators._charge import charge_training
+from skdpot.estimators._charge import SINGLE_PRECISION, charge_training
 from skdpot.estimators._groups import SAME_GROUP
 from skdpot.estimators._private_errors import publishable
 from skdpot.exceptions import BudgetExceededError
@@ -97,11 +97,11 @@ def charge_private(
     estimator: "PrivateSWAutoencoder", plan: TrainingPlan, streams: Streams
 ) -> PrivacySpent:
     """Charge the whole fit, before any noise is drawn or row looked at."""
-    facts = [
-        "the architecture and its initial weights",
-        "nobody sees the bits of the noisy sums but through the network",
-    ]
-    kind = "Poisson batches" if plan.sampling == "poisson" else "batches without replacement"
+    facts = ["the architecture and its initial weights"]
+    kind = "batches without replacement"
+    if plan.sampling == "poisson":
+        kind = "Poisson batches"
+        facts.append(SINGLE_PRECISION)
     batches = f"{kind} of {plan.batch_size} records"
     if estimator.penalty == "parity":
         facts.append(SAME_GROUP)

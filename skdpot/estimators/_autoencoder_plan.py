@@ -13,7 +13,7 @@ from skdpot.estimators._groups import batch_sizes, read_groups
 from skdpot.nets.autoencoder_training import AutoencoderLoss, CodePenalty
 from skdpot.nets.code_parity import CodeParity
 from skdpot.nets.prior_penalty import PriorPenalty
-from skdpot.nets.training_plan import TrainingPlan, plan_training
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.calibration import privacy_target
 from skdpot.slicing.plan import bounds_or_plan
 from skdpot.slicing.rules import public_bounds
@@ -138,7 +138,11 @@ def learning_rate(estimator: "PrivateSWAutoencoder", network: nn.Module, n_steps
 
 
 def plan_fit(
-    estimator: "PrivateSWAutoencoder", loss: AutoencoderLoss, cells: BatchCells, n_features: int
+    estimator: "PrivateSWAutoencoder",
+    loss: AutoencoderLoss,
+    cells: BatchCells,
+    n_features: int,
+    network: nn.Module,
 ) -> TrainingPlan:
     """Fix batches and noise from public facts."""
     n_samples = sum(cells.group_sizes)
@@ -154,6 +158,7 @@ def plan_fit(
         n_steps=number_of_steps(estimator, n_samples),
         sampling=sampling,
         sensitivity=loss.sensitivity,
+        n_parameters=trained_numbers(network),
         bounds=bounds_or_plan(bounds or n_samples, n_features, target.mu_cap),
         sigma=estimator.sigma,
     )

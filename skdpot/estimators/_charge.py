@@ -9,7 +9,12 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.slicing.declarations import assumptions as common_assumptions
 
-__all__ = ["charge_training"]
+__all__ = ["SINGLE_PRECISION", "charge_training"]
+
+# Products of matrices may round the same record in another way in a batch of another size.
+SINGLE_PRECISION = (
+    "a record's gradient in single precision does not depend on the size of its batch"
+)
 
 
 def charge_training(

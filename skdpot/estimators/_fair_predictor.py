@@ -19,7 +19,7 @@ from skdpot._utils.validation import (
     check_is_fitted,
     validate_rows,
 )
-from skdpot.estimators._charge import charge_training
+from skdpot.estimators._charge import SINGLE_PRECISION, charge_training
 from skdpot.estimators._fair_task import FairPlan
 from skdpot.estimators._private_errors import publishable
 from skdpot.nets.cells import Cells
@@ -110,8 +110,11 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         check_per_record(network, (n_features,), rng, parameter="module")
         return network
 
-    def _charge(self, plan: FairPlan, public: tuple[str, ...], streams: Streams) -> PrivacySpent:
+    def _charge(
+        self, plan: FairPlan, network: nn.Module, public: tuple[str, ...], streams: Streams
+    ) -> PrivacySpent:
         """Charge the whole fit, before any noise is drawn or row looked at."""
+        single = plan.training.sampling == "poisson" and not _in_double(network)
         return charge_training(
             self.budget,
             plan.training,
@@ -123,7 +126,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             assumptions=(
                 *public,
                 "the network's initial weights",
-                "nobody sees the bits of the noisy sums but through the network",
+                *([SINGLE_PRECISION] if single else []),
             ),
             mechanism=_mechanism(plan),
         )
@@ -194,8 +197,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         that may not be able to compute in it stay in single.
         """
         device = resolve_device(self.device) or "cpu"
-        double = chain_of_layers(network) is not None
-        kept = rows.astype(np.float64 if double else np.float32)
+        kept = rows.astype(np.float64 if _in_double(network) else np.float32)
         return Records(torch.from_numpy(kept).to(device), torch.from_numpy(targets).to(device))
 
     def _outputs(self, X: Any) -> np.ndarray:
@@ -211,6 +213,10 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__}.fit takes X, y and sensitive_features, not "
                 f"{', '.join(sorted(fit_params))}."
             )
+
+
+def _in_double(network: nn.Module) -> bool:
+    return chain_of_layers(network) is not None
 
 
 def _mechanism(plan: FairPlan) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import nn
 
 from skdpot._utils.notices import warn_of_fairness
 from skdpot.estimators._groups import Groups, batch_sizes, read_groups
@@ -12,7 +13,7 @@ from skdpot.nets.cells import Cells
 from skdpot.nets.fair_loss import FairLoss
 from skdpot.nets.output_tables import TableNoise, plan_tables
 from skdpot.nets.parity_penalty import ParityPenalty
-from skdpot.nets.training_plan import TrainingPlan, plan_training
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.tuned_threshold import ThresholdNoise, plan_threshold
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget
@@ -140,6 +141,7 @@ def plan_fair_fit(
     predictor: "FairPredictor",
     loss: FairLoss,
     cells: Cells,
+    network: nn.Module,
     public: np.random.Generator,
     *,
     bounds: DataBounds | BoundsPlan | None = None,
@@ -155,6 +157,8 @@ def plan_fair_fit(
         What is minimised.
     cells : Cells
         Public division of the records.
+    network : torch.nn.Module
+        What will be trained.
     public : numpy.random.Generator
         Draws the directions of each step, whose widths enter the sensitivity.
     bounds : DataBounds, BoundsPlan or None
@@ -173,7 +177,9 @@ def plan_fair_fit(
         )
         others.extend(events)
     if cells.strata and predictor.gradient == "ranks":
-        return _plan_ranks(predictor, loss, cells, public, target, n_steps, bounds, others, tuning)
+        return _plan_ranks(
+            predictor, loss, cells, network, public, target, n_steps, bounds, others, tuning
+        )
     tables: TableNoise | None = None
     release_at = _release_steps(n_steps, predictor.n_releases) if cells.strata else ()
     if release_at:
@@ -193,6 +199,7 @@ def plan_fair_fit(
         n_steps=n_steps,
         sampling="poisson",
         sensitivity=2.0 * loss.joint_clip(cells),
+        n_parameters=trained_numbers(network),
         bounds=bounds,
         others=() if math.isinf(target.epsilon) else tuple(others),
     )
@@ -203,6 +210,7 @@ def _plan_ranks(
     predictor: "FairPredictor",
     loss: FairLoss,
     cells: Cells,
+    network: nn.Module,
     public: np.random.Generator,
     target: PrivacyTarget,
     n_steps: int,
@@ -221,6 +229,7 @@ def _plan_ranks(
         n_steps=n_steps,
         sampling="without_replacement",
         sensitivity=loss.ranked_sensitivity(sum(sizes), penalty, width),
+        n_parameters=trained_numbers(network),
         bounds=bounds,
         others=() if math.isinf(target.epsilon) else tuple(others),
     )

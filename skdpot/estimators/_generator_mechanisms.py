@@ -25,7 +25,7 @@ from skdpot.nets.output_units import OutputUnits
 from skdpot.nets.private_generator import noisy_gradient_steps
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.sliced_losses import generator_steps, release_batches, table_batches
-from skdpot.nets.training_plan import TrainingPlan, plan_training
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.provenance import warn_of_composition
@@ -193,7 +193,7 @@ class NoisyGradients:
         network = new_network(generator, _WIDTH_FOR_GRADIENTS, d, 0, streams.solver)
         check_per_record(network, (n_latents,), streams.solver, parameter="module")
         clean = deepcopy(network)
-        directions, plan = self._plan(generator, streams, n, d)
+        directions, plan = self._plan(generator, streams, n, d, trained_numbers(network))
         spent = self._charge(generator, plan, streams)
         warn_of_composition(X, spent, generator.budget, type(generator).__name__)
         bounds = plan.settle_bounds(rows, streams)
@@ -228,7 +228,12 @@ class NoisyGradients:
         return {}
 
     def _plan(
-        self, generator: "DPSlicedGenerator", streams: Streams, n: int, d: int
+        self,
+        generator: "DPSlicedGenerator",
+        streams: Streams,
+        n: int,
+        d: int,
+        n_parameters: int,
     ) -> tuple[StepDirections, TrainingPlan]:
         """Settle directions, batches and noise from public facts."""
         size = min(generator.batch_size, n)
@@ -248,6 +253,7 @@ class NoisyGradients:
             sensitivity=fixed_side_sensitivity(
                 math.sqrt(d), generator.clip_jacobian, int(n_slices), directions.largest_norm
             ),
+            n_parameters=n_parameters,
             bounds=bounds_or_plan(known or n, d, target.mu_cap),
             sigma=generator.sigma,
         )
@@ -264,10 +270,7 @@ class NoisyGradients:
             delta=generator.delta,
             sigma_given=generator.sigma is not None,
             label=type(generator).__name__,
-            assumptions=(
-                "the network and its initial weights",
-                "floating-point noise counts as Gaussian (not hardened)",
-            ),
+            assumptions=("the network and its initial weights",),
             mechanism=(
                 f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret "
                 f"batches of {plan.batch_size} rows"

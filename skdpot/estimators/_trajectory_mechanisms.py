@@ -176,7 +176,9 @@ class LangevinTrajectories:
                 *data.assumptions,
             ),
             sigma=plan.sigmas,
-            sensitivity=tuple(2.0 * plan.clip for _ in plan.sigmas),
+            sensitivity=tuple(
+                2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
+            ),
             mechanism=(
                 f"{plan.n_iter} noisy sums of clipped gradients of {self._size(sampler)} particles "
                 f"at each of {data.axis.n_times} times"
@@ -238,6 +240,7 @@ class LangevinTrajectories:
             target,
             phases(sampler, default),
             clip=sampler.clip or _CLIP_A_PARTICLE * math.sqrt(self._size(sampler)),
+            dim=self._size(sampler) * n_features,
             sampling_rate=sampler.sampling_rate,
             bounds=bounds,
             noise_multiplier=sampler.noise_multiplier,

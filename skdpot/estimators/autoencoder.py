@@ -28,9 +28,9 @@ from skdpot.estimators._autoencoder import (
 from skdpot.estimators._autoencoder_plan import BatchCells, choose_cells, choose_loss, plan_fit
 from skdpot.estimators._codes import CodeReadings
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import made_by, warn_of_composition
 from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.slicing.rules import public_bounds
 
 __all__ = ["PrivateSWAutoencoder"]
 
@@ -155,10 +155,12 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     batches with Gaussian noise, one event under replace-one, after the events of the bounds
     when these are private. Without a penalty the sensitivity of a sum is 2C; with one it is
     ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.prior_penalty.PriorPenalty` or
-    `skdpot.nets.code_parity.CodeParity`. The noise is continuous and not hardened against attacks
-    on floating-point numbers. No loss is recorded or shown. Public: the number of rows and of
-    features and their names, the dtype, the architecture and its first weights, and that all
-    values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
+    `skdpot.nets.code_parity.CodeParity`. Rounding to the lattice of the noise adds at most 1/512
+    (`skdpot.privacy.noise.noise_for_sums`). Gradients are computed in single precision, of which
+    the last bits can depend on the size of a Poisson batch; the statement assumes that they do
+    not. No loss is recorded or shown. Public: the number of rows and of features and their names,
+    the dtype, the architecture and its first weights, and that all values are finite. With
+    ``penalty="parity"`` the groups, their sizes and **who belongs to
     which** are public too: protected is what X says of a person, given the person's group.
 
     What `transform`, `inverse_transform` and `score` are given is treated as public: **codes of
@@ -322,9 +324,10 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         """Plan, build, charge, and only then touch the rows; return what stopped training."""
         streams = spawn_streams(self.random_state, type(self).__name__)
         loss = choose_loss(self, cells)
-        plan = plan_fit(self, loss, cells, rows.shape[1])
-        box = isinstance(plan.bounds, DataBounds) and plan.bounds.box
+        known = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
+        box = known is not None and known.box
         autoencoder = build_autoencoder(self, rows.shape[1], streams.solver, box=box)
+        plan = plan_fit(self, loss, cells, rows.shape[1], autoencoder)
         self.privacy_spent_ = charge_private(self, plan, streams)
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
         self.bounds_ = plan.settle_bounds(rows, streams)

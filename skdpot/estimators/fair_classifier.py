@@ -129,10 +129,10 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of
     records of each group (and class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q}
     \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.parity_penalty`). A tuned threshold takes two more
-    releases, of noisy histograms. The noise of the sums is continuous and not hardened against
-    attacks on floating-point numbers; networks that are not plain chains of layers are trained in
-    single precision, of which the last bits depend on the size of the batch. No loss is recorded
-    or shown.
+    releases, of noisy histograms. Rounding to the lattice of the noise adds at most 1/512 to these
+    (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
+    trained in single precision, of which the last bits can depend on the size of the batch; the
+    statement assumes that they do not. No loss is recorded or shown.
 
     What `predict` and `score` are given is treated as public. A grid search that scores on
     private records leaks through its scores and its choice.
@@ -270,8 +270,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         """Plan, charge, and only then touch the rows."""
         loss = self._loss()
         network = self._network(rows.shape[1], loss.compared.n_outputs, streams.solver)
-        plan = plan_fair_fit(self, loss, cells, streams.public, tunes=self.tune_threshold)
-        self.privacy_spent_ = self._charge(plan, self._public(cells), streams)
+        plan = plan_fair_fit(self, loss, cells, network, streams.public, tunes=self.tune_threshold)
+        self.privacy_spent_ = self._charge(plan, network, self._public(cells), streams)
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
         records = self._records(network, rows, codes)
         self._train(network, loss, plan, cells, records, streams)

@@ -119,10 +119,11 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     and the network's first weights. With a sketch batches are Poisson samples and the
     sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are
     fixed numbers of records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K}
-    \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity_penalty`). The noise of the sums is
-    continuous and not hardened against attacks on floating-point numbers; networks that are not
-    plain chains of layers are trained in single precision, of which the last bits depend on the
-    size of the batch. No loss is recorded or shown.
+    \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity_penalty`). Rounding to the
+    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that
+    are not plain chains of layers are trained in single precision, of which the last bits can
+    depend on the size of the batch; the statement assumes that they do not. No loss is recorded or
+    shown.
 
     What `predict` and `score` are given is treated as public. A grid search that scores on
     private records leaks through its scores and its choice.
@@ -243,8 +244,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         loss = self._loss(targets.shape[1])
         network = self._network(rows.shape[1], targets.shape[1], streams.solver)
         bounds = self._bounds(*targets.shape)
-        plan = plan_fair_fit(self, loss, cells, streams.public, bounds=bounds)
-        self.privacy_spent_ = self._charge(plan, self._public(), streams)
+        plan = plan_fair_fit(self, loss, cells, network, streams.public, bounds=bounds)
+        self.privacy_spent_ = self._charge(plan, network, self._public(), streams)
         warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
         self.target_bounds_ = (
             release_private_bounds(targets, bounds, streams)[0]

@@ -161,11 +161,11 @@ n_features), default="axes+orthogonal"
     "sketch" releases `sketch_`: sensitivity as in `SlicedSketch` with public labels. "mfld"
     releases in each step, for each time, the sum over a secret Poisson sample of the rows of their
     gradients on all m particles, each clipped *as one m × d matrix* to C, with Gaussian noise;
-    replacing a row moves the sum by at most 2C. Sums are divided by the expected size of the
-    sample. The noise of "mfld" is continuous and not hardened against attacks on floating-point
-    numbers. Warm starts are events of their own (Gaussian, on a lattice). A person with k rows at
-    different times pays k times the steps, or sqrt(k) times the sensitivity of a table, and k
-    times that of private bounds, which see all times together.
+    replacing a row moves the sum by at most 2C, and rounding to the lattice of the noise adds at
+    most 1/512 of that (`skdpot.privacy.noise.noise_for_sums`). Sums are divided by the expected
+    size of the sample. Warm starts are events of their own (Gaussian, on a lattice). A person
+    with k rows at different times pays k times the steps, or sqrt(k) times the sensitivity of a
+    table, and k times that of private bounds, which see all times together.
 
     Neither `diffusivity` nor any randomness of the solver is counted. Rows given to `score` are
     treated as public.

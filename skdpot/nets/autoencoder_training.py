@@ -164,9 +164,8 @@ def private_steps(
 
     Privacy
     -------
-    Each step releases the sum with Gaussian noise of ``plan.sigma``. The noise is continuous,
-    added in the precision of the network, and not hardened against attacks on floating-point
-    numbers. Batches are secret; nothing of them is kept.
+    Each step releases the sum, rounded to a lattice, with discrete Gaussian noise ``plan.noise``.
+    Batches are secret; nothing of them is kept.
     """
     batches = plan.batches(secret, members)
 
@@ -175,7 +174,7 @@ def private_steps(
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows[batch], directions)
         facts = {"loss": loss, "plan": plan, "directions": directions}
-        release_gradient(total, plan.sigma, plan.batch_size, secret, facts)
+        release_gradient(total, plan.noise, plan.batch_size, secret, facts)
 
     return step
 

@@ -66,8 +66,7 @@ def ranked_steps(
 
     Privacy
     -------
-    Each step releases one noisy sum. The noise is continuous and not hardened against attacks
-    on floating-point numbers.
+    Each step releases one noisy sum, on a lattice.
     """
     batches = plan.batches(secret, cells.members)
 
@@ -81,7 +80,7 @@ def ranked_steps(
             "penalty": penalty,
             "directions": directions[number],
         }
-        release_gradient(total, plan.sigma, plan.batch_size, secret, facts)
+        release_gradient(total, plan.noise, plan.batch_size, secret, facts)
 
     return step
 
@@ -127,9 +126,8 @@ def tabled_steps(
 
     Privacy
     -------
-    Each step releases one noisy sum, and each release a noisy table of all cells. The noise of
-    the sums is continuous and not hardened against attacks on floating-point numbers; that of
-    the tables lies on a lattice.
+    Each step releases one noisy sum, and each release a noisy table of all cells, all of them on
+    lattices.
     """
     batches = plan.batches(secret)
     directions = loss.compared.directions(n_slices, public)
@@ -159,6 +157,6 @@ def tabled_steps(
         of_batch = None if anchors is None else anchors.take(batch)
         total = loss.anchored_sum(network, records.take(batch), of_batch, cells)
         facts = {"loss": loss, "cells": cells, "plan": plan, "tables": tables}
-        release_gradient(total, plan.sigma, plan.batch_size, secret, facts)
+        release_gradient(total, plan.noise, plan.batch_size, secret, facts)
 
     return step

@@ -56,9 +56,8 @@ def noisy_gradient_steps(
 
     Privacy
     -------
-    Each step releases the gradient times the batch size with Gaussian noise of ``plan.sigma``,
-    drawn in double precision and added in that of the network, not hardened against attacks on
-    floating-point numbers. Batches are secret; nothing of them is kept.
+    Each step releases the gradient times the batch size, rounded to a lattice, with discrete
+    Gaussian noise ``plan.noise``. Batches are secret; nothing of them is kept.
     """
     batches, near = plan.batches(secret), Ball(_REACH * radius)
     data = Side(batch_size=plan.batch_size, private=True)
@@ -84,6 +83,7 @@ def noisy_gradient_steps(
             "clip_jacobian": clip_jacobian,
             "clip_output": near,
         }
-        release_gradient(total, plan.sigma / plan.batch_size, 1.0, secret, facts)
+        summed = {parameter: plan.batch_size * value for parameter, value in total.items()}
+        release_gradient(summed, plan.noise, plan.batch_size, secret, facts)
 
     return step

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import nn
 
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import CalibrationError
@@ -17,10 +18,12 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
 )
+from skdpot.privacy.lattice_sampler import required_bits
+from skdpot.privacy.noise import LatticeNoise, noise_for_sums
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.subsampling import fixed_size_batches, poisson_batches
 
-__all__ = ["TrainingPlan", "plan_training"]
+__all__ = ["TrainingPlan", "plan_training", "trained_numbers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +43,9 @@ class TrainingPlan:
     sampling : {"poisson", "without_replacement"}
         How batches are drawn.
     sensitivity : float
-        L2 sensitivity of a batch's summed gradient under replace-one.
-    sigma : float
-        Standard deviation of the noise on that sum; 0 without privacy.
+        L2 sensitivity of a batch's summed gradient under replace-one, with what rounding adds.
+    noise : LatticeNoise or None
+        Noise on that sum; None without privacy.
     bounds : DataBounds, BoundsPlan or None
         Public bounds, or how bounds are estimated first; None if training needs none.
     event : Event
@@ -54,9 +57,14 @@ class TrainingPlan:
     n_steps: int
     sampling: str
     sensitivity: float
-    sigma: float
+    noise: LatticeNoise | None
     bounds: DataBounds | BoundsPlan | None
     event: Event
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on a batch's sum; 0 without privacy."""
+        return 0.0 if self.noise is None else self.noise.sigma
 
     @property
     def n_samples(self) -> int:
@@ -158,6 +166,7 @@ def plan_training(
     n_steps: int,
     sampling: str,
     sensitivity: float,
+    n_parameters: int,
     bounds: DataBounds | BoundsPlan | None = None,
     others: Sequence[Event] = (),
     sigma: float | None = None,
@@ -178,6 +187,8 @@ def plan_training(
         record, of norm at most half of `sensitivity`.
     sensitivity : float
         L2 sensitivity of a batch's summed gradient under replace-one, within a cell.
+    n_parameters : int
+        Number of entries of the gradient.
     bounds : DataBounds or BoundsPlan, optional
         Public bounds, or the plan of the events that estimate them; None if there are none.
     others : sequence of Event, default=()
@@ -211,52 +222,66 @@ def plan_training(
             'Batches of a fixed number of records of each cell need sampling="without_replacement".'
         )
 
-    def training(noise: float) -> Event:
+    def training(scale: float) -> Event:
+        noise = noise_for_sums(scale, sensitivity, max(1, n_parameters))
         if sampling == "poisson":
             return PoissonGaussianEvent(
-                sigma=noise,
-                sensitivity=sensitivity,
+                sigma=noise.sigma,
+                sensitivity=noise.sensitivity,
                 sampling_rate=sizes[0] / cells[0],
                 n_steps=n_steps,
                 clipped_sum=True,
+                lattice=noise.lattice,
             )
         return FixedSizeGaussianEvent(
-            sigma=noise,
-            sensitivity=sensitivity,
+            sigma=noise.sigma,
+            sensitivity=noise.sensitivity,
             batch_sizes=sizes,
             group_sizes=cells,
             n_steps=n_steps,
+            lattice=noise.lattice,
         )
 
-    def whole(noise: float) -> Event:
+    def whole(scale: float) -> Event:
         before = (bounds.event,) if isinstance(bounds, BoundsPlan) else ()
         if not before and not others:
-            return training(noise)
-        return ComposedEvent(events=(*before, *others, training(noise)))
+            return training(scale)
+        return ComposedEvent(events=(*before, *others, training(scale)))
 
-    event, noise = _noise(target, whole, sigma)
+    event = calibrate(target, whole) if sigma is None else _given(whole, sigma)
+    noise = _noise(event)
     return TrainingPlan(
         group_sizes=cells,
         batch_sizes=sizes,
         n_steps=n_steps,
         sampling=sampling,
-        sensitivity=sensitivity,
-        sigma=noise,
+        sensitivity=sensitivity if noise is None else noise.sensitivity,
+        noise=noise,
         bounds=bounds,
         event=event,
     )
 
 
-def _noise(
-    target: PrivacyTarget, whole: Callable[[float], Event], sigma: float | None
-) -> tuple[Event, float]:
-    """Return the event of the whole fit and the noise of its training."""
-    if sigma is not None:
-        return (whole(sigma), sigma) if sigma > 0 else (NonPrivateEvent(), 0.0)
-    event = calibrate(target, whole)
+def trained_numbers(network: nn.Module) -> int:
+    """Return how many numbers of a network are trained."""
+    return sum(p.numel() for p in network.parameters() if p.requires_grad)
+
+
+def _given(whole: Callable[[float], Event], sigma: float) -> Event:
+    return whole(sigma) if sigma > 0 else NonPrivateEvent()
+
+
+def _noise(event: Event) -> LatticeNoise | None:
+    """Return the noise of the training in the event of a whole fit, if it can be drawn."""
     if isinstance(event, NonPrivateEvent):
-        return event, 0.0
+        return None
     training = event.events[-1] if isinstance(event, ComposedEvent) else event
     if not isinstance(training, PoissonGaussianEvent | FixedSizeGaussianEvent):
         raise CalibrationError("Training releases noisy sums of gradients of batches only.")
-    return event, training.sigma
+    if training.lattice is None:
+        raise CalibrationError("The noise of training lies on a lattice.")
+    noise = LatticeNoise(
+        sigma=training.sigma, sensitivity=training.sensitivity, lattice=training.lattice
+    )
+    required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
+    return noise

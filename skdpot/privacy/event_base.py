@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import SupportsFloat, SupportsIndex
 
+from skdpot.privacy.lattice_sampler import required_bits, rounding_width
 from skdpot.privacy.relation import Relation
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "positive_float",
     "positive_int",
     "positive_ints",
+    "sampled_step_mu",
     "step_mu",
 ]
 
@@ -92,6 +94,24 @@ def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
     """
     mu = sensitivity / sigma
     return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
+
+
+def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
+    """Return mu of one Gaussian release of which records take part by secret coins.
+
+    On a lattice the release is a random rounding of a continuous one that has the variance
+    ``sigma**2 - (rho * g)**2`` (`skdpot.privacy.lattice_sampler`), in any mixture.
+    """
+    mu = sensitivity / sigma
+    if lattice is None:
+        return mu
+    rho = rounding_width(required_bits(sigma / lattice, mu)) * lattice
+    if sigma < 2.0 * rho:
+        raise ValueError(
+            f"`lattice` must not exceed sigma / {2.0 * rho / lattice:.3g} for Poisson samples, got "
+            f"lattice={lattice!r} and sigma={sigma!r}; use a finer lattice or more noise."
+        )
+    return mu / math.sqrt((1.0 - rho / sigma) * (1.0 + rho / sigma)) * (1.0 + 1e-15)
 
 
 @dataclass(frozen=True, kw_only=True)

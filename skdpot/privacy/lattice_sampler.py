@@ -45,12 +45,34 @@ Gaussians, :math:`s_1^2 + Q^2 s_2^2 = s^2`. By Poisson summation each probabilit
 wanted one times :math:`1 \pm 2.1 e^{-2\pi^2 t^2}`, :math:`t = s_1 s_2 / s`, and ``t`` is
 chosen so that this, too, is below :math:`2^{1-b}`.
 
+Sums of records in a secret sample
+----------------------------------
+Items 1 and 3 are about *pairs* of data sets, and that is all that the account of samples of a
+fixed size asks for [1]_: its profile follows from those of all pairs of batches. The account of a
+Poisson sample is about *three* laws: the release of a batch without the record, with it, and with
+the one that replaces it, which no statement about pairs covers. So here is one about any number of
+laws at once. Take the continuous Gaussian release :math:`Y \sim N(x, \tau^2 I)` of an integer
+vector ``x``, with :math:`\tau^2 = s^2 - \rho^2`, and round it at random: draw each coordinate of
+``X`` with probability proportional to :math:`e^{-(k - Y_j)^2 / 2 \rho^2}` over the integers ``k``.
+By Poisson summation the divisor :math:`\sum_k e^{-(k - y)^2 / 2 \rho^2}` is
+:math:`\sqrt{2 \pi} \rho` times :math:`1 \pm 2.01 e^{-2 \pi^2 \rho^2}` for every ``y``, and the
+convolution of both Gaussian densities is that of variance :math:`s^2`. So ``X`` is, up to a factor
+:math:`1 \pm 2.1 e^{-2 \pi^2 \rho^2}` in the probability of each value of a coordinate, ``x`` plus
+discrete Gaussian noise of scale ``s``. The map from ``Y`` to ``X`` knows nothing of the data:
+*whatever* holds for the continuous release with :math:`\tau` in the place of ``s`` holds for the
+discrete one, mixtures over samples and vectors in any directions included, and so do compositions.
+`rounding_width` is the :math:`\rho` at which the factor differs from 1 by less than
+:math:`2^{-b}`, which is in what `required_bits` counts. At s = 1000 this costs 2 to 5 parts in a
+million of the noise.
+
 Look-ups take a time that depends on the value: timing attacks are out of scope.
 
 References
 ----------
 Canonne, Kamath, Steinke (2020), "The Discrete Gaussian for Differential Privacy".
 Dong, Roth, Su (2022), "Gaussian Differential Privacy".
+
+.. [1] B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", 2018, theorem 9.
 """
 
 import bisect
@@ -66,9 +88,10 @@ import numpy.typing as npt
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import CalibrationError
 
-__all__ = ["MAX_S", "MAX_TABLE_S", "discrete_gaussian", "required_bits"]
+__all__ = ["MAX_S", "MAX_TABLE_S", "discrete_gaussian", "required_bits", "rounding_width"]
 
 IntArray = npt.NDArray[np.int64]
+_Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint16]
 
 MAX_TABLE_S = 1024.0
 MAX_S = 2.0**40
@@ -80,12 +103,18 @@ _MAX_LEAVES = 8  # tables that one draw may consult when s is wide
 
 @dataclass(frozen=True)
 class _Table:
-    """Cumulative probabilities ``P[X <= k] * 2**bits`` for k = -offset, -offset + 1, ..."""
+    """Cumulative probabilities ``P[X <= k] * 2**bits`` for k = -offset, -offset + 1, ...
+
+    Most draws are settled by their first 16 bits: for each of these `guide` has the number of
+    thresholds below, and `crowd` how many there are with the same bits (at most 2 are told).
+    """
 
     offset: int
     bits: int
     thresholds: list[int] = field(repr=False)
     first_words: npt.NDArray[np.uint64] = field(repr=False)
+    guide: npt.NDArray[np.int32] = field(repr=False)
+    crowd: npt.NDArray[np.uint8] = field(repr=False)
 
 
 def required_bits(s: float, mu: float) -> int:
@@ -166,36 +195,78 @@ def _table(s: float, bits: int) -> _Table:
     thresholds = [c * normaliser >> scale for c in itertools.accumulate(mass)]
     shift = bits - _WORD
     first_words = np.array([t >> shift for t in thresholds], dtype=np.uint64)
-    first_words.setflags(write=False)
-    return _Table(half_width, bits, thresholds, first_words)
+    lowest = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
+    guide = np.searchsorted(first_words, lowest, side="left").astype(np.int32)
+    crowd = np.minimum(np.diff(guide, append=len(first_words)), 2).astype(np.uint8)
+    for array in (first_words, guide, crowd):
+        array.setflags(write=False)
+    return _Table(half_width, bits, thresholds, first_words, guide, crowd)
 
 
-def _draw_from_table(table: _Table, count: int, stream: SecretStream) -> IntArray:
-    """Draw by inverting the cumulative table; later words are read when they matter."""
-    words = stream.random_uint64(count)
-    index: IntArray = np.searchsorted(table.first_words, words, side="right").astype(np.int64)
+def _draw_from_table(table: _Table, words: _Words, stream: SecretStream) -> IntArray:
+    """Draw by inverting the cumulative table; bits beyond the given ones are read if they matter.
+
+    `words` are the first 64 bits of each draw, or the first 16.
+    """
+    whole = words.dtype == np.uint64
+    cells = words >> np.uint64(48) if whole else words
+    index: IntArray = table.guide[cells].astype(np.int64)
+    crowd = table.crowd[cells]
+    places = np.flatnonzero(crowd)
+    if len(places):
+        open_words = words[places].astype(np.uint64)
+        if not whole:
+            open_words <<= np.uint64(48)
+            open_words |= stream.random_uint64(len(places)) >> np.uint64(16)
+        index[places] = _searched(table, open_words, index[places], crowd[places] > 1, stream)
+    index -= table.offset
+    return index
+
+
+def _searched(
+    table: _Table,
+    words: npt.NDArray[np.uint64],
+    lowest: IntArray,
+    is_crowded: npt.NDArray[np.bool_],
+    stream: SecretStream,
+) -> IntArray:
+    """Return how many thresholds are not above 64-bit words; later words are read for ties."""
+    index = lowest + (words >= table.first_words[lowest])
+    index[is_crowded] = np.searchsorted(table.first_words, words[is_crowded], side="right")
     below = table.first_words[np.maximum(index - 1, 0)]
     for i in np.flatnonzero(below == words):  # ~1e-15 of the draws
         rest = table.bits - _WORD
         word = (int(words[i]) << rest) | (stream.random_bits(rest) if rest else 0)
         index[i] = bisect.bisect_right(table.thresholds, word)
-    index -= table.offset
     return index
+
+
+def rounding_width(bits: int) -> float:
+    """Return the scale ``t`` with ``2.1 exp(-2 pi^2 t^2) < 2**-bits``."""
+    return math.sqrt((bits * math.log(2) + 1) / 2) / math.pi
 
 
 def _split(s: float, bits: int) -> tuple[float, int, float]:
     """Return ``s1, Q, s2`` with ``s1**2 + (Q * s2)**2`` at least, and nearly, ``s**2``."""
-    t = math.sqrt((bits * math.log(2) + 1) / 2) / math.pi
-    factor = math.isqrt(int(s / (2 * t)))
+    t = rounding_width(bits)
+    factor = min(math.isqrt(int(s / (2 * t))), int(MAX_TABLE_S / (2 * t)))
     narrow = 2 * t * factor
     return narrow, factor, math.sqrt((s - narrow) * (s + narrow)) / factor * (1 + 2e-15)
 
 
 def _draw(s: float, bits: int, count: int, stream: SecretStream) -> IntArray:
     if s <= MAX_TABLE_S:
-        return _draw_from_table(_table(s, bits), count, stream)
-    narrow, factor, wide = _split(s, bits)
-    return _draw(narrow, bits, count, stream) + factor * _draw(wide, bits, count, stream)
+        return _draw_from_table(_table(s, bits), stream.random_uint64(count), stream)
+    parts, factor, wide = [], 1, s
+    while wide > MAX_TABLE_S:
+        narrow, step, wide = _split(wide, bits)
+        parts.append((factor, narrow))
+        factor *= step
+    drawn = np.zeros(count, dtype=np.int64)
+    for step, of_part in (*parts, (factor, wide)):
+        words = np.frombuffer(stream.random_bytes(2 * count), dtype=np.uint16)
+        drawn += step * _draw_from_table(_table(of_part, bits), words, stream)
+    return drawn
 
 
 def discrete_gaussian(

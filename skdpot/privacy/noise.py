@@ -31,13 +31,17 @@ __all__ = [
     "discrete_gaussian",
     "gaussian_noise",
     "lattice_noise",
+    "noise_for_sums",
     "noise_lattice",
+    "noisy_sum",
     "round_to_lattice",
     "rounded_sensitivity",
 ]
 
 MIN_LATTICE_STEPS = 16.0
 _ROUNDING_SHARE = 1 / 64
+_SUM_ROUNDING_SHARE = 1 / 512
+_FEWEST_SUM_STEPS, _MOST_SUM_STEPS = 64.0, 2.0**39
 _LARGEST_UNIT = 2.0**52
 
 
@@ -85,7 +89,7 @@ def gaussian_noise(
 ) -> npt.NDArray[np.float64]:
     """Draw continuous Gaussian noise in double precision.
 
-    For training loops only: the bits of a floating-point sum leak more about the data
+    For ``noise="float"`` only: the bits of a floating-point sum leak more about the data
     than the Gaussian mechanism promises. It is not hardened against that.
 
     Parameters
@@ -171,6 +175,62 @@ def lattice_noise(
             "between 1 and 2**40 are needed."
         )
     return discrete_gaussian(s, shape, stream, mu=mu)
+
+
+def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:
+    r"""Return noise of a given scale for sums of clipped vectors that are rounded once.
+
+    If records move a sum by :math:`v`, rounding it moves by at most
+    :math:`\|v\| + g \sqrt{dim}`. That holds for a replaced record, with
+    :math:`\|v\| \le \Delta`, and for one that is or is not in a secret sample, with
+    :math:`\|v\| \le \Delta / 2`. Twice the latter is the larger: the sensitivity grows to
+    :math:`\Delta + 2 g \sqrt{dim}`, of which one half is what a record's presence changes.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise.
+    sensitivity : float
+        L2 sensitivity :math:`\Delta` of the exact sum under replace-one.
+    dim : int
+        Number of coordinates of the sum.
+
+    Returns
+    -------
+    LatticeNoise
+        With the sensitivity of the rounded sum, at most 1/512 larger, unless the noise is more
+        than 2**39 steps of such a lattice.
+    """
+    _check_positive(sigma=sigma, sensitivity=sensitivity, dim=dim)
+    finest = sensitivity * _SUM_ROUNDING_SHARE / (2.0 * math.sqrt(dim))
+    bounded = min(max(finest, sigma / _MOST_SUM_STEPS), sigma / _FEWEST_SUM_STEPS)
+    lattice = 2.0 ** math.floor(math.log2(bounded))
+    delta = rounded_sensitivity(sensitivity, 2.0 * lattice, dim)
+    return LatticeNoise(sigma=sigma, sensitivity=delta, lattice=lattice)
+
+
+def noisy_sum(
+    values: npt.NDArray[np.float64], noise: LatticeNoise, stream: SecretStream
+) -> npt.NDArray[np.float64]:
+    """Round a private sum to the lattice and add noise, in integers.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+        The sum; finite.
+    noise : LatticeNoise
+        Noise that has been charged, for the sensitivity of the rounded sum.
+    stream : SecretStream
+        Draws the noise.
+
+    Returns
+    -------
+    ndarray of float64, of the shape of `values`
+        Multiples of ``noise.lattice``.
+    """
+    units = lattice_noise(noise.sigma, values.shape, stream, lattice=noise.lattice, mu=noise.mu)
+    units += round_to_lattice(values, noise.lattice)
+    return units.astype(np.float64) * noise.lattice
 
 
 def round_to_lattice(x: npt.ArrayLike, lattice: float) -> npt.NDArray[np.int64]:

@@ -8,6 +8,7 @@ from skdpot.privacy.event_base import (
     positive_float,
     positive_int,
     positive_ints,
+    sampled_step_mu,
     step_mu,
 )
 from skdpot.privacy.relation import Relation
@@ -38,7 +39,10 @@ class PoissonGaussianEvent(Event):
         The neighbouring relation of `sensitivity`.
     clipped_sum : bool, default=False
         Under replace-one: the statistic is a sum, over the records of the batch, of one
-        vector a record with norm at most ``sensitivity / 2``. This admits a tighter account.
+        vector a record, and each moves the sum, rounded if there is a lattice, by at most
+        ``sensitivity / 2``. This admits a tighter account.
+    lattice : float or None, default=None
+        Spacing of the lattice of discrete Gaussian noise; ``None`` is continuous noise.
 
     Raises
     ------
@@ -51,6 +55,7 @@ class PoissonGaussianEvent(Event):
     sampling_rate: float
     n_steps: int
     clipped_sum: bool = False
+    lattice: float | None = None
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
@@ -60,12 +65,19 @@ class PoissonGaussianEvent(Event):
         self._store("sampling_rate", positive_float(self, "sampling_rate", self.sampling_rate))
         self._store("n_steps", positive_int(self, "n_steps", self.n_steps))
         self._store("clipped_sum", bool(self.clipped_sum))
+        self._store("lattice", lattice_spacing(self, self.lattice, self.sigma))
+        sampled_step_mu(self.sigma, self.sensitivity, self.lattice)  # refuses coarse lattices
         _check_rate(self, self.sampling_rate)
         if self.clipped_sum and self.relation is not Relation.REPLACE_ONE:
             raise ValueError(
                 "PoissonGaussianEvent: `clipped_sum` says that the sensitivity is twice the "
                 f"clipping norm, which holds under replace-one only, not {str(self.relation)!r}."
             )
+
+    @property
+    def mu(self) -> float:
+        """Privacy of one step on all records."""
+        return sampled_step_mu(self.sigma, self.sensitivity, self.lattice)
 
 
 @dataclass(frozen=True, kw_only=True)

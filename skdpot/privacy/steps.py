@@ -92,7 +92,7 @@ def _gaussian_steps(event: GaussianEvent) -> CountedSteps:
 
 
 def _poisson_steps(event: PoissonGaussianEvent) -> CountedSteps:
-    mu, rate = event.sensitivity / event.sigma, event.sampling_rate
+    mu, rate = event.mu, event.sampling_rate
     step: Step
     if rate == 1.0:  # a sample of everything is no sample
         step = GaussianStep(mu)

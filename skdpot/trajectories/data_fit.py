@@ -24,8 +24,8 @@ __all__ = ["clipped_fit_gradient"]
 
 FloatArray = npt.NDArray[np.float64]
 
-# Clipping a little below the norm leaves room for the rounding of one record's gradient.
-_INSIDE = 1.0 - 1e-12
+# Clipping a little below the norm leaves room for the rounding of sums.
+_INSIDE = 1.0 - 1e-6
 # Below this a norm may have lost terms to underflow; what has such a norm is left out.
 _SMALLEST_NORM = 1e-140
 _LARGEST = 1e150
@@ -80,10 +80,10 @@ def clipped_fit_gradient(
       ``PoissonGaussianEvent(sensitivity=2 * clip, clipped_sum=True)`` asks for: one vector a
       record, of norm at most half the sensitivity, summed over the records of the batch.
 
-    The bounds are those of exact sums. A record's norm stays below C in floating-point numbers
-    too; adding up b of them rounds by about :math:`b \cdot 10^{-16}` of C, in an order that
-    depends on the (secret) batch. As in other training with continuous noise, this is not hardened
-    against attacks on the last bits of floating-point numbers.
+    Rounding is within these bounds: a record is shortened to one part in a million below C. The
+    sum of b records in blocks of k, in an order that depends on the (secret) batch, errs by at
+    most :math:`2^{-53} (k + b/k)\, b\, C`, below a millionth of C for 500,000 records on 300
+    particles and for 90,000 on however many.
 
     Notes
     -----

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from tqdm.auto import tqdm
 
 from skdpot._utils.rng import SecretStream
-from skdpot.privacy.noise import gaussian_noise
+from skdpot.privacy.noise import LatticeNoise, noisy_sum
 from skdpot.privacy.recording import released
 from skdpot.privacy.subsampling import poisson_batches
 from skdpot.trajectories.data_fit import clipped_fit_gradient
@@ -136,8 +136,8 @@ def mean_field_langevin(
     -------
     The releases are the particles after every iteration (or, what amounts to the same, the noisy
     sums); all of them may be published. ``plan.event`` under replace-one of ``x`` given its time
-    stamp; the numbers of rows a time are public. The noise is continuous and not hardened against
-    attacks on floating-point numbers.
+    stamp; the numbers of rows a time are public. Sums are rounded to a public lattice, on which
+    their noise lies too.
 
     References
     ----------
@@ -158,8 +158,8 @@ def mean_field_langevin(
         total=plan.n_iter,
         bar_format=_BAR_WITHOUT_SPEED,
     )
-    for number, (phase, sigma) in enumerate(bar):
-        gradient = fit.gradient(particles, sigma)
+    for number, (phase, noise) in enumerate(bar):
+        gradient = fit.gradient(particles, noise)
         if smoothing is not None:
             gradient = averaged_over_neighbours(gradient, particles, smoothing)
         if len(gaps):
@@ -266,20 +266,21 @@ class _NoisyFit:
             for of_time in rows
         ]
 
-    def gradient(self, particles: FloatArray, sigma: float) -> FloatArray:
+    def gradient(self, particles: FloatArray, noise: LatticeNoise | None) -> FloatArray:
         """Release the mean gradients of the next batches at the particles, shape (T, m, d)."""
-        total = np.zeros_like(particles)
-        if sigma > 0.0:
-            total += gaussian_noise(sigma, particles.shape, self._secret)
+        total = np.empty_like(particles)
         for i, of_time in enumerate(self._rows):
-            total[i] += clipped_fit_gradient(
+            total[i] = clipped_fit_gradient(
                 particles[i],
                 of_time[next(self._batches[i])],
                 bandwidth=self._bandwidth,
                 weight=float(self._weights[i]),
                 clip=self._clip,
             )
-            total[i] /= self._expected[i]
+        if noise is not None:
+            total = noisy_sum(total, noise, self._secret)
+        total /= np.array(self._expected)[:, None, None]
+        sigma = 0.0 if noise is None else noise.sigma
         return released("fit_gradients", total, lambda: self._facts(particles, sigma))
 
     def _facts(self, particles: FloatArray, sigma: float) -> dict[str, Any]:
@@ -294,11 +295,11 @@ class _NoisyFit:
         }
 
 
-def _iterations(plan: LangevinPlan) -> Iterator[tuple[LangevinPhase, float]]:
+def _iterations(plan: LangevinPlan) -> Iterator[tuple[LangevinPhase, LatticeNoise | None]]:
     """Yield the phase and the noise of each iteration."""
-    for phase, sigma in zip(plan.phases, plan.sigmas, strict=True):
+    for phase, noise in zip(plan.phases, plan.noises, strict=True):
         for _ in range(phase.n_iter):
-            yield phase, sigma
+            yield phase, noise
 
 
 def _check(

@@ -39,6 +39,7 @@ from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, PoissonGaussianEvent
 from skdpot.privacy.group_privacy import check_group_size, in_different_parts
+from skdpot.privacy.noise import LatticeNoise, noise_for_sums
 from skdpot.trajectories.warm_start_plan import WarmStartPlan
 
 __all__ = ["LangevinPhase", "LangevinPlan", "plan_langevin"]
@@ -91,9 +92,8 @@ class LangevinPlan:
     ----------
     phases : tuple of LangevinPhase
         What is done, in this order.
-    sigmas : tuple of float
-        Standard deviation of the noise on the sum of clipped gradients in each phase; 0 without
-        privacy.
+    noises : tuple of (LatticeNoise or None)
+        Noise on the sum of clipped gradients in each phase; None without privacy.
     clip : float
         Norm that one record's gradient on all particles of its time is clipped to.
     sampling_rate : float
@@ -109,13 +109,18 @@ class LangevinPlan:
     """
 
     phases: tuple[LangevinPhase, ...]
-    sigmas: tuple[float, ...]
+    noises: tuple[LatticeNoise | None, ...]
     clip: float
     sampling_rate: float
     group_size: int
     bounds: DataBounds | BoundsPlan
     warm: WarmStartPlan | None
     event: Event
+
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """Standard deviation of the noise of each phase; 0 without privacy."""
+        return tuple(0.0 if noise is None else noise.sigma for noise in self.noises)
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
@@ -133,6 +138,7 @@ def plan_langevin(
     phases: Iterable[LangevinPhase],
     *,
     clip: float,
+    dim: int,
     sampling_rate: float,
     bounds: DataBounds | BoundsPlan,
     noise_multiplier: float | Sequence[float] | None = None,
@@ -150,6 +156,8 @@ def plan_langevin(
         At least one.
     clip : float
         Norm that one record's gradient on all particles of its time is clipped to.
+    dim : int
+        Number of entries m × d of such a gradient.
     sampling_rate : float
         Probability in (0, 1] that a record takes part in an iteration.
     bounds : DataBounds or BoundsPlan
@@ -180,8 +188,9 @@ def plan_langevin(
     Nothing is released here. One iteration releases, for each time, the sum of one clipped
     m × d gradient a record over a Poisson sample, with noise of standard deviation
     ``noise_multiplier * clip``. Replacing a record moves the sum by at most ``2 * clip``
-    (`skdpot.trajectories.data_fit`). The event is that of one time, as the notes of this module
-    prove, under replace-one of ``x`` given its public time stamp.
+    (`skdpot.trajectories.data_fit`), and slightly more once it is rounded to the lattice of the
+    noise (`skdpot.privacy.noise.noise_for_sums`). The event is that of one time, as the notes of
+    this module prove, under replace-one of ``x`` given its public time stamp.
 
     Examples
     --------
@@ -189,6 +198,7 @@ def plan_langevin(
     ...     PrivacyTarget(1.0, 5e-4),
     ...     [LangevinPhase(step_size=0.001, diffusivity=0.1, n_iter=20)],
     ...     clip=1.0,
+    ...     dim=100,
     ...     sampling_rate=20 / 650,
     ...     bounds=DataBounds.from_box(0.0, 1.0, 2),
     ... )
@@ -200,24 +210,28 @@ def plan_langevin(
     _check(phases, clip, sampling_rate)
     before = _events_before(bounds, warm, group_size)
 
+    def noise_of(multiplier: float) -> LatticeNoise:
+        return noise_for_sums(multiplier * clip, 2.0 * clip, dim)
+
     def whole(multipliers: Sequence[float]) -> Event:
         steps = (
             PoissonGaussianEvent(
-                sigma=multiplier * clip,
-                sensitivity=2.0 * clip,
+                sigma=noise.sigma,
+                sensitivity=noise.sensitivity,
                 sampling_rate=sampling_rate,
                 n_steps=phase.n_iter,
                 clipped_sum=True,
+                lattice=noise.lattice,
             )
-            for phase, multiplier in zip(phases, multipliers, strict=True)
+            for phase, noise in zip(phases, map(noise_of, multipliers), strict=True)
         )
         of_times = (in_different_parts(event, group_size) for event in steps)
         return ComposedEvent(events=(*before, *of_times))
 
-    event, sigmas = _noise(target, whole, noise_multiplier, len(phases), clip)
+    event, noises = _noise(target, whole, noise_of, noise_multiplier, len(phases))
     return LangevinPlan(
         phases=phases,
-        sigmas=sigmas,
+        noises=noises,
         clip=float(clip),
         sampling_rate=float(sampling_rate),
         group_size=group_size,
@@ -257,10 +271,10 @@ def _events_before(
 def _noise(
     target: PrivacyTarget,
     whole: Callable[[Sequence[float]], Event],
+    noise_of: Callable[[float], LatticeNoise],
     given: float | Sequence[float] | None,
     n_phases: int,
-    clip: float,
-) -> tuple[Event, tuple[float, ...]]:
+) -> tuple[Event, tuple[LatticeNoise | None, ...]]:
     """Return the event of the whole fit and the noise of each phase."""
     if math.isinf(target.epsilon):
         if given is not None and any(_multipliers(given, n_phases)):
@@ -269,18 +283,20 @@ def _noise(
                 "noise_multiplier=None, or give the epsilon that private bounds and a warm start "
                 "may take."
             )
-        return NonPrivateEvent(), (0.0,) * n_phases
+        return NonPrivateEvent(), (None,) * n_phases
     if given is None:
         event = calibrate(target, lambda multiplier: whole((multiplier,) * n_phases))
     else:
         multipliers = _multipliers(given, n_phases)
         if 0.0 in multipliers:
-            return NonPrivateEvent(), tuple(clip * multiplier for multiplier in multipliers)
+            return NonPrivateEvent(), tuple(noise_of(m) if m > 0.0 else None for m in multipliers)
         event = whole(multipliers)
     if not isinstance(event, ComposedEvent):
         raise CalibrationError("The noise of the steps could not be calibrated.")
     return event, tuple(
-        step.sigma for step in event.events if isinstance(step, PoissonGaussianEvent)
+        LatticeNoise(sigma=step.sigma, sensitivity=step.sensitivity, lattice=step.lattice)
+        for step in event.events
+        if isinstance(step, PoissonGaussianEvent) and step.lattice is not None
     )
 
 

@@ -27,6 +27,7 @@ from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gra
 from skdpot.nets.evaluation import to_network_units
 from skdpot.nets.fair_loss import FairLoss
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_vectors
+from skdpot.privacy import noise
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -219,9 +220,11 @@ def test_enough_noise_hides_the_coins(case):
 @pytest.mark.parametrize("factor", [1, 10])
 def test_many_runs_refute_a_generator_with_a_tenth_of_the_noise(factor, monkeypatch):
     """With the right noise at 99.9999 %: its trials are few enough for a false alarm otherwise."""
-    draw = noisy_step.gaussian_noise
+    draw = noise.lattice_noise
     monkeypatch.setattr(
-        noisy_step, "gaussian_noise", lambda sigma, *rest: draw(sigma / factor, *rest)
+        noise,
+        "lattice_noise",
+        lambda sigma, *rest, **options: draw(sigma / factor, *rest, **options),
     )
     attacked = generator(1.0, n_steps=1, random_state=None)
     X = np.random.default_rng(0).uniform(*BOX, size=(30, 1))

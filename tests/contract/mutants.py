@@ -106,7 +106,8 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
             "slicing/test_row_release.py::test_noise_has_the_stated_sigma"
             f"[1.0-{'discrete' if kind == 'lattice' else 'float'}]",
         )
-    old = "release_gradient(total, plan.sigma"
+    halved = "__import__('dataclasses').replace({0}, sigma={0}.sigma / 2)"
+    of_plan = ("plan.noise,", halved.format("plan.noise") + ",")
     for kind, where, test in (
         (
             "gradients of a generator",
@@ -133,12 +134,15 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
             "test_every_gradient_is_a_sum_with_noise_over_the_public_batch_size[tables-poisson]",
         ),
     ):
-        yield kind, rewritten(NETS + where, (old, f"{old} / 2")), f"nets/{test}"
+        yield kind, rewritten(NETS + where, of_plan), f"nets/{test}"
     yield (
         "every sum of a network",
         rewritten(
             f"{NETS}noisy_step:release_gradient",
-            ("gaussian_noise(noise_scale,", "gaussian_noise(noise_scale / 2,"),
+            (
+                "noisy_sum(exact.cpu().numpy(), noise,",
+                f"noisy_sum(exact.cpu().numpy(), {halved.format('noise')},",
+            ),
         ),
         "nets/test_code_parity.py::test_the_noise_has_the_scale_of_the_event",
     )
@@ -154,7 +158,7 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
         "mean-field Langevin",
         rewritten(
             f"{PATHS}langevin:_NoisyFit.gradient",
-            ("gaussian_noise(sigma,", "gaussian_noise(sigma / 2,"),
+            ("noisy_sum(total, noise,", f"noisy_sum(total, {halved.format('noise')},"),
         ),
         "trajectories/test_langevin.py::test_noise_has_the_standard_deviation_of_the_event",
     )
@@ -698,7 +702,8 @@ def _sizes_of_the_data() -> Iterator[tuple[str, Injection, str]]:
         "noise of a generator's mean gradient",
         rewritten(
             f"{NETS}private_generator:noisy_gradient_steps",
-            ("plan.sigma / plan.batch_size", "plan.sigma / plan.n_samples"),
+            ("plan.batch_size * value", "plan.n_samples * value"),
+            ("plan.noise, plan.batch_size", "plan.noise, plan.n_samples"),
         ),
         "nets/test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream",
     )
@@ -880,6 +885,31 @@ def _lattice_forgotten() -> Iterator[tuple[str, Injection, str]]:
             f"{PRIVACY}event_base:step_mu", ("mu * (1.0 + (lattice / sigma) ** 2 / 20.0)", "mu")
         ),
         "privacy/test_events.py::test_gaussian_mu_charges_the_lattice",
+    )
+    yield (
+        "noise of sums over Poisson samples",
+        rewritten(
+            f"{PRIVACY}event_base:sampled_step_mu",
+            ("mu / math.sqrt((1.0 - rho / sigma) * (1.0 + rho / sigma)) * (1.0 + 1e-15)", "mu"),
+        ),
+        "privacy/test_noise.py::test_the_account_of_a_sampled_sum_is_that_of_its_random_rounding",
+    )
+    yield (
+        "sums rounded for free",
+        rewritten(
+            f"{PRIVACY}noise:noise_for_sums",
+            ("rounded_sensitivity(sensitivity, 2.0 * lattice, dim)", "sensitivity"),
+        ),
+        "privacy/test_noise.py::test_rounded_sums_stay_within_the_sensitivity",
+    )
+    yield (
+        "sums on no lattice",
+        rewritten(
+            f"{PRIVACY}noise:noisy_sum",
+            ("units += round_to_lattice(values, noise.lattice)", "pass"),
+            ("units.astype(np.float64) * noise.lattice", "units * noise.lattice + values"),
+        ),
+        "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice",
     )
 
 

@@ -225,6 +225,7 @@ def langevin():
         TARGET,
         [LangevinPhase(0.01, 0.3, 1)],
         clip=0.5,
+        dim=12,
         sampling_rate=1.0,
         bounds=DataBounds.from_box(-1, 1, 1),
     )
@@ -266,6 +267,7 @@ def training(n_samples):
     return plan_training(
         TARGET, n_samples=n_samples, batch_size=n_samples, n_steps=3, sampling="poisson",
         sensitivity=0.2,
+        n_parameters=100,
     )  # fmt: skip
 
 

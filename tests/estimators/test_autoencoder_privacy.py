@@ -33,8 +33,11 @@ def test_the_stated_epsilon_is_that_of_dp_accounting():
     accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0))
     accountant.compose(step, 20)
-    assert spent.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
-    assert (spent.sigma, spent.sensitivity) == (1.6, 1.6)
+    # Rounding to the lattice adds at most 1/512 to the sensitivity.
+    assert spent.epsilon >= accountant.get_epsilon(1e-5) * (1 - 1e-4)
+    assert spent.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1 / 128)
+    assert spent.sigma == 1.6
+    assert 1.6 < spent.sensitivity <= 1.6 * (1 + 1 / 511)
 
 
 def test_the_statement():
@@ -116,7 +119,7 @@ def test_a_fit_interrupted_in_its_first_step_leaves_only_its_charge(monkeypatch)
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(noisy_step, "gaussian_noise", interrupted)
+    monkeypatch.setattr(noisy_step, "noisy_sum", interrupted)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X)
     assert len(budget.history()) == 1

@@ -125,8 +125,8 @@ def watched(case):
             )
         spy(
             noisy_step,
-            "gaussian_noise",
-            lambda sigma, shape, _: seen["noise"].append((sigma, shape)),
+            "noisy_sum",
+            lambda values, noise, _: seen["noise"].append((noise.sigma, values.size)),
         )
         spy(
             output_tables,
@@ -191,8 +191,8 @@ def test_everything_that_is_drawn_is_in_the_event(case):
     *tables, training = phases(fit.privacy_spent_.event)
     assert all(type(phase) is GaussianEvent for phase in tables)
     assert len(seen["sums"]) == training.n_steps == fit.n_steps_ == N_STEPS
-    parameters = [tuple(p.shape) for p in fit.network_.parameters()]
-    assert seen["noise"] == [(training.sigma, shape) for shape in parameters] * N_STEPS
+    n_parameters = sum(p.numel() for p in fit.network_.parameters())
+    assert seen["noise"] == [(training.sigma, n_parameters)] * N_STEPS
     drawn = sorted((sigma, lattice) for sigma, _, lattice in seen["lattice"])
     charged = [[(phase.sigma, phase.lattice)] * phase.n_steps for phase in tables]
     assert drawn == sorted(sum(charged, []))
@@ -226,7 +226,9 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     assert type(training) is PoissonGaussianEvent
     assert training.clipped_sum
     share = 1 - fit.alpha
-    assert training.sensitivity == pytest.approx(2 * share * fit.clip_loss)
+    # Rounding to the lattice adds at most 1/512.
+    exact = 2 * share * fit.clip_loss
+    assert exact < training.sensitivity <= exact * (1 + 1 / 511)
     assert training.sampling_rate == 0.2
     sizes = [len(batch.rows) for _, batch, *_ in seen["sums"]]
     assert len(set(sizes)) > 1
@@ -264,7 +266,7 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     assert widths[0] < max(widths) or case != "three classes, ranks"
     moved = 2 / (2 * (1 + odds)) * 4 * max(widths) * fit.clip_jacobian / min(training.batch_sizes)
     expected = 2 * 0.4 * fit.clip_loss + 0.6 * sum(training.batch_sizes) * moved
-    assert training.sensitivity == pytest.approx(expected, rel=1e-9)
+    assert expected < training.sensitivity <= expected * (1 + 1 / 511)
 
 
 # --- when ----------------------------------------------------------------------------------------
@@ -340,7 +342,7 @@ def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(noisy_step, "gaussian_noise", stop)
+    monkeypatch.setattr(noisy_step, "noisy_sum", stop)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(X, CASES[case][1], sensitive_features=GROUP)
     assert vars(interrupted) == before

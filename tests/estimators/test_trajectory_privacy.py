@@ -156,9 +156,9 @@ def test_epsilon_of_mfld_is_that_of_its_noise(options, k, warm):
 def test_given_noise_is_stated_with_what_it_costs():
     spent = sampler("mfld", noise_multiplier=[2.0, 4.0], delta=1e-4).fit(X, T).privacy_spent_
     expected = epsilon_by_dp_accounting([(2.0, 0.3, 3), (4.0, 0.3, 2)], [], 1e-4)
-    assert spent.epsilon == pytest.approx(expected, rel=1e-3)
+    assert expected < spent.epsilon < expected * (1 + 1 / 128)
     assert spent.sigma == pytest.approx((1.6, 3.2))
-    assert spent.sensitivity == (1.6, 1.6)
+    assert all(1.6 < sensitivity <= 1.6 * (1 + 1 / 511) for sensitivity in spent.sensitivity)
     assert all(e.clipped_sum for e in parts(spent.event) if isinstance(e, PoissonGaussianEvent))
 
 
@@ -599,7 +599,7 @@ def test_stamps_that_doubles_do_not_resolve_are_refused(mechanism):
 def test_steps_that_cannot_be_carried_out_are_refused_before_the_charge(changes):
     budget = PrivacyBudget(np.inf, 1e-3)
     options = {"budget": budget, "delta": 1e-4} | changes
-    with pytest.raises(ValueError, match="particles|schedule|noise_multiplier"):
+    with pytest.raises(ValueError, match="particles|schedule|noise_multiplier|clip"):
         sampler("mfld", **options).fit(X, T)
     assert len(budget.history()) == 0
 

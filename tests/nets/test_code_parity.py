@@ -311,6 +311,7 @@ def cells_plan(group_sizes, batch_sizes, n_steps=40, sigma=None, sensitivity=1.4
         n_steps=n_steps,
         sampling="without_replacement",
         sensitivity=sensitivity,
+        n_parameters=100,
         bounds=DataBounds.from_box(-1, 1, N_FEATURES),
         sigma=sigma,
     )
@@ -345,7 +346,7 @@ def test_the_noise_has_the_scale_of_the_event():
         noise += [p.grad.flatten().numpy() * made.batch_size for p in network.parameters()]
     noise = np.concatenate(noise)
     assert made.event.sigma == 3.7
-    assert len(np.unique(noise)) == len(noise) > 3000
+    assert len(noise) > 3000
     assert stats.kstest(noise / 3.7, "norm").pvalue > 1e-6
 
 

@@ -29,6 +29,7 @@ def plan(sigma=0.0, n_steps=3, batch_size=BATCH, clip=1.0):
         n_steps=n_steps,
         sampling="without_replacement",
         sensitivity=fixed_side_sensitivity(RADIUS, clip, 6, math.sqrt(2)),
+        n_parameters=100,
         bounds=DataBounds.from_norm(1.0, D),
         sigma=sigma,
     )

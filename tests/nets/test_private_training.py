@@ -30,6 +30,7 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     PoissonGaussianEvent,
 )
+from skdpot.privacy.noise import noise_for_sums
 
 N_FEATURES, LATENT_DIM = 6, 3
 BOX = DataBounds.from_box(-1, 1, N_FEATURES)
@@ -67,6 +68,7 @@ def plan(sampling="poisson", sigma=None, bounds=BOX, n_samples=200, target=TARGE
         n_steps=n_steps,
         sampling=sampling,
         sensitivity=1.4,
+        n_parameters=100,
         bounds=bounds,
         sigma=sigma,
     )
@@ -152,7 +154,7 @@ def test_the_noise_has_the_scale_of_the_event_and_is_fresh(sampling):
     assert noise.numel() >= 5000
     assert stats.kstest(noise.flatten().numpy() / 3.7, "norm").pvalue > 1e-6
     assert abs(float(torch.corrcoef(noise[:2])[0, 1])) < 0.7
-    assert len(np.unique(noise.numpy())) == noise.numel()
+    assert len({of_step.numpy().tobytes() for of_step in noise}) == 100
 
 
 def test_a_step_divides_by_the_expected_size_of_the_batch():
@@ -195,19 +197,32 @@ def test_batches_are_those_of_the_event():
 def test_the_event_of_poisson_training_costs_what_dp_accounting_says():
     """Replace-one, in units of the clipping norm C = 0.7, with Poisson batches."""
     made = plan(sigma=1.5, n_steps=300)
+    noise = noise_for_sums(1.5, 1.4, 100)
     assert made.event == PoissonGaussianEvent(
-        sigma=1.5, sensitivity=1.4, sampling_rate=0.1, n_steps=300, clipped_sum=True
+        sigma=1.5,
+        sensitivity=noise.sensitivity,
+        sampling_rate=0.1,
+        n_steps=300,
+        clipped_sum=True,
+        lattice=noise.lattice,
     )
     accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
-    step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.5 / 0.7))
+    multiplier = 2 * 1.5 / noise.sensitivity
+    step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(multiplier))
     accountant.compose(step, 300)
     ours = compose(made.event).epsilon(1e-5)
     assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
 
 
 def test_batches_of_a_fixed_size_have_their_own_event():
+    noise = noise_for_sums(1.5, 1.4, 100)
     assert plan("without_replacement", sigma=1.5).event == FixedSizeGaussianEvent(
-        sigma=1.5, sensitivity=1.4, batch_sizes=(20,), group_sizes=(200,), n_steps=40
+        sigma=1.5,
+        sensitivity=noise.sensitivity,
+        batch_sizes=(20,),
+        group_sizes=(200,),
+        n_steps=40,
+        lattice=noise.lattice,
     )
 
 
@@ -237,7 +252,12 @@ def test_small_data_sets_are_one_batch():
 def cells_plan(n_steps=40, sizes=(100, 60), taken=(20, 12), **changes):
     options = {"bounds": BOX, "sampling": "without_replacement", "sensitivity": 1.4}
     return plan_training(
-        TARGET, n_samples=sizes, batch_size=taken, n_steps=n_steps, **(options | changes)
+        TARGET,
+        n_samples=sizes,
+        batch_size=taken,
+        n_steps=n_steps,
+        n_parameters=100,
+        **(options | changes),
     )
 
 
@@ -271,8 +291,14 @@ def test_cells_of_equal_size_have_batches_of_their_own():
 
 def test_the_event_of_cells():
     made = cells_plan(sigma=1.5, taken=(20, 20))
+    noise = noise_for_sums(1.5, 1.4, 100)
     assert made.event == FixedSizeGaussianEvent(
-        sigma=1.5, sensitivity=1.4, batch_sizes=(20, 20), group_sizes=(100, 60), n_steps=40
+        sigma=1.5,
+        sensitivity=noise.sensitivity,
+        batch_sizes=(20, 20),
+        group_sizes=(100, 60),
+        n_steps=40,
+        lattice=noise.lattice,
     )
     assert made.sampling_rate == made.event.sampling_rate == 1 / 3
     assert (made.n_samples, made.batch_size) == (160, 40)

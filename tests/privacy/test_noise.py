@@ -16,8 +16,10 @@ from scipy import stats
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy import lattice_sampler
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import PoissonGaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.lattice_sampler import _split, _table, required_bits
+from skdpot.privacy.lattice_sampler import _split, _table, required_bits, rounding_width
 from skdpot.privacy.noise import (
     LatticeNoise,
     calibrate_lattice,
@@ -25,7 +27,9 @@ from skdpot.privacy.noise import (
     discrete_gaussian,
     gaussian_noise,
     lattice_noise,
+    noise_for_sums,
     noise_lattice,
+    noisy_sum,
     round_to_lattice,
     rounded_sensitivity,
 )
@@ -384,3 +388,105 @@ def test_float_noise():
     assert abs(noise.var() / 9 - 1) < 0.01
     with pytest.raises(ValueError, match="`sigma` must be positive"):
         gaussian_noise(0.0, 3, SecretStream(0))
+
+
+# ---------------------------------------------------------------- sums of records in a sample
+
+
+@pytest.mark.parametrize("s", [1.5, 4.0])
+@pytest.mark.parametrize("rho", [0.4, 0.6, 0.8])
+def test_a_random_rounding_of_gaussian_noise_is_discrete_gaussian_noise(s, rho):
+    """Each probability to a factor of 1 +- 2.1 exp(-2 pi^2 rho^2), wherever the vector lies."""
+    tau = math.sqrt(s * s - rho * rho)
+    error = 2.1 * math.exp(-2 * (math.pi * rho) ** 2)
+    y = np.arange(-14 * s, 14 * s, 1 / 64)  # trapezoids are exact to rounding for such integrands
+    k = np.arange(-int(20 * s), int(20 * s) + 1)
+    kernel = np.exp(-((k[:, None] - y) ** 2) / (2 * rho**2))
+    kernel /= kernel.sum(axis=0)
+    density = stats.norm(0, tau).pdf(y) / 64
+    inside = np.abs(k) <= 6 * s
+    found = (kernel @ density)[inside]
+    exact = np.exp(-(k**2) / (2 * s * s))
+    assert np.abs(found / (exact / exact.sum())[inside] - 1).max() <= error + 1e-9
+
+
+def test_the_width_of_the_rounding_follows_from_the_bits():
+    for bits in (128, 192, 1024, 2**14):
+        with mpmath.workdps(6000):
+            error = mpmath.mpf("2.1") * mpmath.exp(-2 * (mpmath.pi * rounding_width(bits)) ** 2)
+            assert error < mpmath.mpf(2) ** -bits
+
+
+def sampled_profile(s, shifts, rate, epsilon):
+    """Exact profile of a noisy sum over a Poisson sample, the record added being the first shift.
+
+    The other one is that of the record that replaces it; both are integer vectors.
+    """
+    k = np.arange(-int(12 * s), int(12 * s) + 1)
+    mass = np.exp(-(k**2) / (2 * s * s))
+    mass /= mass.sum()
+
+    def law(vector):
+        parts = [np.interp(k - shift, k, mass, left=0.0, right=0.0) for shift in vector]
+        return math.prod(np.ix_(*parts))
+
+    without = law([0] * len(shifts[0]))
+    p, q = ((1 - rate) * without + rate * law(shift) for shift in shifts)
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4])
+@pytest.mark.parametrize(
+    "shifts", [[(40,), (-40,)], [(40, 0), (-40, 0)], [(40, 0), (0, 40)], [(24, 32), (-40, 0)]]
+)
+def test_no_sampled_sum_is_worse_than_its_account(rate, shifts):
+    """Records move a sum by 40 lattice steps in all directions; the exact laws of the release."""
+    for s in (30.0, 80.0):
+        event = PoissonGaussianEvent(
+            sigma=s, sensitivity=80.0, sampling_rate=rate, n_steps=1, clipped_sum=True, lattice=1.0
+        )
+        for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+            assert sampled_profile(s, shifts, rate, epsilon) <= compose(event).delta(epsilon)
+
+
+def test_the_account_of_a_sampled_sum_is_that_of_its_random_rounding():
+    shared = {"sensitivity": 0.5, "sampling_rate": 0.1, "n_steps": 1, "clipped_sum": True}
+    event = PoissonGaussianEvent(sigma=1.0, lattice=1 / 64, **shared)
+    rho = rounding_width(required_bits(64.0, 0.5)) / 64
+    assert event.mu == pytest.approx(0.5 / math.sqrt(1 - rho**2), rel=1e-12)
+    assert event.mu > 0.5 * (1 + 4 / 64**2 / 2)
+    with pytest.raises(ValueError, match="finer lattice"):
+        PoissonGaussianEvent(sigma=1.0, lattice=0.5, **shared)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    dim=st.integers(1, 200),
+    clip=st.sampled_from([1e-30, 0.7, 1.0, 1e30]),
+    ratio=st.sampled_from([1e-2, 0.3, 1.0, 50.0]),
+    seed=st.integers(0, 2**16),
+)
+def test_rounded_sums_stay_within_the_sensitivity(dim, clip, ratio, seed):
+    """Also where the records' contributions put all coordinates on the edge of a step."""
+    rng = np.random.default_rng(seed)
+    noise = noise_for_sums(ratio * 2 * clip, 2 * clip, dim)
+    assert math.frexp(noise.lattice)[0] == 0.5
+    assert noise.sigma / noise.lattice >= 64
+    assert noise.sensitivity <= 2 * clip * (1 + 1 / 512 + 1e-12)
+    others = (rng.integers(-5, 6, dim) + 0.5) * noise.lattice
+    record = clip * (1 - 1e-6) * np.sign(rng.normal(size=dim)) / math.sqrt(dim)
+    sums = [round_to_lattice(others + v, noise.lattice) for v in (record, 0 * record, -record)]
+    moved = [
+        np.linalg.norm((sums[a] - sums[b]) * noise.lattice) for a, b in ((0, 1), (1, 2), (0, 2))
+    ]
+    assert max(moved[0], moved[1]) <= noise.sensitivity / 2
+    assert moved[2] <= noise.sensitivity
+
+
+def test_a_noisy_sum_lies_on_the_lattice():
+    values = np.random.default_rng(0).normal(size=5000) * 10.0 ** np.arange(-20, 5).repeat(200)
+    noise = noise_for_sums(0.3, 1.0, values.size)
+    noisy = noisy_sum(values, noise, SecretStream(3))
+    assert np.array_equal(np.rint(noisy / noise.lattice) * noise.lattice, noisy)
+    # Six standard errors.
+    assert np.std(noisy - values) == pytest.approx(0.3, rel=6 / math.sqrt(2 * values.size))

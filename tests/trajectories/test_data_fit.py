@@ -48,7 +48,7 @@ def test_is_the_sum_of_the_records_clipped_gradients(m, b, d, clip):
     particles, rows = sample(1, m, b, d)
     expected = written_out(particles, rows, 0.4, 1.3, clip)
     np.testing.assert_allclose(
-        gradient(particles, rows, clip=clip), expected, rtol=1e-9, atol=1e-9 * m
+        gradient(particles, rows, clip=clip), expected, rtol=1e-9, atol=2e-6 * b * clip
     )
 
 
@@ -172,13 +172,13 @@ def test_clipping_does_not_turn_a_gradient():
     """One factor a record: what clips feature by feature or particle by particle would."""
     particles, rows = sample(7)
     free, clipped = gradient(particles, rows[:1]), gradient(particles, rows[:1], clip=0.1)
-    np.testing.assert_allclose(clipped / 0.1, free / np.linalg.norm(free), rtol=1e-9)
+    np.testing.assert_allclose(clipped / 0.1, free / np.linalg.norm(free), rtol=2e-6)
 
 
 def test_a_record_far_from_all_particles_pulls_the_nearest():
     particles = np.array([[0.0, 0.0], [1.0, 0.0]])
     pulled = gradient(particles, np.array([[1e5, 0.0]]), bandwidth=0.1, clip=2.0)
-    np.testing.assert_allclose(pulled, [[0.0, 0.0], [-2.0, 0.0]])
+    np.testing.assert_allclose(pulled, [[0.0, 0.0], [-2.0, 0.0]], rtol=2e-6)
 
 
 def test_a_record_on_a_particle_far_from_the_origin_keeps_its_precision():

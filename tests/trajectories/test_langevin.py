@@ -37,6 +37,7 @@ def plan(*phases, kappa=0.0, rate=1.0, clip=0.5):
         PrivacyTarget(1.0, 1e-3),
         [LangevinPhase(*phase) for phase in phases] or [LangevinPhase(0.01, 0.3, 1)],
         clip=clip,
+        dim=12,
         sampling_rate=rate,
         bounds=BOX,
         noise_multiplier=kappa,
@@ -242,7 +243,8 @@ def test_noise_has_the_standard_deviation_of_the_event():
         assert stats.chi2.cdf(squares, noise.size) > 5e-9
         assert stats.kstest((noise / (1.7 * 0.6)).ravel(), "norm").pvalue > 1e-8
     assert made.event.events[0].sigma == pytest.approx(1.7 * 0.6)
-    assert made.event.events[0].sensitivity == pytest.approx(2 * 0.6)
+    assert made.event.events[0].sensitivity == made.noises[0].sensitivity
+    assert made.noises[0].sensitivity == pytest.approx(2 * 0.6, rel=1 / 512)
 
 
 def test_an_empty_batch_is_noise_alone():
@@ -259,6 +261,7 @@ def test_noise_of_phases_is_that_of_each():
         PrivacyTarget(1.0, 1e-3),
         [LangevinPhase(*phase) for phase in phases],
         clip=0.5,
+        dim=12,
         sampling_rate=1.0,
         bounds=BOX,
         noise_multiplier=(1.0, 5.0),
@@ -301,6 +304,7 @@ def taking_part(sizes, rate, n_iter):
         PrivacyTarget(1.0, 1e-3),
         [LangevinPhase(1.0, 0.3, n_iter)],
         clip=1.0,
+        dim=12,
         sampling_rate=rate,
         bounds=BOX,
         noise_multiplier=0.0,
@@ -322,7 +326,7 @@ def test_batches_are_poisson_samples_and_the_divisor_is_their_expected_size():
     """Were the divisor the real size, the counts would all be the expected one."""
     sizes, rate, n_iter = (40, 90, 10), 0.15, 3000
     counts = taking_part(sizes, rate, n_iter)
-    np.testing.assert_allclose(counts, np.rint(counts), atol=1e-5)
+    np.testing.assert_allclose(counts, np.rint(counts), atol=1e-3)
     counts = np.rint(counts).astype(int)
     for of_time, n in zip(counts.T, sizes, strict=True):
         law = stats.binom(n, rate)
@@ -344,6 +348,7 @@ def test_every_record_takes_part_at_the_rate_of_the_event():
         PrivacyTarget(1.0, 1e-3),
         [LangevinPhase(1e-9, 0.3, n_iter)],
         clip=1.0,
+        dim=12,
         sampling_rate=rate,
         bounds=BOX,
         noise_multiplier=0.0,
@@ -400,3 +405,39 @@ def test_refuses_what_does_not_fit(change, message):
     arguments = {"rows": data(), "made": plan(), "start": np.zeros((4, 5, 2)), "spacings": SPACINGS}
     with pytest.raises(ValueError, match=message):
         run(**(arguments | change))
+
+
+# Last bits ----------------------------------------------------------------------------------
+
+
+def noisy_sums_of(record, made, n_fits):
+    """Return what the displacement of a single particle tells of the noisy sums of fits."""
+    rows = [np.vstack([np.zeros((1, record.size)), record])]
+    start = np.zeros((1, 1, record.size))
+    found = np.empty((n_fits, record.size))
+    for k in range(n_fits):
+        moved = run(rows, made, start=start, seed=None).particles
+        found[k] = -2.0 * moved[0, 0]  # two records in a batch, a step of 1
+    return found
+
+
+def test_the_last_bits_of_a_displacement_tell_no_more_than_epsilon():
+    """Small sums with a record of size 1/4 in them were multiples of 2**-55; noise alone was not.
+
+    Of 3000 fits each, 80 against 3 before sums were on a lattice: epsilon >= 1.5 for a claimed 1.
+    Now both are as frequent, and a false alarm takes a ratio of e among about 80.
+    """
+    n_fits, d = 3000, 16
+    target = PrivacyTarget(1.0, 1e-5)
+    phase = LangevinPhase(1.0, 0.3, 1)
+    made = plan_langevin(target, [phase], clip=1.0, dim=d, sampling_rate=1.0, bounds=BOX)
+
+    def frequency(record):
+        sums = noisy_sums_of(record, made, n_fits)
+        on_grid = sums * 2.0**55 == np.rint(sums * 2.0**55)
+        return int(((np.abs(sums) < 2.0**-6) & on_grid).any(axis=1).sum())
+
+    there, not_there = frequency(np.full(d, 5.0)), frequency(np.zeros(d))
+    low = stats.beta.ppf(0.025, there, n_fits - there + 1)
+    high = stats.beta.ppf(0.975, not_there + 1, n_fits - not_there)
+    assert math.log((low - 1e-5) / high) <= 1.0, (there, not_there)

@@ -175,8 +175,8 @@ def _of_noise(spent: PrivacySpent) -> Iterator[Caution]:
     if any(getattr(part, "lattice", None) is None for part in noisy):
         yield Caution(
             "caution",
-            "Noise was drawn as floating-point numbers (noise='float', or the training of a "
-            "network). The proof is about real numbers, and the last bits of a noisy number "
+            "Noise was drawn as floating-point numbers (noise='float'). "
+            "The proof is about real numbers, and the last bits of a noisy number "
             "can tell more; do not publish raw noisy numbers of this release with all digits.",
         )
 
