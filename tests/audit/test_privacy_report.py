@@ -36,6 +36,7 @@ from skdpot import (
     FairPrivateRegressor,
     PrivacyBudget,
     PrivateScaler,
+    PrivateSearchCV,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
     PrivateWassersteinDistance,
@@ -594,6 +595,15 @@ def test_refusals(fitted):
         "labels" in unlabelled.membership.reason or "y to be passed" in unlabelled.membership.reason
     )
     assert len(unlabelled.utility) == 3
+
+
+def test_a_refitted_winner_tells_of_a_search():
+    search = PrivateSearchCV(sampler(), {}, n_trials=2, refit=True, score_on="release").fit(X)
+    for estimator in (search, search.best_estimator_):
+        made = privacy_report(estimator, audit=False)
+        names = [text.partition(":")[0] for text in made.releases]
+        assert names == ["The search", "The refit of the winner"]
+        assert made.spent is search.privacy_spent_
 
 
 # What a reviewer found.

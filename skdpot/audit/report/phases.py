@@ -5,7 +5,7 @@ from typing import Any
 
 from skdpot.audit.report.words import event_in_words, single_events
 from skdpot.privacy.event_base import Event
-from skdpot.privacy.events import ComposedEvent, GaussianEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, PrivateSelectionEvent
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["known_sizes", "releases_in_words"]
@@ -55,6 +55,9 @@ def _phases(part: Any) -> Iterator[str]:
         yield ""
         return
     rest = list(event.events)
+    if isinstance(rest[0], PrivateSelectionEvent):
+        yield from ("The search", "The refit of the winner")
+        return
     if type(part).__name__ == "PrivateScaler" and len(rest) == 2:
         yield from ("Histograms of pair distances", "Histograms of values")
         return
