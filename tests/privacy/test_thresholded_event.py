@@ -389,6 +389,7 @@ def test_a_charge_and_a_total_count_the_tail():
         HIDING,
         epsilon=None,
         delta=1e-8,
+        n_samples=1000,
         label="categories",
         assumptions=(),
         sigma=HIDING.sigma,
