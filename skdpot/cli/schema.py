@@ -22,8 +22,9 @@ __all__ = ["run"]
 
 _GUESSED = (
     "Guessed from the VALUES of {path}. Whatever you confirm below counts as public from then on: "
-    "names and kinds of columns, bounds, every category, and whether values may be missing. No "
-    "privacy budget covers it."
+    "names and kinds of columns, which are left out, bounds, every category, whether numbers are "
+    "whole and on which scale, how fine dates are, and whether values may be missing. No privacy "
+    "budget covers it."
 )
 _ADVICE = (
     "A category that one person alone has, or bounds that only the oldest person reaches, are "
@@ -105,11 +106,13 @@ def _column(schema: TableSchema, name: str, option: str) -> TableColumn:
 
 
 def _left_open(column: TableColumn) -> TableColumn:
-    """Return a column without bounds or categories."""
+    """Return a column without bounds, categories or a scale, all of which come from values."""
     if isinstance(column, CategoricalColumn):
         return column.replace(categories=None, other=None, ordered=False)
     if isinstance(column, BooleanColumn):
         return column  # the two truth values are no secret
+    if isinstance(column, NumericColumn):
+        column = column.replace(log_scale=False)
     return column.replace(lower=None, upper=None)
 
 

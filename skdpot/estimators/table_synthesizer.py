@@ -45,8 +45,10 @@ __all__ = ["DPTableSynthesizer"]
 
 _ASSUMPTIONS = (
     "the number of rows",
-    "the names, the data types and the order of the columns",
-    "everything that the schema states: kinds, bounds, categories, whether values may be missing",
+    "the names, the data types and the order of the columns; a data type that a reader of files "
+    "has chosen by the values is taken for public too, though one row can change it",
+    "everything that the schema states: which columns there are, kinds, bounds, categories, whole "
+    "numbers, scales, resolutions of dates, whether values may be missing",
     "every value is of the kind that the schema states; others are refused",
     "each person contributes one row",
 )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
@@ -17,6 +17,7 @@ from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.gdp import ROUNDING
+from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group
 from skdpot.privacy.parts import learns, leaves
 from skdpot.privacy.relation import Relation
 
@@ -56,6 +57,51 @@ class PrivacySpent:
     sensitivity: Scale
     assumptions: tuple[str, ...]
     mechanism: str = ""
+
+    def for_group(self, group_size: SupportsIndex) -> float:
+        """Return the epsilon at the same delta when several records change together.
+
+        Parameters
+        ----------
+        group_size : int
+            Number k of records that change, for example all rows of one person. Under
+            replace-one their values are replaced, and what the assumptions call public stays.
+
+        Returns
+        -------
+        float
+            Rounded up; infinity where nothing is proved at this delta. For Gaussian releases that
+            touch all records it is the epsilon of k times their mu, which is attained. In general
+            it is k x for the smallest x at which delta(x) (e^(k x) - 1) / (e^x - 1) is at most
+            `delta`, delta(x) being the profile for one record.
+
+        Raises
+        ------
+        UnknownEventError
+            If the account of the event is not known.
+        ValueError
+            If `group_size` is not an integer of at least one.
+
+        Notes
+        -----
+        Dividing epsilon by k is *not* enough: it leaves a larger epsilon at the same delta.
+        Whoever wants epsilon = 3 for people with five rows spends 0.5, not 0.6:
+
+        >>> from skdpot.privacy.calibration import SingleFitTarget, calibrate
+        >>> from skdpot.privacy.events import GaussianEvent
+        >>> def spent(epsilon):
+        ...     target = SingleFitTarget(epsilon, 1e-5)
+        ...     event = calibrate(target, lambda s: GaussianEvent(sigma=s, sensitivity=1.0))
+        ...     return PrivacySpent(epsilon, 1e-5, event.relation, event, None, None, ())
+        >>> spent(0.6).for_group(5)
+        3.58
+        >>> spent(0.5).for_group(5)
+        2.96
+        """
+        size = check_group_size(group_size)
+        if math.isinf(self.epsilon) or size == 1:
+            return self.epsilon
+        return epsilon_of_group(compose(self.event), size, self.delta * (1.0 - 2.0 * ROUNDING))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row with a column a field, ready to be stacked with those of other fits.

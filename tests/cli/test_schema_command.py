@@ -84,6 +84,17 @@ def test_everything_can_be_left_open(run, folder):
     assert not [value for value in ("Female", "2024", "weight from 4") if value in text]
 
 
+def test_what_is_left_open_has_no_scale_of_its_values(run, folder):
+    frame = people(300)
+    frame["cost"] = np.r_[np.ones(299), 1e6]  # the one row gives it a logarithmic scale
+    frame.to_csv("data.csv", index=False)
+    for options, log_scale in (((), True), (("--private-all",), False)):
+        code, _, _ = run("schema", "data.csv", "-o", "new.json", "--yes", *options)
+        assert code == 0
+        assert TableSchema.from_json(folder / "new.json")["cost"].log_scale is log_scale
+        (folder / "new.json").unlink()
+
+
 def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, folder):
     frame = people(300)
     frame["code"] = [f"P{number:06}" for number in range(300)]

@@ -1033,6 +1033,19 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
         "trajectories/test_warm_start.py::"
         "test_the_event_counts_each_lloyd_step_and_each_row_of_a_person",
     )
+    for kind, change, test in (
+        ("delta of a chain not added up", ("return steps + (k - 1) * x", "return 0.0"),
+         "test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"),
+        ("a chain of one statistic by the root", ("mu = k * loss", "mu = math.sqrt(k) * loss"),
+         "test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"),
+        ("leaks of a chain forgotten", ("loss.leak > 0.0", "False"),
+         "test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"),
+    ):  # fmt: skip
+        yield (
+            kind,
+            rewritten(f"{PRIVACY}group_privacy:epsilon_of_group", change),
+            f"privacy/test_group_privacy.py::{test}",
+        )
 
 
 def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:

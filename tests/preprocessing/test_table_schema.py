@@ -1,5 +1,6 @@
 """Schemas: JSON, what data types say, and what values suggest."""
 
+import io
 import json
 import subprocess
 import sys
@@ -424,3 +425,55 @@ ALIKE = [
 def test_texts_that_only_resemble_dates_or_numbers_are_categories(few):
     frame = pd.DataFrame({"text": np.resize(few, 100)})
     assert TableSchema.guess(frame)["text"].categories == tuple(sorted(few))
+
+
+ONE_TO_FOUR = np.tile([1, 2, 3, 4], 100)
+DAYS = pd.date_range("2024-01-01", periods=400).to_numpy()
+PAIRS = np.array([f"text {i // 2}" for i in range(400)], dtype=object)
+# A column, what one row of it is replaced by, and what a guess then says of the whole column.
+FLIPS = {
+    "bounds": (ONE_TO_FOUR, 9, lambda schema: schema["c"].upper),
+    "log scale": (ONE_TO_FOUR, 1000, lambda schema: schema["c"].log_scale),
+    "whole numbers": (ONE_TO_FOUR.astype(float), 1.5, lambda schema: schema["c"].integer),
+    "resolution": (DAYS, np.datetime64("2024-01-01T10:30"), lambda s: s["c"].resolution),
+    "missing": (PAIRS[:100].repeat(4), None, lambda schema: schema["c"].missing),
+    "categories": (PAIRS[:100].repeat(4), "rare", lambda schema: schema["c"].categories),
+    "exclusion": (PAIRS, "one more", lambda schema: schema.excluded),
+    "kind": (DAYS.astype("M8[D]").astype(str).astype(object), "?", lambda s: s.names),
+}
+
+
+@pytest.mark.parametrize("fact", FLIPS)
+def test_one_row_changes_what_a_guess_says(fact):
+    """What confirming a guess publishes; nothing of it is in a schema made of data types."""
+    values, other, said = FLIPS[fact]
+    frame = pd.DataFrame({"kept": np.arange(len(values)) % 3, "c": values})
+    neighbour = frame.copy()
+    neighbour.loc[2, "c"] = other
+    assert (neighbour["c"] != frame["c"]).sum() == 1
+    assert said(TableSchema.guess(frame)) != said(TableSchema.guess(neighbour))
+    assert frame["c"].dtype == neighbour["c"].dtype
+    assert TableSchema.from_dtypes(frame) == TableSchema.from_dtypes(neighbour)
+
+
+@pytest.mark.parametrize("value", ["1.5", "unknown", ""])
+def test_one_row_of_a_file_changes_a_data_type(value):
+    """So that data types which a reader chose by the values are facts about the values."""
+    columns = []
+    for first in ("1", value):
+        file = io.StringIO("kept,c\n" + f"1,{first}\n" + "2,3\n" * 50)
+        columns.append(TableSchema.from_dtypes(pd.read_csv(file))["c"])
+    assert columns[0] != columns[1]
+    stated = [
+        TableSchema.from_dtypes(pd.read_csv(io.StringIO(f"c\n{first}\n3\n"), dtype={"c": "str"}))
+        for first in ("1", value)
+    ]
+    assert stated[0] == stated[1]
+
+
+def test_a_statement_says_that_the_schema_and_the_data_types_are_public():
+    frame = pd.DataFrame({"c": ONE_TO_FOUR, "d": ONE_TO_FOUR[::-1]})
+    spent = DPTableSynthesizer(1.0, schema=TableSchema.from_dtypes(frame)).fit(frame).privacy_spent_
+    told = " ".join(spent.assumptions)
+    for fact in ("one row can change it", "resolutions of dates", "which columns there are"):
+        assert fact in told

@@ -7,10 +7,13 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting.privacy_accountant import NeighboringRelation
+from scipy.stats import hypergeom, norm
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import compose
+from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.calibration import SingleFitTarget, calibrate
 from skdpot.privacy.events import (
+    BudgetedEvent,
     ComposedEvent,
     FixedSizeGaussianEvent,
     GaussianEvent,
@@ -18,8 +21,9 @@ from skdpot.privacy.events import (
     PoissonGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.group_privacy import check_group_size, in_different_parts
+from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group, in_different_parts
 from skdpot.privacy.relation import Relation
+from skdpot.privacy.spent import PrivacySpent
 
 GAUSSIAN = GaussianEvent(sigma=3.0, sensitivity=1.5, n_steps=2, lattice=0.25)
 POISSON = PoissonGaussianEvent(
@@ -99,3 +103,111 @@ def test_a_multiple_of_epsilon_and_delta_is_no_bound_for_a_group():
 
 def test_numpy_integers_are_sizes():
     assert check_group_size(np.int64(3)) == 3
+
+
+# Several rows that change together, whatever was released
+
+
+def spent_on(event, epsilon=1.0, delta=1e-5):
+    return PrivacySpent(epsilon, delta, event.relation, event, None, None, ())
+
+
+def calibrated(epsilon, delta=1e-5):
+    make = lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0)  # noqa: E731
+    return spent_on(calibrate(SingleFitTarget(epsilon, delta), make), epsilon, delta)
+
+
+@pytest.mark.parametrize(("k", "three"), [(5, 3.583), (10, 3.826)])
+def test_epsilon_over_k_is_more_than_epsilon_for_k_rows(k, three):
+    """The closed form of k times mu, at the same delta."""
+    spent = calibrated(3.0 / k)
+    assert spent.for_group(k) == pytest.approx(three, abs=5e-4)
+    exact = gdp_epsilon(k * spent.event.mu, 1e-5)
+    assert exact <= spent.for_group(k) <= (1 + 1e-8) * exact
+    assert spent.for_group(1) == spent.epsilon
+
+
+def test_k_rows_in_one_gaussian_sum_attain_it():
+    """By quadrature: the sum moves by k times the sensitivity."""
+    event = GaussianEvent(sigma=8.0, sensitivity=1.0)
+    epsilon = spent_on(event, delta=1e-4).for_group(4)
+    x = np.linspace(-16, 16, 400_001)
+    gap = norm.pdf(x, 0.5) - math.exp(epsilon) * norm.pdf(x)
+    assert np.trapezoid(np.maximum(gap, 0.0), x) == pytest.approx(1e-4, rel=1e-5)
+
+
+def two_rows_of_a_batch(mu, n, size, k):
+    """All k rows move a sum by mu each: mixtures by how many of them a batch holds, and their H."""
+    shares = hypergeom(n, k, size).pmf(np.arange(k + 1))
+    x = np.linspace(-12.0, 12.0 + k * mu, 200_001)
+    moved = sum(p * norm.pdf(x, j * mu) for j, p in enumerate(shares))
+
+    def delta(epsilon):
+        pairs = ((moved, norm.pdf(x)), (norm.pdf(x), moved))
+        return max(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), x) for p, q in pairs)
+
+    return delta
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-4])
+def test_no_rows_of_one_batch_exceed_what_is_stated(k, mu, delta):
+    event = FixedSizeGaussianEvent(
+        sigma=1.0 / mu, sensitivity=1.0, batch_sizes=(10,), group_sizes=(100,), n_steps=1
+    )
+    epsilon = spent_on(event, delta=delta).for_group(k)
+    assert two_rows_of_a_batch(mu, 100, 10, k)(epsilon) <= delta
+    assert epsilon >= compose(event).epsilon(delta)
+
+
+def test_randomised_response_attains_the_sum_of_the_chain():
+    """k answers of loss x in a row, each for one link: at delta = 0 nothing less than k x holds."""
+
+    class Loss(PrivacyLoss):
+        def delta(self, epsilon):
+            return max(0.0, 1.0 - math.exp(epsilon - 0.3)) / (1.0 + math.exp(-0.3))
+
+        def epsilon(self, delta):
+            return 0.0
+
+    loss = Loss(Relation.REPLACE_ONE, (("a release", 1),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Loss, "mu_without_sampling", math.inf)
+        patch.setattr(Loss, "leak", 0.0)
+        epsilon = epsilon_of_group(loss, 4, 1e-9)
+    assert epsilon == pytest.approx(1.2, abs=1e-6)
+
+
+@pytest.mark.parametrize("event", [GAUSSIAN, POISSON, SUBSETS], ids=["gaussian", "sums", "rows"])
+def test_groups_cost_more_than_their_rows_and_more_than_smaller_groups(event):
+    spent = spent_on(event, compose(event).epsilon(1e-5))
+    found = [spent.for_group(k) for k in (1, 2, 3, 5)]
+    assert all(np.diff(found) > 0.0)
+    assert all(e > k * found[0] for e, k in zip(found[1:], (2, 3, 5), strict=True))
+
+
+def test_a_group_of_what_leaks_is_bounded_or_nothing_is_said():
+    """The chain at the mu and the leak of one record; a leak as large as delta leaves nothing."""
+    small = spent_on(BudgetedEvent(mu=0.1, leak=1e-9))
+    epsilon = small.for_group(3)
+    assert gdp_epsilon(0.3, 1e-5) < epsilon < math.inf
+    x = epsilon / 3
+    delta = 1e-9 + (1 - 1e-9) * gdp_delta(x, 0.1)
+    assert delta * (1 + math.exp(x) + math.exp(2 * x)) == pytest.approx(1e-5, rel=1e-6)
+    assert spent_on(BudgetedEvent(mu=0.1, leak=4e-6)).for_group(3) == math.inf
+    assert spent_on(NonPrivateEvent(), math.inf).for_group(3) == math.inf
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None])
+def test_a_statement_for_a_group_needs_its_size(size):
+    with pytest.raises(ValueError, match="largest number of rows"):
+        calibrated(1.0).for_group(size)
+
+
+def test_a_statement_of_an_unknown_event_says_nothing_of_groups():
+    class Other(GaussianEvent):
+        pass
+
+    with pytest.raises(UnknownEventError, match="No accountant is known for Other"):
+        spent_on(Other(sigma=1.0, sensitivity=1.0)).for_group(2)

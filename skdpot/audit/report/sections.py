@@ -27,6 +27,7 @@ from skdpot.privacy.gdp import gdp_mu
 
 if TYPE_CHECKING:
     from skdpot.audit.report.privacy_report import PrivacyReport
+    from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["sections"]
 
@@ -127,6 +128,12 @@ def _numbers(value: float | tuple[float, ...]) -> str:
     return ", ".join(f"{number:.4g}" for number in (value if isinstance(value, tuple) else [value]))
 
 
+def _of_group(spent: "PrivacySpent", size: int) -> str:
+    """Write the epsilon of several records."""
+    epsilon = spent.for_group(size)
+    return rounded_up(epsilon) if math.isfinite(epsilon) else "∞ (nothing is proved)"
+
+
 def _protection(report: "PrivacyReport") -> str:
     spent, meaning = report.spent, report.meaning
     body = paragraphs(protected_in_words(spent))
@@ -156,6 +163,12 @@ def _protection(report: "PrivacyReport") -> str:
             f"δ = {spent.delta:g}",
             f"What is added to that: a probability of {one_in(spent.delta)} at most, as room for "
             "rare failures.",
+        ),
+        (
+            "Several records of one person",
+            "All of this is for one record. At the same δ, "
+            + ", ".join(f"{k} records have ε = {_of_group(spent, k)}" for k in (2, 5, 10))
+            + ".",
         ),
         (
             "Guessing one record",
