@@ -473,7 +473,8 @@ def test_one_row_of_a_file_changes_a_data_type(value):
 
 def test_a_statement_says_that_the_schema_and_the_data_types_are_public():
     frame = pd.DataFrame({"c": ONE_TO_FOUR, "d": ONE_TO_FOUR[::-1]})
-    spent = DPTableSynthesizer(1.0, schema=TableSchema.from_dtypes(frame)).fit(frame).privacy_spent_
+    schema = TableSchema([NumericColumn(c, lower=0, upper=9, integer=True) for c in "cd"])
+    spent = DPTableSynthesizer(epsilon=1.0, schema=schema).fit(frame).privacy_spent_
     told = " ".join(spent.assumptions)
     for fact in ("one row can change it", "resolutions of dates", "which columns there are"):
         assert fact in told
