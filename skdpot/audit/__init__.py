@@ -3,8 +3,8 @@
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.evidence.likelihood import log_likelihood_ratio
 from skdpot.audit.evidence.linear import EvidenceSum, linear_evidence
+from skdpot.audit.evidence.sketch import log_likelihood_ratio
 from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
 from skdpot.audit.membership import (
     ClosestRecordShare,

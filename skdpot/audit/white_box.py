@@ -12,17 +12,18 @@ import numpy as np
 from skdpot.audit.audited_fit import AuditedFit, NoKnownAttackError, Score
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.autoencoder import add_autoencoder, autoencoder_canaries
-from skdpot.audit.evidence.distance import (
-    add_contribution,
-    contribution_canaries,
-    refuse_without_claim,
-)
 from skdpot.audit.evidence.fair import add_fair, fair_canaries
 from skdpot.audit.evidence.generator import add_generator
 from skdpot.audit.evidence.histograms import add_scaler, scaler_canaries
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.evidence.rows import add_rows
-from skdpot.audit.evidence.sketch import add_sketch, sketch_canaries
+from skdpot.audit.evidence.sketch import (
+    add_contribution,
+    add_sketch,
+    contribution_canaries,
+    refuse_without_claim,
+    sketch_canaries,
+)
 from skdpot.audit.evidence.tables import add_tables, table_canaries
 from skdpot.audit.evidence.trajectories import (
     add_langevin,

@@ -16,8 +16,12 @@ from skdpot import (
 )
 from skdpot.audit.audited_fit import AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence.contributions import at_parameters, of_clipped_gradients, of_vectors
-from skdpot.audit.evidence.crowds import crowd_of_audit
+from skdpot.audit.evidence.contributions import (
+    at_parameters,
+    crowd_of_audit,
+    of_clipped_gradients,
+    of_vectors,
+)
 from skdpot.audit.evidence.generator import _Step
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.gaussian import gaussian_audit

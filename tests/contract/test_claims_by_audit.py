@@ -17,7 +17,7 @@ from torch import nn
 from skdpot import SlicedSketch
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.audit import CanaryPairs, gaussian_audit
-from skdpot.audit.evidence.likelihood import statistic_of
+from skdpot.audit.evidence.sketch import statistic_of
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.nets.cells import Cells
 from skdpot.nets.compared_outputs import ClippedOutputs

@@ -25,11 +25,13 @@ from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, CanaryRequest
 from skdpot.audit.evidence.contributions import (
     Contributions,
+    Crowd,
     at_parameters,
+    crowd_of_audit,
     gradients_by_parameter,
     of_vectors,
+    public_facts_of_pairs,
 )
-from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit, public_facts_of_pairs
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.nets.anchors import Anchors

@@ -26,11 +26,12 @@ from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.evidence.contributions import (
     ByParameter,
     Contributions,
+    Crowd,
     at_parameters,
+    crowd_of_audit,
     gradients_by_parameter,
     pulled_together,
 )
-from skdpot.audit.evidence.crowds import Crowd, crowd_of_audit
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.nets.evaluation import to_network_units
