@@ -1394,7 +1394,7 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
     )
     yield (
         "phases with each other's noise",
-        rewritten(f"{PATHS}langevin:_iterations", ("plan.sigmas,", "plan.sigmas[::-1],")),
+        rewritten(f"{PATHS}langevin:_iterations", ("plan.noises,", "plan.noises[::-1],")),
         f"{_DRAWS}[trajectories, mfld, phases]",
     )
 
