@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from skdpot._utils.devices import resolve_device
+from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import Streams
 from skdpot._utils.torch_rng import torch_randomness
 from skdpot._utils.validation import (
@@ -39,6 +40,7 @@ __all__ = ["FairPredictor"]
 _LARGEST_RATE = 0.1
 _RATE = 0.32  # over the fourth root of the number of parameters
 _STEPS_AT_FULL_RATE = 400
+_UNSCALED = 100  # the largest feature of a row, in most rows
 _LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
 
 _NO_WEIGHTS = (
@@ -203,7 +205,16 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the network's outputs for public rows."""
         check_is_fitted(self)
-        return evaluate(self.network_, self._rows(X, reset=False), resolve_device(self.device))
+        rows = self._rows(X, reset=False)
+        # Of public rows this may be said; how the private ones were scaled, no fit can tell.
+        if np.median(np.abs(rows).max(axis=1)) > _UNSCALED:
+            warn_of_privacy(
+                f"{type(self).__name__}: most of these rows have a feature beyond {_UNSCALED}, and "
+                "a network with clipped gradients learns little from rows that are not scaled to "
+                "about [-1, 1]. Fit it on rows that are scaled by public ranges, or in a pipeline "
+                "after PrivateScaler with one budget for both."
+            )
+        return evaluate(self.network_, rows, resolve_device(self.device))
 
     def _refuse(self, fit_params: dict[str, Any]) -> None:
         if fit_params.pop("sample_weight", None) is not None:

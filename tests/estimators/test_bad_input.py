@@ -199,4 +199,5 @@ def test_warnings_of_private_bounds_quote_no_value(make):
     with pytest.warns(PrivacyWarning) as shown:
         ESTIMATORS[make](**SMALL, epsilon=0.01).set_params(bounds="private").fit(GOOD)
     assert all("123456" not in str(w.message) for w in shown)
-    assert len(shown) == 1
+    told = [str(w.message) for w in shown if "the noise hides the data" not in str(w.message)]
+    assert len(told) == 1

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,13 @@ import polars as pl
 import pytest
 import torch
 from scipy.special import logit
+from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import accuracy_score, r2_score
 from torch import nn
 
 from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot.datasets import make_biased_classification, make_biased_regression
-from skdpot.exceptions import FairnessWarning
+from skdpot.exceptions import FairnessWarning, PrivacyWarning
 from skdpot.metrics import disparate_impact, wasserstein_parity
 
 pytestmark = pytest.mark.filterwarnings(
@@ -289,3 +291,19 @@ def test_no_release_comes_before_the_first_step():
         event = fitted.fit(X, Y, sensitive_features=GROUP).privacy_spent_.event
         parts = getattr(event, "events", (event,))
         assert sum(e.n_steps for e in parts[:-1]) == min(n_releases, n_steps - 1)
+
+
+@pytest.mark.parametrize("estimator", [FairPrivateClassifier, FairPrivateRegressor])
+def test_rows_that_are_not_scaled_are_told_from_the_public_ones(estimator):
+    X, y = load_breast_cancer(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FairnessWarning)
+        warnings.filterwarnings("ignore", "Private bounds")
+        fitted = estimator(n_steps=3, alpha=0.0).fit(X, y)  # says nothing: these rows are private
+    with pytest.warns(PrivacyWarning, match=r"feature beyond 100.* after PrivateScaler"):
+        fitted.predict(X[:200])
+    scaled = X / X.max(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict(scaled)
+        fitted.predict(np.vstack([scaled[:9], X[:4]]))  # one of a few outliers says nothing

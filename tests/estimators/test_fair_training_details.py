@@ -122,6 +122,7 @@ def test_a_network_that_computes_in_double_precision_itself_is_trained():
     assert fit(module=Double()).predict(X).shape == (300,)
 
 
+@pytest.mark.filterwarnings("ignore:.*a feature beyond 100")
 @pytest.mark.parametrize("scale", [1e9, 1e30])
 def test_rows_beyond_what_is_resolved_are_clipped(scale):
     fitted = fit(epsilon=math.inf)
