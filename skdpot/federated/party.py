@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skdpot._utils.validation import validate_rows
-from skdpot.exceptions import ProtocolRefusedError
 from skdpot.federated.measures import DiscreteMeasure, labelled_measure
 from skdpot.federated.plain_answers import PlainAnswers
 from skdpot.federated.publishing import rehearsed, release_seed
@@ -222,23 +221,11 @@ class Party(PlainAnswers):
         vault, terms = vault_of(self), vault_of(self).terms
         vault.check_agreed("sliced")
         check_type(request, SketchRequest)
-        if vault.weighted:
-            raise ProtocolRefusedError(
-                f"Party {vault.name!r} weighs its rows, and a sketch counts every row once. Make "
-                "a party without masses."
-            )
-        vault.check_features(request.n_features, self.n_features)
         key = request.to_bytes()
         with vault.lock:
+            rehearsed(vault, request)
             if key not in vault.releases:
-                if vault.releases and terms.budget is None:
-                    raise ProtocolRefusedError(
-                        f"Party {vault.name!r} has published its sketch, for another request; a "
-                        "second one would cost epsilon once more. Repeat the first request, or "
-                        "give the party a PrivacyBudget for several."
-                    )
                 names = vault.feature_names
-                rehearsed(terms, request, self.n_samples, names)
                 sketch = SlicedSketch(
                     terms.epsilon,
                     terms.delta,

@@ -1,15 +1,15 @@
 """What a party settles before it publishes a sketch: that it can be sent, and its seed."""
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skdpot.exceptions import ProtocolRefusedError
 from skdpot.federated.sketch_messages import SketchMessage
 from skdpot.federated.sketch_request import SketchRequest
-from skdpot.federated.vault import Terms
+from skdpot.federated.vault import Vault
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.directions import make_directions
@@ -20,31 +20,28 @@ from skdpot.slicing.sketch import SlicedSketch
 __all__ = ["rehearsed", "release_seed"]
 
 
-def rehearsed(
-    terms: Terms, request: SketchRequest, n_samples: int, feature_names: Sequence[str] | None
-) -> SketchMessage:
+def rehearsed(vault: Vault, request: SketchRequest) -> SketchMessage:
     """Write the answer to a request with an empty table, so that what fails does so for free.
 
     Parameters
     ----------
-    terms : Terms
-        What the party has agreed to.
+    vault : Vault
+        Of the party.
     request : SketchRequest
         What to measure.
-    n_samples : int
-        Public number of rows.
-    feature_names : sequence of str or None
-        Public names of the columns.
 
     Returns
     -------
     SketchMessage
-        As the real one will be, but for its table and the words of its statement.
+        As the real one will be, but for its table and the words of its statement; the real one
+        if the party has published it.
 
     Raises
     ------
+    ProtocolRefusedError
+        If the party does not take part, weighs its rows, or has no budget for a second request.
     MessageError
-        If the sketch could not be sent.
+        If the request asks about other features, or the sketch could not be sent.
     ValueError
         If no noise meets the party's epsilon and delta.
 
@@ -52,6 +49,24 @@ def rehearsed(
     -------
     Public facts only: no row is touched, no noise drawn and nothing charged.
     """
+    terms = vault.terms
+    vault.check_agreed("sliced")
+    if vault.weighted:
+        raise ProtocolRefusedError(
+            f"Party {vault.name!r} weighs its rows, and a sketch counts every row once. Make "
+            "a party without masses."
+        )
+    n_samples, n_features = vault.rows.shape
+    vault.check_features(request.n_features, n_features)
+    published: SketchMessage | None = vault.releases.get(request.to_bytes())
+    if published is not None:
+        return published
+    if vault.releases and terms.budget is None:
+        raise ProtocolRefusedError(
+            f"Party {vault.name!r} has published its sketch, for another request; a "
+            "second one would cost epsilon once more. Repeat the first request, or "
+            "give the party a PrivacyBudget for several."
+        )
     target = privacy_target(terms.epsilon, terms.delta, terms.budget)
     plan = plan_sketch(
         target,
@@ -80,8 +95,8 @@ def rehearsed(
     sketch.noise_scale_ = plan.sigma
     sketch.privacy_spent_ = statement
     sketch.statistic_ = np.zeros((1, len(request.directions), request.n_bins))
-    if feature_names is not None:
-        sketch.feature_names_in_ = np.array(feature_names, dtype=object)
+    if vault.feature_names is not None:
+        sketch.feature_names_in_ = np.array(vault.feature_names, dtype=object)
     return SketchMessage(sketch)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from skdpot.exceptions import MessageError
+from skdpot.exceptions import BudgetExceededError, MessageError
 from skdpot.federated.exchange import SERVER, Exchange, blaming
 from skdpot.federated.participants import check_participants, symmetric
 from skdpot.federated.party import Party
@@ -102,8 +102,9 @@ def pairwise_sliced(
         As in `sliced`.
     budget : PrivacyBudget, optional
         A budget of the people of all parties together, no two of whom hold rows of one person. It
-        is charged once, the largest event, whatever the number of parties; besides what the
-        budget of each party is charged.
+        is charged once, the largest event, whatever the number of parties, and once more when
+        the call is repeated; besides what the budget of each party is charged. For parties of
+        this process only.
 
     Returns
     -------
@@ -157,15 +158,27 @@ def pairwise_sliced(
 
 
 def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: SketchRequest) -> None:
-    """Charge the least private of the sketches to come: all are Gaussian, so the largest mu."""
-    answers = [
-        rehearsed(vault_of(party).terms, request, party.n_samples, party.feature_names)
-        for party in parties
-    ]
-    event = max(
-        (answer.statement.event for answer in answers),
-        key=lambda event: compose(event).mu_without_sampling,
-    )
+    """Charge the least private of the sketches to come: all are Gaussian, so the largest mu.
+
+    Everything that a party would refuse is refused here, before the charge.
+    """
+    events = []
+    for party in parties:
+        if not isinstance(party, Party):
+            raise ValueError(
+                "budget= can be charged for parties of this process only: what parties elsewhere "
+                "spend is their own decision. Leave it None; their budgets are charged there."
+            )
+        vault = vault_of(party)
+        events.append(rehearsed(vault, request).statement.event)
+        own = vault.terms.budget
+        is_new = request.to_bytes() not in vault.releases
+        if own is not None and is_new and not own.can_afford(events[-1]):
+            raise BudgetExceededError(
+                f"Too little is left in the budget of party {party.name!r} for a sketch at "
+                f"epsilon={party.epsilon:g}. Nobody was asked and nothing charged."
+            )
+    event = max(events, key=lambda event: compose(event).mu_without_sampling)
     budget.spend(event, label=f"sketches of {len(parties)} parties with different people")
 
 

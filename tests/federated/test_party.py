@@ -526,8 +526,7 @@ def test_a_sketch_that_cannot_be_sent_is_not_paid_for(limit, monkeypatch):
 def test_the_rehearsal_is_the_message_but_for_its_table(epsilon, budget):
     budget = budget and PrivacyBudget(epsilon=budget)
     party = Party("north", pd.DataFrame(ROWS, columns=list("xyz")), epsilon=epsilon, budget=budget)
-    terms = vault.vault_of(party).terms
-    before = rehearsed(terms, REQUESTS[0], 40, party.feature_names).record
+    before = rehearsed(vault.vault_of(party), REQUESTS[0]).record
     sent = party.publish_sketch(REQUESTS[0]).record
     words = {"assumptions": None, "mechanism": None}
     for record in (before, sent):

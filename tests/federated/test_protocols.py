@@ -660,3 +660,44 @@ def test_overhead_is_small_beside_the_plans():
     result = triangle(party("a", rows[0]), party("b", rows[1]), n_support=30, rng=RNG)
     eta = result.transcript.messages(InterpolatingMeasure)[0]
     assert eta.n_bytes < 8 * eta.points.size + 300
+
+
+class _Elsewhere:
+    """What a protocol sees of a party in another process."""
+
+    name, n_samples, n_features, allows = "first", 40, 3, PROTOCOLS
+
+
+def spent_budget():
+    budget = PrivacyBudget(1.0)
+    Party("spent", FIRST, budget=budget).publish_sketch(REQUEST)
+    return budget
+
+
+def another_request_before():
+    once = party()
+    sliced(once, party("other", SMALL), REQUEST)
+    return once
+
+
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [
+        (lambda: party(allows=("triangle",)), ProtocolRefusedError),
+        (lambda: party(masses=MASSES), ProtocolRefusedError),
+        (another_request_before, ProtocolRefusedError),
+        (lambda: party(budget=spent_budget()), BudgetExceededError),
+        (lambda: _Elsewhere(), ValueError),
+    ],
+    ids=["not agreed", "weighted", "one sketch only", "no budget left", "elsewhere"],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_refused_call_charges_no_shared_budget(first, error, place):
+    """The people of all parties paid for sketches that nobody published."""
+    budget, parties = PrivacyBudget(3.0), [party("second", SECOND)]
+    parties.insert(place, first())
+    request = SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-5, 5), rng=RNG)
+    with pytest.raises(error):
+        pairwise_sliced(parties, request, budget=budget)
+    assert len(budget.history()) == 0
+    assert parties[1 - place].privacy_spent == ()
