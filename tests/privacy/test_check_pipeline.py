@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.image import PatchExtractor
@@ -249,3 +249,29 @@ def test_a_fit_outside_of_a_pipeline_says_nothing_of_pipelines():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clone(SKETCH).fit(StandardScaler().fit_transform(X))
+
+
+class Uncloneable(TransformerMixin, BaseEstimator):
+    """Changes its parameter in the constructor, which scikit-learn cannot clone."""
+
+    def __init__(self, columns=(0, 1)):
+        self.columns = list(columns)
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+def test_a_step_that_cannot_be_cloned_is_told_and_no_error_after_the_charge():
+    budget = PrivacyBudget(2.0)
+    pipe = make_pipeline(Uncloneable(), PrivateScaler(epsilon=2.0, budget=budget))
+    with pytest.warns(PrivacyWarning, match="Uncloneable cannot be cloned"):
+        pipe.fit(X)
+    assert len(budget.history()) == 1
