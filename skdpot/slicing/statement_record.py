@@ -95,10 +95,12 @@ def check_cost(spent: PrivacySpent, noun: str) -> None:
 def mu_of_choice(spent: PrivacySpent) -> float | None:
     """Return the mu that was charged for what is stated, if it is the best of a private search.
 
-    The release itself is a part of one trial, or of the refit, and tells no more than these.
+    The release itself is a part of one trial, or of the refit, and tells no more than these. A
+    search charges nothing else: other events are none, and not accounted for here.
     """
-    *_, last = leaves(spent.event)
-    return last.mu if isinstance(last, PrivateSelectionEvent | BudgetedEvent) else None
+    events = leaves(spent.event)
+    kinds = (PrivateSelectionEvent, BudgetedEvent)
+    return getattr(events[-1], "mu", None) if all(type(e) in kinds for e in events) else None
 
 
 @contextmanager

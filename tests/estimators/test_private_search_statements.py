@@ -32,6 +32,7 @@ from skdpot import (
 )
 from skdpot.federated.sketch_messages import SketchMessage
 from skdpot.preprocessing.table_columns import NumericColumn
+from skdpot.privacy.events import ComposedEvent, PoissonGaussianEvent
 from skdpot.privacy.ledger import Ledger
 from skdpot.privacy.number_of_trials import TrialLaw
 from skdpot.privacy.spent import PrivacySpent, total_spent
@@ -169,6 +170,20 @@ def test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused():
         winner._restate(replace(spent, epsilon=2.0))
         with pytest.raises(ValueError, match="smaller epsilon than its own events"):
             record(winner).restore()
+
+
+def test_a_statement_of_a_search_names_no_other_events():
+    """Their account would be computed for whoever sends the file: hours, for some events."""
+    more = PoissonGaussianEvent(sigma=1e4, sensitivity=1.0, sampling_rate=0.5, n_steps=1)
+    for name, record in (
+        ("flow", lambda fit: SketchRecord.of(fit.sketch_)),
+        ("tables", TableRecord.of),
+    ):
+        found = fitted(name)
+        event = ComposedEvent(events=(more, found.privacy_spent_.event))
+        found.best_estimator_._restate(replace(found.privacy_spent_, event=event))
+        with pytest.raises(ValueError, match="releases? .*Gaussian|by Gaussian events only"):
+            record(found.best_estimator_).restore()
 
 
 def test_no_registry_of_the_process_counts_trials(monkeypatch):
