@@ -18,6 +18,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -26,7 +27,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from skdpot.audit.guessing import epsilon_lower_bound
+from skdpot.audit.audit_result import lower_text
 from skdpot.exceptions import FairnessWarning, PrivacyWarning
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,14 +66,7 @@ def rows(epsilons: tuple[float, ...], only: str) -> Iterator[dict[str, Any]]:
 
 
 def _bound(result: Any, confidence: float) -> str:
-    found = epsilon_lower_bound(
-        result.delta,
-        confidence,
-        n_canaries=result.n_canaries,
-        n_guesses=result.n_guesses,
-        n_correct=result.n_correct,
-    )
-    return f"{found:.2f}"
+    return lower_text(replace(result, confidence=confidence).epsilon_lower)
 
 
 def _known(value: float | None, claim: float) -> str:

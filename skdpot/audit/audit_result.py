@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ def lower_text(bound: float, claim: float = math.inf) -> str:
     return repr(bound)
 
 
-def verdict_of(bound: float, claim: float, confidence: float) -> str:
+def verdict_of(bound: float, claim: float, confidence: float, noise: str = "") -> str:
     """Say in a sentence what a lower bound means beside a claim."""
-    found = f"ε ≥ {lower_text(bound, claim)} at {100 * confidence:g} % confidence"
+    found = f"ε ≥ {lower_text(bound, claim)}{noise} at {100 * confidence:g} % confidence"
     if math.isinf(claim):
         return f"{found}; nothing was claimed."
     if bound > claim:
@@ -40,8 +41,6 @@ class AuditResult:
 
     Parameters
     ----------
-    epsilon_lower : float
-        With probability `confidence` the fit is not (ε, delta)-private for any smaller ε.
     confidence : float
         Of the bound.
     n_canaries, n_guesses, n_correct : int
@@ -50,6 +49,9 @@ class AuditResult:
         What was claimed.
     right : ndarray of bool of shape (n_canaries,)
         Which guesses are right, the surest first; the first `n_guesses` were counted.
+    gaussian : bool, default=False
+        Whether the claim is that of Gaussian noise that all records see, and nothing else
+        (:math:`μ`-GDP). Then the guesses prove more (`skdpot.audit.guessing`).
     noise : NoiseEvidence or None, default=None
         Whether the stated noise is in the releases; None if a score of the caller's read them, or
         nothing was claimed.
@@ -58,7 +60,6 @@ class AuditResult:
         "" if nothing does, None if that was not tried.
     """
 
-    epsilon_lower: float
     confidence: float
     n_canaries: int
     n_guesses: int
@@ -66,8 +67,17 @@ class AuditResult:
     epsilon: float
     delta: float
     right: np.ndarray
+    gaussian: bool = False
     noise: NoiseEvidence | None = None
     leak: str | None = None
+
+    @cached_property
+    def epsilon_lower(self) -> float:
+        """The ε that the guesses prove: with probability `confidence` no smaller one is true.
+
+        If `gaussian`, no Gaussian noise that costs less at `delta` is as private as the fit.
+        """
+        return self._shown_by(self.n_correct)
 
     @property
     def gaussian_epsilon_lower(self) -> float | None:
@@ -89,13 +99,7 @@ class AuditResult:
     @property
     def ceiling(self) -> float:
         """The lower bound if all guesses had been right: more the guesses cannot show."""
-        return epsilon_lower_bound(
-            self.delta,
-            self.confidence,
-            n_canaries=self.n_canaries,
-            n_guesses=self.n_guesses,
-            n_correct=self.n_guesses,
-        )
+        return self._shown_by(self.n_guesses)
 
     @property
     def refuted(self) -> bool:
@@ -113,7 +117,8 @@ class AuditResult:
         """What follows, and what such an audit could have refuted."""
         normal, told = self.gaussian_epsilon_lower or 0.0, []
         if self.epsilon_lower > self.epsilon or not self.refuted:
-            told.append(verdict_of(self.epsilon_lower, self.epsilon, self.confidence))
+            noise = " of Gaussian noise" if self.gaussian else ""
+            told.append(verdict_of(self.epsilon_lower, self.epsilon, self.confidence, noise))
         if math.isinf(self.epsilon):
             return told[0]
         if normal > 0.0:
@@ -151,6 +156,16 @@ class AuditResult:
             epsilon_lower=self.epsilon_lower,
         )
         return display.plot(ax=ax, **kwargs)
+
+    def _shown_by(self, n_correct: int) -> float:
+        return epsilon_lower_bound(
+            self.delta,
+            self.confidence,
+            n_canaries=self.n_canaries,
+            n_guesses=self.n_guesses,
+            n_correct=n_correct,
+            gaussian=self.gaussian,
+        )
 
     def _power_text(self) -> str:
         if self.leak:

@@ -13,16 +13,10 @@ from skdpot._utils.rng import solver_generator
 from skdpot.audit.audited_fit import AuditedFit, AuditTask, NoKnownAttackError, Score
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.white_box import default_canaries, default_score
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import total_spent
 
-__all__ = [
-    "check_claim",
-    "check_confidence",
-    "check_count",
-    "checked_task",
-    "claimed",
-    "scores_of",
-]
+__all__ = ["check_claim", "check_confidence", "check_count", "checked_task", "claimed", "scores_of"]
 
 
 def checked_task(
@@ -125,8 +119,8 @@ def check_claim(epsilon: Any, delta: Any) -> None:
         raise ValueError(f"delta={delta!r} must be in [0, 1).")
 
 
-def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[float, float]:
-    """Return the ε and δ that a fit claims, or that the caller says it does.
+def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[float, float, bool]:
+    """Return the ε and δ that a fit claims, or the caller for it, and whether it claims μ-GDP.
 
     Raises
     ------
@@ -134,17 +128,19 @@ def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[fl
         If neither says so.
     """
     if epsilon is not None and delta is not None:
-        return float(epsilon), float(delta)
+        return float(epsilon), float(delta), False
     try:
         spent = getattr(fitted, "privacy_spent_", None) or total_spent(fitted)
     except TypeError as error:
         raise ValueError(
             "Give epsilon and delta: what fit returned has no privacy_spent_ that claims them."
         ) from error
-    return (
-        spent.epsilon if epsilon is None else float(epsilon),
-        spent.delta if delta is None else float(delta),
-    )
+    if epsilon is not None or delta is not None:
+        stated = float(spent.epsilon if epsilon is None else epsilon)
+        return stated, float(spent.delta if delta is None else delta), False
+    loss = compose(spent.event)
+    gaussian = not (loss.is_sampled or loss.leak) and 0.0 < loss.mu_without_sampling < math.inf
+    return spent.epsilon, spent.delta, gaussian
 
 
 def scores_of(score: Score | str, audited: AuditedFit) -> np.ndarray:

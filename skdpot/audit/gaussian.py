@@ -123,7 +123,7 @@ def gaussian_audit(
             audited = task.run(np.array([world == 0]))
             claim = claim or claimed(audited.fitted, epsilon, delta)
             scores[world, trial] = scores_of(score, audited)[0]
-    stated, missed = claim or (math.inf, 0.0)
+    stated, missed, _ = claim or (math.inf, 0.0, False)
     return GaussianAuditResult(scores[0], scores[1], epsilon=stated, delta=missed)
 
 

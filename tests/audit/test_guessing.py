@@ -1,12 +1,16 @@
 """The tail bound of the one-run audit, against its definition and against randomized response."""
 
+import bisect
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq, minimize
+from scipy.stats import binom, norm
 
-from skdpot.audit.guessing import epsilon_lower_bound, guessing_p_value
+from skdpot.audit.guessing import epsilon_lower_bound, guessing_p_value, mu_lower_bound
+from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
 
 
 def probability(n, k, right):
@@ -87,3 +91,85 @@ def test_delta_pays_for_a_leak():
     p = guessing_p_value(0.0, delta, n_canaries=m, n_guesses=m, n_correct=m)
     assert p >= delta
     assert guessing_p_value(0.0, 0.0, n_canaries=m, n_guesses=m, n_correct=m) < 1e-14
+
+
+@pytest.mark.parametrize(("m", "r", "v"), [(4, 4, 3), (7, 4, 4), (5, 5, 5), (9, 3, 3)])
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_gaussian_bound_is_where_the_inequalities_end(m, r, v, mu):
+    """The largest P[W ≥ v] under a_j ≤ F(b_{j-1}), j ≤ v, by a general solver."""
+    w = np.arange(r + 1)
+
+    def slack(p):
+        above = w[:, None] <= w  # row j: w ≥ j
+        a, b = above @ (w * p) / m, above @ ((r - w) * p) / m
+        return norm.cdf(norm.ppf(np.maximum(b[:v], 1e-12)) + mu) - a[1 : v + 1]
+
+    sums = [{"type": "ineq", "fun": slack}, {"type": "eq", "fun": lambda p: p.sum() - 1}]
+    best = minimize(
+        lambda p: -p[v:].sum(),
+        binom.pmf(w, r, 0.5),
+        bounds=[(0, 1)] * (r + 1),
+        constraints=sums,
+        options={"ftol": 1e-12, "maxiter": 1000},
+    )
+    assert best.success
+    counts = {"n_canaries": m, "n_guesses": r, "n_correct": v}
+    assert mu_lower_bound(1 + best.fun, **counts) == pytest.approx(mu, abs=2e-3)
+
+
+@pytest.mark.parametrize(("mu", "r"), [(0.27, 100), (0.72, 200), (1.67, 100), (3.0, 50)])
+def test_gaussian_bound_holds_for_gaussian_noise(mu, r):
+    """200 pairs μ apart, each in noise of its own, and the r surest guessed, 2,000 times.
+
+    If the bound exceeds μ with a probability of 5 %, more than `most` runs do with one of 1e-6.
+    """
+    shown = np.random.default_rng(5).normal(mu / 2, size=(2000, 200))
+    surest = np.argsort(-np.abs(shown), axis=1)[:, :r]
+    right = (np.take_along_axis(shown, surest, axis=1) > 0).sum(axis=1)
+    most = binom.isf(1e-6, 2000, 0.05)
+    counts = {"n_canaries": 200, "n_guesses": r}
+    exceeded = sum(
+        times
+        for v, times in zip(*np.unique(right, return_counts=True), strict=True)
+        if mu_lower_bound(0.95, **counts, n_correct=int(v)) > mu
+    )
+    assert exceeded <= most
+
+
+@pytest.mark.parametrize("mu", [0.27, 0.72, 1.67])
+def test_gaussian_bound_is_attained(mu):
+    """With probability 5 % each coin is told, truly with q, otherwise none: μ-GDP, and the worst.
+
+    No event can be more probable than by the straight lines of that mechanism, through (0, 0),
+    (0.05 (1 - q), 0.05 q), its mirror image and (1, 1), all on or below F.
+    """
+    q = brentq(lambda q: 0.05 * q - norm.cdf(norm.ppf(0.05 * (1 - q)) + mu), 0.5, 1 - 1e-9)
+    counts = {"n_canaries": 10_000, "n_guesses": 10_000}
+    found = mu_lower_bound(0.95, **counts, n_correct=round(10_000 * q))
+    assert found == pytest.approx(mu, abs=5e-3)
+    for m in (100, 1000):
+        counts = {"n_canaries": m, "n_guesses": m}
+        # The bound grows with the right guesses; `least` of them refute the truth.
+        least = bisect.bisect(
+            range(m + 1), mu, key=lambda v: mu_lower_bound(0.95, **counts, n_correct=v)
+        )
+        chance = 0.05 * binom.sf(least - 1, m, q) + 0.95 * binom.sf(least - 1, m, 0.5)
+        assert 0.009 < chance < 0.05  # exact, no simulation
+
+
+def test_gaussian_bound_is_monotone_and_tighter():
+    for m, least in ((100, 1.5), (1000, 1.5)):
+        counts = {"n_canaries": m, "n_guesses": m // 2, "n_correct": round(0.461 * m)}
+        normal = [epsilon_lower_bound(1e-5, c, **counts, gaussian=True) for c in (0.999, 0.95)]
+        found = epsilon_lower_bound(1e-5, 0.95, **counts)
+        assert least * found < normal[1] < gdp_epsilon(gdp_mu(8.0, 1e-5), 1e-5)
+        assert normal[0] < normal[1]
+    by_right = [
+        mu_lower_bound(0.95, n_canaries=200, n_guesses=100, n_correct=v) for v in range(101)
+    ]
+    assert by_right == sorted(by_right)
+    assert by_right[0] == by_right[50] == 0.0 < by_right[100]
+    assert mu_lower_bound(0.95, n_canaries=1, n_guesses=1, n_correct=1) == 0.0
+    # One coin of one, for whatever it proves: P[right] = Φ(μ / 2) is what μ allows.
+    only = mu_lower_bound(0.1, n_canaries=1, n_guesses=1, n_correct=1)
+    assert norm.cdf(only / 2) == pytest.approx(0.9, abs=1e-6)

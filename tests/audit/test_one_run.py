@@ -21,6 +21,7 @@ from skdpot import (
 )
 from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
 from skdpot.audit.audit_result import lower_text
+from skdpot.audit.checked_task import claimed
 from skdpot.audit.evidence.linear import linear_evidence
 from skdpot.audit.white_box import default_score
 
@@ -211,6 +212,23 @@ def test_generators_of_classes():
     assert not one_run_audit(generator, X, y, canaries=20, confidence=0.999).refuted
 
 
+@pytest.mark.parametrize(
+    ("fit", "claim", "gaussian"),
+    [
+        (SlicedSketch(bounds=(-1, 1)), {}, True),
+        (SlicedSketch(bounds=(-1, 1)), {"epsilon": 1.0}, False),
+        (SlicedSketch(bounds=(-1, 1)), {"epsilon": 1.0, "delta": 1e-5}, False),
+        (SlicedSketch(math.inf, bounds=(-1, 1)), {}, False),
+        (DPSlicedGenerator("gradient", n_steps=1, batch_size=9, bounds=(-1, 1)), {}, False),
+    ],
+)
+def test_the_stronger_bound_is_for_gaussian_noise_that_all_records_see(fit, claim, gaussian):
+    audited = fit.fit(np.random.default_rng(0).uniform(-1, 1, size=(50, 3)))
+    assert claimed(audited, claim.get("epsilon"), claim.get("delta"))[2] is gaussian
+    if gaussian:
+        assert one_run_audit(fit, X, canaries=20).gaussian
+
+
 def test_a_budget_is_not_spent_on_audits():
     budget = PrivacyBudget(1.0)
     with pytest.raises(ValueError, match="budget=None"):
@@ -277,7 +295,6 @@ def test_linear_evidence_solves_what_has_no_noise():
 def result_of(epsilon=1.0):
     right = np.arange(100) < 70
     return AuditResult(
-        epsilon_lower=1.2,
         confidence=0.95,
         n_canaries=100,
         n_guesses=50,
@@ -290,11 +307,14 @@ def result_of(epsilon=1.0):
 
 def test_texts():
     assert repr(result_of()) == (
-        "AuditResult(epsilon_lower=1.20, confidence=0.95, 50 of 50 guesses right, 100 canaries, "
+        "AuditResult(epsilon_lower=2.78, confidence=0.95, 50 of 50 guesses right, 100 canaries, "
         "claimed epsilon=1, delta=1e-05)"
     )
-    assert result_of().verdict == "REFUTED: ε ≥ 1.20 at 95 % confidence, but ε = 1 was claimed."
-    assert result_of(math.inf).verdict == "ε ≥ 1.20 at 95 % confidence; nothing was claimed."
+    assert result_of().verdict == "REFUTED: ε ≥ 2.78 at 95 % confidence, but ε = 1 was claimed."
+    assert result_of(math.inf).verdict == "ε ≥ 2.78 at 95 % confidence; nothing was claimed."
+    normal = dataclasses.replace(result_of(10.0), gaussian=True)
+    assert normal.verdict.startswith("Not refuted: ε ≥ 5.83 of Gaussian noise at 95 % confidence")
+    assert normal.ceiling == normal.epsilon_lower > 2 * result_of().ceiling
 
 
 def test_lower_bounds_are_rounded_down():

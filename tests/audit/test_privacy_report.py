@@ -793,11 +793,13 @@ def test_bounds_are_rounded_down_and_told_apart():
         assert claimed <= float(claim) < float(low) <= shown
     assert beside_claim(5.099, math.inf) == ("5.09", "∞")
     result = AuditResult(
-        epsilon_lower=1.00049, confidence=0.95, n_canaries=9, n_guesses=9, n_correct=9,
-        epsilon=1.0, delta=1e-5, right=np.ones(9, bool),
+        confidence=0.95, n_canaries=9, n_guesses=9, n_correct=9, epsilon=0.9286, delta=1e-5,
+        right=np.ones(9, bool),
     )  # fmt: skip
     part = PartAudit(name="Fit", result=result)
-    assert part.verdict == "Fit: REFUTED: ε ≥ 1.0004 at 95 % confidence, but ε = 1 was claimed."
+    assert (
+        part.verdict == "Fit: REFUTED: ε ≥ 0.92865 at 95 % confidence, but ε = 0.9286 was claimed."
+    )
 
 
 def test_nothing_shown_is_said_so(fitted):

@@ -245,7 +245,7 @@ def _details(report: "PrivacyReport") -> str:
             "Advantage",
             f"at most {report.meaning.advantage_bound:.4g} = (e^ε − 1 + 2 δ) / (e^ε + 1)",
         ),
-        ("Audit", "T. Steinke, M. Nasr, M. Jagielski, NeurIPS 2023"),
+        ("Audit", "T. Steinke et al., NeurIPS 2023; S. Mahloujifar et al., 2024"),
         ("Membership", "B. van Breugel et al., AISTATS 2023 (density ratio)"),
     ]
     event = escape(describe_event(spent.event))
