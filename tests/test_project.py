@@ -105,7 +105,7 @@ def test_every_module_declares_what_it_exports(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=source_id)
 def test_files_stay_short(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 700
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=source_id)

@@ -61,8 +61,8 @@ class EvidenceSum:
     batch. Of a pair one record is in the data, and a record in the data is in the batch with
     probability q. The noisy sum then has the mean
 
-    .. math:: q \Big(\sum_{known} g_j + \sum_i \frac{g_i + g_i'}{2}
-              + \sum_i b_i \frac{g_i - g_i'}{2}\Big)
+    .. math:: q \left(\sum_{known} g_j + \sum_i \frac{g_i + g_i'}{2}
+              + \sum_i b_i \frac{g_i - g_i'}{2}\right)
 
     and, beside the noise, about the covariance :math:`\sum_j s_j q (1 - q) g_j g_j^\top` from
     the draw of the batch, where s is 1 for known rows and 1/2 for candidates.
