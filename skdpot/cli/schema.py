@@ -124,7 +124,11 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
         raise CommandError(f"--range {text}: write COLUMN=LOW..HIGH.", USAGE)
     column = _column(schema, name, "--range")
     if isinstance(column, CategoricalColumn | BooleanColumn):
-        raise CommandError(f"--range {text}: {name!r} is {column.kind}, without bounds.", USAGE)
+        raise CommandError(
+            f"--range {text}: {name!r} is {column.kind}, without bounds. "
+            "Numbers and dates have bounds; convert texts to them first.",
+            USAGE,
+        )
     bounds: list[Any] = [low, high]
     if isinstance(column, NumericColumn):
         try:

@@ -245,11 +245,11 @@ def _warn_of_small_cells(predictor: "FairPredictor", cells: Cells, sigma: float)
     ]
     if small:
         warn_of_fairness(
-            f"{type(predictor).__name__}: at this epsilon the noise on what is released of each "
-            f"group is as large as {sigma:.0f} records, which hides the distributions of "
-            f"{', '.join(small[:3])}{', ...' if len(small) > 3 else ''}: groups that are "
-            "compared with them are pulled at random. Merge small groups, leave them out, or "
-            "take a larger epsilon."
+            f"{type(predictor).__name__}: these groups are too small for this epsilon: "
+            f"{', '.join(small[:3])}{', ...' if len(small) > 3 else ''}. The noise on the counts "
+            f"of each group has a standard deviation of {sigma:.0f} records, which hides the "
+            "distributions: the fairness penalty mostly follows noise. Merge small groups, leave "
+            "them out, or take a larger epsilon."
         )
 
 

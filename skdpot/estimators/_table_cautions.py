@@ -121,7 +121,7 @@ def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]
             lumped.extend(_lumped(grid, bins))
             clipped.extend(_clipped(grid, noisy, model.n_rows))
     if alone:
-        yield f"Only one value is possible, so that nothing is known, in {_listed(alone)}."
+        yield f"A single value is possible, and every synthetic row has it, in {_listed(alone)}."
     if blank:
         yield (
             f"Nothing stands out of the noise in {_listed(blank)}: the synthetic values say "

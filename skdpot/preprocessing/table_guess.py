@@ -39,17 +39,24 @@ _WHO = re.compile(
     r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
     r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
 )
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DATE = re.compile(
-    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2}))(\D.*)?", re.ASCII
+    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
+    rf"|\d{{1,2}}[\s./-]*{_MONTH}[\s.,/-]*(\d{{4}}|\d{{2}})"
+    rf"|{_MONTH}\.?\s*\d{{1,2}},?\s*\d{{4}})(\D.*)?",
+    re.ASCII | re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,.'\s]?\d{3})*([.,]\d+)?\s*[%$€£¥]?\s*\)?")
+_NUMBER_AND_UNIT = re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*([^\d\s]*)")
 _NO_DATE = (
     "left out: its texts look like dates, and not all are in ISO format (2024-01-31). Convert it, "
     "with pandas.to_datetime(column, dayfirst=True) for instance, or format='mixed'."
 )
 _NO_NUMBER = (
-    "left out: its texts look like numbers with separators or units, such as 1,234.50. Write them "
-    "as 1234.50; pandas.read_csv(path, thousands=',') reads such a file."
+    "left out: its texts look like numbers with separators or units, such as 1,234.50 or 75 kg, or "
+    "with words among them. Write plain numbers such as 1234.50, and nothing where one is missing; "
+    "pandas.read_csv(path, thousands=',') reads 1,234.50, with decimal=',' and thousands='.' it "
+    "reads 1.234,50."
 )
 
 
@@ -231,12 +238,23 @@ def _left_out(distinct: Iterable[Any], n: int) -> str:
     alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
     if len(alike) > _MOST * len(texts) and not all(map(_is_float, alike)):
         return _NO_NUMBER
+    if len(texts) == len(values) > _FEW and _have_units(texts):
+        return _NO_NUMBER
     if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
         return (
             f"left out: {len(values)} distinct texts in {n} rows look like identifiers or free "
             "text. Drop the column, or leave it excluded."
         )
     return ""
+
+
+def _have_units(texts: Iterable[str]) -> bool:
+    """Whether all but three texts are numbers, with two units at most, and not all are plain."""
+    matches = {text: _NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts}
+    numbers = [match for match in matches.values() if match]
+    units = {match[2] for match in numbers}
+    plain = all(map(_is_float, matches))
+    return len(numbers) >= len(matches) - 3 and len(units) <= 2 and not plain
 
 
 def _is_float(text: str) -> bool:

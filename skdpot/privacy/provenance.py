@@ -185,10 +185,10 @@ def leaks(estimator: Any) -> tuple[str, ...]:
             )
         elif learns(part):
             found.append(
-                f"{name} would learn from private rows without noise, and all that follows tells "
-                "of it: it is no private estimator of skdpot (none that inherits "
-                "PrivateEstimatorMixin). Take a private one (PrivateScaler for a scaler), declare "
-                "what it would learn, or fit it to public rows and pass "
+                f"{name} would learn from private rows without noise, and every later result would "
+                "depend on what it learned: it is not a private estimator (a class that inherits "
+                "PrivateEstimatorMixin). Use a private one (PrivateScaler in place of a scaler), "
+                "declare what it would learn, or fit it to public rows and pass "
                 "sklearn.frozen.FrozenEstimator of it."
             )
         elif (kept := _kept(part)) is None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from skdpot._utils.notices import warn_of_privacy
 from skdpot.privacy.bounds_plan import MAX_AUTO_FEATURES
+from skdpot.privacy.private_bounds import ball_radius
 from skdpot.slicing.decoding import known_total
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.strategy import square_root_strategy
@@ -14,7 +15,8 @@ from skdpot.slicing.strategy import square_root_strategy
 __all__ = ["MeasuredCDF", "measured_cdf", "warn_of_noise"]
 
 _MOST_NOISE = 0.2
-_MOST_NARROW = 0.05
+_MOST_NARROW = 0.05  # of more than MAX_AUTO_FEATURES features
+_MOST_NARROW_OF_FEW = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,19 +125,24 @@ def warn_of_noise(sketch: Any, caller: str) -> None:
         )
     elif _is_private_ball(sketch):
         share = _narrow_features(sketch)
-        if share > _MOST_NARROW:
+        few = len(sketch.bounds_.center) <= MAX_AUTO_FEATURES
+        if share > (_MOST_NARROW_OF_FEW if few else _MOST_NARROW):
+            why = "too few rows" if few else f"more than {MAX_AUTO_FEATURES} features"
             warn_of_privacy(
-                f"{caller}: private bounds of more than {MAX_AUTO_FEATURES} features are one ball, "
-                f"and about {share:.0%} of the features vary less than its resolution, so that "
-                "synthetic values leave their range. State what is public, such as bounds=(0, 1) "
-                "of pixels: synthetic rows are then clipped to it. Or leave out features that "
-                "hardly vary."
+                f"{caller}: private bounds of {why} are one ball, and about {share:.0%} of the "
+                "features vary less than its resolution, so that synthetic values leave their "
+                "range. State what is public, such as bounds=(0, 1) of pixels, or arrays with the "
+                "limits of each feature: synthetic rows are then clipped to it. Or leave out "
+                "features that hardly vary."
             )
 
 
 def _is_private_ball(sketch: Any) -> bool:
+    """Whether private bounds are one radius that was found; a fallback has its own warning."""
     private = isinstance(sketch.bounds, str) and sketch.norm_bound is None
-    return private and len(sketch.bounds_.center) > MAX_AUTO_FEATURES
+    bounds = sketch.bounds_
+    found = bounds.radius != ball_radius(len(bounds.center))
+    return private and found and bool(np.all(bounds.scale == 1.0))
 
 
 def _typical_noise(sketch: Any) -> float:

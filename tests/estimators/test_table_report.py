@@ -302,7 +302,7 @@ def test_categories_that_share_a_bin_are_named():
 
 def test_a_column_of_one_value_is_named():
     schema = TableSchema([CategoricalColumn("x", categories=["a"]), SCHEMA["city"]])
-    assert "Only one value is possible" in cautions(people().assign(x="a")[["x", "city"]], schema)
+    assert "A single value is possible" in cautions(people().assign(x="a")[["x", "city"]], schema)
 
 
 def test_a_constant_number_stands_out():

@@ -397,6 +397,12 @@ MISREAD = {
     "mixed": (np.where(np.arange(300) % 2, DAYS.strftime("%d/%m/%Y"), DAYS.astype(str)), "dates"),
     "1,234.50": ([f"{1000 + i / 7:,.2f}" for i in range(300)], "thousands=','"),
     "few of them": (np.resize(["1,234.50", "12.00"], 300), "1234.50"),
+    "months by name": (DAYS.strftime("%d-%b-%Y"), "dates"),
+    "months first": (DAYS.strftime("%B %d, %Y"), "dates"),
+    "a unit": ([f"{i / 2:.1f} kg" for i in range(300)], "75 kg"),
+    "few repeated, with a unit": ([f"{i % 120} mg" for i in range(300)], "units"),
+    "a word among them": ([*map(str, range(120))] * 2 + ["unknown"] * 60, "words among them"),
+    "1.234,50": ([f"{i + 1}.234,50" for i in range(300)], "decimal=','"),
     "EUR": ([f"€ {i},50" for i in range(300)], "separators or units"),
     "free text": ([f"pain since {i} days" for i in range(300)], "free text"),
     "half of them distinct": ([f"Anna {i % 160}" for i in range(300)], "identifiers"),
@@ -417,7 +423,8 @@ def test_a_guess_leaves_out_what_it_cannot_read_and_says_what_to_do(case, dtype)
 
 ALIKE = [
     ["0-18", "19-65"], ["<=50K", ">50K"], ["Q1", "Q2"], ["10.0.0.1", "10.0.0.2"], ["1st", "2nd"],
-    ["123-45-6789", "123-45-0000"], ["250.01", "V10"], ["01", "02"],
+    ["123-45-6789", "123-45-0000"], ["250.01", "V10"], ["01", "02"], ["10 mg", "20 mg"],
+    ["1", "2", "unknown"], ["may 1", "march 2"],
 ]  # fmt: skip
 
 
@@ -425,6 +432,14 @@ ALIKE = [
 def test_texts_that_only_resemble_dates_or_numbers_are_categories(few):
     frame = pd.DataFrame({"text": np.resize(few, 100)})
     assert TableSchema.guess(frame)["text"].categories == tuple(sorted(few))
+
+
+@pytest.mark.parametrize("ending", ["ABC", ["", *"ABCDE"]])
+def test_many_codes_that_only_begin_with_numbers_are_categories(ending):
+    """Rooms such as 101A, and codes of which many begin with a letter."""
+    texts = [f"{i}{end}" if i % 5 else f"V{i}" for i in range(100, 180) for end in ending]
+    column = TableSchema.guess(pd.DataFrame({"text": np.resize(texts, 3 * len(texts))}))["text"]
+    assert column.categories is None
 
 
 ONE_TO_FOUR = np.tile([1, 2, 3, 4], 100)
