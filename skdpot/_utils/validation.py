@@ -46,8 +46,13 @@ with suppress(ImportError, AttributeError):
 
 _NOT_NUMERIC = (
     "X cannot be read as numbers: every argument must be a string or a number in a numeric "
-    "array, and strings must be encoded first, for instance with OrdinalEncoder or "
-    "OneHotEncoder. The offending value is not shown because it may be private."
+    "array, and strings must be encoded first, by TableEncoder or by OneHotEncoder with declared "
+    "categories. The offending value is not shown because it may be private."
+)
+_MISSING = (
+    "Input X contains NaN, and missing values are not read. Replace them by a constant that is "
+    "known in advance, or encode the table by TableEncoder; an imputer that learns from these rows "
+    "would not be private."
 )
 _NOT_A_TABLE = (
     "Expected 2D array, got one with fewer dimensions. Reshape your data either using "
@@ -68,6 +73,7 @@ _PUBLIC_TEXTS: dict[str, str | None] = {
     "Complex data not supported": _COMPLEX,
     "dates, times or durations": None,
     "Found array with": None,
+    "Input X contains NaN": _MISSING,
     "Input X contains": None,
     "Expected a 2-dimensional container": None,
     "but dense data is required": None,

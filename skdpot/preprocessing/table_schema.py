@@ -187,7 +187,10 @@ class TableSchema:
         excluded = tuple(filter(tells_who, table.names))
         kept = [name for name in table.names if name not in excluded]
         if not kept:
-            raise ValueError(f"By their names all columns tell who somebody is: {table.names}.")
+            raise ValueError(
+                f"By their names all columns tell who somebody is: {table.names}. Pass a "
+                "schema that states what they hold, if it is something else, or other columns."
+            )
         return cls(tuple(_column_from_dtype(table, name) for name in kept), excluded)
 
     @classmethod

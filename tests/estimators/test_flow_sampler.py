@@ -68,17 +68,17 @@ def test_a_private_sample_looks_like_the_rows():
 
 
 def test_less_privacy_comes_nearer():
-    """Rate, not values: mean of three fits at each epsilon."""
-    means = [
-        np.mean(
+    """Rate, not values: medians, since one fit in ten has unlucky directions."""
+    middle = [
+        np.median(
             [
                 distance(sampler(epsilon=e, n_slices=30, n_steps=60).fit(X).particles_, X)
-                for _ in range(3)
+                for _ in range(5)
             ]
         )
         for e in (0.1, 1.0, 20.0)
     ]
-    assert means[0] > means[1] > means[2]
+    assert middle[0] > middle[1] > middle[2]
 
 
 @pytest.mark.parametrize("n_samples", [1, 2, 700, 1500, 4000, np.int64(3)])
