@@ -39,7 +39,7 @@ def audit_section(report: "PrivacyReport") -> str:
         "Pairs of made-up records (canaries) were planted in made-up rows, one of each pair by the "
         "toss of a coin. A copy of the estimator was fitted to them, and an attacker who sees all "
         "that a fit releases, and knows everything but the coins, guessed the coins. Right guesses "
-        "beyond what ε allows would refute the claim. Nobody's record was touched."
+        "beyond what the claim allows would refute it. Nobody's record was touched."
     )
     rows = [_bounds(part) for part in report.audits if part.result is not None]
     body = intro
