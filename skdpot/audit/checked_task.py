@@ -105,14 +105,16 @@ def check_confidence(confidence: Any) -> None:
         raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
 
 
-def check_claim(epsilon: Any, delta: Any) -> None:
-    """Refuse a claim that nobody can make, before anything is fitted.
+def check_claim(epsilon: Any, delta: Any, score: Any) -> None:
+    """Refuse a claim that nobody can make and what cannot score, before anything is fitted.
 
     Raises
     ------
     ValueError
-        If a given ε is negative or a given δ is not in [0, 1).
+        If a given ε is negative, a given δ not in [0, 1), or `score` no function and not "auto".
     """
+    if not callable(score) and score != "auto":
+        raise ValueError(f'score must be a function or "auto", not {type(score).__name__}.')
     if epsilon is not None and not (isinstance(epsilon, Real) and float(epsilon) >= 0):
         raise ValueError(f"epsilon={epsilon!r} must be at least 0; infinity claims nothing.")
     if delta is not None and not (isinstance(delta, Real) and 0 <= float(delta) < 1):
@@ -149,10 +151,8 @@ def scores_of(score: Score | str, audited: AuditedFit) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `score` is neither a function nor "auto", or does not return a number a pair.
+        If `score` does not return a number a pair.
     """
-    if not callable(score) and score != "auto":
-        raise ValueError(f'score must be a function or "auto", not {type(score).__name__}.')
     judge = default_score(audited.fitted) if isinstance(score, str) else score
     n_pairs = len(audited.pairs)
     scores = np.asarray(judge(audited), dtype=np.float64)

@@ -14,13 +14,7 @@ from tqdm.auto import tqdm
 from skdpot.audit.audit_result import lower_text, verdict_of
 from skdpot.audit.audited_fit import Score
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.checked_task import (
-    check_claim,
-    check_count,
-    checked_task,
-    claimed,
-    scores_of,
-)
+from skdpot.audit.checked_task import check_claim, check_count, checked_task, claimed, scores_of
 from skdpot.audit.membership.result import MembershipResult
 from skdpot.privacy.gdp import gdp_epsilon
 
@@ -101,7 +95,7 @@ def gaussian_audit(
     (1.0, 0.462)
     """
     check_count("n_trials", n_trials, least=4)
-    check_claim(epsilon, delta)
+    check_claim(epsilon, delta, score)
     _refuse_seeds(fit)
     if canaries is not None and not isinstance(canaries, CanaryPairs):
         raise ValueError("canaries must be CanaryPairs of one pair, or None.")

@@ -115,9 +115,7 @@ def one_run_audit(
     False
     """
     check_confidence(confidence)
-    check_claim(epsilon, delta)
-    if not callable(score) and score != "auto":
-        raise ValueError(f'score must be a function or "auto", not {type(score).__name__}.')
+    check_claim(epsilon, delta, score)
     task = checked_task(
         fit,
         X,
