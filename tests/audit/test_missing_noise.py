@@ -16,7 +16,7 @@ from skdpot import DPSlicedGenerator, DPTableSynthesizer, FairPrivateClassifier,
 from skdpot.audit import AuditResult, one_run_audit
 from skdpot.nets import noisy_step, output_tables
 from skdpot.preprocessing import CategoricalColumn, TableSchema
-from skdpot.privacy import recording
+from skdpot.privacy import noise, recording
 from skdpot.slicing import accumulator, marginal_release
 from skdpot.slicing.readings import SketchReadings
 
@@ -28,10 +28,10 @@ pytestmark = [
 BOX = (-1.0, 1.0)
 DRAWS = {
     "fair tables": (output_tables, "lattice_noise"),
-    "fair gradients": (noisy_step, "gaussian_noise"),
+    "fair gradients": (noise, "lattice_noise"),
     "sketch": (accumulator, "lattice_noise"),
     "tables": (marginal_release, "lattice_noise"),
-    "generator": (noisy_step, "gaussian_noise"),
+    "generator": (noise, "lattice_noise"),
 }
 
 
@@ -87,8 +87,7 @@ def a_third(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     draw = getattr(module, name)
 
     def drawn(*args: Any, **options: Any) -> np.ndarray:
-        noise = draw(*args, **options)
-        return np.rint(noise / 3).astype(noise.dtype) if noise.dtype.kind == "i" else noise / 3
+        return np.rint(draw(*args, **options) / 3).astype(np.int64)
 
     monkeypatch.setattr(module, name, drawn)
 
@@ -99,13 +98,13 @@ def none_later(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     draw, calls = getattr(module, name), []
 
     def drawn(*args: Any, **options: Any) -> np.ndarray:
-        noise = draw(*args, **options)
+        units = draw(*args, **options)
         calls.append(1)
         if len(calls) > 1:
-            noise[...] = 0
+            units[...] = 0
         elif kind == "sketch":
-            noise[:, 1:] = 0
-        return noise
+            units[:, 1:] = 0
+        return units
 
     monkeypatch.setattr(module, name, drawn)
 
@@ -115,27 +114,31 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     module, name = DRAWS[kind]
     draw, drawn = getattr(module, name), []
 
-    def remembered(*args: Any, lattice: float = 1.0, **options: Any) -> np.ndarray:
-        units = {"lattice": lattice} if name == "lattice_noise" else {}
-        noise = draw(*args, **units, **options)
-        drawn.append((noise * lattice, args[0]))
-        return noise
+    def remembered(sigma: float, *args: Any, lattice: float, **options: Any) -> np.ndarray:
+        units = draw(sigma, *args, lattice=lattice, **options)
+        drawn.append((units * lattice, sigma))
+        return units
 
     def passed(label: str, value: Any, facts: Any) -> Any:
         numbers = value if isinstance(value, tuple) else (value,)
-        noises = list(drawn) or [(0.0, 1.0)] * len(numbers)
+        noises = [of_draw for of_draw, _ in drawn] or [0.0] * len(numbers)
+        if is_net and drawn:  # one draw for all parameters, divided by the size of a batch
+            ((whole, sigma),) = drawn
+            ends = np.cumsum([number.numel() for number in numbers])[:-1]
+            parts = np.split(whole * facts()["noise_scale"] / sigma, ends)
+            noises = [
+                torch.from_numpy(part).view_as(number).to(number)
+                for part, number in zip(parts, numbers, strict=True)
+            ]
         drawn.clear()  # first: a replay may raise
-        noisy, exact = released(label, value, facts), []
-        for number, (noise, sigma) in zip(numbers, noises, strict=True):
-            if is_net:
-                noise = torch.tensor(noise * facts()["noise_scale"] / sigma).to(number)
-            exact.append(number - noise)
+        noisy = released(label, value, facts)
+        exact = [number - of_draw for number, of_draw in zip(numbers, noises, strict=True)]
         if kind == "sketch":  # the table that is shown is noisy, and what is read from it exact
             shown.append(exact[0])
             return noisy
         return tuple(exact) if isinstance(value, tuple) else exact[0]
 
-    is_net, released, shown = name == "gaussian_noise", recording.released, []
+    is_net, released, shown = module is noise, recording.released, []
     decode = SketchReadings._decode
 
     def decoded(self: Any) -> None:
@@ -144,7 +147,7 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         self.statistic_ = noisy
 
     monkeypatch.setattr(module, name, remembered)
-    monkeypatch.setattr(module, "released", passed)
+    monkeypatch.setattr(noisy_step if is_net else module, "released", passed)
     if kind == "sketch":
         monkeypatch.setattr(SketchReadings, "_decode", decoded)
 

@@ -47,14 +47,15 @@ def _audited(sampler: PrivateTrajectorySampler, heads: np.ndarray) -> AuditedFit
 
 @pytest.mark.parametrize("clip", [0.5, 1e6])
 def test_pulls_are_what_the_mechanism_sums(clip: float) -> None:
+    """But for a room of 1e-6 that the mechanism leaves below the clip."""
     rng = np.random.default_rng(0)
     particles, rows = rng.normal(size=(7, 3)), rng.normal(size=(20, 3))
     pulls = clipped_pulls(particles, rows, 0.3, 1.7, clip)
     total = clipped_fit_gradient(particles, rows, bandwidth=0.3, weight=1.7, clip=clip)
-    np.testing.assert_allclose(pulls.sum(axis=0), total.ravel(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(pulls.sum(axis=0), total.ravel(), rtol=1e-5)
     for row, pull in zip(rows, pulls, strict=True):
         alone = clipped_fit_gradient(particles, row[None], bandwidth=0.3, weight=1.7, clip=clip)
-        np.testing.assert_allclose(pull, alone.ravel(), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(pull, alone.ravel(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "noise of one release for several",
         rewritten(f"{NETS}output_tables:plan_tables", ("mu / math.sqrt(n_releases)", "mu")),
-        "nets/test_output_tables.py::test_a_plan_costs_what_it_was_given[1-False]",
+        "nets/test_output_tables.py::test_a_plan_costs_what_it_was_given[1]",
     )
 
 

@@ -152,7 +152,7 @@ def test_what_does_not_go_together_is_refused_free_of_charge(options, text):
 def test_a_seeded_fit_warns_once():
     with pytest.warns(PrivacyWarning, match="DPSlicedGenerator: `random_state`") as shown:
         generator(random_state=5).fit(SMALL)
-    assert len(shown) == 1
+    assert sum("random_state" in str(warning.message) for warning in shown) == 1
 
 
 @pytest.mark.parametrize("mechanism", ["sketch", "smoothing"])

@@ -389,7 +389,7 @@ def test_privacy_costs_little_here(diffusion):
     rows, t, _ = make_ornstein_uhlenbeck_trajectories(
         2000, 6, initial_covariance=0.1, diffusivity=0.3, random_state=2
     )
-    private = PrivateTrajectorySampler(epsilon=1.0, delta=1e-4, bounds=(-2.5, 2.5)).fit(rows, t)
+    private = PrivateTrajectorySampler(epsilon=1.0, delta=1e-5, bounds=(-2.5, 2.5)).fit(rows, t)
     for i, time in enumerate(private.times_):
         np.testing.assert_allclose(private.particles_[i].mean(axis=0), law.mean(time), atol=0.12)
 
