@@ -418,7 +418,7 @@ def _charged_once() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "a generator that starts anew",
         rewritten("skdpot._utils.rng:SecretStream.generator", ("self.random_bits(256)", "7")),
-        "trajectories/test_langevin.py::test_noise_is_fresh_for_every_time_iteration_and_run",
+        "slicing/test_row_release.py::test_each_step_draws_fresh_noise",
     )
     yield "a batch a step, by audit", one_step, f"{_AUDIT}[projected rows of four steps]"
 
@@ -795,7 +795,7 @@ def _batch_norm() -> Iterator[tuple[str, Injection, str]]:
         ("the check itself", "nets/test_private_modules.py::"
          "test_refused[layer0-'1' \\\\(BatchNorm1d\\\\).*GroupNorm]"),
         ("generator", "estimators/test_generator_privacy.py::"
-         "test_what_does_not_go_together_is_refused_free_of_charge[options9-BatchNorm]"),
+         "test_what_does_not_go_together_is_refused_free_of_charge[options11-BatchNorm]"),
     ):  # fmt: skip
         yield kind, let_in, test
     # Without its name BatchNorm is still refused, for what it does.
@@ -1089,7 +1089,7 @@ def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:
             ),
         ),
         "estimators/test_generator_privacy.py::"
-        "test_what_does_not_go_together_is_refused_free_of_charge[options9-BatchNorm]",
+        "test_what_does_not_go_together_is_refused_free_of_charge[options11-BatchNorm]",
     )
     yield (
         "a budget that is used up",

@@ -82,7 +82,7 @@ def test_everybody_has_the_defect_and_afterwards_it_is_gone():
     before, code = gdp_epsilon(1.0, 1e-5), gdp._last_floats.__code__
     hurt = outcome(rewritten(WHERE, ("return low, high", "return low / 2, high / 2")))
     assert hurt.caught
-    assert hurt.says == "0.5 == 1 ± 1e-12"
+    assert "0.5" in hurt.says
     assert gdp._last_floats.__code__ is code
     assert gdp_epsilon(1.0, 1e-5) == before
     assert hypothesis.settings.get_current_profile_name() != "mutants"

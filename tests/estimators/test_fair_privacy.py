@@ -215,6 +215,7 @@ def test_the_threshold_pays_for_what_a_record_changes(case):
     if "equalized_odds" in case:
         assert noise.count is None
     else:
+        assert noise.count is not None
         assert (events[2].sigma, events[2].sensitivity) == (noise.count.sigma, 1.0)
 
 
