@@ -19,7 +19,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateScaler
+from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.metrics import (
     BudgetDisplay,
     FlowDisplay,
@@ -96,7 +96,7 @@ plt.show()
 # Two more fits to the same flowers. Epsilons do not add up: the bars show what each fit has really
 # added.
 
-PrivateScaler(epsilon=4.0, delta=1e-4, budget=budget).fit(X_private)
+SlicedSketch(epsilon=4.0, delta=1e-4, bounds=(0, 8), budget=budget).fit(X_private)
 DPSlicedFlowSampler(epsilon=5.0, delta=1e-4, bounds=(0, 8), n_steps=50, budget=budget).fit(
     X_private
 )
@@ -109,7 +109,7 @@ plt.show()
 # How well does a classifier recognise handwritten digits when it has seen synthetic ones alone? The
 # digits here are public, and that is the place for such a sweep: on private rows every one of its
 # fits has to be paid for, and together they cost more than the largest epsilon
-# (``display.spent`` says how much).
+# (``display.spent`` says how much). Fits with a small epsilon warn that noise hides the data.
 
 digits = load_digits()
 codes = PCA(8, random_state=0).fit_transform(digits.data)

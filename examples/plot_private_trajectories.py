@@ -7,8 +7,9 @@ moment. Where does the pen go? Nobody's path was seen, yet the crowd at all the 
 tells a lot, and we publish what it tells under differential privacy.
 
 We repeat the figures of the paper "Private continuous-time synthetic trajectory generation via
-mean-field Langevin dynamics": its strokes of handwritten digits, at (ε, δ) = (2, 1e-3), and its
-crowd on three branches, at (1, 1e-2).
+mean-field Langevin dynamics": its strokes of handwritten digits, at its (ε, δ) = (2, 1e-3), and its
+crowd on three branches, at (1, 1e-6) in place of its (1, 1e-2). The fits of strokes warn that 1e-3
+is not below one over the number of people: for a release of your own take a tenth of that at most.
 """
 
 # %%

@@ -79,7 +79,9 @@ def run(args: Namespace, console: Console) -> int:
         return OK
     output.write(schema.to_json)
     facts = {"command": "schema", "output": args.output, "columns": _kinds(schema)}
-    line = f"wrote {args.output}: {len(schema)} columns, confirmed as public"
+    line = (
+        f"wrote {args.output}: {len(schema)} column{'s'[: len(schema) != 1]}, confirmed as public"
+    )
     console.result([line], facts, wanted=False)
     return OK
 

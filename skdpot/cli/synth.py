@@ -79,7 +79,8 @@ def run(args: Namespace, console: Console) -> int:
             console.warn(_CHARGED.format(f"{args.save} keeps it" if args.save else "it is lost"))
         raise
     facts["seconds"] = round(time.monotonic() - started, 3)
-    rows = f"wrote {args.output}: {facts['rows']:,} rows, {len(synthesizer.schema_)} columns"
+    n_columns = len(synthesizer.schema_)
+    rows = f"wrote {args.output}: {facts['rows']:,} rows, {n_columns} column{'s'[: n_columns != 1]}"
     left_out = ", ".join(synthesizer.schema_.excluded)
     if left_out:
         lines.append(f"left out by the schema: {left_out}")

@@ -106,7 +106,7 @@ def _read_bytes(path: Path, noun: str) -> bytes:
 
 def _entries(data: bytes, file: str, names: Collection[str], noun: str) -> dict[str, bytes]:
     """Unpack an archive whose directory was looked at first."""
-    broken = f"{file} is not a {noun}, or it is damaged."
+    broken = f"{file} is not a {noun}, or it is damaged. Pass a file that skdpot saved, unchanged."
     _check_end(data, broken, len(names))
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
