@@ -97,6 +97,12 @@ class LossDistribution:
         """The finite losses, increasing."""
         return (np.arange(len(self.probabilities), dtype=np.float64) + self.lowest) * self.interval
 
+    @cached_property
+    def _log_probabilities(self) -> _Floats:
+        with np.errstate(divide="ignore"):
+            logs: _Floats = np.log(self.probabilities)
+        return logs
+
     def self_compose(self, count: int) -> "LossDistribution":
         """Return the loss of `count` independent repetitions."""
         return self if count == 1 else _composed([(self, count)])
@@ -107,7 +113,7 @@ class LossDistribution:
 
     def log_mgf(self, t: float) -> float:
         """Return the logarithm of the sum of exp(t * loss) over the finite losses."""
-        return float(logsumexp(t * self.values, b=self.probabilities))
+        return float(logsumexp(t * self.values + self._log_probabilities))
 
     def profile(self) -> tuple[_Floats, _Floats]:
         """Return the losses from 0 on and delta at each, the last one beyond all finite losses.

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from functools import reduce
 
 import mpmath
@@ -198,3 +199,13 @@ def test_approximate_gdp_reads_both_ways():
     assert private.delta(private.epsilon(1e-5)) <= 1e-5
     assert private.epsilon(1e-5) == pytest.approx(gdp_epsilon(0.5, 9e-6), rel=1e-6)
     assert private.epsilon(1e-6) == math.inf
+
+
+def test_tiny_masses_far_out_are_no_overflow():
+    """A mass of 1e-310 at the largest loss was divided by: warnings, and an infinite bound."""
+    loss = LossDistribution(1.0, 0, np.array([1.0 - 1e-9, 1e-9, 1e-310]), 0.0)
+    for t in (1e-3, 1.0, 710.0):
+        exact = max(2.0 * t + math.log(1e-310), t + math.log(1e-9), 0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert exact <= loss.log_mgf(t) + 1e-9 <= exact + 1.2
