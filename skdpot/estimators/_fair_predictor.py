@@ -212,7 +212,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__}: most of these rows have a feature beyond {_UNSCALED}, and "
                 "a network with clipped gradients learns little from rows that are not scaled to "
                 "about [-1, 1]. Fit it on rows that are scaled by public ranges, or in a pipeline "
-                "after PrivateScaler with one budget for both."
+                "after PrivateScaler (one that has found scales) with one budget for both."
             )
         return evaluate(self.network_, rows, resolve_device(self.device))
 

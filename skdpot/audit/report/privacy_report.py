@@ -251,9 +251,10 @@ class PrivacyReport(HtmlReport):
     def __repr__(self) -> str:
         bounds = [part.result.epsilon_lower for part in self.audits if part.result is not None]
         audit = f"epsilon_lower={shown_at_least(max(bounds))}" if bounds else "not audited"
+        warned = f"{len(self.cautions)} warning{'s'[: len(self.cautions) != 1]}"
         return (
             f"PrivacyReport({self.estimator}, epsilon={self.spent.epsilon:.4g}, "
-            f"delta={self.spent.delta:.2g}, {audit}, {len(self.cautions)} warnings)"
+            f"delta={self.spent.delta:.2g}, {audit}, {warned})"
         )
 
 
