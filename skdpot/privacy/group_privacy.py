@@ -29,7 +29,9 @@ the group is :math:`(kx,\; H(x)\,(e^{kx} - 1)/(e^x - 1))`-private. A link that i
 :math:`\mu`-GDP makes a group :math:`k\mu`-GDP [1]_, which is less, and is attained where one
 statistic moves by :math:`k\Delta`. A noise sampler that is wrong by :math:`\tau` in total
 variation is counted once at each end of the chain there, :math:`(1 + e^\epsilon)\tau`, and in every
-:math:`H` here. All of this needs what is public to be the same along the whole chain.
+:math:`H` here. A release that tells everything with a probability that is known for whole groups
+(`ThresholdedCountsEvent.group_tail`), and is :math:`\mu`-GDP otherwise, adds that probability to
+delta once. All of this needs what is public to be the same along the whole chain.
 
 References
 ----------
@@ -43,7 +45,7 @@ from dataclasses import replace
 from typing import SupportsIndex
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import PrivacyLoss
+from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
@@ -55,7 +57,7 @@ from skdpot.privacy.events import (
 from skdpot.privacy.gdp import gdp_epsilon, raised_gdp_delta
 from skdpot.privacy.relation import Relation
 
-__all__ = ["check_group_size", "epsilon_of_group", "in_different_parts"]
+__all__ = ["check_group_size", "epsilon_of_group", "in_different_parts", "leak_of_group"]
 
 _SAMPLER_ERROR = 1e-18  # of one release, as a ledger charges it
 
@@ -110,7 +112,21 @@ def in_different_parts(event: Event, group_size: SupportsIndex) -> Event:
     return _repeated(event, check_group_size(group_size))
 
 
-def epsilon_of_group(loss: PrivacyLoss, group_size: SupportsIndex, delta: float) -> float:
+def leak_of_group(event: Event, group_size: int) -> float:
+    """Bound the probability that a release tells everything of a group; 1 where none is known.
+
+    Otherwise it is k mu-GDP, for the mu of one record without sampling.
+    """
+    if type(event) is ComposedEvent:
+        return min(1.0, math.fsum(leak_of_group(phase, group_size) for phase in event.events))
+    if type(event) is ThresholdedCountsEvent:
+        return event.group_tail(group_size)
+    return 0.0 if compose(event).leak == 0.0 else 1.0
+
+
+def epsilon_of_group(
+    loss: PrivacyLoss, group_size: SupportsIndex, delta: float, leak: float
+) -> float:
     """Return an epsilon at `delta` for data sets that differ in `group_size` records.
 
     Parameters
@@ -121,6 +137,8 @@ def epsilon_of_group(loss: PrivacyLoss, group_size: SupportsIndex, delta: float)
         Number of records that change together.
     delta : float
         In (0, 1).
+    leak : float
+        From `leak_of_group`.
 
     Returns
     -------
@@ -145,11 +163,11 @@ def epsilon_of_group(loss: PrivacyLoss, group_size: SupportsIndex, delta: float)
     start = loss.epsilon(delta / k)
     least = k * _least(of_links, never, start) if math.isfinite(start) else math.inf
     mu = k * loss.mu_without_sampling
-    if k == 1 or loss.leak > 0.0 or math.isinf(mu):
+    if k == 1 or leak >= delta or math.isinf(mu):
         return least
 
     def at_ends(epsilon: float) -> float:
-        return error * (1.0 + math.exp(min(epsilon, 700.0)))
+        return leak + error * (1.0 + math.exp(min(epsilon, 700.0)))
 
     return min(
         least,

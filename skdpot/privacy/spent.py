@@ -17,7 +17,7 @@ from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.gdp import ROUNDING
-from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group
+from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group, leak_of_group
 from skdpot.privacy.parts import learns, leaves
 from skdpot.privacy.relation import Relation
 
@@ -101,7 +101,8 @@ class PrivacySpent:
         size = check_group_size(group_size)
         if math.isinf(self.epsilon) or size == 1:
             return self.epsilon
-        return epsilon_of_group(compose(self.event), size, self.delta * (1.0 - 2.0 * ROUNDING))
+        delta = self.delta * (1.0 - 2.0 * ROUNDING)
+        return epsilon_of_group(compose(self.event), size, delta, leak_of_group(self.event, size))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row with a column a field, ready to be stacked with those of other fits.

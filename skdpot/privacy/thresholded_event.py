@@ -133,16 +133,42 @@ class ThresholdedCountsEvent(Event):
     @property
     def delta_tail(self) -> float:
         """Probability, rounded up, that categories are shown which only one record has."""
-        passes = float(ndtr(-self._steps_to_pass * (self.lattice or 1.0) / self.sigma)) * _UP
-        return -math.expm1(self.n_columns * math.log1p(-passes)) * _UP
+        return self.group_tail(1)
 
-    @property
-    def _steps_to_pass(self) -> float:
-        """What noise must exceed to lift a count of one past the threshold.
+    def group_tail(self, group_size: int) -> float:
+        """Bound the probability that categories are shown which only the records of a group have.
 
-        In lattice units, less the half that the bound of the discrete tail takes.
+        The k records of a group may have up to k such categories in a column, with counts that sum
+        to at most k. Of all ways to divide them the likeliest to be shown counts, by the sum of the
+        probabilities. As in case 3, what is shown under one neighbour and under the other are
+        disjoint, so that the larger one of the two probabilities is a leak; and other counts move
+        by at most k times what one record moves them.
+
+        Parameters
+        ----------
+        group_size : int
+            Number k of records that change.
+
+        Returns
+        -------
+        float
+            Rounded up; 1 where a count of k lies too near to the threshold for the bound of the
+            tail.
         """
-        above = Fraction(self.threshold) - 1
-        if self.lattice is None:
-            return float(above)
-        return math.floor(above / Fraction(self.lattice)) + 0.5
+        if self.threshold < group_size + self.sigma + (self.lattice or 0.0):
+            return 1.0
+        shown = [0.0]
+        for k in range(1, group_size + 1):
+            shown.append(max(self._passes(c) + shown[k - c] for c in range(1, k + 1)))
+        if shown[-1] >= 1.0:
+            return 1.0
+        return -math.expm1(self.n_columns * math.log1p(-shown[-1])) * _UP
+
+    def _passes(self, count: int) -> float:
+        """Bound the probability that noise lifts a count past the threshold."""
+        steps = Fraction(self.threshold) - count
+        if self.lattice is not None:  # less the half that the bound of the discrete tail takes
+            steps = (math.floor(steps / Fraction(self.lattice)) + Fraction(1, 2)) * Fraction(
+                self.lattice
+            )
+        return float(ndtr(-float(steps) / self.sigma)) * _UP

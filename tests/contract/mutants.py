@@ -1038,14 +1038,19 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
          "test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"),
         ("a chain of one statistic by the root", ("mu = k * loss", "mu = math.sqrt(k) * loss"),
          "test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"),
-        ("leaks of a chain forgotten", ("loss.leak > 0.0", "False"),
-         "test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"),
+        ("leaks of a group forgotten", ("return leak + error", "return error"),
+         "test_a_group_of_selected_categories_is_bounded"),
     ):  # fmt: skip
         yield (
             kind,
             rewritten(f"{PRIVACY}group_privacy:epsilon_of_group", change),
             f"privacy/test_group_privacy.py::{test}",
         )
+    yield (
+        "leaks of a chain forgotten",
+        rewritten(f"{PRIVACY}group_privacy:leak_of_group", ("else 1.0", "else 0.0")),
+        "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said",
+    )
 
 
 def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:
@@ -1205,9 +1210,10 @@ def _few_told() -> Iterator[tuple[str, Injection, str]]:
          "privacy/test_category_selection.py::test_a_plan_costs_what_it_was_given"),
         ("an event in which one count moves", f"{event}ThresholdedCountsEvent.sensitivity",
          ("math.sqrt(2.0)", "1.0"), f"{account}test_no_neighbours_exceed_what_is_charged[grid3]"),
-        ("a tail that starts a step too far out", f"{event}ThresholdedCountsEvent._steps_to_pass",
-         ("+ 0.5", "+ 1.5"), f"{account}test_the_tail_is_a_close_bound[3.0-16.0]"),
-        ("the tail of one column for all", f"{event}ThresholdedCountsEvent.delta_tail",
+        ("a tail that starts a step too far out", f"{event}ThresholdedCountsEvent._passes",
+         ("Fraction(1, 2)", "Fraction(3, 2)"),
+         f"{account}test_the_tail_is_a_close_bound[3.0-16.0]"),
+        ("the tail of one column for all", f"{event}ThresholdedCountsEvent.group_tail",
          ("self.n_columns * ", ""),
          f"{account}test_no_neighbours_of_two_columns_exceed_what_is_charged"),
         ("one column charged for all", f"{PRIVACY}steps:_thresholded_steps",

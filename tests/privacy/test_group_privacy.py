@@ -19,6 +19,7 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
+    ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group, in_different_parts
@@ -175,7 +176,7 @@ def test_randomised_response_attains_the_sum_of_the_chain():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loss, "mu_without_sampling", math.inf)
         patch.setattr(Loss, "leak", 0.0)
-        epsilon = epsilon_of_group(loss, 4, 1e-9)
+        epsilon = epsilon_of_group(loss, 4, 1e-9, 1.0)
     assert epsilon == pytest.approx(1.2, abs=1e-6)
 
 
@@ -197,6 +198,48 @@ def test_a_group_of_what_leaks_is_bounded_or_nothing_is_said():
     assert delta * (1 + math.exp(x) + math.exp(2 * x)) == pytest.approx(1e-5, rel=1e-6)
     assert spent_on(BudgetedEvent(mu=0.1, leak=4e-6)).for_group(3) == math.inf
     assert spent_on(NonPrivateEvent(), math.inf).for_group(3) == math.inf
+
+
+def thresholded(delta=1e-6, lattice=None):
+    """Counts of categories whose threshold hides one record but for delta."""
+    return ThresholdedCountsEvent(
+        sigma=40.0, threshold=1.0 + 40.0 * norm.isf(delta) + (lattice or 0.0), lattice=lattice
+    )
+
+
+@pytest.mark.parametrize("lattice", [None, 0.5])
+@pytest.mark.parametrize("k", [2, 5, 20])
+def test_no_group_of_records_shows_its_own_categories_more_often(k, lattice):
+    """All in one category, all in categories of their own, and half of each; exact tails."""
+    event = thresholded(lattice=lattice)
+    bound = event.group_tail(k)
+    noise = np.arange(-1000, 1000, lattice or 1.0)
+    mass = np.exp(-(noise**2) / (2 * 40.0**2))
+    mass /= mass.sum()
+
+    def passes(count):
+        above = event.threshold - count
+        return norm.sf(above / 40.0) if lattice is None else mass[noise > above].sum()
+
+    for counts in ([k], [1] * k, [k // 2, *[1] * (k - k // 2)]):
+        shown = -np.expm1(sum(np.log1p(-passes(c)) for c in counts))
+        assert shown <= bound
+    assert bound <= k * norm.sf((event.threshold - k - 1) / 40.0)
+    assert event.group_tail(1) == event.delta_tail <= bound
+
+
+def test_a_group_of_selected_categories_is_bounded():
+    """It was infinite: the chain multiplies the leak of one record by exp(4 x)."""
+    event = ComposedEvent(events=(GaussianEvent(sigma=10.0, sensitivity=1.0), thresholded()))
+    spent = spent_on(event, compose(event).epsilon(1e-5))
+    epsilon = spent.for_group(5)
+    alone = gdp_epsilon(5 * compose(event).mu_without_sampling, 1e-5)
+    assert alone < epsilon < 1.2 * alone
+    rest = 1e-5 - thresholded().group_tail(5)
+    assert epsilon == pytest.approx(
+        gdp_epsilon(5 * compose(event).mu_without_sampling, rest), rel=1e-6
+    )
+    assert spent.for_group(30) == math.inf  # thirty categories of their own: more than delta
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None])
