@@ -17,25 +17,7 @@ __all__ = ["run"]
 
 
 def run(args: Namespace, console: Console) -> int:
-    """Report on a model that ``skdpot synth --save`` has written.
-
-    Parameters
-    ----------
-    args : Namespace
-        The arguments.
-    console : Console
-        Where to write.
-
-    Returns
-    -------
-    int
-        Exit status.
-
-    Raises
-    ------
-    CommandError, ValueError, LedgerError
-        If a file cannot be read or written.
-    """
+    """Report on a model that ``skdpot synth --save`` has written."""
     output = None if args.output is None else OutputFile(args.output, force=args.force)
     check_outputs([output], [args.model, args.holdout, args.ledger])
     synthesizer = DPTableSynthesizer.load(args.model)

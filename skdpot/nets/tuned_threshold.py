@@ -9,11 +9,12 @@ distribution there, and a third counts the second class unless the classes are p
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.output_tables import OutputTables, TableNoise, plan_tables, release_tables
+from skdpot.nets.output_tables import TableNoise, plan_tables, release_tables
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import LatticeNoise, calibrate_lattice
@@ -52,22 +53,6 @@ def plan_threshold(
     The histograms hold all records, whatever their class, so that a replaced record moves one
     count from one bin to another. The number of records of the second class moves by one, and
     not at all where a neighbouring data set has the same classes.
-
-    Parameters
-    ----------
-    mu : float
-        Gaussian privacy parameter of all releases together; infinite without privacy.
-    n_samples : int
-        Public number of records.
-    public_classes : bool
-        Whether the class of every record is public.
-
-    Returns
-    -------
-    noise : ThresholdNoise
-        Of each release.
-    events : tuple of Event
-        All releases.
     """
     shares = _SHARES | ({"count": 0.0} if public_classes else {})
     mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
@@ -108,11 +93,8 @@ def tuned_threshold(
     """
     n = len(labels)
     values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
-    coarse: OutputTables | None = None
-    for of_table in (noise.coarse, noise.fine):
-        coarse = fine = release_tables(
-            values, together, (n,), _DIRECTION, _LIMIT, of_table, stream, previous=coarse
-        )
+    release = partial(release_tables, values, together, (n,), _DIRECTION, _LIMIT)
+    fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
     second = float(labels.sum())
     if noise.count is not None:
         of_class = np.zeros(int(second), dtype=np.intp)

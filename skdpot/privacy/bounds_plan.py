@@ -158,21 +158,7 @@ def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1
 
     As much as makes the noise of a count a third of the square root of the number of rows, about
     what counts of a sample vary by anyway: 10 % for few rows, .3 % of an epsilon of 1 for a
-    million rows of 8 features.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the data.
-    mu : float
-        Gaussian privacy parameter of the whole fit.
-    group_size : int, default=1
-        How many of the rows one person may have given.
-
-    Returns
-    -------
-    float
-        From 0.002 to 0.1.
+    million rows of 8 features. One person may have given `group_size` of the rows.
     """
     n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
     enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
