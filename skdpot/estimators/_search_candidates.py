@@ -13,7 +13,8 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
-from skdpot.estimators._search_parts import needs_classes, parts_of, private_parts
+from skdpot.estimators._search_parts import needs_classes, private_parts
+from skdpot.privacy.provenance import parts_of
 
 __all__ = ["check_candidates", "make_candidate", "own_copy"]
 

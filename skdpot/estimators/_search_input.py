@@ -10,7 +10,7 @@ from sklearn.utils.metadata_routing import process_routing
 
 from skdpot._utils.labels import LabelWords, encode_labels
 from skdpot._utils.validation import validate_rows, validate_targets
-from skdpot.estimators._search_parts import parts_of
+from skdpot.privacy.provenance import parts_of
 
 __all__ = ["count_rows", "read_options", "read_rows_and_targets"]
 

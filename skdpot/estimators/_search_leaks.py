@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 from sklearn.model_selection import ParameterGrid, check_cv
 
-from skdpot.estimators._search_parts import parts_of
 from skdpot.privacy.display import html_card, html_table
+from skdpot.privacy.provenance import parts_of
 
 __all__ = ["SearchLeaks", "search_leaks"]
 

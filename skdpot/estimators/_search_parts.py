@@ -6,7 +6,7 @@ from skdpot.estimators._search_result import SearchResult
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.display import describe_event
 from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, leaves
-from skdpot.privacy.provenance import leaks
+from skdpot.privacy.provenance import leaks, parts_of
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "check_paid",
     "disarm",
     "needs_classes",
-    "parts_of",
     "private_parts",
     "refuse_reserved",
 ]
@@ -77,21 +76,6 @@ def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
             "pipeline with one."
         )
     return tuple(prefixes)
-
-
-def parts_of(estimator: Any) -> list[Any]:
-    """Return the private parts themselves.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A private estimator or a composite.
-
-    Returns
-    -------
-    list of estimator
-    """
-    return [part for _, part in leaves(estimator) if isinstance(part, PrivateEstimatorMixin)]
 
 
 def refuse_reserved(names: Any, prefixes: tuple[str, ...], caller: str) -> None:

@@ -18,7 +18,7 @@ from skdpot._utils.validation import (
 from skdpot.estimators._search_candidates import check_candidates, own_copy
 from skdpot.estimators._search_input import count_rows, read_options, read_rows_and_targets
 from skdpot.estimators._search_leaks import SearchLeaks, search_leaks
-from skdpot.estimators._search_parts import disarm, parts_of, private_parts, refuse_reserved
+from skdpot.estimators._search_parts import disarm, private_parts, refuse_reserved
 from skdpot.estimators._search_plan import SearchPlan, plan_search
 from skdpot.estimators._search_result import SearchResult
 from skdpot.estimators._search_scores import Scorer, find_scorer
@@ -26,7 +26,7 @@ from skdpot.estimators._search_splits import Splits, draw_splits
 from skdpot.estimators._search_trials import SearchTask, best_trial, fit_alone
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.provenance import parts_of, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.slicing.declarations import assumptions as common_assumptions
 

@@ -25,7 +25,7 @@ from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, learns, leaves
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 
-__all__ = ["check_pipeline", "leaks", "made_by", "passed_on", "warn_of_composition"]
+__all__ = ["check_pipeline", "leaks", "made_by", "parts_of", "passed_on", "warn_of_composition"]
 
 Steps: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
 _Estimator = TypeVar("_Estimator")
@@ -150,7 +150,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
         )
     # What was fitted, and what the next fit would be made of.
     found = dict.fromkeys([*leaks(estimator), *leaks(clone(estimator, safe=False))])
-    parts = _private(estimator)
+    parts = parts_of(estimator)
     found |= dict.fromkeys(
         f"{type(part).__name__} has no noise (epsilon is infinite for these parameters): give it a "
         "finite epsilon, or fit it to public rows and pass sklearn.frozen.FrozenEstimator of it."
@@ -212,7 +212,8 @@ def _kept(part: Any) -> bool | None:
         return None
 
 
-def _private(estimator: Any) -> list[Any]:
+def parts_of(estimator: Any) -> list[Any]:
+    """Return the private parts of a composite, or the estimator itself if it is private."""
     return [part for _, part in leaves(estimator) if isinstance(part, PrivateEstimatorMixin)]
 
 
@@ -275,7 +276,7 @@ def warn_of_composition(
     if around is not None:
         for text in leaks(around):
             warn_of_privacy(f"A pipeline is not private as a whole: {text}")
-        parts = _private(around)
+        parts = parts_of(around)
         if parts and parts[-1] is fitting:  # all others have been fitted
             steps = (*steps, *_statements(parts[:-1]))
         elif _is_last_in_columns(around) and not any(part is fitting for part in parts):
@@ -286,9 +287,9 @@ def warn_of_composition(
 
 def _is_last_in_columns(around: Any) -> bool:
     """Whether the last private part is in a ColumnTransformer, which fits clones of its parts."""
-    last = _private(around)[-1:]
+    last = parts_of(around)[-1:]
     columns = (one for _, one in composites(around) if isinstance(one, ColumnTransformer))
-    return any(part is last[0] for one in columns for part in _private(one))
+    return any(part is last[0] for one in columns for part in parts_of(one))
 
 
 def _statements(parts: Sequence[Any]) -> Steps:
