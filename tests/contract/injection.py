@@ -239,7 +239,8 @@ class Outcome:
     @property
     def says(self) -> str:
         """The line of the failed assertion, with its numbers rounded."""
-        lines = [line.strip() for error in self.errors for line in str(error).splitlines()]
+        said = [line.strip() for error in self.errors for line in str(error).splitlines()]
+        lines = [line for line in said if line]  # numpy begins with an empty one
         # A message of its own comes before the line that pytest writes.
         place = next((k for k, line in enumerate(lines) if line.startswith("assert ")), 0)
         chosen = (lines or [""])[place].removeprefix("assert ")

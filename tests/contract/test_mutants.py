@@ -11,7 +11,7 @@ import pytest
 
 from skdpot.privacy import gdp
 from skdpot.privacy.gdp import gdp_epsilon
-from tests.contract.injection import replaced, rewritten, run_tests
+from tests.contract.injection import Outcome, replaced, rewritten, run_tests
 from tests.contract.mutants import DEFECTS, FILES, MUTANTS, results
 
 
@@ -83,6 +83,7 @@ def test_everybody_has_the_defect_and_afterwards_it_is_gone():
     hurt = outcome(rewritten(WHERE, ("return low, high", "return low / 2, high / 2")))
     assert hurt.caught
     assert "0.5" in hurt.says
+    assert Outcome(errors=[AssertionError("\nArrays are not equal\n")]).says
     assert gdp._last_floats.__code__ is code
     assert gdp_epsilon(1.0, 1e-5) == before
     assert hypothesis.settings.get_current_profile_name() != "mutants"
