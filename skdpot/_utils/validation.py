@@ -30,6 +30,7 @@ __all__ = [
     "all_or_nothing",
     "as_finite",
     "check_is_fitted",
+    "check_parameters",
     "fit_context",
     "read_rows",
     "validate_frame",
@@ -142,16 +143,28 @@ def fit_context(
 
         @wraps(fit)
         def checked(estimator: BaseEstimator, *args: Any, **kwargs: Any) -> Any:
-            try:
-                with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-                    return inner(estimator, *args, **kwargs)
-            except InvalidParameterError as error:
-                refusal = InvalidParameterError(_without_tables(str(error), estimator))
-            raise refusal
+            with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+                return _without_tables_in_refusals(
+                    estimator, lambda: inner(estimator, *args, **kwargs)
+                )
 
         return checked
 
     return decorate
+
+
+def check_parameters(owner: BaseEstimator) -> None:
+    """Refuse what `owner._parameter_constraints` do not allow, without quoting tables."""
+    _without_tables_in_refusals(owner, owner._validate_params)
+
+
+def _without_tables_in_refusals(owner: BaseEstimator, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except InvalidParameterError as error:
+        refusal = InvalidParameterError(_without_tables(str(error), owner))
+    # Outside of the handler, so that the original is not attached as the context.
+    raise refusal
 
 
 def _without_tables(text: str, estimator: BaseEstimator) -> str:

@@ -1,0 +1,9 @@
+"""Mechanisms: how an estimator touches private data.
+
+An estimator takes the name of a mechanism, or an object with parameters of its own:
+``DPSlicedFlowSampler(mechanism="resample")`` is short for ``mechanism=Resample()``.
+"""
+
+from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+
+__all__ = ["FitContext", "Mechanism", "chosen_mechanism"]
