@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import binom
 
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 
 __all__ = ["AuditDisplay"]
 

@@ -15,9 +15,14 @@ from skdpot.estimators._table_numbers import (
     numbers_of_counts,
     numbers_of_values,
 )
-from skdpot.metrics._marginals import PAIR_BINS, Marginal, marginal_of
-from skdpot.metrics._table_cells import CodedTables, distance_by_chance
-from skdpot.metrics.tables import normalized_wasserstein_distance
+from skdpot.metrics.marginals import (
+    PAIR_BINS,
+    CodedTables,
+    Marginal,
+    distance_by_chance,
+    marginal_of,
+    normalized_wasserstein_distance,
+)
 from skdpot.preprocessing.table_columns import NumericColumn, TableColumn
 from skdpot.preprocessing.table_frames import Table
 from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot.metrics._marginals import Marginal, column_numbers
+from skdpot.metrics.marginals import Marginal, column_numbers
 from skdpot.preprocessing.table_columns import DatetimeColumn, NumericColumn
 from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
 from skdpot.tables.coarsening import project_to_total

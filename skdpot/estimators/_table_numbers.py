@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from skdpot.metrics._marginals import column_numbers
+from skdpot.metrics.marginals import column_numbers
 from skdpot.preprocessing.table_columns import NumericColumn, TableColumn
 from skdpot.slicing.marginals import FloatArray, NoisyMarginal
 from skdpot.tables.column_grid import ColumnGrid

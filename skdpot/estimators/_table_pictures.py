@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skdpot.metrics._marginal_panels import draw_pairs
-from skdpot.metrics._plotting import data_address
+from skdpot.metrics._panels import data_address
+from skdpot.metrics.marginals_display import draw_pairs
 
 if TYPE_CHECKING:
     from skdpot.estimators.table_report import TableQualityReport

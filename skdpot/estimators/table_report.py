@@ -21,7 +21,7 @@ from skdpot.estimators._table_comparison import (
 from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_page import quality_fragment, quality_page
 from skdpot.estimators._table_pictures import NOT_COMPARED
-from skdpot.metrics._marginals import Marginal, as_columns
+from skdpot.metrics.marginals import Marginal, as_columns
 from skdpot.metrics.marginals_display import MarginalsDisplay
 from skdpot.preprocessing.table_columns import BooleanColumn, CategoricalColumn, DatetimeColumn
 from skdpot.preprocessing.table_frames import Table

@@ -18,7 +18,7 @@ from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.estimators._table_cautions import warn_of_small_table
 from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_outputs import TableOutputs
-from skdpot.metrics.tables import marginal_total_variation
+from skdpot.metrics.marginals import marginal_total_variation
 from skdpot.preprocessing.schema_plan import (
     GUESSED,
     bound_schema,

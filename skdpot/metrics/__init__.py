@@ -1,21 +1,31 @@
 """How far two samples are apart, how useful and how fair one is, and pictures of all of it."""
 
 from skdpot.metrics.budget_display import BudgetDisplay
+from skdpot.metrics.distances import (
+    GaussianStatistics,
+    frechet_distance,
+    sliced_wasserstein_distance,
+    train_synthetic_test_real,
+    wasserstein_distance,
+)
 from skdpot.metrics.fairness import (
     demographic_parity_difference,
     disparate_impact,
     equalized_odds_difference,
     equalized_odds_ratio,
     equalized_odds_ratios,
+    make_parity_scorer,
     selection_rates,
     wasserstein_parity,
 )
-from skdpot.metrics.fairness_display import FairnessDisplay
+from skdpot.metrics.fairness_display import FairnessDisplay, FairnessFrontierDisplay
 from skdpot.metrics.flow_display import FlowDisplay
-from skdpot.metrics.frechet import GaussianStatistics, frechet_distance
-from skdpot.metrics.frontier_display import FairnessFrontierDisplay
+from skdpot.metrics.marginals import (
+    marginal_total_variation,
+    marginal_total_variations,
+    normalized_wasserstein_distance,
+)
 from skdpot.metrics.marginals_display import MarginalsDisplay
-from skdpot.metrics.parity_scorer import make_parity_scorer
 from skdpot.metrics.paths import (
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
@@ -23,14 +33,7 @@ from skdpot.metrics.paths import (
 )
 from skdpot.metrics.privacy_utility_display import PrivacyUtilityDisplay
 from skdpot.metrics.sketch_display import SketchDisplay
-from skdpot.metrics.tables import (
-    marginal_total_variation,
-    marginal_total_variations,
-    normalized_wasserstein_distance,
-)
 from skdpot.metrics.trajectory_display import TrajectoryDisplay
-from skdpot.metrics.utility import train_synthetic_test_real
-from skdpot.metrics.wasserstein import sliced_wasserstein_distance, wasserstein_distance
 
 __all__ = [
     "BudgetDisplay",

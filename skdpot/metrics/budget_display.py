@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.budget_state import epsilon_of
 from skdpot.privacy.display import rounded_up

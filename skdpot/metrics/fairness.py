@@ -1,27 +1,317 @@
 """How differently a model treats groups of people."""
 
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn import config_context
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import make_scorer
 
-from skdpot.metrics.score_parity import wasserstein_parity
-from skdpot.metrics.selection import (
-    class_rates,
-    group_rates,
-    selection_rates,
-    warn_of_undefined,
-)
+from skdpot._utils.rng import solver_generator
+from skdpot.metrics.distances import as_numbers, as_points, check_slices
+from skdpot.slicing.directions import orthogonal_directions
+from skdpot.slicing.transport import sliced_wasserstein_distance
 
 __all__ = [
+    "as_labels",
+    "check_same_length",
+    "class_rates",
     "demographic_parity_difference",
     "disparate_impact",
     "equalized_odds_difference",
     "equalized_odds_ratio",
     "equalized_odds_ratios",
+    "find_positive",
+    "group_codes",
+    "group_rates",
+    "make_parity_scorer",
     "selection_rates",
+    "warn_of_undefined",
     "wasserstein_parity",
 ]
+
+
+def as_labels(values: Any, name: str) -> np.ndarray:
+    """Return one column of labels: booleans, integers or strings, none of them missing.
+
+    Lists, numpy arrays and the columns of pandas and polars are welcome, and so is a table of
+    one column.
+    """
+    # A list of strings and numbers would silently become one of strings.
+    try:
+        labels = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
+    except Exception as error:  # a column of another library may raise anything
+        raise ValueError(f"{name} cannot be converted to a column of labels.") from error
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(
+            f"{name} has shape {labels.shape}; it must be one column of labels. To look at the "
+            "groups that several columns form, join the columns into one first."
+        )
+    if not len(labels):
+        raise ValueError(f"{name} is empty; pass one label a row.")
+    if pd.isna(labels).any():
+        raise ValueError(
+            f"{name} has missing values; drop these rows, or give them a label of their own."
+        )
+    return _one_kind(labels, name)
+
+
+def check_same_length(**columns: np.ndarray) -> None:
+    """Refuse columns that do not describe the same rows."""
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+        raise ValueError(f"The columns must have one value a row each; found lengths {lengths}.")
+
+
+def group_codes(sensitive_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the groups that occur, sorted, and the position of each row's group in them."""
+    groups, codes = np.unique(sensitive_features, return_inverse=True)
+    if len(groups) < 2:
+        raise ValueError(
+            "sensitive_features holds one group alone, which there is nothing to compare with."
+        )
+    return groups, codes
+
+
+def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
+    """Return the label that means "selected", by the rules of scikit-learn's metrics."""
+    name = " and ".join(columns)
+    kinds = {column.dtype.kind in "US" for column in columns.values()}
+    if len(kinds) > 1:
+        raise ValueError(f"{name} hold labels of different kinds, strings and numbers.")
+    known = np.unique(np.concatenate(list(columns.values()))).tolist()
+    if pos_label is None:
+        if set(known) <= {0, 1} or set(known) <= {-1, 1}:
+            return 1
+        raise ValueError(
+            f"Without pos_label, {name} must hold 0 and 1, or -1 and 1. Name the label that "
+            "stands for the favourable decision, such as pos_label='yes'."
+        )
+    # One label alone may be a model that decides alike for all; two others are a slip.
+    missing = pos_label not in known and len(known) > 1
+    if missing or isinstance(pos_label, str) not in kinds:
+        raise ValueError(f"pos_label={pos_label!r} is not among the labels of {name}.")
+    return pos_label
+
+
+def _one_kind(labels: np.ndarray, name: str) -> np.ndarray:
+    """Return labels with a dtype that sorts and compares, or say why there is none."""
+    if labels.dtype == object:
+        strings = [isinstance(label, str) for label in labels]
+        numbers = [isinstance(label, bool | int | float | np.number | np.bool_) for label in labels]
+        if all(strings) or all(numbers):
+            labels = np.array(labels.tolist())
+    kind = labels.dtype.kind
+    # An infinity and what no integer holds are not labels, although they are whole numbers.
+    if kind == "f":
+        doubles = labels.astype(np.float64)
+        if (np.abs(doubles) < 2.0**63).all() and np.array_equal(doubles, np.rint(doubles)):
+            return doubles.astype(np.int64)
+    if kind not in "biuUS":
+        found = "continuous numbers" if kind == "f" else "values of mixed or other kinds"
+        raise ValueError(f"{name} holds {found}; it must hold booleans, integers or strings.")
+    return labels
+
+
+def selection_rates(
+    y_pred: Any, *, sensitive_features: Any, y_true: Any = None, pos_label: Any = None
+) -> pd.Series | pd.DataFrame:
+    """Share of each group that gets the favourable decision.
+
+    ``P(G = positive | A = a)`` for every group a or, when `y_true` is given,
+    ``P(G = positive | A = a, Y = y)`` for every group and true class. All other functions here
+    but `wasserstein_parity` compare these rates.
+
+    Parameters
+    ----------
+    y_pred : array-like of shape (n,)
+        Decisions G: booleans, integers or strings, in any container (pandas and polars too).
+    sensitive_features : array-like of shape (n,)
+        Group A of each row: booleans, integers or strings. Two or more groups must occur.
+    y_true : array-like of shape (n,), optional
+        True classes Y.
+    pos_label : label, optional
+        The favourable decision. May be left out when the labels are 0 and 1 or −1 and 1 (it is
+        1 then) or booleans, and must be given otherwise, also when there are three or more.
+
+    Returns
+    -------
+    Series indexed by group, or DataFrame of shape (n_groups, n_classes)
+        The rates, in [0, 1]; NaN, with a warning, for a group that has no row in a class.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing, continuous or of mixed kinds, columns differ in length, only one
+        group occurs, or `pos_label` is needed or unknown.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If a group has no row in some class.
+
+    Privacy
+    -------
+    All rows are treated as public: the rates are computed from them without noise.
+
+    Examples
+    --------
+    >>> from skdpot.metrics import selection_rates
+    >>> rates = selection_rates(
+    ...     [1, 1, 0, 0, 1], sensitive_features=["man", "man", "man", "woman", "woman"]
+    ... )
+    >>> rates.round(2).to_dict()
+    {'man': 0.67, 'woman': 0.5}
+    """
+    if y_true is None:
+        return group_rates(y_pred, sensitive_features, pos_label)
+    return class_rates(y_true, y_pred, sensitive_features, pos_label)
+
+
+def group_rates(y_pred: Any, sensitive_features: Any, pos_label: Any) -> pd.Series:
+    """Return the selection rate of each group; see `selection_rates`."""
+    decisions = as_labels(y_pred, "y_pred")
+    groups = as_labels(sensitive_features, "sensitive_features")
+    check_same_length(y_pred=decisions, sensitive_features=groups)
+    selected = decisions == find_positive(pos_label, y_pred=decisions)
+    names, codes = group_codes(groups)
+    rates = np.bincount(codes, selected) / np.bincount(codes)
+    return pd.Series(rates, pd.Index(names, name="group"))
+
+
+def class_rates(y_true: Any, y_pred: Any, sensitive_features: Any, pos_label: Any) -> pd.DataFrame:
+    """Return the selection rate of each group in each true class; see `selection_rates`."""
+    labels = {"y_true": as_labels(y_true, "y_true"), "y_pred": as_labels(y_pred, "y_pred")}
+    groups = as_labels(sensitive_features, "sensitive_features")
+    check_same_length(**labels, sensitive_features=groups)
+    selected = labels["y_pred"] == find_positive(pos_label, **labels)
+    names, codes = group_codes(groups)
+    classes, class_codes = np.unique(labels["y_true"], return_inverse=True)
+    shape = (len(names), len(classes))
+    cells = np.ravel_multi_index((codes, class_codes), shape)
+    totals = np.bincount(cells, minlength=len(names) * len(classes)).reshape(shape)
+    chosen = np.bincount(cells, selected, minlength=totals.size).reshape(shape)
+    rates = np.divide(chosen, totals, out=np.full(shape, np.nan), where=totals > 0)
+    if (totals == 0).any():
+        empty = "; ".join(
+            f"group {names.tolist()[i]!r} in class {classes.tolist()[j]!r}"
+            for i, j in np.argwhere(totals == 0)
+        )
+        warn_of_undefined(f"Without rows a rate is not defined: nan for {empty}.")
+    return pd.DataFrame(rates, pd.Index(names, name="group"), pd.Index(classes, name="y_true"))
+
+
+def warn_of_undefined(reason: str) -> None:
+    """Warn that a figure is NaN, as scikit-learn's metrics do."""
+    warnings.warn(reason, UndefinedMetricWarning, stacklevel=3)
+
+
+def wasserstein_parity(
+    scores: ArrayLike,
+    *,
+    sensitive_features: Any,
+    y_true: Any = None,
+    n_slices: int = 256,
+    random_state: int | np.random.RandomState | None = 0,
+) -> float:
+    """Mean Wasserstein-2 distance between the score distributions of two groups.
+
+    The mean runs over all pairs of groups. 0 is statistical parity at every threshold. With
+    `y_true` the distances are taken within each true class, and averaged over the classes: 0
+    is then equalized odds at every threshold.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,) or (n, d)
+        Scores, such as the probability of the positive class; predictions of a regressor; or
+        codes of an encoder. With several columns the distance is the sliced one.
+    sensitive_features : array-like of shape (n,)
+        Group of each row: booleans, integers or strings. Two or more groups must occur.
+    y_true : array-like of shape (n,), optional
+        True class of each row: booleans, integers or strings.
+    n_slices : int, default=256
+        Number of directions for several columns, rounded up to a multiple of d. All pairs
+        share them.
+    random_state : int, RandomState or None, default=0
+        Draws the directions; the same integer makes results comparable.
+
+    Returns
+    -------
+    float
+        The mean of the distances W_2 (not their squares), in the unit of the scores: at most 1
+        for probabilities. NaN, with a warning, if some group has no row of a class.
+
+    Raises
+    ------
+    ValueError
+        If the scores are not finite numbers, the labels are not usable, columns differ in
+        length, or only one group occurs.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If some group has no row of a class.
+
+    See Also
+    --------
+    sliced_wasserstein_distance : Between two samples.
+    disparate_impact : The ratio of selection rates at one threshold.
+
+    Notes
+    -----
+    Between groups of the same law the distance is above 0, by a number of the order of
+    ``1/√n`` for n rows a group.
+
+    Privacy
+    -------
+    All rows are treated as public: the distance is computed from them without noise.
+
+    Examples
+    --------
+    >>> from skdpot.metrics import wasserstein_parity
+    >>> wasserstein_parity([0.1, 0.4, 0.3, 0.6], sensitive_features=["a", "a", "b", "b"])
+    0.2
+    """
+    values = as_numbers(scores, "scores", ensure_2d=False, allow_nd=True)
+    points = as_points(values[:, np.newaxis] if values.ndim == 1 else values, "scores")
+    groups = as_labels(sensitive_features, "sensitive_features")
+    columns = {"scores": points, "sensitive_features": groups}
+    labels = np.zeros(len(points), dtype=int)
+    if y_true is not None:
+        columns["y_true"] = labels = as_labels(y_true, "y_true")
+    check_same_length(**columns)
+    n_slices = check_slices(n_slices)
+    names, codes = group_codes(groups)
+    directions = _directions(points.shape[1], n_slices, random_state)
+    distances = []
+    for label in np.unique(labels):
+        cells = [points[(codes == code) & (labels == label)] for code in range(len(names))]
+        if min(map(len, cells)) == 0:
+            warn_of_undefined("Some group has no row of some class of y_true: nan.")
+            return float("nan")
+        distances += [
+            sliced_wasserstein_distance(first, second, directions)
+            for first, second in combinations(cells, 2)
+        ]
+    return float(np.mean(distances))
+
+
+def _directions(
+    n_features: int, n_slices: int, random_state: int | np.random.RandomState | None
+) -> np.ndarray:
+    """Return orthogonal blocks of directions; the line has one."""
+    if n_features == 1:
+        return np.ones((1, 1))
+    n_directions = n_features * -(-n_slices // n_features)
+    return orthogonal_directions(n_directions, n_features, solver_generator(random_state))
 
 
 def disparate_impact(
@@ -327,3 +617,76 @@ def _ratios(rates: pd.DataFrame, reference: Any) -> pd.Series:
         )
     at = groups.index(reference)  # by position: to pandas True is no label of 1
     return rates.iloc[1 - at] / rates.iloc[at]
+
+
+def make_parity_scorer(
+    metric: Callable[..., float],
+    *,
+    greater_is_better: bool,
+    response_method: str = "predict",
+    **options: Any,
+) -> Any:
+    """Make a scorer of a measure of parity, which looks at predictions and groups alone.
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(predictions, *, sensitive_features, **options)``: `disparate_impact`,
+        `demographic_parity_difference` or `wasserstein_parity`.
+    greater_is_better : bool
+        True for `disparate_impact`, False for the others, whose sign is then changed.
+    response_method : str, default="predict"
+        What predictions are; "predict_proba" or "decision_function" for `wasserstein_parity`.
+    **options : dict
+        For the metric, such as `pos_label`.
+
+    Returns
+    -------
+    scorer
+        Asks for `sensitive_features` where metadata routing is enabled:
+        ``sklearn.set_config(enable_metadata_routing=True)``.
+
+    Privacy
+    -------
+    Rows that are scored count as public, and so do the choice and the scores of a search.
+
+    Examples
+    --------
+    >>> import sklearn
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_validate
+    >>> from skdpot.datasets import make_biased_classification
+    >>> from skdpot.metrics import disparate_impact, make_parity_scorer
+    >>> X, y, group = make_biased_classification(1000, random_state=0)
+    >>> scorer = make_parity_scorer(disparate_impact, greater_is_better=True)
+    >>> with sklearn.config_context(enable_metadata_routing=True):
+    ...     scores = cross_validate(
+    ...         LogisticRegression(), X, y, scoring=scorer, params={"sensitive_features": group}
+    ...     )
+    >>> scores["test_score"].shape
+    (5,)
+    """
+    scorer = make_scorer(
+        _OfPredictions(metric),
+        greater_is_better=greater_is_better,
+        response_method=response_method,
+        **options,
+    )
+    with config_context(enable_metadata_routing=True):
+        return scorer.set_score_request(sensitive_features=True)
+
+
+@dataclass(frozen=True)
+class _OfPredictions:
+    """A metric that leaves the true values aside; it can be pickled."""
+
+    metric: Callable[..., float]
+
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, sensitive_features: Any, **options: Any
+    ) -> float:
+        return float(self.metric(y_pred, sensitive_features=sensitive_features, **options))
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.metric, "__name__", "metric")

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import check_is_fitted, validate_rows
-from skdpot.metrics._panel_grid import (
+from skdpot.metrics._panels import (
+    COLORS,
     direction_name,
     feature_labels,
     is_leftmost,
     panel_grid,
 )
-from skdpot.metrics._plotting import COLORS
 from skdpot.slicing.noise_bands import measured_cdf
 from skdpot.slicing.sketch import SlicedSketch
 

@@ -21,7 +21,7 @@ from skdpot.metrics import (
     disparate_impact,
     equalized_odds_ratios,
 )
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 
 X, y, group = make_biased_classification(900, random_state=0)
 names = np.where(y == 1, "yes", "no")

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.metrics import FlowDisplay
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 
 RNG = np.random.default_rng(2201)
 STEPS = np.array([0, 1, 5, 20])

@@ -9,7 +9,7 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.metrics import MarginalsDisplay
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 
 RNG = np.random.default_rng(660)
 REAL = pd.DataFrame(

@@ -16,8 +16,7 @@ from skdpot.metrics import (
     marginal_total_variations,
     normalized_wasserstein_distance,
 )
-from skdpot.metrics._marginals import _shared_codes
-from skdpot.metrics._table_cells import CodedTables, distance_by_chance
+from skdpot.metrics.marginals import CodedTables, _shared_codes, distance_by_chance
 
 
 def table(n_rows, seed):
@@ -76,7 +75,7 @@ def test_names_of_columns_are_in_the_index():
 
 def test_many_cells_are_counted_sparsely(monkeypatch):
     whole = marginal_total_variations(REAL, OTHER, n_way=3)
-    monkeypatch.setattr("skdpot.metrics._table_cells._MOST_CELLS", 7)
+    monkeypatch.setattr("skdpot.metrics.marginals._MOST_CELLS", 7)
     pd.testing.assert_series_equal(whole, marginal_total_variations(REAL, OTHER, n_way=3))
 
 

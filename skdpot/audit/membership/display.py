@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 
 __all__ = ["MembershipDisplay"]
 

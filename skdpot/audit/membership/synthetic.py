@@ -31,7 +31,7 @@ from skdpot.audit.membership.closest_record import (
 from skdpot.audit.membership.density_ratio import density_ratio_membership
 from skdpot.audit.membership.display import MembershipDisplay
 from skdpot.audit.membership.synthetic_rows import SyntheticMembershipResult, read_rows
-from skdpot.metrics._plotting import COLORS
+from skdpot.metrics._panels import COLORS
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = [

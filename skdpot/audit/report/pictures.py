@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from skdpot.audit.membership.synthetic import SyntheticMembership
 from skdpot.audit.report.words import claim_of
-from skdpot.metrics._plotting import COLORS, data_address
+from skdpot.metrics._panels import COLORS, data_address
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import PrivacySpent
 
