@@ -1,13 +1,35 @@
 """Results on standard output, everything else on standard error."""
 
+import dis
 import json
 import math
+import os
 import shutil
+import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
 from typing import Any, TextIO
 
-__all__ = ["Console", "printable"]
+from skdpot.exceptions import BudgetExceededError, SkdpotError
+
+__all__ = [
+    "BUDGET_EXCEEDED",
+    "FAILED",
+    "INTERRUPTED",
+    "OK",
+    "USAGE",
+    "CommandError",
+    "Console",
+    "OutputFile",
+    "check_outputs",
+    "explain",
+    "printable",
+    "where_it_happened",
+]
 
 _NARROWEST, _WIDEST = 60, 110
 
@@ -118,3 +140,200 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+OK, FAILED, USAGE, BUDGET_EXCEEDED, INTERRUPTED = 0, 1, 2, 3, 130
+
+_OF_PYTHON = " In GridSearchCV"  # where advice begins that no command line has a use for
+
+
+class CommandError(SkdpotError):
+    """A command cannot do what it was asked for.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do, without a private value.
+    code : int, default=FAILED
+        The exit status.
+    """
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """Return the line to print for an error, and the exit status.
+
+    Parameters
+    ----------
+    error : BaseException
+        What a command raised.
+
+    Returns
+    -------
+    message : str
+        Its text if this package wrote it: such texts quote no private value. Other libraries may
+        quote what they could not read, so that of their errors the kind alone is told.
+    code : int
+    """
+    if isinstance(error, CommandError):
+        return str(error), error.code
+    if isinstance(error, BudgetExceededError):
+        return str(error).partition(_OF_PYTHON)[0], BUDGET_EXCEEDED
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; what the ledger was charged before stays charged", INTERRUPTED
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this table", FAILED
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        return f"{place}{error.strerror}", FAILED
+    if _is_ours(error.__traceback__):
+        return str(error), FAILED
+    return (
+        f"{type(error).__name__} inside of another library; its text is withheld, because it may "
+        "quote private values. The option -v shows where it happened.",
+        FAILED,
+    )
+
+
+def where_it_happened(error: BaseException) -> str:
+    """Return the lines of code that led to an error, without the texts of any error."""
+    lines = traceback.format_tb(error.__traceback__)
+    return f"{''.join(lines)}{type(error).__name__}"
+
+
+def _is_ours(trace: TracebackType | None) -> bool:
+    """Whether a statement ``raise`` of this package made the error.
+
+    An error of ``int(text)`` or ``known[text]`` ends in a line of ours as well, but its text is
+    Python's own, and quotes.
+    """
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    module = str(frame.f_globals.get("__name__", ""))
+    ours = module.partition(".")[0] == "skdpot"
+    return ours and frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+class OutputFile:
+    """A file that a command is going to write.
+
+    Parameters
+    ----------
+    path : str
+        Its name.
+    force : bool
+        Whether it may replace a file.
+    """
+
+    def __init__(self, path: str, *, force: bool) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self.name = path
+        self._force = force
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before anything is charged.
+
+        Raises
+        ------
+        CommandError
+            If there is something at the path and no --force, or the directory is not writable.
+        """
+        if self.path.is_dir():
+            raise CommandError(f"{self.name} is a directory. Name a file.")
+        if os.path.lexists(self.path) and not self._force:
+            raise CommandError(f"{self.name} exists already. Name another file, or pass --force.")
+        try:
+            self._draft().unlink()
+        except OSError as error:
+            reason = error.strerror
+        else:
+            return
+        raise CommandError(f"{self.name} cannot be written: {self.path.parent}: {reason}.")
+
+    def write(self, fill: Callable[[Path], object]) -> None:
+        """Write the file beside its place, then give it its name.
+
+        Parameters
+        ----------
+        fill : callable
+            Writes the contents, given a path with the same suffix.
+
+        Raises
+        ------
+        CommandError
+            If something came to be at the path in the meantime.
+        """
+        draft = self._draft()
+        try:
+            fill(draft)
+            _let_others_read(draft)
+            if self._force:
+                draft.replace(self.path)
+                return
+            taken = not _take_name(draft, self.path)
+        finally:
+            with suppress(FileNotFoundError):
+                draft.unlink()
+        if taken:
+            raise CommandError(f"{self.name} came to exist while this was running; it was kept.")
+
+    def _draft(self) -> Path:
+        handle, draft = tempfile.mkstemp(
+            prefix=f".{self.path.name}.", suffix="".join(self.path.suffixes), dir=self.path.parent
+        )
+        os.close(handle)
+        return Path(draft)
+
+
+def check_outputs(outputs: Iterable[OutputFile | None], inputs: Iterable[str | None]) -> None:
+    """Refuse outputs that cannot be written, or that are one another or an input.
+
+    Parameters
+    ----------
+    outputs : iterable of OutputFile or None
+        None is a file that was not asked for.
+    inputs : iterable of str or None
+        Files that are read, and the ledger.
+
+    Raises
+    ------
+    CommandError
+        Naming the file.
+    """
+    taken = {os.path.realpath(os.path.expanduser(path)) for path in inputs if path is not None}
+    for output in outputs:
+        if output is None:
+            continue
+        place = os.path.realpath(output.path)
+        if place in taken:
+            raise CommandError(f"{output.name} is named twice; every file needs a name of its own.")
+        taken.add(place)
+        output.check()
+
+
+def _take_name(draft: Path, path: Path) -> bool:
+    """Rename a draft unless the name is taken; whether it was free."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError:  # no hard links here: reserve the name, then replace our own reservation
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        draft.replace(path)
+    return True
+
+
+def _let_others_read(path: Path) -> None:
+    """Give a draft, which is its owner's alone, the permissions of any new file."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot.cli.console import Console
-from skdpot.cli.failures import BUDGET_EXCEEDED, OK, USAGE, CommandError
-from skdpot.cli.ledgers import budget_facts, check_cap, delta_for, open_budget, summary
+from skdpot.cli.budget import budget_facts, check_cap, delta_for, open_budget, summary
+from skdpot.cli.console import BUDGET_EXCEEDED, OK, USAGE, CommandError, Console
 from skdpot.cli.synth import confirmed_schema, warn_of_epsilon
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance

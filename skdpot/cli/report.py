@@ -5,9 +5,7 @@ from typing import Any
 
 from skdpot.audit.report.privacy_report import privacy_report
 from skdpot.audit.report.words import percent_at_most, protected_in_words
-from skdpot.cli.console import Console
-from skdpot.cli.failures import OK
-from skdpot.cli.output_files import OutputFile, check_outputs
+from skdpot.cli.console import OK, Console, OutputFile, check_outputs
 from skdpot.cli.table_files import FileFormat, read_table
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer
 from skdpot.privacy.budget import PrivacyBudget

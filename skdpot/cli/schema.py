@@ -5,9 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from skdpot.cli.console import Console
-from skdpot.cli.failures import FAILED, OK, USAGE, CommandError
-from skdpot.cli.output_files import OutputFile, check_outputs
+from skdpot.cli.console import FAILED, OK, USAGE, CommandError, Console, OutputFile, check_outputs
 from skdpot.cli.table_files import FileFormat, read_guessable
 from skdpot.preprocessing.table_columns import (
     BooleanColumn,

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skdpot.cli.console import Console
-from skdpot.cli.failures import OK, USAGE, CommandError, explain
-from skdpot.cli.ledgers import budget_facts, check_cap, delta_for, open_budget, summary
-from skdpot.cli.output_files import OutputFile, check_outputs
+from skdpot.cli.budget import budget_facts, check_cap, delta_for, open_budget, summary
+from skdpot.cli.console import OK, USAGE, CommandError, Console, OutputFile, check_outputs, explain
 from skdpot.cli.table_files import FileFormat, check_writable_format, read_table, write_table
 from skdpot.cli.where import check_conditions, read_conditions
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer

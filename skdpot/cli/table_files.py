@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from skdpot.cli.failures import CommandError
+from skdpot.cli.console import CommandError
 from skdpot.cli.text_columns import (
     MISSING_TEXTS,
     declared_column,

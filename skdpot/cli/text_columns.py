@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from skdpot.cli.failures import CommandError
+from skdpot.cli.console import CommandError
 from skdpot.preprocessing.table_columns import (
     BooleanColumn,
     CategoricalColumn,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from skdpot.cli.failures import USAGE, CommandError
+from skdpot.cli.console import USAGE, CommandError
 from skdpot.preprocessing.table_columns import (
     BooleanColumn,
     CategoricalColumn,

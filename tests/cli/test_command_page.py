@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skdpot.cli import failures
-from skdpot.cli.arguments import make_parser
+from skdpot.cli import console
+from skdpot.cli.main import make_parser
 
 PAGE = (Path(__file__).resolve().parents[2] / "doc" / "command_line.rst").read_text("utf-8")
 COMMANDS = re.findall(r"^   \$ skdpot ((?:.+\\\n)*.+)$", PAGE, re.M)
@@ -41,4 +41,4 @@ def test_every_option_exists():
 def test_every_status_is_told():
     told = {int(code) for code in re.findall(r"^(\d+) {3,}\w", PAGE, re.M)}
     names = ("OK", "FAILED", "USAGE", "BUDGET_EXCEEDED", "INTERRUPTED")
-    assert told == {getattr(failures, name) for name in names}
+    assert told == {getattr(console, name) for name in names}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli.failures import explain, where_it_happened
+from skdpot.cli.console import explain, where_it_happened
 from skdpot.cli.table_files import FileFormat, read_guessable, read_table
 from skdpot.preprocessing import (
     BooleanColumn,

@@ -16,8 +16,7 @@ import pytest
 
 import skdpot
 from skdpot.cli import budget, schema
-from skdpot.cli.console import printable
-from skdpot.cli.failures import explain, where_it_happened
+from skdpot.cli.console import explain, printable, where_it_happened
 from skdpot.cli.main import main
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from tests.cli.cases import SECRET

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.cli import table_files
-from skdpot.cli.failures import CommandError
-from skdpot.cli.output_files import OutputFile, check_outputs
+from skdpot.cli.console import CommandError, OutputFile, check_outputs
 from skdpot.cli.table_files import (
     FileFormat,
     check_writable_format,
@@ -268,7 +267,7 @@ def test_any_text_comes_through(tmp_path_factory, texts):
 def test_a_killed_program_leaves_no_half_file(tmp_path):
     code = f"""
 import os
-from skdpot.cli.output_files import OutputFile
+from skdpot.cli.console import OutputFile
 def fill(path):
     path.write_text("half")
     os.kill(os.getpid(), 9)

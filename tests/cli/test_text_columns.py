@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.cli.failures import CommandError
+from skdpot.cli.console import CommandError
 from skdpot.cli.text_columns import MISSING_TEXTS, declared_column, inferred_values, read_declared
 from skdpot.preprocessing import (
     BooleanColumn,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skdpot.cli.failures import CommandError
+from skdpot.cli.console import CommandError
 from skdpot.cli.where import check_conditions, read_conditions
 from skdpot.preprocessing import (
     BooleanColumn,
