@@ -24,7 +24,7 @@ from skdpot.metrics import resample_paths
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
-from skdpot.trajectories.langevin_plan import LangevinPhase, plan_langevin
+from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
 
 __all__ = ["METHODS", "PRIVATE", "UNCOUPLED", "WANDERING", "Recovered", "fitted", "paper_settings"]
 

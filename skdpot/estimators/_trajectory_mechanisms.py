@@ -29,14 +29,16 @@ from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.table import CDFTable
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
-from skdpot.trajectories.coupling import WarmCoupling
 from skdpot.trajectories.langevin import (
+    LangevinPhase,
+    LangevinPlan,
     check_steps,
     longest_stable_step,
     mean_field_langevin,
+    plan_langevin,
     time_weights,
 )
-from skdpot.trajectories.langevin_plan import LangevinPhase, LangevinPlan, plan_langevin
+from skdpot.trajectories.sinkhorn import WarmCoupling
 from skdpot.trajectories.warm_start import (
     WarmStartPlan,
     plan_kmeans_start,

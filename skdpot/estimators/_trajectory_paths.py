@@ -14,8 +14,7 @@ from skdpot.estimators._trajectory_mechanisms import TRAJECTORY_MECHANISMS
 from skdpot.estimators._trajectory_rows import given_stamps
 from skdpot.metrics import wasserstein_distance
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.trajectories.paths import PathMeasure
-from skdpot.trajectories.plans import entropic_plans, exact_plans
+from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
 from skdpot.trajectories.time_axis import TimeAxis, read_stamps
 
 __all__ = ["TrajectoryPaths"]

@@ -156,7 +156,7 @@ n_features), default="axes+orthogonal"
     number of rows at each time, are public; so is `groups`. All steps together are charged
     before noise is drawn. One row touches the releases of one time only, so that these are the
     whole charge (parallel composition; for the interleaved steps of "mfld" see the proof in
-    `skdpot.trajectories.langevin_plan`).
+    `skdpot.trajectories.langevin`).
 
     "sketch" releases `sketch_`: sensitivity as in `SlicedSketch` with public labels. "mfld"
     releases in each step, for each time, the sum over a secret Poisson sample of the rows of their

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 
 from skdpot._utils.rng import solver_generator
 from skdpot.slicing.directions import orthogonal_directions
-from skdpot.slicing.transport import point_masses, power_mean, wasserstein_1d
+from skdpot.slicing.transport import exact_plan, point_masses, power_mean, wasserstein_1d
 
 __all__ = [
     "GaussianStatistics",
@@ -79,9 +79,6 @@ def check_order(p: float) -> float:
     if not 1 <= p < np.inf:
         raise ValueError(f"p={p!r} must be finite and at least 1.")
     return float(p)
-
-
-_MAX_PIVOTS = 10**8  # of the network simplex; a few times n suffice in practice
 
 
 def wasserstein_distance(
@@ -152,23 +149,12 @@ def wasserstein_distance(
     b = point_masses(Y_weights, len(second), "Y_weights")
     if first.shape[1] == 1:
         return float(wasserstein_1d(first[:, 0], second[:, 0], a, b, p=p))
-    from ot import emd  # here, because POT loads torch and the other metrics do without
-
     distances = cdist(first, second)
     # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
     unit = float(distances.max())
     if unit == 0.0:
         return 0.0
-    uniform: list[float] = []  # as POT writes it
-    _, log = emd(
-        uniform if a is None else a,
-        uniform if b is None else b,
-        (distances / unit) ** p,
-        numItermax=_MAX_PIVOTS,
-        log=True,
-    )
-    if log["warning"] is not None:
-        raise RuntimeError(f"The network simplex of POT stopped early: {log['warning']}")
+    _, log = exact_plan((distances / unit) ** p, a, b)
     return unit * max(float(log["cost"]), 0.0) ** (1 / p)
 
 

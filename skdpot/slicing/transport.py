@@ -6,14 +6,46 @@ Both quantile functions are step functions, so the integral is a finite sum over
 steps; with equal sizes and no weights the steps coincide and sorting is all there is.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import as_finite
 
-__all__ = ["point_masses", "power_mean", "sliced_wasserstein_distance", "wasserstein_1d"]
+__all__ = [
+    "exact_plan",
+    "point_masses",
+    "power_mean",
+    "sliced_wasserstein_distance",
+    "wasserstein_1d",
+]
 
 _SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
+
+_MAX_PIVOTS = 10**8  # of the network simplex; a few times n suffice in practice
+
+
+def exact_plan(
+    costs: np.ndarray, a: np.ndarray | None = None, b: np.ndarray | None = None
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return POT's optimal plan for these costs and masses, and its log, by network simplex.
+
+    Its tolerances are absolute: give it costs of size one, whatever the unit. It uses them up.
+    """
+    from ot import emd  # here, because POT loads torch
+
+    uniform: list[float] = []  # as POT writes it
+    plan, log = emd(
+        uniform if a is None else a,
+        uniform if b is None else b,
+        costs,
+        numItermax=_MAX_PIVOTS,
+        log=True,
+    )
+    if log["warning"] is not None:
+        raise RuntimeError(f"The network simplex of POT stopped early: {log['warning']}")
+    return plan, log
 
 
 def wasserstein_1d(

@@ -16,16 +16,102 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import eigh
 from tqdm.auto import tqdm
 
 from skdpot._utils.threads import one_blas_thread
 from skdpot.slicing.step_length import longest_step
 from skdpot.slicing.table import CDFTable
-from skdpot.trajectories.langevin import Coupling, time_weights
-from skdpot.trajectories.langevin_plan import LangevinPhase
-from skdpot.trajectories.smoothing import smoothed_in_time
+from skdpot.trajectories.langevin import Coupling, LangevinPhase, MovedParticles, time_weights
 
-__all__ = ["CoupledFlowProblem", "CoupledFlowResult", "coupled_flow"]
+__all__ = [
+    "CoupledFlowProblem",
+    "coupled_flow",
+    "smoothed_in_time",
+    "smoothing_weights",
+]
+
+_FEWEST_TIMES = 4  # below there is no telling signal from noise
+_LONGEST = 3.0  # range of correlation, in units of the whole time
+_N_RANGES, _N_RATIOS = 16, 36
+_LEAST_RATIO, _LARGEST_RATIO = 1e-5, 1e2
+
+
+def smoothed_in_time(
+    values: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
+) -> np.ndarray:
+    """Return estimates of quantile functions (T, ..., n_levels) that borrow from other times.
+
+    Quantile functions along a direction change little from one time to the next, and the errors of
+    different times are independent: the records are others, and so is the noise. Each quantile is
+    taken for a Gaussian process in time, seen with noise. How fast it changes, and how strong the
+    noise is, are the same for all quantiles along all directions, and maximise their restricted
+    likelihood. What changes without any order from one time to the next looks like noise, so that
+    noise is believed only up to a level that is known beforehand: where nothing is common to
+    neighbouring times, and more happens than that, next to nothing is smoothed.
+
+    Averages of quantile functions are quantile functions of Wasserstein barycentres, so that clouds
+    that move are smoothed along their way and not smeared.
+    """
+    flat = values.reshape(len(values), -1).astype(np.float64)
+    weights = smoothing_weights(flat @ flat.T, times, variances, largest_noise * flat.shape[1])
+    smooth = (weights @ flat).reshape(values.shape)
+    # Weights below zero can make two neighbouring quantiles change places; their
+    # rearrangement is nearer to every increasing function than they are.
+    smooth.sort(axis=-1)
+    return smooth
+
+
+def smoothing_weights(
+    products: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
+) -> np.ndarray:
+    r"""Return the matrix that smooths many series with one likeliest covariance.
+
+    The series have unknown constant means, covariance :math:`a(K_\ell + r V)`, a Matérn kernel K
+    of order 5/2 and range :math:`\ell`, and V the diagonal of the variances. `products` are inner
+    products of the values at two times, shape (T, T).
+
+    References
+    ----------
+    Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal",
+    Biometrika 1971 (restricted likelihood). Chernozhukov, Fernández-Val and Galichon, "Improving
+    point and interval estimators of monotone functions by rearrangement", Biometrika 2009.
+    """
+    n_times = len(times)
+    if n_times < _FEWEST_TIMES:
+        return np.eye(n_times)
+    noise = np.diag(variances / variances.mean())
+    contrasts = np.linalg.svd(np.ones((1, n_times)))[2][1:]
+    seen = contrasts @ products @ contrasts.T
+    span = times[-1] - times[0]
+    shortest = span / (n_times - 1)  # shorter ranges cannot be told from noise
+    ranges = np.geomspace(shortest, _LONGEST * span, _N_RANGES)
+    ratios = np.geomspace(_LEAST_RATIO, _LARGEST_RATIO, _N_RATIOS)
+    likeliest = (np.inf, 0.0, 0.0)
+    for reach in ranges:
+        of_signal = contrasts @ _matern(times, reach) @ contrasts.T
+        masses, vectors = eigh(of_signal, contrasts @ noise @ contrasts.T)
+        squares = np.maximum(np.einsum("ki,kl,li->i", vectors, seen, vectors), 0.0)
+        spread = np.maximum(masses, 0.0) + ratios[:, None]
+        best_amplitudes = np.maximum((squares / spread).mean(axis=1), np.finfo(float).tiny)
+        amplitudes = np.minimum(best_amplitudes, largest_noise / ratios)
+        misfits = np.log(spread).sum(axis=1) + (n_times - 1) * (
+            np.log(amplitudes) + best_amplitudes / amplitudes
+        )
+        best = int(misfits.argmin())
+        likeliest = min(likeliest, (float(misfits[best]), float(reach), float(ratios[best])))
+    _, reach, ratio = likeliest
+    covariance = _matern(times, reach) + ratio * noise
+    precision = contrasts.T @ np.linalg.solve(contrasts @ covariance @ contrasts.T, contrasts)
+    weights: np.ndarray = np.eye(n_times) - ratio * noise @ precision
+    return weights
+
+
+def _matern(times: np.ndarray, reach: float) -> np.ndarray:
+    scaled = np.sqrt(5.0) * np.abs(times[:, None] - times) / reach
+    kernel: np.ndarray = (1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)
+    return kernel
+
 
 _PREFERRED_BATCH = 64  # directions a step, as in a flow without time
 _MOMENTUM = 0.9
@@ -37,22 +123,7 @@ _LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyw
 
 @dataclass(frozen=True, eq=False)
 class CoupledFlowProblem:
-    """Released distributions of T times, and how strongly neighbours are tied.
-
-    Parameters
-    ----------
-    tables : sequence of T CDFTable
-        Distribution functions along the same L directions.
-    times : ndarray of shape (T,)
-        Increasing, on the axis from 0 to 1.
-    n_particles : int
-        Particles m at each time.
-    regularization : float
-        Divisor λ of the data fit; 0 ties nothing.
-    variances : ndarray of shape (T,) or None
-        Variances of the errors of the tables, with which they are smoothed in time first. None
-        leaves them as they are.
-    """
+    """Released distributions of T times, and how strongly neighbours are tied."""
 
     tables: Sequence[CDFTable]
     times: np.ndarray
@@ -120,25 +191,6 @@ class CoupledFlowProblem:
                 yield np.arange(first, min(first + size, n_slices))
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledFlowResult:
-    """Where the particles ended.
-
-    Parameters
-    ----------
-    problem : CoupledFlowProblem
-        What was solved.
-    particles : ndarray of shape (T, m, d)
-        Final positions.
-    displacements : ndarray of shape (n_iter,)
-        Root mean square distance that particles moved in each iteration.
-    """
-
-    problem: CoupledFlowProblem
-    particles: np.ndarray
-    displacements: np.ndarray
-
-
 def coupled_flow(
     problem: CoupledFlowProblem,
     phases: Sequence[LangevinPhase],
@@ -146,39 +198,8 @@ def coupled_flow(
     coupling: Coupling,
     *,
     progress: str | None = None,
-) -> CoupledFlowResult:
-    """Move the particles of all times towards their tables and towards each other.
-
-    Parameters
-    ----------
-    problem : CoupledFlowProblem
-        Targets and ties.
-    phases : sequence of LangevinPhase
-        Shares of the longest stable step, diffusivities of the reference process, and numbers
-        of iterations.
-    rng : numpy.random.Generator
-        Solver's stream.
-    coupling : callable
-        ``coupling(particles, spacings, diffusivity)`` returns the gradients of the Schrödinger
-        potentials at the earlier and the later particles of each pair.
-    progress : str, optional
-        Shows a progress bar with this label.
-
-    Returns
-    -------
-    CoupledFlowResult
-        Particles and how far they moved.
-
-    Notes
-    -----
-    A step is preconditioned: residuals along directions with the longest stable step, and the ties
-    with the sum of their largest stiffnesses, so that no regularisation makes it diverge.
-
-    References
-    ----------
-    Objective: Chizat, Zhang, Heitz and Schiebinger, "Trajectory inference via mean-field Langevin
-    in path space", NeurIPS 2022, with the sliced distance of this package in place of its fit.
-    """
+) -> MovedParticles:
+    """Move the particles of all times towards their tables and towards each other."""
     particles = problem.start(rng)
     step = np.zeros_like(particles)
     momentum = 0.0 if problem.directions.shape[0] < problem.directions.shape[1] else _MOMENTUM
@@ -196,7 +217,7 @@ def coupled_flow(
             step = momentum * step - np.float32(phase.step_size) * gradient
             particles += step
             displacements[number] = np.sqrt(np.mean(np.sum(step**2, axis=-1)))
-    return CoupledFlowResult(problem, particles.astype(np.float64), displacements)
+    return MovedParticles(particles.astype(np.float64), displacements)
 
 
 class _Ties:

@@ -1,13 +1,157 @@
 """The law of whole paths that couplings and Brownian bridges define."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from skdpot.trajectories.bridges import brownian_bridge
-from skdpot.trajectories.plans import CouplingPlan
+from skdpot.slicing.transport import exact_plan
+from skdpot.trajectories.sinkhorn import schrodinger_potentials
 
-__all__ = ["PathMeasure"]
+__all__ = ["CouplingPlan", "PathMeasure", "brownian_bridge", "entropic_plans", "exact_plans"]
+
+_TOLERANCE, _MAX_ITERATIONS = 1e-6, 2000  # of entropic plans; their margins are mended after
+_NEGLIGIBLE = 1e-6  # density with respect to the independent coupling
+_ROUNDING = 1e-9  # share of a particle's mass that the simplex may leave behind by rounding
+
+
+@dataclass(frozen=True, eq=False)
+class CouplingPlan:
+    """A coupling of m particles with k others, stored by its entries."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    masses: np.ndarray
+    shape: tuple[int, int]
+
+    @classmethod
+    def from_matrix(cls, matrix: np.ndarray) -> Self:
+        """Return the coupling with these masses, scaled to sum to one."""
+        rows, columns = np.nonzero(matrix)
+        masses = matrix[rows, columns]
+        indices = rows.astype(np.int32), columns.astype(np.int32)  # half the memory
+        return cls(*indices, masses / masses.sum(), matrix.shape)
+
+    def toarray(self) -> np.ndarray:
+        """Return the masses as a matrix of shape (m, k)."""
+        cells = self.rows.astype(np.intp) * self.shape[1] + self.columns
+        masses = np.bincount(cells, self.masses, minlength=self.shape[0] * self.shape[1])
+        return masses.reshape(self.shape)
+
+    def sample_next(self, index: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw the partner of each particle of the first cloud."""
+        begins, cumulated = self._running_sums
+        first, last = begins[index], begins[index + 1]
+        low, high = cumulated[first], cumulated[last]
+        level = low + rng.random(len(index)) * (high - low)
+        entry = np.searchsorted(cumulated, level, side="right") - 1
+        partner: np.ndarray = self.columns[np.clip(entry, first, last - 1)]
+        return partner
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the tables for sampling out of pickles; they are made again when needed."""
+        return {name: value for name, value in self.__dict__.items() if name[0] != "_"}
+
+    @cached_property
+    def _running_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the entries of each row begin, and the running sum of all masses."""
+        begins = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
+        return begins, np.concatenate([[0.0], np.cumsum(self.masses)])
+
+
+def exact_plans(particles: np.ndarray) -> tuple[CouplingPlan, ...]:
+    """Couple neighbouring knots by optimal transport with the squared Euclidean cost.
+
+    This is the limit of `entropic_plans` for small diffusivities.
+    """
+    return tuple(
+        _exact_plan(first, second)
+        for first, second in zip(particles[:-1], particles[1:], strict=True)
+    )
+
+
+def entropic_plans(
+    particles: np.ndarray, spacings: np.ndarray, diffusivity: float
+) -> tuple[CouplingPlan, ...]:
+    """Couple neighbouring knots by the Schrödinger bridges of a Brownian motion."""
+    if len(particles) < 2:
+        return ()
+    solved = schrodinger_potentials(
+        particles[:-1],
+        particles[1:],
+        diffusivity * np.asarray(spacings, dtype=np.float64),
+        tol=_TOLERANCE,
+        max_iter=_MAX_ITERATIONS,
+    )
+    return tuple(CouplingPlan.from_matrix(_rounded(plan)) for plan in solved.plans())
+
+
+def _exact_plan(first: np.ndarray, second: np.ndarray) -> CouplingPlan:
+    costs = cdist(first, second, metric="sqeuclidean")
+    unit = float(costs.max())
+    if unit > 0:  # the solver's tolerances are absolute
+        costs /= unit
+    plan, _ = exact_plan(costs)
+    plan[plan < _ROUNDING / max(plan.shape)] = 0.0
+    return CouplingPlan.from_matrix(plan)
+
+
+def _rounded(plan: np.ndarray) -> np.ndarray:
+    """Return a coupling of the uniform masses near an approximate one, with fewer entries.
+
+    Negligible entries are dropped and rows and columns that have too much are scaled down
+    (Altschuler, Weed, Rigollet, NeurIPS 2017). The margins that are then missing are coupled in
+    the order of the particles, which adds few entries.
+    """
+    m, k = plan.shape
+    plan = np.where(plan < _NEGLIGIBLE / (m * k), 0.0, plan)
+    with np.errstate(divide="ignore"):
+        plan *= np.minimum(1 / (m * plan.sum(axis=1, keepdims=True)), 1.0)
+        plan *= np.minimum(1 / (k * plan.sum(axis=0)), 1.0)
+    sent = np.cumsum(np.maximum(1 / m - plan.sum(axis=1), 0.0))
+    received = np.cumsum(np.maximum(1 / k - plan.sum(axis=0), 0.0))
+    levels = np.unique(np.concatenate([sent, received]))
+    masses = np.diff(levels, prepend=0.0)
+    middles = levels - masses / 2
+    rows = np.minimum(np.searchsorted(sent, middles), m - 1)
+    columns = np.minimum(np.searchsorted(received, middles), k - 1)
+    np.add.at(plan, (rows, columns), masses)
+    return plan
+
+
+def brownian_bridge(
+    start: np.ndarray,
+    end: np.ndarray,
+    at: np.ndarray,
+    spacing: float,
+    diffusivity: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw Brownian bridges between given points, each at several times.
+
+    A bridge from x to y over the time Δ is a Brownian motion of variance τ per unit time and
+    feature, conditioned on its two ends: at time s its mean is ``x + (s/Δ)(y − x)``, and the
+    covariance between the times s ≤ t is ``τ s (Δ − t) / Δ`` in each feature.
+    """
+    start, end = np.asarray(start, dtype=np.float64), np.asarray(end, dtype=np.float64)
+    at = np.asarray(at, dtype=np.float64)
+    times, where = np.unique(at, return_inverse=True)
+    points = np.empty((len(start), len(times), start.shape[1]))
+    position, passed = start, 0.0
+    for step, time in enumerate(times):
+        # The bridge is Markov: what is left of it is a bridge from where it stands.
+        left = spacing - passed
+        share = (time - passed) / left if left > 0 else 1.0
+        position = (1 - share) * position + share * end
+        deviation = np.sqrt(diffusivity * (time - passed) * (1 - share))
+        if deviation > 0:
+            position = position + deviation * rng.standard_normal(start.shape)
+        points[:, step], passed = position, time
+    drawn: np.ndarray = points[:, where]
+    return drawn
+
 
 _SLACK = 1e-9  # by which rounding may carry a time beyond the end knots
 
@@ -19,39 +163,6 @@ class PathMeasure:
     A path is a Markov chain over the particles: its particle at a knot is drawn from the
     coupling with the knot before, given the particle there and nothing else. Given its
     particles, the path between neighbouring knots is a Brownian bridge.
-
-    Parameters
-    ----------
-    times : ndarray of shape (T,)
-        Increasing times of the knots, T ≥ 1.
-    particles : ndarray of shape (T, m, d)
-        Particles of equal mass at each knot.
-    plans : tuple of CouplingPlan
-        T − 1 couplings of neighbouring knots, with uniform margins.
-    diffusivity : float
-        τ, the variance of the bridges per unit time and feature; 0 gives straight lines.
-
-    Raises
-    ------
-    ValueError
-        If the parts do not fit together.
-
-    References
-    ----------
-    Chizat, Zhang, Heitz, Schiebinger, "Trajectory inference via mean-field Langevin in path
-    space", NeurIPS 2022.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.trajectories.paths import PathMeasure
-    >>> from skdpot.trajectories.plans import exact_plans
-    >>> particles = np.array([[[0.0], [4.0]], [[1.0], [5.0]]])
-    >>> law = PathMeasure(np.array([0.0, 1.0]), particles, exact_plans(particles), 0.0)
-    >>> paths = law.sample(2, np.array([0.0, 0.25, 1.0]), np.random.default_rng(0))
-    >>> np.sort(paths[:, :, 0], axis=0)
-    array([[0.  , 0.25, 1.  ],
-           [4.  , 4.25, 5.  ]])
     """
 
     times: np.ndarray
@@ -59,45 +170,8 @@ class PathMeasure:
     plans: tuple[CouplingPlan, ...]
     diffusivity: float
 
-    def __post_init__(self) -> None:
-        n_times = len(self.times)
-        if n_times < 1 or np.ndim(self.times) != 1 or not np.all(np.diff(self.times) > 0):
-            raise ValueError("times must be a vector of at least one time, increasing.")
-        if self.particles.ndim != 3 or len(self.particles) != n_times:
-            raise ValueError(
-                f"particles must have shape ({n_times}, m, d), a cloud for each time; got "
-                f"{self.particles.shape}."
-            )
-        m = self.particles.shape[1]
-        if [plan.shape for plan in self.plans] != [(m, m)] * (n_times - 1):
-            raise ValueError(f"plans must be {n_times - 1} couplings of {m} particles with {m}.")
-        if not 0 <= self.diffusivity < np.inf:
-            raise ValueError(f"diffusivity={self.diffusivity!r} must be finite and at least 0.")
-
     def sample(self, n: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw paths.
-
-        Parameters
-        ----------
-        n : int
-            Number of paths. They start from different particles as far as there are any, and
-            from all of them equally often up to one: each path has the law above, together they
-            represent the first knot better than independent ones.
-        times : ndarray of shape (k,)
-            Times between the end knots, in any order. Equal times give equal points.
-        rng : numpy Generator
-            Draws the paths.
-
-        Returns
-        -------
-        ndarray of shape (n, k, d)
-            Positions.
-
-        Raises
-        ------
-        ValueError
-            If n < 1 or a time lies beyond the end knots.
-        """
+        """Draw paths."""
         index = _evenly_drawn(n, self.particles.shape[1], rng)
         at = self._checked(times)
         chain = [index]
@@ -111,28 +185,7 @@ class PathMeasure:
         return paths
 
     def sample_marginal(self, time: float, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw points of the law at one time.
-
-        Parameters
-        ----------
-        time : float
-            A time between the end knots.
-        n : int
-            Number of points. At a knot they are its particles, without repetition as far as
-            there are any.
-        rng : numpy Generator
-            Draws the points.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-            Positions.
-
-        Raises
-        ------
-        ValueError
-            If n < 1 or the time lies beyond the end knots.
-        """
+        """Draw points of the law at one time."""
         index = _evenly_drawn(n, self.particles.shape[1], rng)
         at = self._checked(np.array([time]))
         knots = np.flatnonzero(self.times == at[0])

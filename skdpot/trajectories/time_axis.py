@@ -18,20 +18,7 @@ _SAME = 1e-9  # of the whole time: nearer stamps differ by rounding
 
 @dataclass(frozen=True, eq=False)
 class TimeAxis:
-    """The times at which a process is looked at, from public time stamps.
-
-    Parameters
-    ----------
-    knots : ndarray of shape (T,)
-        Increasing times; seconds since `origin` when the stamps are dates.
-    boundaries : ndarray of shape (T - 1,)
-        Stamps below ``boundaries[i]`` belong to a knot before ``i + 1``.
-    limits : tuple of float
-        The earliest and the latest stamp. Between them and the knots of the outer bins the process
-        is taken to stand still.
-    origin : numpy.datetime64 or None, default=None
-        The date of time 0; None when stamps are numbers.
-    """
+    """The times at which a process is looked at, from public time stamps."""
 
     knots: np.ndarray
     boundaries: np.ndarray
@@ -40,21 +27,7 @@ class TimeAxis:
 
     @classmethod
     def of_stamps(cls, t: np.ndarray, n_times: int | None) -> Self:
-        """Divide public time stamps.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n,), float64 or datetime64[ns]
-            Time stamps.
-        n_times : int or None
-            Number of bins of equal width; bins without a stamp are dropped, and a bin's time is
-            the mean of its stamps. None takes every different stamp, or 20 bins where more
-            than 50 are different. Stamps that differ by rounding alone are the same.
-
-        Returns
-        -------
-        TimeAxis
-        """
+        """Divide public time stamps."""
         origin = t.min() if t.dtype.kind == "M" else None
         stamps = _numbers(t, origin)
         distinct = np.unique(stamps)
@@ -111,26 +84,14 @@ class TimeAxis:
         return np.diff(self.unit_knots)
 
     def positions(self, t: np.ndarray) -> np.ndarray:
-        """Return the number of the knot that each time stamp belongs to.
-
-        Raises
-        ------
-        ValueError
-            If a stamp lies outside those that were fitted.
-        """
+        """Return the number of the knot that each time stamp belongs to."""
         stamps = self._read(t, "t")
         self._check_inside(stamps, "t")
         positions: np.ndarray = np.searchsorted(self.boundaries, stamps, side="right")
         return positions
 
     def to_unit(self, times: Any) -> np.ndarray:
-        """Map times to the axis from 0 to 1; a time that is a knot but for rounding is that knot.
-
-        Raises
-        ------
-        ValueError
-            If a time lies outside the stamps that were fitted.
-        """
+        """Map times to the axis from 0 to 1; what is a knot but for rounding becomes it."""
         given = [times] if np.ndim(times) == 0 else times
         stamps = self._read(read_stamps(given, "times"), "times")
         span = self.knots[-1] - self.knots[0]
@@ -181,26 +142,7 @@ _NO_STAMPS = (
 
 
 def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
-    """Check time stamps: finite numbers, or dates.
-
-    Parameters
-    ----------
-    t : array-like of shape (n,)
-        Numbers, datetime64 or pandas time stamps.
-    name : str
-        What to call them in errors.
-    n_rows : int, optional
-        How many there must be.
-
-    Returns
-    -------
-    ndarray of shape (n,), float64 or datetime64[ns]
-
-    Raises
-    ------
-    ValueError
-        If they are not usable.
-    """
+    """Check time stamps: finite numbers, or dates."""
     if t is None:
         raise ValueError(
             "This estimator requires y to be passed, but the target y is None: the second "

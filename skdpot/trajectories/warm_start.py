@@ -1,22 +1,50 @@
-"""The release of private starting points: means, or k-means centres with their shares.
+r"""Private starting points: one mean a time, or k-means centres with the shares of their clusters.
 
-The sensitivities are proved in `skdpot.trajectories.warm_start_plan`.
+Both release sums of rows. The rows of a time lie in a ball of public radius :math:`R`. Each
+coordinate of each row is rounded to a lattice of spacing :math:`g` by itself, so that the sums are
+sums of *integers*: they are exact, they do not depend on the order of the rows, and the discrete
+Gaussian noise lives on the same lattice. A rounded row has a norm of at most
+:math:`r = R + \tfrac g2 \sqrt d`.
+
+*Mean.* The sum of all rows of one time. A replaced row moves it by at most :math:`2r`. The number
+of rows a time is public; dividing by it is post-processing.
+
+*k-means.* Each of :math:`S` Lloyd steps assigns the rows to the nearest of the current centres,
+which are public by then, and releases for all clusters together the sums of their rows and their
+counts, the latter times a weight :math:`w \le R` on the lattice. Replacing the row :math:`u` by
+:math:`u'` does one of two things to this table:
+
+* the cluster stays: one sum moves by :math:`\|u - u'\| \le 2r`, no count moves;
+* the cluster changes: one cluster loses :math:`(u, w)`, another one gains :math:`(u', w)`. These
+  are different entries of the table, so that the squared distance is
+  :math:`\|u\|^2 + \|u'\|^2 + 2 w^2 \le 2 r^2 + 2 r^2`.
+
+Either way it is at most :math:`4r^2`: the counts come free with the sums, at the precision of
+:math:`\sigma / w` rows. One step is one Gaussian release of sensitivity
+:math:`2r = 2R + g\sqrt d`; the steps compose, each being a function of the rows and of earlier
+releases. The times compose in parallel, even where one time starts from the released centres of
+another (`skdpot.trajectories.langevin` has the proof).
+
+References
+----------
+Blum, Dwork, McSherry and Nissim, "Practical privacy: the SuLQ framework", PODS 2005 (private Lloyd
+steps). Su, Cao, Li, Bertino and Jin, "Differentially private k-means clustering", CODASPY 2016
+(starting centres that keep apart from each other and from the boundary).
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.rng import SecretStream
-from skdpot.privacy.noise import lattice_noise, round_to_lattice
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.group_privacy import check_group_size, in_different_parts
+from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
 from skdpot.privacy.recording import released
-from skdpot.trajectories.starting_points import sphere_packed_centers, start_particles
-from skdpot.trajectories.warm_start_plan import (
-    WarmStartPlan,
-    plan_kmeans_start,
-    plan_mean_start,
-)
 
 __all__ = [
     "WarmStartPlan",
@@ -31,6 +59,166 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 Rows = Sequence[npt.NDArray[np.floating]]
 
+# Lattice steps a radius when there is no noise: finer than any use, and sums stay exact.
+_EXACT_STEPS = 2.0**36
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStartPlan:
+    """The public part of a warm start, fixed before data are touched."""
+
+    method: Literal["mean", "kmeans"]
+    noise: LatticeNoise | None
+    radius: float
+    n_features: int
+    n_clusters: int
+    n_iter: int
+    group_size: int
+
+    @property
+    def event(self) -> Event:
+        """The charge for the releases of all times together."""
+        if self.noise is None:
+            return NonPrivateEvent()
+        of_one_row = GaussianEvent(
+            sigma=self.noise.sigma,
+            sensitivity=self.noise.sensitivity,
+            lattice=self.noise.lattice,
+            n_steps=self.n_iter,
+        )
+        return in_different_parts(of_one_row, self.group_size)
+
+    @property
+    def lattice(self) -> float:
+        """Spacing that rows are rounded to, and on which the noise lives."""
+        if self.noise is None:
+            return 2.0 ** math.floor(math.log2(self.radius / _EXACT_STEPS))
+        return self.noise.lattice
+
+    @property
+    def count_weight(self) -> int:
+        """What one row adds to its cluster's count, in units of the lattice: at most the radius."""
+        return math.floor(self.radius / self.lattice)
+
+    @property
+    def count_sigma(self) -> float:
+        """Standard deviation of a noisy count, in rows."""
+        if self.noise is None:
+            return 0.0
+        return self.noise.sigma / (self.count_weight * self.lattice)
+
+
+def plan_mean_start(
+    mu: float, radius: float, n_features: int, *, group_size: int = 1
+) -> WarmStartPlan:
+    """Plan the release of the mean of each time."""
+    return _plan("mean", mu, radius, n_features, 1, 1, group_size)
+
+
+def plan_kmeans_start(
+    mu: float,
+    radius: float,
+    n_features: int,
+    n_clusters: int,
+    n_iter: int = 4,
+    *,
+    group_size: int = 1,
+) -> WarmStartPlan:
+    """Plan the release of k-means centres and shares of each time."""
+    return _plan("kmeans", mu, radius, n_features, n_clusters, n_iter, group_size)
+
+
+def _plan(
+    method: Literal["mean", "kmeans"],
+    mu: float,
+    radius: float,
+    n_features: int,
+    n_clusters: int,
+    n_iter: int,
+    group_size: int,
+) -> WarmStartPlan:
+    counts = {"n_features": n_features, "n_clusters": n_clusters, "n_iter": n_iter}
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise ValueError(f"`{name}` must be an integer >= 1, got {count!r}.")
+    if isinstance(radius, bool) or not (math.isfinite(radius) and radius > 0):
+        raise ValueError(f"`radius` must be positive and finite, got {radius!r}.")
+    if isinstance(mu, bool) or not mu > 0:
+        raise ValueError(f"`mu` must be positive (or infinity), got {mu!r}.")
+    group_size = check_group_size(group_size)
+    noise = None
+    if not math.isinf(mu):
+        # The factor absorbs the rounding of the root: the squares must not exceed mu**2.
+        of_one = mu / math.sqrt(n_iter * group_size) * (1 - 1e-13)
+        noise = calibrate_rounded(of_one, 2.0 * radius, n_features)
+    return WarmStartPlan(
+        method=method,
+        noise=noise,
+        radius=float(radius),
+        n_features=n_features,
+        n_clusters=n_clusters,
+        n_iter=n_iter,
+        group_size=group_size,
+    )
+
+
+_PACKING_TRIES = 100
+_PACKING_ROUNDS = 10
+
+
+def sphere_packed_centers(
+    n_clusters: int, n_features: int, radius: float, public: np.random.Generator
+) -> FloatArray:
+    """Return public starting centres that keep apart from each other and from the boundary."""
+    low, high = 0.0, 1.0
+    best = _packed(n_clusters, n_features, 0.0, public)
+    for _ in range(_PACKING_ROUNDS):
+        apart = (low + high) / 2
+        found = _packed(n_clusters, n_features, apart, public)
+        if found is None:
+            high = apart
+        else:
+            low, best = apart, found
+    return radius * np.asarray(best)
+
+
+def start_particles(
+    centers: npt.ArrayLike,
+    shares: npt.ArrayLike | None,
+    m: int,
+    spread: float,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draw particles around released centres: post-processing."""
+    centers = np.asarray(centers, dtype=np.float64)
+    centers = centers[:, None] if centers.ndim == 2 else centers
+    n_times, k, n_features = centers.shape
+    weights = np.full((n_times, k), 1.0 / k) if shares is None else np.asarray(shares, float)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    # Centre j gets the particles whose levels (a + 1/2) / m lie in its part of [0, 1].
+    levels = (np.arange(m) + 0.5) / m
+    chosen = [np.searchsorted(np.cumsum(w)[:-1], levels, side="right") for w in weights]
+    at = centers[np.arange(n_times)[:, None], np.stack(chosen)]
+    return at + spread * rng.standard_normal((n_times, m, n_features))
+
+
+def _packed(
+    n_clusters: int, n_features: int, apart: float, public: np.random.Generator
+) -> list[FloatArray] | None:
+    """Return points of the unit ball with this much room, or None if they are not found."""
+    found: list[FloatArray] = []
+    tries = 0
+    while len(found) < n_clusters:
+        direction = public.standard_normal(n_features)
+        length = (1.0 - apart) * public.random() ** (1.0 / n_features)
+        point = length * direction / np.linalg.norm(direction)
+        if all(np.linalg.norm(point - other) >= 2 * apart for other in found):
+            found.append(point)
+        elif (tries := tries + 1) > _PACKING_TRIES:
+            return None
+    return found
+
+
 # A cluster of fewer rows than this many standard deviations of its count keeps its centre.
 _LEAST_COUNT = 4.0
 # And so does one of less than this part of an average cluster, while there is time to do better.
@@ -41,25 +229,6 @@ _SPLIT = 1e-3
 
 def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) -> FloatArray:
     """Release the mean of each time. Charge ``plan.event`` first.
-
-    Parameters
-    ----------
-    rows : sequence of T ndarrays of shape (N_i, d)
-        Private rows of each time, finite. A time without rows gets a centre of noise alone.
-    plan : WarmStartPlan
-        Made by `plan_mean_start`.
-    secret : SecretStream
-        Draws the noise.
-
-    Returns
-    -------
-    ndarray of shape (T, d)
-        Noisy means, shortened to the ball.
-
-    Raises
-    ------
-    ValueError
-        If the plan is for something else.
 
     Privacy
     -------
@@ -78,40 +247,10 @@ def release_kmeans_start(
 ) -> tuple[FloatArray, FloatArray]:
     """Release the centres of clusters and their shares for each time. Charge ``plan.event`` first.
 
-    Parameters
-    ----------
-    rows : sequence of T ndarrays of shape (N_i, d)
-        Private rows of each time, finite.
-    plan : WarmStartPlan
-        Made by `plan_kmeans_start`.
-    secret : SecretStream
-        Draws the noise.
-    public : numpy.random.Generator
-        Draws the starting centres of the first time, and how clusters are split.
-
-    Returns
-    -------
-    centers : ndarray of shape (T, k, d)
-        Within the ball. Cluster j of one time started from cluster j of the time before.
-    shares : ndarray of shape (T, k)
-        Share of the rows in each cluster; those of a time add up to one.
-
-    Raises
-    ------
-    ValueError
-        If the plan is for something else.
-
     Privacy
     -------
     ``plan.event`` under replace-one of ``x`` given its time stamp; the numbers of rows are public.
     The starting centres are drawn in public, the others come from releases.
-
-    Notes
-    -----
-    In the first step each time starts from what the time before has just released; later ones
-    start from their own centres. A cluster in which the noise leaves nothing to be seen gets one
-    half of the largest one; without this most starts end in poor optima. All of this is
-    post-processing of releases.
     """
     _check_plan(rows, plan, "kmeans")
     # First of all, so that no arithmetic, and no warning of it, depends on wild values.

@@ -12,7 +12,7 @@ from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.evidence.trajectories import clipped_pulls
 from skdpot.audit.white_box import default_score
 from skdpot.privacy.recording import record_releases
-from skdpot.trajectories.data_fit import clipped_fit_gradient
+from skdpot.trajectories.langevin import clipped_fit_gradient
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 

@@ -350,7 +350,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "mean-field Langevin",
         rewritten(
-            f"{PATHS}data_fit:clipped_fit_gradient", ("np.minimum(clip * _INSIDE, full)", "full")
+            f"{PATHS}langevin:clipped_fit_gradient", ("np.minimum(clip * _INSIDE, full)", "full")
         ),
         "trajectories/test_langevin.py::test_the_sensitivity_is_attained",
     )
@@ -403,14 +403,14 @@ def _charged_once() -> Iterator[tuple[str, Injection, str]]:
     yield "fair tables, histograms of a threshold", tables, f"{_DRAWS}[classifier]"
     yield (
         "steps of mean-field Langevin",
-        rewritten(f"{PATHS}langevin_plan:plan_langevin", ("n_steps=phase.n_iter", "n_steps=1")),
+        rewritten(f"{PATHS}langevin:plan_langevin", ("n_steps=phase.n_iter", "n_steps=1")),
         "trajectories/test_langevin_plan.py::test_given_noise_is_accounted_for_whatever_the_target",
     )
     yield (
         "Lloyd steps",
         all_of(
-            rewritten(f"{PATHS}warm_start_plan:WarmStartPlan.event", ("self.n_iter", "1")),
-            rewritten(f"{PATHS}warm_start_plan:_plan", ("n_iter * group_size)", "group_size)")),
+            rewritten(f"{PATHS}warm_start:WarmStartPlan.event", ("self.n_iter", "1")),
+            rewritten(f"{PATHS}warm_start:_plan", ("n_iter * group_size)", "group_size)")),
         ),
         f"{_DRAWS}[trajectories, mfld, kmeans]",
     )
@@ -514,7 +514,7 @@ def _change_of_class() -> Iterator[tuple[str, Injection, str]]:
 
 def _particles_one_by_one() -> Iterator[tuple[str, Injection, str]]:
     one_by_one = rewritten(
-        f"{PATHS}data_fit:clipped_fit_gradient",
+        f"{PATHS}langevin:clipped_fit_gradient",
         ('np.sqrt(np.einsum("bk,bk,bk->b", shares, shares, squares))', "shares * np.sqrt(squares)"),
         ("where=spread)[:, None]", "where=spread)"),
     )
@@ -561,7 +561,7 @@ def _rate_understated() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "event of mean-field Langevin",
         rewritten(
-            f"{PATHS}langevin_plan:plan_langevin",
+            f"{PATHS}langevin:plan_langevin",
             (
                 "sampling_rate=sampling_rate,\n                n_steps",
                 "sampling_rate=sampling_rate / 2,\n                n_steps",
@@ -950,7 +950,7 @@ def _bounds_for_free() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "mean-field Langevin",
         rewritten(
-            f"{PATHS}langevin_plan:_events_before",
+            f"{PATHS}langevin:_events_before",
             ('"bounds": bounds if isinstance(bounds, BoundsPlan) else None, ', ""),
         ),
         "estimators/test_trajectory_privacy.py::test_epsilon_of_mfld_is_that_of_its_noise"
@@ -1016,7 +1016,7 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "steps of mean-field Langevin",
         rewritten(
-            f"{PATHS}langevin_plan:plan_langevin",
+            f"{PATHS}langevin:plan_langevin",
             ("in_different_parts(event, group_size)", "event"),
         ),
         "trajectories/test_langevin_plan.py::test_rows_at_different_times_compose",
@@ -1025,10 +1025,10 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
         "warm start",
         all_of(
             rewritten(
-                f"{PATHS}warm_start_plan:WarmStartPlan.event",
+                f"{PATHS}warm_start:WarmStartPlan.event",
                 ("in_different_parts(of_one_row, self.group_size)", "of_one_row"),
             ),
-            rewritten(f"{PATHS}warm_start_plan:_plan", ("n_iter * group_size)", "n_iter)")),
+            rewritten(f"{PATHS}warm_start:_plan", ("n_iter * group_size)", "n_iter)")),
         ),
         "trajectories/test_warm_start.py::"
         "test_the_event_counts_each_lloyd_step_and_each_row_of_a_person",

@@ -40,8 +40,7 @@ from skdpot.slicing.marginal_release import (
 from skdpot.slicing.marginals import Marginal
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
-from skdpot.trajectories.langevin import mean_field_langevin
-from skdpot.trajectories.langevin_plan import LangevinPhase, plan_langevin
+from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.trajectories.warm_start import plan_mean_start, release_mean_start
 
 EPSILON, DELTA = 50.0, 1e-5

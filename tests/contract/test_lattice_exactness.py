@@ -56,7 +56,7 @@ from skdpot.slicing import row_release
 from skdpot.slicing.marginal_release import release_marginals, release_misfits
 from skdpot.slicing.marginals import Marginal
 from skdpot.trajectories import langevin, warm_start
-from skdpot.trajectories.warm_start_plan import plan_kmeans_start, plan_mean_start
+from skdpot.trajectories.warm_start import plan_kmeans_start, plan_mean_start
 
 FALSE_ALARM, RARE = 1e-4, 1e-8
 MILLION = 1_000_000

@@ -213,7 +213,7 @@ def test_measures_of_different_spaces_are_refused():
 
 @pytest.mark.filterwarnings("ignore:numItermax reached")
 def test_a_solver_that_gives_up_is_an_error(monkeypatch):
-    monkeypatch.setattr(plans, "_MAX_PIVOTS", 1)
+    monkeypatch.setattr("skdpot.slicing.transport._MAX_PIVOTS", 1)
     rng = np.random.default_rng(7)
     with pytest.raises(RuntimeError, match="stopped early"):
         plan_from_costs(rng.random((30, 30)))

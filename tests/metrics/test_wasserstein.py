@@ -197,7 +197,7 @@ def test_number_of_slices_is_positive():
 
 
 def test_a_solver_that_gives_up_is_an_error(monkeypatch):
-    monkeypatch.setattr("skdpot.metrics.distances._MAX_PIVOTS", 1)
+    monkeypatch.setattr("skdpot.slicing.transport._MAX_PIVOTS", 1)
     rng = np.random.default_rng(7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # POT's own

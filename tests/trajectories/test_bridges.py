@@ -1,11 +1,10 @@
 """Brownian bridges: exact ends, means and covariances; all times of one and the same bridge."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.trajectories.bridges import brownian_bridge
+from skdpot.trajectories.paths import brownian_bridge
 
 
 def test_means_and_covariances_are_those_of_the_bridge():
@@ -73,30 +72,3 @@ def test_no_times_give_no_points():
         np.zeros((3, 2)), np.ones((3, 2)), np.empty(0), 1.0, 1.0, np.random.default_rng(0)
     )
     assert nothing.shape == (3, 0, 2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"end": np.zeros((2, 2))}, "same shape"),
-        ({"start": np.zeros(3), "end": np.zeros(3)}, "same shape"),
-        ({"at": np.array([1.1])}, "at must be"),
-        ({"at": np.array([-0.1])}, "at must be"),
-        ({"at": np.array([np.nan])}, "at must be"),
-        ({"at": np.zeros((1, 1))}, "at must be"),
-        ({"spacing": 0.0}, "spacing"),
-        ({"spacing": np.inf}, "spacing"),
-        ({"diffusivity": -1.0}, "diffusivity"),
-        ({"diffusivity": np.nan}, "diffusivity"),
-    ],
-)
-def test_unusable_input_is_refused(changes, message):
-    given = {
-        "start": np.zeros((3, 2)),
-        "end": np.zeros((3, 2)),
-        "at": np.array([0.5]),
-        "spacing": 1.0,
-        "diffusivity": 1.0,
-    } | changes
-    with pytest.raises(ValueError, match=message):
-        brownian_bridge(*given.values(), np.random.default_rng(0))

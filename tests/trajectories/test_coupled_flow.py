@@ -11,8 +11,8 @@ from skdpot.slicing.directions import make_directions
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.table import CDFTable
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
-from skdpot.trajectories.coupling import WarmCoupling
-from skdpot.trajectories.langevin_plan import LangevinPhase
+from skdpot.trajectories.langevin import LangevinPhase
+from skdpot.trajectories.sinkhorn import WarmCoupling
 
 STEPS = (LangevinPhase(1.0, 0.05, 60), LangevinPhase(0.3, 0.05, 60))
 

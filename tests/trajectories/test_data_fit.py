@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from skdpot.trajectories import data_fit
-from skdpot.trajectories.data_fit import clipped_fit_gradient
+from skdpot.trajectories import langevin
+from skdpot.trajectories.langevin import clipped_fit_gradient
 
 NO_CLIP = 1e60
 EXTREMES = (0.0, 1.0, -1.0, 1e-9, 1e6, -1e15, 1e80, -1e200, 1e308)
@@ -55,7 +55,7 @@ def test_is_the_sum_of_the_records_clipped_gradients(m, b, d, clip):
 def test_blocks_do_not_matter(monkeypatch):
     particles, rows = sample(2, 11, 37, 2)
     whole = gradient(particles, rows, clip=0.5)
-    monkeypatch.setattr(data_fit, "_BLOCK", 50)
+    monkeypatch.setattr(langevin, "_BLOCK", 50)
     np.testing.assert_allclose(gradient(particles, rows, clip=0.5), whole, rtol=1e-12)
 
 

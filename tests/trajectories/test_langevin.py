@@ -12,9 +12,14 @@ from scipy import stats
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.trajectories.data_fit import clipped_fit_gradient
-from skdpot.trajectories.langevin import check_steps, mean_field_langevin, time_weights
-from skdpot.trajectories.langevin_plan import LangevinPhase, plan_langevin
+from skdpot.trajectories.langevin import (
+    LangevinPhase,
+    check_steps,
+    clipped_fit_gradient,
+    mean_field_langevin,
+    plan_langevin,
+    time_weights,
+)
 
 BOX = DataBounds.from_box(-1, 1, 2)
 SPACINGS = np.array([0.2, 0.5, 0.3])
@@ -368,7 +373,7 @@ def test_no_record_and_no_batch_is_kept():
     found = run(rows, plan((0.01, 0.3, 3), kappa=1.0, rate=0.5))
     kept = pickle.dumps(found)
     assert np.float64(0.123456789123).tobytes() not in kept
-    assert set(vars(found)) == {"plan", "particles", "displacements"}
+    assert set(found._fields) == {"particles", "displacements"}
     assert len(kept) < 3000
 
 
@@ -384,27 +389,6 @@ def test_the_bar_shows_no_speed(capsys):
 
 
 # Arguments ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"bandwidth": 0.0}, "`bandwidth` must be positive and finite"),
-        ({"regularization": math.inf}, "`regularization` must be positive and finite"),
-        ({"spacings": np.array([0.1, 0.2])}, "`spacings` must hold 3 positive numbers"),
-        ({"spacings": np.array([0.1, 0.2, 0.0])}, "`spacings` must hold 3 positive numbers"),
-        ({"start": np.zeros((4, 0, 2))}, r"`start` must be finite, of shape \(T, m, d\)"),
-        ({"start": np.full((4, 2, 2), np.nan)}, "`start` must be finite"),
-        ({"start": np.zeros((4, 5))}, r"`start` must be finite, of shape \(T, m, d\)"),
-        ({"start": np.zeros((4, 5, 3))}, "rows of 3 features"),
-        ({"rows": data(sizes=(4, 5, 6))}, "for each of 4 times"),
-        ({"rows": [*data()[:3], np.zeros((0, 2))]}, "leave out times at which nothing was seen"),
-    ],
-)
-def test_refuses_what_does_not_fit(change, message):
-    arguments = {"rows": data(), "made": plan(), "start": np.zeros((4, 5, 2)), "spacings": SPACINGS}
-    with pytest.raises(ValueError, match=message):
-        run(**(arguments | change))
 
 
 # Last bits ----------------------------------------------------------------------------------

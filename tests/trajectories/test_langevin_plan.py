@@ -16,7 +16,7 @@ from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, PoissonGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
-from skdpot.trajectories.langevin_plan import LangevinPhase, plan_langevin
+from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
 from skdpot.trajectories.warm_start import plan_kmeans_start, plan_mean_start
 
 DELTA = 5e-4

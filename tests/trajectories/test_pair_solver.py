@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from skdpot.trajectories.anderson import AndersonMixing
-from skdpot.trajectories.gaussian_potentials import gaussian_potentials
-from skdpot.trajectories.pair_solver import PairSolver
-from skdpot.trajectories.scaled_kernel import ScaledKernel, kernel_type
+from skdpot.trajectories.sinkhorn import (
+    AndersonMixing,
+    PairSolver,
+    ScaledKernel,
+    gaussian_potentials,
+    kernel_type,
+)
 
 
 def half_squared(first, second):

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.trajectories.paths import PathMeasure
-from skdpot.trajectories.plans import CouplingPlan, entropic_plans, exact_plans
+from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
 
 TIMES = np.array([0.0, 0.2, 0.7, 1.0])
 
@@ -159,26 +158,3 @@ def test_no_paths_are_refused():
         measure().sample(0, TIMES, np.random.default_rng(0))
     with pytest.raises(ValueError, match="n=0 must be at least 1"):
         measure().sample_marginal(0.5, 0, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"times": np.array([0.0, 0.0])}, "increasing"),
-        ({"times": np.empty(0)}, "at least one"),
-        ({"particles": np.zeros((3, 4, 2))}, "particles must have shape"),
-        ({"particles": np.zeros((2, 4))}, "particles must have shape"),
-        ({"plans": ()}, "plans must be 1 couplings"),
-        ({"particles": np.zeros((2, 5, 2))}, "of 5 particles"),
-        ({"diffusivity": -0.1}, "diffusivity"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(changes, message):
-    given = {
-        "times": np.array([0.0, 1.0]),
-        "particles": np.zeros((2, 4, 2)),
-        "plans": (CouplingPlan.from_matrix(np.eye(4)),),
-        "diffusivity": 0.1,
-    } | changes
-    with pytest.raises(ValueError, match=message):
-        PathMeasure(**given)

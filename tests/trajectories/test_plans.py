@@ -8,8 +8,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import chisquare
 
-from skdpot.trajectories import plans as plans_module
-from skdpot.trajectories.plans import CouplingPlan, entropic_plans, exact_plans
+from skdpot.trajectories import paths
+from skdpot.trajectories.paths import CouplingPlan, entropic_plans, exact_plans
 from skdpot.trajectories.sinkhorn import schrodinger_potentials
 
 
@@ -48,7 +48,7 @@ def test_entropic_plans_are_those_of_the_potentials():
 
 
 def test_entropic_plans_are_mended_when_the_solver_stops_early(monkeypatch):
-    monkeypatch.setattr(plans_module, "_MAX_ITERATIONS", 2)
+    monkeypatch.setattr(paths, "_MAX_ITERATIONS", 2)
     (plan,) = entropic_plans(particles(1, (2, 50, 2)), np.ones(1), 0.01)
     np.testing.assert_allclose(plan.toarray().sum(axis=0), 1 / 50, rtol=1e-9)
     np.testing.assert_allclose(plan.toarray().sum(axis=1), 1 / 50, rtol=1e-9)
@@ -123,19 +123,3 @@ def test_a_solver_that_gives_up_is_reported(monkeypatch):
     monkeypatch.setattr("ot.emd", gives_up)
     with pytest.raises(RuntimeError, match="too many pivots"):
         exact_plans(particles(9, (2, 3, 1)))
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "masses", "message"),
-    [
-        ([1, 0], [0, 1], [0.5, 0.5], "ordered by row"),
-        ([0, 1], [0, 1], [1.0, 0.0], "positive"),
-        ([0, 1], [0, 1], [0.5, np.nan], "positive"),
-        ([0, 0], [0, 1], [0.5, 0.5], "every row"),
-        ([0, 1], [1, 1], [0.5, 0.5], "every column"),
-        ([0, 1, 2], [0, 1, 1], [0.4, 0.3, 0.3], "nothing outside"),
-    ],
-)
-def test_unusable_couplings_are_refused(rows, columns, masses, message):
-    with pytest.raises(ValueError, match=message):
-        CouplingPlan(np.array(rows), np.array(columns), np.array(masses), (2, 2))

@@ -393,21 +393,3 @@ def test_releases_refuse_plans_for_something_else():
         kmeans([], clusters)
     with pytest.raises(ValueError, match="2 features at every time"):
         kmeans([*rows, np.zeros((4, 3))], clusters)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"centers": np.zeros(3)}, "`centers` must have shape"),
-        ({"centers": np.zeros((2, 0, 3))}, "`centers` must have shape"),
-        ({"shares": np.ones((2, 5))}, "`shares` must hold 4 numbers >= 0 for each of 2 times"),
-        ({"shares": np.zeros((2, 4))}, "not all 0"),
-        ({"shares": np.full((2, 4), np.nan)}, "`shares` must hold"),
-        ({"m": 0}, "`m` must be >= 1"),
-        ({"spread": -1.0}, "`spread` finite and >= 0"),
-    ],
-)
-def test_particles_refuse_what_does_not_fit(change, message):
-    arguments = {"centers": np.zeros((2, 4, 3)), "shares": None, "m": 5, "spread": 0.1}
-    with pytest.raises(ValueError, match=message):
-        start_particles(**(arguments | change), rng=np.random.default_rng(0))

@@ -25,8 +25,8 @@ from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.evidence.sketch import add_sketch, sketch_canaries
 from skdpot.privacy.recording import Release
-from skdpot.trajectories.data_fit import clipped_fit_gradient
-from skdpot.trajectories.warm_start_plan import WarmStartPlan
+from skdpot.trajectories.langevin import clipped_fit_gradient
+from skdpot.trajectories.warm_start import WarmStartPlan
 
 __all__ = ["add_langevin", "add_times", "clipped_pulls", "trajectory_canaries"]
 
@@ -117,7 +117,7 @@ def clipped_pulls(
 ) -> np.ndarray:
     """Return the clipped gradient of each row on all particles, shape (n_rows, m * d).
 
-    Their sum is `skdpot.trajectories.data_fit.clipped_fit_gradient`, which never forms them.
+    Their sum is `skdpot.trajectories.langevin.clipped_fit_gradient`, which never forms them.
     """
     offsets = particles - rows[:, None]
     squares = np.einsum("bkd,bkd->bk", offsets, offsets)
