@@ -1,4 +1,11 @@
-"""The law of whole paths that couplings and Brownian bridges define."""
+"""The law of whole paths that couplings and Brownian bridges define.
+
+References
+----------
+Léonard, "A survey of the Schrödinger problem and some of its connections with optimal transport",
+Discrete and Continuous Dynamical Systems 2014; Karatzas, Shreve, "Brownian Motion and Stochastic
+Calculus", 2nd edition, section 5.6.B.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property

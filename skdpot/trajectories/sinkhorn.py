@@ -1,4 +1,21 @@
-"""Schrödinger potentials between neighbouring clouds of particles, all pairs at once."""
+"""Schrödinger potentials between neighbouring clouds of particles, all pairs at once.
+
+Sinkhorn's iterations run on kernels that have swallowed the potentials: a (source) and b (target)
+in units of ε give ``K = exp(a₀ ⊕ b₀ − c / ε)``, which costs one pass of exponentials; iterations
+near a₀ and b₀ are then two products of a matrix with a vector. When the scalings ``exp(a − a₀)``
+leave a safe range the kernel is computed again; where it vanishes or overflows, log-sum-exp takes
+over. Slow modes, such as mass that must pass between clusters, are taken out by combining
+iterations. Masses are uniform and sums over them are means.
+
+References
+----------
+Cuturi, "Sinkhorn distances", NeurIPS 2013; Schmitzer, "Stabilized sparse scaling algorithms for
+entropy regularized transport problems", SIAM Journal on Scientific Computing 2019; Walker, Ni,
+"Anderson acceleration for fixed-point iterations", SIAM Journal on Numerical Analysis 2011;
+Janati, Muzellec, Peyré, Cuturi, "Entropic optimal transport between unbalanced Gaussian measures
+has a closed form", NeurIPS 2020; Thornton, Cuturi, "Rethinking initialization of the Sinkhorn
+algorithm", AISTATS 2023 (the start).
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
