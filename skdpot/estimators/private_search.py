@@ -1,42 +1,167 @@
 """Hyper-parameter search of which the result is private."""
 
+from collections.abc import Callable
+from copy import deepcopy
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+import sklearn
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
 from tqdm import tqdm
 
+from skdpot._utils.labels import LabelWords, encode_labels
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
     StrOptions,
     all_or_nothing,
+    check_is_fitted,
     fit_context,
+    validate_rows,
+    validate_targets,
 )
-from skdpot.estimators._search_candidates import check_candidates, own_copy
-from skdpot.estimators._search_input import count_rows, read_options, read_rows_and_targets
-from skdpot.estimators._search_leaks import SearchLeaks, search_leaks
-from skdpot.estimators._search_parts import disarm, private_parts, refuse_reserved
-from skdpot.estimators._search_plan import SearchPlan, plan_search
-from skdpot.estimators._search_result import SearchResult
+from skdpot.estimators._search_plan import SearchPlan, Splits, draw_splits, plan_search
 from skdpot.estimators._search_scores import Scorer, find_scorer
-from skdpot.estimators._search_splits import Splits, draw_splits
-from skdpot.estimators._search_trials import SearchTask, best_trial, fit_alone
+from skdpot.estimators._search_trials import (
+    SearchTask,
+    best_trial,
+    check_candidates,
+    fit_alone,
+    hand_over,
+    own_copy,
+    private_parts,
+    refuse_reserved,
+)
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.provenance import parts_of, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.slicing.declarations import assumptions as common_assumptions
 
-__all__ = ["PrivateSearchCV", "SearchLeaks", "SearchPlan", "search_leaks"]
+__all__ = ["PrivateSearchCV", "SearchPlan"]
+
+_LABELS = LabelWords(needed_by="A classifier")
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of an array or a table."""
+    shape = getattr(X, "shape", None)
+    if shape is not None and len(shape) > 0:
+        return int(shape[0])
+    try:
+        return len(X)
+    except TypeError:
+        raise TypeError(f"X must be an array or a table, got {type(X).__name__}.") from None
+
+
+def read_rows_and_targets(
+    search: Any, X: Any, y: Any, by_class: bool
+) -> tuple[int, Any, np.ndarray | None]:
+    """Refuse what no candidate could be fitted to.
+
+    Parameters
+    ----------
+    search : PrivateSearchCV
+        Receives ``n_features_in_``, ``feature_names_in_`` and ``classes_``.
+    X, y : array-like
+        Private rows and their targets.
+    by_class : bool
+        Whether a candidate takes the set of classes from the labels.
+
+    Returns
+    -------
+    n_samples : int
+        Number of rows.
+    y : ndarray, object or None
+        Targets, as a column for classifiers and as numbers for regressors.
+    classes : ndarray or None
+        The public set of classes: those that are declared, or all that occur.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With a message that quotes no value.
+    """
+    tags = get_tags(search.estimator)
+    if tags.input_tags.string or tags.input_tags.categorical:
+        n_samples = count_rows(X)
+    else:
+        n_samples = len(validate_rows(search, X, reset=True, min_samples=2))
+    if is_classifier(search.estimator):
+        declared = _declared_classes(search.estimator)
+        codes, search.classes_ = encode_labels(y, n_samples, declared, words=_LABELS)
+        return n_samples, search.classes_[codes], search.classes_
+    if is_regressor(search.estimator):
+        return n_samples, validate_targets(y, n_samples), None
+    if y is not None and count_rows(y) != n_samples:
+        raise ValueError(
+            f"y has {count_rows(y)} values for {n_samples} rows of X; inconsistent numbers of "
+            "samples. Pass one a row."
+        )
+    return n_samples, y, encode_labels(y, n_samples)[1] if by_class else None
+
+
+def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dict[str, Any]:
+    """Return what the fits of the candidates take besides, a value a row.
+
+    Parameters
+    ----------
+    search : PrivateSearchCV
+        Routes metadata where that is enabled.
+    fit_params : dict
+        What `fit` was given.
+    n_samples : int
+        Number of rows.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ValueError
+        If something has another length: it could not be split.
+    """
+    given = {name: value for name, value in fit_params.items() if value is not None}
+    if given and sklearn.get_config()["enable_metadata_routing"]:
+        given = dict(process_routing(search, "fit", **given).estimator.fit)
+    for name, value in given.items():
+        if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != n_samples:
+            raise ValueError(
+                f"{type(search).__name__}.fit: `{name}` must hold one value for each of the "
+                f"{n_samples} rows, so that it can be split with them. Set other options as "
+                "parameters of the estimator."
+            )
+    return given
+
+
+def _declared_classes(estimator: Any) -> Any:
+    """Return the classes that a private part declares, None if none does."""
+    declared = (getattr(part, "classes", None) for part in parts_of(estimator))
+    return next((classes for classes in declared if classes is not None), None)
+
+
+def _winner_has(method: str) -> Callable[[Any], bool]:
+    """Say whether the winner has a method, or raise what is missing."""
+
+    def check(search: Any) -> bool:
+        fitted = "privacy_spent_" in vars(search)
+        getattr(search.best_estimator_ if fitted else search.estimator, method)
+        return True
+
+    return check
+
 
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
 _FITTED = ("best_estimator_", "best_params_", "best_score_", "plan_", "privacy_spent_")
 
 
-class PrivateSearchCV(PrivateEstimatorMixin, SearchResult):
+class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Hyper-parameter search that spends one (epsilon, delta), choice included.
 
     A grid search releases the best of many fits, and that it was the best one is learned from
@@ -131,7 +256,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, SearchResult):
     random number of trials costs. Each fit of a candidate gets a `PrivacyBudget` of its own that it
     cannot overspend, and a sum of held-out scores, of which one record moves each by at most 1,
     gets discrete Gaussian noise. A record is either trained on or held out, so that one split
-    costs the larger of both and folds their sum (`skdpot.estimators._search_splits`).
+    costs the larger of both and folds their sum (`skdpot.estimators._search_plan`).
 
     Public are the number of rows, their split, the distribution of the candidates and the law of
     the number of trials, and what the candidates themselves take as public; the set of classes is
@@ -319,7 +444,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, SearchResult):
             terms = task.plan.refit
             winner = fit_alone(task, best.parameters, X, y, options, terms, streams.secret)
         if winner is not None:
-            disarm(winner, task.parts, spent)
+            hand_over(winner, task.parts, spent)
             self.best_estimator_ = winner
             if not hasattr(self, "n_features_in_") and hasattr(winner, "n_features_in_"):
                 self.n_features_in_ = winner.n_features_in_
@@ -396,3 +521,87 @@ class PrivateSearchCV(PrivateEstimatorMixin, SearchResult):
                 "a part that learns nothing makes of each row one row, by that row alone"
             )
         return tuple(rests_on)
+
+    @available_if(_winner_has("predict"))
+    def predict(self, X: Any) -> Any:
+        """Return what the winner predicts for public rows."""
+        return self._fitted_winner().predict(X)
+
+    @available_if(_winner_has("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Return the winner's probabilities of each class for public rows."""
+        return self._fitted_winner().predict_proba(X)
+
+    @available_if(_winner_has("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Return the winner's decision function for public rows."""
+        return self._fitted_winner().decision_function(X)
+
+    @available_if(_winner_has("transform"))
+    def transform(self, X: Any) -> Any:
+        """Return what the winner makes of public rows."""
+        return self._fitted_winner().transform(X)
+
+    @available_if(_winner_has("inverse_transform"))
+    def inverse_transform(self, X: Any) -> Any:
+        """Return rows from what the winner made of them."""
+        return self._fitted_winner().inverse_transform(X)
+
+    @available_if(_winner_has("score_samples"))
+    def score_samples(self, X: Any) -> Any:
+        """Return the winner's scores of public rows."""
+        return self._fitted_winner().score_samples(X)
+
+    @available_if(_winner_has("score"))
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the winner's own score on **public** rows, without noise."""
+        targets = () if y is None else (y,)
+        return float(self._fitted_winner().score(X, *targets))
+
+    @available_if(_winner_has("sample"))
+    def sample(self, n_samples: int = 1, *args: Any, **kwargs: Any) -> Any:
+        """Draw synthetic rows from the winner; free of any privacy cost."""
+        return self._fitted_winner().sample(n_samples, *args, **kwargs)
+
+    @available_if(_winner_has("sample_labeled"))
+    def sample_labeled(self, n_samples: int = 1, *args: Any, **kwargs: Any) -> Any:
+        """Draw synthetic rows with their classes from the winner; free of any privacy cost."""
+        return self._fitted_winner().sample_labeled(n_samples, *args, **kwargs)
+
+    def _fitted_winner(self) -> Any:
+        check_is_fitted(self, "privacy_spent_")
+        return self.best_estimator_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return how metadata is routed: what `fit` is given goes to the fits of the candidates.
+
+        Returns
+        -------
+        MetadataRouter
+            With the estimator as consumer.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=type(self).__name__).add(
+            estimator=self.estimator, method_mapping=mapping
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Say why there is no winner, where that is not plain."""
+        if name == "best_estimator_" and "privacy_spent_" in vars(self):
+            raise AttributeError(
+                f"{type(self).__name__} with several folds and refit=False has no single model: "
+                "use refit=True, or hold out a share such as cv=0.2, or fit the estimator with "
+                "best_params_ on another budget."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of the estimator that is searched."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        for name in (
+            *("estimator_type", "target_tags", "classifier_tags", "regressor_tags"),
+            *("transformer_tags", "input_tags", "non_deterministic"),
+        ):
+            setattr(tags, name, deepcopy(getattr(inner, name)))
+        return tags

@@ -37,9 +37,10 @@ from skdpot import (
 )
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _search_trials as trials
+from skdpot.estimators._search_plan import draw_splits
 from skdpot.estimators._search_scores import find_scorer
-from skdpot.estimators._search_splits import draw_splits
-from skdpot.estimators.private_search import PrivateSearchCV, search_leaks
+from skdpot.estimators.private_search import PrivateSearchCV
+from skdpot.estimators.search_leaks import search_leaks
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.preprocessing.table_columns import CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import compose

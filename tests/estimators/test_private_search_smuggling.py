@@ -25,7 +25,7 @@ from skdpot import (
 )
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators import private_search
-from skdpot.estimators._search_candidates import make_candidate
+from skdpot.estimators._search_trials import make_candidate
 from skdpot.estimators.private_search import PrivateSearchCV
 from skdpot.exceptions import BudgetExceededError
 from skdpot.privacy.number_of_trials import TrialLaw

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from skdpot.audit.membership.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.audit.membership.synthetic_rows import read_rows
 from skdpot.audit.report.audit import unpaid_copy
-from skdpot.estimators._search_splits import take
+from skdpot.estimators._search_plan import take
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
 from skdpot.preprocessing.table_encoder import TableEncoder
 from skdpot.preprocessing.table_frames import Table

@@ -88,7 +88,7 @@ def search_leaks(search: Any) -> SearchLeaks:
     --------
     >>> from sklearn.model_selection import GridSearchCV
     >>> from skdpot import DPSlicedFlowSampler
-    >>> from skdpot.estimators.private_search import search_leaks
+    >>> from skdpot.estimators.search_leaks import search_leaks
     >>> leaks = search_leaks(GridSearchCV(DPSlicedFlowSampler(), {"n_bins": [8, 16, 32]}))
     >>> leaks.n_fits, leaks.has_budget, leaks.stops
     (16, False, False)
