@@ -33,15 +33,15 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets import per_sample
-from skdpot.nets.architectures import ToSphere, build_networks
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     private_steps,
     public_steps,
     reconstruction_gradient,
 )
+from skdpot.nets.code_penalties import PriorPenalty
+from skdpot.nets.networks import ToSphere, build_networks
 from skdpot.nets.output_gradients import clipped_gradient_sum
-from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds

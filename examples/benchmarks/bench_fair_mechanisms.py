@@ -38,8 +38,8 @@ from tqdm import tqdm
 
 from skdpot import FairPrivateClassifier
 from skdpot.exceptions import PrivacyWarning
-from skdpot.nets import anchors
-from skdpot.nets.fair_loss import FairLoss
+from skdpot.nets import fair_training
+from skdpot.nets.fair_training import FairLoss
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 0.95)
@@ -74,7 +74,7 @@ class _TogetherByRank(FairLoss):
 class _Apart(FairLoss):
     """A sketch with loss and penalty of a record clipped one by one."""
 
-    def anchored_sum(self, network, batch, of_batch, cells):
+    def joint_sum(self, network, batch, of_batch, cells):
         clip = self.joint_clip(cells) / 2
 
         def vectors(outputs, gram, records):
@@ -110,7 +110,7 @@ def variant(name: str) -> Iterator[type[FairPrivateClassifier]]:
             usual = super()._loss()
             return loss(**{field.name: getattr(usual, field.name) for field in fields(usual)})
 
-    with mock.patch.multiple(anchors, **{"_STIFFNESS": anchors._STIFFNESS} | constants):
+    with mock.patch.multiple(fair_training, **{"_STIFFNESS": fair_training._STIFFNESS} | constants):
         yield lambda **options: Variant(gradient=gradient, **options)
 
 

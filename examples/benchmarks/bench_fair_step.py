@@ -35,7 +35,7 @@ from torch.nn import functional
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
-from skdpot.nets.parity_penalty import ParityPenalty
+from skdpot.nets.parity import ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 from skdpot.privacy.noise import gaussian_noise
 from skdpot.slicing import orthogonal_directions

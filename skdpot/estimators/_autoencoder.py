@@ -15,9 +15,8 @@ from skdpot.estimators._charge import SINGLE_PRECISION, charge_training
 from skdpot.estimators._groups import SAME_GROUP
 from skdpot.estimators._private_errors import publishable
 from skdpot.exceptions import BudgetExceededError
-from skdpot.nets.architectures import ToSphere, build_networks, image_dimensions
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.evaluation import to_network_units
+from skdpot.nets.networks import ToSphere, build_networks, image_dimensions, to_network_units
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.training import train_network
 from skdpot.nets.training_plan import TrainingPlan

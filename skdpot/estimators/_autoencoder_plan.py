@@ -11,8 +11,7 @@ from torch import nn
 
 from skdpot.estimators._groups import batch_sizes, read_groups
 from skdpot.nets.autoencoder_training import AutoencoderLoss, CodePenalty
-from skdpot.nets.code_parity import CodeParity
-from skdpot.nets.prior_penalty import PriorPenalty
+from skdpot.nets.code_penalties import CodeParity, PriorPenalty
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.privacy.calibration import privacy_target
 from skdpot.slicing.plan import bounds_or_plan

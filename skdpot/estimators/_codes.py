@@ -10,8 +10,8 @@ from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted, read_rows, validate_rows
 from skdpot.estimators._synthetic_rows import check_n_samples, like_input
-from skdpot.nets.evaluation import evaluate, from_network_units, to_network_units
-from skdpot.nets.prior_penalty import Prior, prior_samples
+from skdpot.nets.code_penalties import Prior, prior_samples
+from skdpot.nets.networks import evaluate, from_network_units, to_network_units
 from skdpot.privacy.data_bounds import DataBounds
 
 __all__ = ["CodeReadings"]

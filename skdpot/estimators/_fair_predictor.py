@@ -23,12 +23,10 @@ from skdpot._utils.validation import (
 from skdpot.estimators._charge import SINGLE_PRECISION, charge_training
 from skdpot.estimators._fair_task import FairPlan
 from skdpot.estimators._private_errors import publishable
-from skdpot.nets.cells import Cells
-from skdpot.nets.evaluation import evaluate
-from skdpot.nets.fair_loss import FairLoss, Records
-from skdpot.nets.fair_training import ranked_steps, tabled_steps
+from skdpot.nets.fair_training import FairLoss, Records, ranked_steps, tabled_steps
+from skdpot.nets.networks import build_predictor, evaluate
+from skdpot.nets.parity import Cells
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.predictors import build_predictor
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 from skdpot.nets.training import train_network
 from skdpot.privacy.budget import PrivacyBudget

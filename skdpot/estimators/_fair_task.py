@@ -9,10 +9,9 @@ from torch import nn
 
 from skdpot._utils.notices import warn_of_fairness
 from skdpot.estimators._groups import Groups, batch_sizes, read_groups
-from skdpot.nets.cells import Cells
-from skdpot.nets.fair_loss import FairLoss
+from skdpot.nets.fair_training import FairLoss
 from skdpot.nets.output_tables import TableNoise, plan_tables
-from skdpot.nets.parity_penalty import ParityPenalty
+from skdpot.nets.parity import Cells, ParityPenalty
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.tuned_threshold import ThresholdNoise, plan_threshold
 from skdpot.privacy.bounds_plan import BoundsPlan

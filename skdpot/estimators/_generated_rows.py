@@ -5,9 +5,8 @@ from torch import nn
 
 from skdpot._utils.devices import resolve_device
 from skdpot.estimators._synthetic_rows import SyntheticRows
-from skdpot.nets.evaluation import evaluate
-from skdpot.nets.generator_network import draw_latents
-from skdpot.nets.output_units import OutputUnits
+from skdpot.nets.generator_training import OutputUnits
+from skdpot.nets.networks import draw_latents, evaluate
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.smoothed import SmoothedProjections

@@ -20,11 +20,15 @@ from skdpot.estimators._generator_training import (
     train_generator,
 )
 from skdpot.estimators._mechanisms import SketchMechanism
-from skdpot.nets.evaluation import to_network_units
-from skdpot.nets.output_units import OutputUnits
-from skdpot.nets.private_generator import noisy_gradient_steps
+from skdpot.nets.generator_training import (
+    OutputUnits,
+    generator_steps,
+    noisy_gradient_steps,
+    release_batches,
+    table_batches,
+)
+from skdpot.nets.networks import to_network_units
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
-from skdpot.nets.sliced_losses import generator_steps, release_batches, table_batches
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
 from skdpot.privacy.calibration import privacy_target

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.torch_rng import torch_randomness
-from skdpot.nets.generator_network import draw_latents, make_mlp
-from skdpot.nets.given_network import checked_network
+from skdpot.nets.networks import checked_network, draw_latents, make_mlp
 from skdpot.nets.training import GradientStep, train_network
 
 if TYPE_CHECKING:

@@ -154,8 +154,8 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     A private fit releases the network of every step: sums of clipped gradients over secret
     batches with Gaussian noise, one event under replace-one, after the events of the bounds
     when these are private. Without a penalty the sensitivity of a sum is 2C; with one it is
-    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.prior_penalty.PriorPenalty` or
-    `skdpot.nets.code_parity.CodeParity`. Rounding to the lattice of the noise adds at most 1/512
+    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.code_penalties.PriorPenalty` or
+    `skdpot.nets.code_penalties.CodeParity`. Rounding to the lattice of the noise adds at most 1/512
     (`skdpot.privacy.noise.noise_for_sums`). Gradients are computed in single precision, of which
     the last bits can depend on the size of a Poisson batch; the statement assumes that they do
     not. No loss is recorded or shown. Public: the number of rows and of features and their names,

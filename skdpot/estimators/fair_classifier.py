@@ -15,9 +15,8 @@ from skdpot._utils.validation import all_or_nothing, fit_context
 from skdpot.estimators._fair_predictor import FairPredictor
 from skdpot.estimators._fair_task import FairPlan, plan_fair_fit, read_cells
 from skdpot.estimators._groups import SAME_CLASS, SAME_GROUP
-from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
-from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
+from skdpot.nets.fair_training import FairLoss, Records, network_outputs
+from skdpot.nets.parity import Cells, ClippedOutputs, Probabilities
 from skdpot.nets.tuned_threshold import tuned_threshold
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.provenance import warn_of_composition
@@ -126,9 +125,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     the groups, their sizes, who belongs to which, the set of classes, the number of rows and of
     features and their names, and the network's first weights; under equalised odds also the
     class of every record. With a sketch batches are Poisson samples and the sensitivity of a sum
-    is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are fixed numbers of
+    is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_training`); with ranks they are fixed numbers of
     records of each group (and class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q}
-    \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.parity_penalty`). A tuned threshold takes two more
+    \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.parity`). A tuned threshold takes two more
     releases, of noisy histograms. Rounding to the lattice of the noise adds at most 1/512 to these
     (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
     trained in single precision, of which the last bits can depend on the size of the batch; the

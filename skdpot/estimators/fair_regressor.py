@@ -13,10 +13,9 @@ from skdpot._utils.validation import all_or_nothing, fit_context, validate_targe
 from skdpot.estimators._fair_predictor import FairPredictor
 from skdpot.estimators._fair_task import plan_fair_fit, read_cells
 from skdpot.estimators._groups import SAME_GROUP
-from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ClippedOutputs
-from skdpot.nets.evaluation import from_network_units, to_network_units
-from skdpot.nets.fair_loss import FairLoss
+from skdpot.nets.fair_training import FairLoss
+from skdpot.nets.networks import from_network_units, to_network_units
+from skdpot.nets.parity import Cells, ClippedOutputs
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
@@ -117,9 +116,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     composed event under replace-one, for a neighbour that has *the same group*. Public are the
     groups, their sizes, who belongs to which, the number of rows, features and targets, names,
     and the network's first weights. With a sketch batches are Poisson samples and the
-    sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_loss`); with ranks they are
-    fixed numbers of records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K}
-    \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity_penalty`). Rounding to the
+    sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_training`); with ranks they
+    are fixed numbers of records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n'
+    \frac{2}{K} \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity`). Rounding to the
     lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that
     are not plain chains of layers are trained in single precision, of which the last bits can
     depend on the size of the batch; the statement assumes that they do not. No loss is recorded or

@@ -28,7 +28,7 @@ _CODES_AT_ONCE = 256
 class CodePenalty(Protocol):
     """What a loss asks of a penalty of the codes of a batch.
 
-    `skdpot.nets.prior_penalty.PriorPenalty` and `skdpot.nets.code_parity.CodeParity`.
+    `skdpot.nets.code_penalties.PriorPenalty` and `skdpot.nets.code_penalties.CodeParity`.
     """
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:
@@ -52,20 +52,6 @@ class AutoencoderLoss:
     its gradients are long beside the default `clip`, so that nearly all are shortened to that
     norm, whatever the unit and the number of features. Without privacy it is the mean squared
     error.
-
-    Parameters
-    ----------
-    clip : float
-        Largest norm C of a record's gradient of the reconstruction error.
-    penalty : CodePenalty, optional
-        Penalty of the codes.
-    alpha : float, default=0
-        Weight of the penalty.
-    clip_jacobian : float, default=1
-        Largest spectral norm L of the Jacobian of a record's code.
-    chunk_size : int, optional
-        Records whose gradients are in memory at the same time. By default it follows from the
-        sizes of the network and of a record.
     """
 
     clip: float
@@ -86,17 +72,7 @@ class AutoencoderLoss:
     def clipped_sum(
         self, autoencoder: nn.Sequential, rows: torch.Tensor, directions: np.ndarray | None
     ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the summed, clipped gradient of a batch.
-
-        Parameters
-        ----------
-        autoencoder : torch.nn.Sequential
-            Encoder, map of the codes, decoder.
-        rows : tensor of shape (n_records, n_features)
-            Batch of mapped rows.
-        directions : ndarray or None
-            Directions of the penalty.
-        """
+        """Return the summed, clipped gradient of a batch."""
         total = clipped_gradient_sum(
             autoencoder, rows, reconstruction_gradient, self.clip, chunk_size=self.chunk_size
         )
@@ -142,26 +118,6 @@ def private_steps(
 ) -> GradientStep:
     """Make the steps of training with noisy sums of clipped gradients.
 
-    Parameters
-    ----------
-    loss : AutoencoderLoss
-        What is minimised.
-    rows : tensor of shape (n_samples, n_features)
-        Private mapped rows, on the device of training.
-    plan : TrainingPlan
-        Batches and noise; its event has been charged.
-    secret : SecretStream
-        Draws batches and noise.
-    public : numpy.random.Generator
-        Draws the directions of the penalty.
-    members : sequence of ndarray, optional
-        Indices of the records of each cell of the plan.
-
-    Returns
-    -------
-    callable
-        For `skdpot.nets.training.train_network`.
-
     Privacy
     -------
     Each step releases the sum, rounded to a lattice, with discrete Gaussian noise ``plan.noise``.
@@ -186,27 +142,7 @@ def public_steps(
     rng: np.random.Generator,
     members: Sequence[np.ndarray] | None = None,
 ) -> GradientStep:
-    """Make the steps of ordinary training on rows that are public.
-
-    Parameters
-    ----------
-    loss : AutoencoderLoss
-        What is minimised; nothing is clipped.
-    rows : tensor of shape (n_samples, n_features)
-        Public mapped rows, on the device of training.
-    batch_size : int or sequence of int
-        Rows a step, of each cell where there are several; at most all of them.
-    rng : numpy.random.Generator
-        Solver's stream: batches and directions.
-    members : sequence of ndarray, optional
-        Indices of the rows of each cell; a batch holds cell after cell. By default all rows are
-        one cell.
-
-    Returns
-    -------
-    callable
-        For `skdpot.nets.training.train_network`.
-    """
+    """Make the steps of ordinary training on rows that are public."""
     cells = [np.arange(len(rows))] if members is None else members
     sizes = np.atleast_1d(batch_size).tolist()
     epochs = [_epochs(cell, size, rng) for cell, size in zip(cells, sizes, strict=True)]

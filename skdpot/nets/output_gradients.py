@@ -48,8 +48,14 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from skdpot.nets.gradient_parts import ChunkJacobians, full_precision, zero_sums
-from skdpot.nets.per_sample import Cotangents, chain_of_layers, record_jacobians
+from skdpot.nets.per_sample import (
+    ChunkJacobians,
+    Cotangents,
+    chain_of_layers,
+    full_precision,
+    record_jacobians,
+    zero_sums,
+)
 
 __all__ = [
     "ClippedVectors",
@@ -77,27 +83,7 @@ def clipped_gradient_sum(
     *,
     chunk_size: int | None = None,
 ) -> dict[nn.Parameter, torch.Tensor]:
-    r"""Sum the gradients of all records, each shortened to a norm of at most `clip`.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Treats records one by one; outputs may have any shape.
-    rows : tensor of shape (n_records, ...)
-        The batch; may be empty.
-    output_gradient : callable
-        Maps outputs and rows of a chunk to the gradient of each record's loss with respect to
-        its own output.
-    clip : float
-        Largest norm C, from 1e-30 to 1e30, over all parameters at once.
-    chunk_size : int, optional
-        As of `pulled_back_sum`.
-
-    Returns
-    -------
-    dict of parameter to tensor
-        In double precision, :math:`\sum_i g_i \min(1, C / \|g_i\|)`. A gradient that is not
-        finite counts as zero.
+    """Sum the gradients of all records, each shortened to a norm of at most `clip`.
 
     Privacy
     -------
@@ -126,37 +112,6 @@ def pulled_back_sum(
 ) -> dict[nn.Parameter, torch.Tensor]:
     r"""Sum :math:`J_i^\top c_i` over all records, with vectors that are chosen by their size.
 
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Treats records one by one (see `skdpot.nets.private_modules`) and maps each to a vector
-        of length k.
-    rows : tensor of shape (n_records, ...)
-        The batch; may be empty.
-    vectors : callable
-        Is given the outputs of a chunk of m records, of shape (m, k), their Gram matrices
-        :math:`J_i J_i^\top`, of shape (m, k, k), both in double precision and not always finite,
-        and the place of the chunk in the batch, a slice. Returns the vectors c, of shape (m, k).
-        It must treat each record by itself.
-    cotangents : callable, optional
-        What the Jacobians are of, in the place of the outputs
-        (`skdpot.nets.per_sample.record_jacobians`).
-    chunk_size : int, optional
-        Records in memory at the same time. By default it follows from the sizes of the network
-        and of a record.
-
-    Returns
-    -------
-    dict of parameter to tensor
-        The sum, in double precision, for every trainable parameter. A record whose output, Gram
-        matrix or vector is not finite adds exactly zero, because an error, or a sum that is not
-        a number, would tell that it was there.
-
-    Raises
-    ------
-    ValueError
-        If the network's outputs are not vectors, or `vectors` returns another shape.
-
     Privacy
     -------
     Not private by itself. What a record adds is what `vectors` lets it add: at most C with
@@ -177,21 +132,7 @@ def pulled_back_sum(
 
 
 def shares_of_vectors(vectors: torch.Tensor, gram: torch.Tensor, clip: float) -> torch.Tensor:
-    r"""Return by how much to shorten vectors for their gradients to be no longer than `clip`.
-
-    Parameters
-    ----------
-    vectors : tensor of shape (n_records, k)
-        v.
-    gram : tensor of shape (n_records, k, k)
-        G, in double precision.
-    clip : float
-        Largest norm C of :math:`J_i^\top v_i`, over all parameters at once.
-
-    Returns
-    -------
-    tensor of shape (n_records,)
-        :math:`\min(1, C / \sqrt{v_i^\top G_i v_i})`; 0 where that is not a finite number.
+    """Return by how much to shorten vectors for their gradients to be no longer than `clip`.
 
     Privacy
     -------
@@ -206,22 +147,6 @@ def shares_of_vectors(vectors: torch.Tensor, gram: torch.Tensor, clip: float) ->
 
 def shares_of_jacobians(gram: torch.Tensor, clip: float, *, rowwise: bool = False) -> torch.Tensor:
     r"""Return by how much to shorten Jacobians for their spectral norms to be at most `clip`.
-
-    Parameters
-    ----------
-    gram : tensor of shape (n_records, k, k)
-        G, in double precision.
-    clip : float
-        Largest spectral norm L.
-    rowwise : bool, default=False
-        Shorten each row to a norm of at most :math:`L / \sqrt k` in place of the whole. That
-        bounds the spectral norm by L too, needs no eigenvalues and shortens more.
-
-    Returns
-    -------
-    tensor of shape (n_records,), or (n_records, k) if `rowwise`
-        :math:`\min(1, L / \|J_i\|_2)`, one factor a record or one a row; 0 where that is not a
-        finite number. Multiply the vectors w with it, componentwise if `rowwise`.
 
     Privacy
     -------

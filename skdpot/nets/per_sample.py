@@ -15,10 +15,13 @@ Z. Bu, Y.-X. Wang, S. Zha, G. Karypis, "Differentially private optimization on l
 small cost", ICML 2023.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -27,25 +30,209 @@ from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 from torch.nn.modules import module as torch_module
 
-from skdpot.nets.architectures import ToSphere
-from skdpot.nets.generator_network import LatentEncoding
-from skdpot.nets.gradient_parts import (
-    ChunkJacobians,
-    FormedGradients,
-    OuterProducts,
-    Parameters,
-    RecordGradients,
-)
+from skdpot.nets.networks import LatentEncoding, ToSphere
 
 __all__ = [
     "ChunkJacobians",
     "Cotangents",
+    "FormedGradients",
+    "FormedJacobians",
+    "OuterProductJacobians",
+    "OuterProducts",
+    "Parameters",
     "RecordGradients",
+    "RecordJacobians",
     "chain_of_layers",
+    "full_precision",
     "record_gradients",
     "record_jacobians",
     "record_outputs",
+    "zero_sums",
 ]
+
+Parameters: TypeAlias = tuple[nn.Parameter, ...]
+
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+
+class RecordGradients(ABC):
+    """Gradients, for some parameters, of each record of a chunk."""
+
+    parameters: Parameters
+
+    @abstractmethod
+    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records, each times its weight, a tensor a parameter."""
+
+    @staticmethod
+    @abstractmethod
+    def jacobian(rows: Sequence[Any]) -> "RecordJacobians":
+        """Join the gradients of the k outputs, of this type and for the same parameters."""
+
+
+class RecordJacobians(ABC):
+    """Jacobians of k outputs, for some parameters, of each record of a chunk.
+
+    All numbers are in double precision. It holds the products of two single-precision numbers
+    exactly, so that only additions round, and the squares of all of them: none underflows. Of
+    networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as
+    infinite, so that no product of four leaves the range either.
+    """
+
+    parameters: Parameters
+
+    @property
+    @abstractmethod
+    def numbers_per_record(self) -> int:
+        """How many numbers are held for each record."""
+
+    @abstractmethod
+    def gram(self) -> torch.Tensor:
+        """Return :math:`J_i J_i^T` of each record, of shape (n_records, k, k)."""
+
+    @abstractmethod
+    def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records of :math:`J_i^T c_i`, a tensor a parameter.
+
+        `vectors` has shape (n_records, k).
+        """
+
+    @abstractmethod
+    def finite(self) -> "RecordJacobians":
+        """Return the same with what is not a finite number replaced."""
+
+
+@dataclass(frozen=True)
+class OuterProducts(RecordGradients):
+    """Gradients of a linear layer: g_i a_i' for the weights, g_i for the offset."""
+
+    parameters: Parameters
+    inputs: torch.Tensor
+    output_gradients: torch.Tensor
+
+    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        """Return the weighted sum over records."""
+        weighted = self.output_gradients * weights[:, None]
+        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
+
+    @staticmethod
+    def jacobian(rows: Sequence["OuterProducts"]) -> "OuterProductJacobians":
+        """Join the gradients of the outputs."""
+        gradients = torch.stack([row.output_gradients for row in rows], dim=1)
+        return OuterProductJacobians(rows[0].parameters, _exact(rows[0].inputs), _exact(gradients))
+
+
+@dataclass(frozen=True)
+class FormedGradients(RecordGradients):
+    """Gradients that are there, as tensors of shape (n_records, *shape of the parameter)."""
+
+    parameters: Parameters
+    gradients: tuple[torch.Tensor, ...]
+
+    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        """Return the weighted sum over records."""
+        return [torch.tensordot(weights, gradient, dims=1) for gradient in self.gradients]
+
+    @staticmethod
+    def jacobian(rows: Sequence["FormedGradients"]) -> "FormedJacobians":
+        """Join the gradients of the outputs."""
+        of_parameters = zip(*(row.gradients for row in rows), strict=True)
+        stacked = tuple(_exact(torch.stack(gradients, dim=1)) for gradients in of_parameters)
+        return FormedJacobians(rows[0].parameters, stacked)
+
+
+@dataclass(frozen=True)
+class OuterProductJacobians(RecordJacobians):
+    """Jacobians of the outputs of a linear layer: row r of record i is g_ir a_i' and g_ir."""
+
+    parameters: Parameters
+    inputs: torch.Tensor
+    output_gradients: torch.Tensor
+
+    @property
+    def numbers_per_record(self) -> int:
+        """How many numbers are held for each record."""
+        return self.inputs[0].numel() + self.output_gradients[0].numel()
+
+    def gram(self) -> torch.Tensor:
+        """Return the inner products of the rows: those of g times the square of a."""
+        scale = (self.inputs * self.inputs).sum(1)
+        if len(self.parameters) == 2:
+            scale = scale + 1.0
+        return scale[:, None, None] * (self.output_gradients @ self.output_gradients.mT)
+
+    def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records of J' c: outer products again, of c'g and a."""
+        weighted = (vectors[:, :, None] * self.output_gradients).sum(1)
+        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
+
+    def finite(self) -> "OuterProductJacobians":
+        """Replace what is not finite."""
+        inputs, gradients = self.inputs.nan_to_num(), self.output_gradients.nan_to_num()
+        return OuterProductJacobians(self.parameters, inputs, gradients)
+
+
+@dataclass(frozen=True)
+class FormedJacobians(RecordJacobians):
+    """Jacobians that are there, as tensors of shape (n_records, k, *shape of the parameter)."""
+
+    parameters: Parameters
+    gradients: tuple[torch.Tensor, ...]
+
+    @property
+    def numbers_per_record(self) -> int:
+        """How many numbers are held for each record."""
+        return sum(gradient[0].numel() for gradient in self.gradients)
+
+    def gram(self) -> torch.Tensor:
+        """Return the inner products of the rows."""
+        rows = [gradient.flatten(2) for gradient in self.gradients]
+        return torch.stack([row @ row.mT for row in rows]).sum(0)
+
+    def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records of J' c."""
+        return [torch.tensordot(vectors, g, dims=2) for g in self.gradients]
+
+    def finite(self) -> "FormedJacobians":
+        """Replace what is not finite."""
+        return FormedJacobians(self.parameters, tuple(g.nan_to_num() for g in self.gradients))
+
+
+@dataclass(frozen=True)
+class ChunkJacobians:
+    """Outputs of each record of a chunk and their Jacobians by all trainable parameters."""
+
+    outputs: torch.Tensor
+    parts: list[RecordJacobians]
+    numbers_per_record: int
+
+
+def _exact(values: torch.Tensor) -> torch.Tensor:
+    """Return values in double precision, without those of which a square would leave its range."""
+    if values.dtype != torch.float64:
+        return values.double()
+    sizes = values.abs()
+    kept = torch.where(sizes < _SMALLEST, 0.0, values)
+    return torch.where(sizes > _LARGEST, math.inf, kept)
+
+
+def zero_sums(network: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
+    """Return a zero for every trainable parameter, in double precision."""
+    trained = (parameter for parameter in network.parameters() if parameter.requires_grad)
+    return {p: torch.zeros_like(p, dtype=torch.float64, requires_grad=False) for p in trained}
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Keep products from being rounded to half precision or TF32, whatever is set outside."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
 
 _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
@@ -67,55 +254,14 @@ class _Pulled:
 def record_gradients(
     network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
 ) -> list[list[RecordGradients]]:
-    """Pull vectors at the outputs of a network back to its parameters, record by record.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Maps rows to outputs, each row by itself.
-    rows : tensor of shape (n_records, ...)
-        A chunk of records.
-    cotangents : callable
-        Maps the (detached) outputs, of shape (n_records, n_outputs), and the targets to vectors
-        of the shape of the outputs, record by record: the gradient of a loss with respect to the
-        outputs, or unit vectors for a Jacobian.
-    targets : tensor of shape (n_records, ...)
-        What `cotangents` needs to know of each record.
-
-    Returns
-    -------
-    list of list of RecordGradients
-        One list a vector. Each holds the parts of the gradients, for disjoint parameters that
-        together are all trainable ones. Memory grows with the number of records.
-    """
+    """Pull vectors at the outputs of a network back to its parameters, record by record."""
     return _pull(network, rows, cotangents, targets).gradients
 
 
 def record_jacobians(
     network: nn.Module, rows: torch.Tensor, cotangents: Cotangents | None = None
 ) -> ChunkJacobians:
-    """Compute the outputs of records and their Jacobians, each record by itself.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Maps rows to vectors of length k, each row by itself.
-    rows : tensor of shape (n_records, ...)
-        A chunk of records, at least one.
-    cotangents : callable, optional
-        As of `record_gradients`: what the Jacobian is of, such as a loss, in the place of the
-        outputs, which may then have any shape.
-
-    Returns
-    -------
-    ChunkJacobians
-        Memory grows with the number of records and with k.
-
-    Raises
-    ------
-    ValueError
-        If the outputs are not vectors.
-    """
+    """Compute the outputs of records and their Jacobians, each record by itself."""
     pulled = _pull(network, rows, cotangents or _units, rows)
     parts = [
         type(of_layer[0]).jacobian(of_layer) for of_layer in zip(*pulled.gradients, strict=True)
@@ -144,21 +290,7 @@ def _pull(
 
 
 def record_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
-    """Compute the output of each record by itself, without gradients.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Maps rows to outputs. Unless it is a plain chain it never sees two records together, and
-        a copy is run in its place, so that it cannot remember any.
-    rows : tensor of shape (n_records, ...)
-        A chunk of records.
-
-    Returns
-    -------
-    tensor of shape (n_records, ...)
-        Outputs.
-    """
+    """Compute the output of each record by itself, without gradients."""
     with torch.no_grad():
         layers = chain_of_layers(network)
         run = None if layers is None else _run_layers(layers, rows)

@@ -42,23 +42,6 @@ def check_per_record(
     on made-up records, in training mode: exchanging the companions of a record must leave its
     output as it is, every record must have an output of its own, no buffer and no parameter may
     change, and gradients of single records must be computable.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        To be trained with clipped gradients of single records. Only lazy layers change: they
-        learn their sizes.
-    input_shape : tuple of int
-        Shape of one record.
-    rng : numpy.random.Generator
-        Any stream but the secret one; no private record is used.
-    parameter : str, default="architecture"
-        Name of the estimator's parameter that holds the network, for messages.
-
-    Raises
-    ------
-    ValueError
-        With the name of the layer and what to use in its place.
     """
     for name, layer in network.named_modules():
         _check_layer(name, layer)
@@ -81,21 +64,7 @@ def check_per_record(
 
 
 def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
-    """Put trained parameters into a copy of a network that was made before training.
-
-    Parameters
-    ----------
-    clean : torch.nn.Module
-        Copy that has seen no data; changed in place.
-    trained : torch.nn.Module
-        The network after training. Whatever it may have kept besides, in buffers, attributes
-        or frozen parameters, is not read.
-
-    Returns
-    -------
-    torch.nn.Module
-        The copy, in evaluation mode.
-    """
+    """Put trained parameters into a copy of a network that was made before training."""
     with torch.no_grad():
         pairs = zip(clean.named_parameters(), trained.named_parameters(), strict=True)
         for (name, parameter), (other_name, value) in pairs:

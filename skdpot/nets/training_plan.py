@@ -28,29 +28,7 @@ __all__ = ["TrainingPlan", "plan_training", "trained_numbers"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """The public parameters of training by noisy sums of gradients.
-
-    Parameters
-    ----------
-    group_sizes : tuple of int
-        Number of records of each cell. Cells are groups of records that each have batches of
-        their own, for example the members of a group with one class; they are public, and a
-        neighbouring data set has the same. Without such groups all records are one cell.
-    batch_sizes : tuple of int
-        Records of each cell in a batch, or their expected number under Poisson sampling.
-    n_steps : int
-        Number of steps.
-    sampling : {"poisson", "without_replacement"}
-        How batches are drawn.
-    sensitivity : float
-        L2 sensitivity of a batch's summed gradient under replace-one, with what rounding adds.
-    noise : LatticeNoise or None
-        Noise on that sum; None without privacy.
-    bounds : DataBounds, BoundsPlan or None
-        Public bounds, or how bounds are estimated first; None if training needs none.
-    event : Event
-        Everything together: what is charged.
-    """
+    """The public parameters of training by noisy sums of gradients."""
 
     group_sizes: tuple[int, ...]
     batch_sizes: tuple[int, ...]
@@ -84,27 +62,7 @@ class TrainingPlan:
     def batches(
         self, stream: SecretStream, members: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
-        """Yield the secret indices of each step's batch.
-
-        Parameters
-        ----------
-        stream : SecretStream
-            Draws them.
-        members : sequence of ndarray of shape (group_sizes[c],), optional
-            Indices of the records of each cell, in an order that does not depend on their
-            values. By default the records come cell by cell.
-
-        Returns
-        -------
-        iterator of ndarray of shape (batch_size,)
-            A fresh, independent, uniform subset of each cell at every step. The batch holds cell
-            after cell, in the order of `members`, and within a cell the order is uniformly random.
-
-        Raises
-        ------
-        ValueError
-            If `members` are not disjoint sets of the sizes that the event was made for.
-        """
+        """Yield the secret indices of each step's batch."""
         members = self._checked(members)
         if self.sampling == "poisson":
             draws = [poisson_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)]
@@ -118,23 +76,6 @@ class TrainingPlan:
 
     def settle_bounds(self, rows: np.ndarray, streams: Streams) -> DataBounds:
         """Return the public bounds, or release private ones.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_samples, n_features)
-            Private rows.
-        streams : Streams
-            Draws the noise of private bounds.
-
-        Returns
-        -------
-        DataBounds
-            Bounds that are no secret.
-
-        Raises
-        ------
-        ValueError
-            If the plan has no bounds.
 
         Privacy
         -------
@@ -171,43 +112,7 @@ def plan_training(
     others: Sequence[Event] = (),
     sigma: float | None = None,
 ) -> TrainingPlan:
-    """Find the least noise that meets a target, or take the noise that is given.
-
-    Parameters
-    ----------
-    target : PrivacyTarget
-        Epsilon and delta of everything together, private bounds included.
-    n_samples, batch_size : int or sequence of int
-        Number of records, and how many of them a batch takes; one number a cell where cells have
-        batches of their own. A batch size above `n_samples` means all records.
-    n_steps : int
-        Number of steps.
-    sampling : {"poisson", "without_replacement"}
-        With Poisson sampling, which knows no cells, the statistic must be a sum of one vector a
-        record, of norm at most half of `sensitivity`.
-    sensitivity : float
-        L2 sensitivity of a batch's summed gradient under replace-one, within a cell.
-    n_parameters : int
-        Number of entries of the gradient.
-    bounds : DataBounds or BoundsPlan, optional
-        Public bounds, or the plan of the events that estimate them; None if there are none.
-    others : sequence of Event, default=()
-        What else the fit releases, with noise that is already settled.
-    sigma : float, optional
-        Noise of the sum, in place of what the target asks for.
-
-    Returns
-    -------
-    TrainingPlan
-        Without `sigma` its event fits the target.
-
-    Raises
-    ------
-    CalibrationError
-        If no noise meets the target.
-    ValueError
-        If `sigma` is given with private bounds, or cells are sampled by Poisson.
-    """
+    """Find the least noise that meets a target, or take the noise that is given."""
     if sigma is not None and isinstance(bounds, BoundsPlan):
         raise ValueError(
             "sigma= fixes the noise of training, but private bounds need noise of their own, "

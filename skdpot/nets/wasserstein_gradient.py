@@ -10,23 +10,42 @@ direction and ranked, and :math:`R_{ij}` the length of the overlap of
 with the Jacobian :math:`J_j` of the output :math:`g(z_j)` by the parameters. Averaged over S
 directions this is :math:`\sum_j J_j^\top w_j`. The functions here return the vectors w of one
 side, and say how far one replaced record moves the gradient when Jacobians are clipped. All
-sums are for the gradient *times the number of records* of the side that is private.
+sums are for the gradient *times the number of records* of the side that is private. How far a
+record moves it follows from two sizes of the bounded set that outputs are moved into: its *width*,
+the mean length of its projections, and its *shift*, the largest mean distance of two projections.
+
+References
+----------
+D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+Wasserstein gradients", 2025, theorems 4.1 and A.1.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import torch
 from scipy import sparse
+from torch import nn
+
+from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
+from skdpot.nets.per_sample import record_outputs
 
 __all__ = [
+    "Ball",
+    "Box",
+    "OutputSet",
     "RankCoupling",
     "RankedProjections",
+    "Side",
     "ball_width",
     "box_width",
+    "clipped_wasserstein_gradient",
     "fixed_side_sensitivity",
+    "gradient_sensitivity",
     "matched_means",
     "moving_side_sensitivity",
     "pulls_between",
@@ -42,17 +61,7 @@ _NUMBERS = 2**15  # sorted at the same time
 
 @dataclass(frozen=True, eq=False)
 class RankCoupling:
-    """The optimal plan between n and m sorted points, entry by entry.
-
-    Parameters
-    ----------
-    n, m : int
-        Numbers of points.
-    first, second : ndarray of shape (n_entries,), intp
-        Ranks i and j, both non-decreasing, counted from 0.
-    mass : ndarray of shape (n_entries,)
-        R_ij; sums to 1.
-    """
+    """The optimal plan between n and m sorted points, entry by entry."""
 
     n: int
     m: int
@@ -63,15 +72,7 @@ class RankCoupling:
 
 @dataclass(frozen=True, eq=False)
 class RankedProjections:
-    """Points projected on directions and sorted.
-
-    Parameters
-    ----------
-    ordered : ndarray of shape (n_slices, m)
-        Projections, non-decreasing along the last axis.
-    order : ndarray of shape (n_slices, m), int64
-        Position of the point that each belongs to.
-    """
+    """Points projected on directions and sorted."""
 
     ordered: np.ndarray
     order: np.ndarray
@@ -79,39 +80,14 @@ class RankedProjections:
 
 @cache
 def rank_coupling(n: int, m: int) -> RankCoupling:
-    """Return the overlaps of the n and m equal parts of an interval.
-
-    Parameters
-    ----------
-    n, m : int
-        Numbers of points.
-
-    Returns
-    -------
-    RankCoupling
-        At most ``n + m - 1`` entries. Levels are integers in units of 1 / (n m), so that no
-        entry is lost or invented by rounding.
-    """
+    """Return the overlaps of the n and m equal parts of an interval."""
     levels = np.union1d(np.arange(n + 1) * m, np.arange(m + 1) * n)
     start = levels[:-1]
     return RankCoupling(n, m, start // m, start // n, np.diff(levels) / (n * m))
 
 
 def matched_means(ordered: np.ndarray, m: int) -> np.ndarray:
-    """Average sorted points over the m equal parts that they are matched with.
-
-    Parameters
-    ----------
-    ordered : ndarray of shape (..., n)
-        Sorted along the last axis.
-    m : int
-        Number of points on the other side.
-
-    Returns
-    -------
-    ndarray of shape (..., m)
-        ``m Σ_i R_ij u_(i)``; `ordered` itself if n = m.
-    """
+    """Average sorted points over the m equal parts that they are matched with."""
     n = ordered.shape[-1]
     if n == m:
         return ordered
@@ -135,19 +111,6 @@ def ranked_projections(points: np.ndarray, directions: np.ndarray) -> RankedProj
     replaced, and clipped outputs are full of ties. Here a point's key is its projection with
     its position in the last bits (for 3,000 points 12 of 64). No two keys are alike, so that
     every way of sorting has the same result, the fastest one included.
-
-    Parameters
-    ----------
-    points : ndarray of shape (m, d)
-        Finite; a replaced point keeps its position.
-    directions : ndarray of shape (n_slices, d)
-        Rows θ.
-
-    Returns
-    -------
-    RankedProjections
-        Projections lose the bits that positions take; they are rounded towards zero, by less
-        than one part in :math:`2^{52} / 2m`.
     """
     projected = np.ascontiguousarray(directions.astype(np.float64) @ points.T.astype(np.float64))
     m = projected.shape[1]
@@ -173,23 +136,7 @@ def _sortable(bits: np.ndarray) -> np.ndarray:
 def pulls_between(
     samples: Sequence[np.ndarray], directions: np.ndarray, *, n_moving: int | None = None
 ) -> list[np.ndarray]:
-    r"""Return the gradients of the summed distances of samples to each other.
-
-    Parameters
-    ----------
-    samples : sequence of ndarray of shape (m_c, d)
-        Two or more samples; their sizes may differ.
-    directions : ndarray of shape (n_slices, d)
-        Unit rows.
-    n_moving : int, optional
-        Only the gradients by the first samples are wanted; None is all.
-
-    Returns
-    -------
-    list of ndarray of shape (m_c, d)
-        For each sample c the gradient of :math:`\sum_{b \ne c} SW_2^2(P_c, P_b)`, the mean
-        over the directions, by its points.
-    """
+    """Return the gradients of the summed distances of samples to each other."""
     moving = samples[:n_moving]
     vectors = [np.zeros(sample.shape) for sample in moving]
     at_once = max(1, _NUMBERS // max(map(len, samples)))
@@ -221,24 +168,7 @@ def _gaps(own: RankedProjections, others: Sequence[np.ndarray]) -> np.ndarray:
 def wasserstein_vectors(
     moving: np.ndarray, fixed: np.ndarray, directions: np.ndarray
 ) -> np.ndarray:
-    r"""Return by how much, and where to, each point of one side is pulled by the other.
-
-    Parameters
-    ----------
-    moving : ndarray of shape (m, d)
-        Points of the side whose gradient is wanted.
-    fixed : ndarray of shape (n, d)
-        Points of the other side.
-    directions : ndarray of shape (n_slices, d)
-        Unit rows.
-
-    Returns
-    -------
-    ndarray of shape (m, d)
-        :math:`w_j = \frac{2}{S m} \sum_\theta (V_j - m \sum_i R_{r(j) i} U_{(i)}) \theta` with
-        the rank r(j): the gradient of the mean of the squared distances along the directions
-        with respect to point j. Ties are ranked by position (`ranked_projections`).
-    """
+    """Return by how much, and where to, each point of one side is pulled by the other."""
     return pulls_between([moving, fixed], directions, n_moving=1)[0]
 
 
@@ -266,22 +196,6 @@ def fixed_side_sensitivity(
     :math:`u - u'` along their sum, all other points equal to u', and outputs of which another
     one is the last along each direction.
 
-    Parameters
-    ----------
-    radius : float
-        R.
-    clip_jacobian : float
-        L, the largest spectral norm of an output's Jacobian by all parameters.
-    n_slices : int
-        Number of directions S.
-    directions_norm : float
-        Upper bound of the largest singular value of the directions.
-
-    Returns
-    -------
-    float
-        L2 sensitivity of n times the gradient under replace-one.
-
     References
     ----------
     D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
@@ -308,68 +222,209 @@ def moving_side_sensitivity(width: float, clip_own: float, clip_other: float) ->
     :math:`0 \le u \le u' \le r,\ 0 \le v \le v' \le r`: where u = u' and v' - v = r it is
     :math:`4 r L_1 / n`; where u' - u = r it is at most
     :math:`2 r (L_1 + L_2) / n`. Ranks must come from a stable sort.
-
-    Parameters
-    ----------
-    width : float
-        r; for several directions the mean of their widths.
-    clip_own, clip_other : float
-        L₁ and L₂.
-
-    Returns
-    -------
-    float
-        L2 sensitivity of n times the gradient under replace-one,
-        :math:`2 r \max(2 L_1, L_1 + L_2)`.
     """
     return 2.0 * width * max(2.0 * clip_own, clip_own + clip_other) * _ROUNDED_UP
 
 
 def simplex_width(directions: np.ndarray) -> float:
-    """Return how wide the probability vectors are, along some directions on average.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (n_slices, k)
-        Rows θ, those that are really used.
-
-    Returns
-    -------
-    float
-        Mean of ``max(θ) - min(θ)``, rounded up; at most √2 for unit rows.
-    """
+    """Return how wide the probability vectors are, along some directions on average."""
     return float(np.ptp(directions, axis=1).mean()) * _ROUNDED_UP
 
 
 def box_width(directions: np.ndarray, side: float) -> float:
-    """Return how wide a cube is, along some directions on average.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (n_slices, k)
-        Rows θ, those that are really used.
-    side : float
-        Length of an edge; for k = 1 that of the interval.
-
-    Returns
-    -------
-    float
-        ``side`` times the mean of ``|θ|₁``, rounded up.
-    """
+    """Return how wide a cube is, along some directions on average."""
     return float(np.abs(directions).sum(axis=1).mean()) * side * _ROUNDED_UP
 
 
 def ball_width(radius: float) -> float:
-    """Return how wide a ball is, along any unit direction: twice its radius.
-
-    Parameters
-    ----------
-    radius : float
-        Radius M.
-
-    Returns
-    -------
-    float
-        2M, rounded up.
-    """
+    """Return how wide a ball is, along any unit direction: twice its radius."""
     return 2.0 * radius * _ROUNDED_UP
+
+
+_HUGE = 1e150  # its square is finite
+
+
+class OutputSet(ABC):
+    """A bounded convex set of vectors of length k."""
+
+    @abstractmethod
+    def nearest(self, points: np.ndarray) -> np.ndarray:
+        """Return the nearest points of the set, row by row; what is not finite has one too."""
+
+    @abstractmethod
+    def width(self, directions: np.ndarray) -> float:
+        """Return the mean over the directions of the length of the set's projection."""
+
+    @abstractmethod
+    def diameter(self, n_outputs: int) -> float:
+        """Return the largest distance of two points with `n_outputs` coordinates."""
+
+    def shift(self, directions: np.ndarray) -> float:
+        r"""Bound the mean over the directions of the distance of two projected points.
+
+        :math:`\frac{1}{S} \sum_\theta |\langle\theta, u - u'\rangle| \le \frac{1}{\sqrt S}
+        \|\Theta (u - u')\|` by Cauchy and Schwarz: for whole orthogonal blocks a factor
+        :math:`\sqrt k` less than the diameter.
+        """
+        n_slices, n_outputs = directions.shape
+        norm = float(np.linalg.norm(directions, 2)) * (1.0 + 1e-12)
+        return min(self.width(directions), self.diameter(n_outputs) * norm / math.sqrt(n_slices))
+
+
+@dataclass(frozen=True)
+class Ball(OutputSet):
+    """Vectors no longer than a radius."""
+
+    radius: float
+
+    def nearest(self, points: np.ndarray) -> np.ndarray:
+        """Shorten longer rows to the radius; nan becomes 0."""
+        finite = np.clip(np.nan_to_num(points, nan=0.0), -_HUGE, _HUGE)
+        norms = np.linalg.norm(finite, axis=1, keepdims=True)
+        inside: np.ndarray = finite / np.maximum(norms, self.radius) * self.radius
+        return inside
+
+    def width(self, directions: np.ndarray) -> float:
+        """Return 2M."""
+        return ball_width(self.radius)
+
+    def diameter(self, n_outputs: int) -> float:
+        """Return 2M."""
+        return ball_width(self.radius)
+
+
+@dataclass(frozen=True)
+class Box(OutputSet):
+    """Vectors of which every entry is in an interval."""
+
+    low: float
+    high: float
+
+    def nearest(self, points: np.ndarray) -> np.ndarray:
+        """Clip every entry; nan becomes the middle."""
+        middle = (self.low + self.high) / 2.0
+        return np.clip(np.nan_to_num(points, nan=middle), self.low, self.high)
+
+    def width(self, directions: np.ndarray) -> float:
+        """Return the length of the interval times the mean of ``|θ|₁``."""
+        return box_width(directions, self.high - self.low)
+
+    def diameter(self, n_outputs: int) -> float:
+        """Return the diagonal."""
+        return (self.high - self.low) * math.sqrt(n_outputs) * (1.0 + 1e-12)
+
+
+_ROWS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Side:
+    """One of the two samples."""
+
+    batch_size: int
+    private: bool
+    network: nn.Module | None = None
+    clip_jacobian: float = 0.0
+    rowwise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"`batch_size` must be at least 1, got {self.batch_size}.")
+        if (self.network is None) != (self.clip_jacobian == 0.0) or self.clip_jacobian < 0.0:
+            raise ValueError(
+                "`clip_jacobian` must be positive with a network, and 0 for points that do not "
+                f"move; got {self.clip_jacobian!r}."
+            )
+
+
+def gradient_sensitivity(
+    first: Side, second: Side, *, width: float, shift: float | None = None
+) -> float:
+    r"""Bound how far one private record moves the gradient.
+
+    Let all projections on a direction lie in an interval of length r, on one side let n points
+    have Jacobians of norm at most :math:`L_1`, and on the other :math:`L_2`. If a record of the
+    first side moves from u to u' and is matched with v before and v' after, the gradient along
+    that direction moves by at most (see `skdpot.nets.wasserstein_gradient.moving_side_sensitivity`)
+
+    .. math:: \frac{2}{n} (L_1 A + L_2 B), \qquad
+              A = |u - v| + |u' - v'| + |v' - v|, \quad B = |u' - u|.
+
+    A + B is convex and at every corner of :math:`0 \le u \le u' \le r,\ 0 \le v \le v' \le r`
+    at most 2r, so it is so everywhere, and :math:`L_1 A + L_2 B \le 2 r L_1 + (L_2 - L_1) B`.
+    B is at most s on average over the directions, so that the gradient moves by at most
+
+    .. math:: \frac{2}{n} \left(2 r L_1 + \max(0, L_2 - L_1)\, s\right).
+
+    With s = r this is :math:`\frac{2 r}{n} \max(2 L_1, L_1 + L_2)`, which is attained. Where
+    private points do not move, :math:`L_1 = 0`, nothing but s counts: the other side's outputs
+    may be anywhere.
+    """
+    shift = width if shift is None else shift
+    bounds = [
+        (
+            4.0 * width * own.clip_jacobian
+            + 2.0 * shift * max(0.0, other.clip_jacobian - own.clip_jacobian)
+        )
+        / own.batch_size
+        for own, other in ((first, second), (second, first))
+        if own.private
+    ]
+    return max(bounds, default=0.0) * (1.0 + 1e-12)
+
+
+def clipped_wasserstein_gradient(
+    first: Side,
+    second: Side,
+    rows_first: torch.Tensor,
+    rows_second: torch.Tensor,
+    directions: np.ndarray,
+    *,
+    clip_output: OutputSet,
+    chunk_size: int | None = None,
+) -> dict[nn.Parameter, torch.Tensor]:
+    """Return the clipped gradient of the squared sliced Wasserstein distance of two samples.
+
+    Privacy
+    -------
+    Not private by itself: add noise for `gradient_sensitivity`. A replaced record must keep its
+    position in the batch.
+    """
+    pairs = [(first, rows_first), (second, rows_second)]
+    pairs.sort(key=lambda pair: pair[0].network is None)  # those that move come first
+    n_moving = sum(side.network is not None for side, _ in pairs)
+    points = [clip_output.nearest(_points(side, rows)) for side, rows in pairs]
+    pulls = pulls_between(points, directions, n_moving=n_moving)
+    total: dict[nn.Parameter, torch.Tensor] = {}
+    for (side, rows), pull in zip(pairs, pulls, strict=False):
+        for parameter, value in _pulled_back(side, rows, pull, chunk_size).items():
+            total[parameter] = total[parameter] + value if parameter in total else value
+    return total
+
+
+def _points(side: Side, rows: torch.Tensor) -> np.ndarray:
+    """Return the points of a side, shape (batch_size, k), in double precision."""
+    if len(rows) != side.batch_size:
+        raise ValueError(
+            f"A side with batch_size={side.batch_size} was given {len(rows)} rows. Its "
+            "sensitivity holds for batches of that size only."
+        )
+    network = side.network
+    if network is not None:
+        chunks = rows.split(_ROWS_AT_ONCE)
+        rows = torch.cat([record_outputs(network, chunk) for chunk in chunks])
+    return rows.detach().cpu().numpy().astype(np.float64)
+
+
+def _pulled_back(
+    side: Side, rows: torch.Tensor, pull: np.ndarray, chunk_size: int | None
+) -> dict[nn.Parameter, torch.Tensor]:
+    """Multiply the vectors with shortened Jacobians."""
+    given = torch.from_numpy(pull).to(rows.device)
+
+    def vectors(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
+        shares = shares_of_jacobians(gram, side.clip_jacobian, rowwise=side.rowwise)
+        return given[records] * (shares if side.rowwise else shares[:, None])
+
+    network = side.network
+    return {} if network is None else pulled_back_sum(network, rows, vectors, chunk_size=chunk_size)

@@ -28,8 +28,8 @@ from skdpot.audit.gaussian import gaussian_audit
 from skdpot.audit.white_box import default_canaries, default_score
 from skdpot.nets import noisy_step
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
-from skdpot.nets.evaluation import to_network_units
-from skdpot.nets.fair_loss import FairLoss
+from skdpot.nets.fair_training import FairLoss
+from skdpot.nets.networks import to_network_units
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_vectors
 from skdpot.privacy import noise
 
@@ -324,10 +324,10 @@ def test_reconstruction_gradients_are_what_a_step_adds(rows):
         )
 
 
-@pytest.mark.parametrize("name", ["anchored_sum", "ranked_sum"])
+@pytest.mark.parametrize("name", ["joint_sum", "ranked_sum"])
 def test_the_expected_sum_of_fair_training_is_the_released_one(name, monkeypatch):
     """Known rows alone, in one batch, give the sum that their contributions add up to."""
-    case = "classifier" if name == "anchored_sum" else "classifier, ranks"
+    case = "classifier" if name == "joint_sum" else "classifier, ranks"
     sums, method = [], getattr(FairLoss, name)
 
     def spy(self, *args):
@@ -353,7 +353,7 @@ def test_the_expected_sum_of_fair_training_is_the_released_one(name, monkeypatch
     default_score(audited.fitted)(audited)
     assert len(residuals) == len(sums) == 3
     # Twice in the expected batch, a known row is matched as its first copy is, not as both are.
-    room = 1e-4 if name == "anchored_sum" else 0.06
+    room = 1e-4 if name == "joint_sum" else 0.06
     for residual, scale in residuals:
         assert residual <= room * scale
 

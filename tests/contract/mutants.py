@@ -269,7 +269,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "norms in single precision",
         rewritten(
-            f"{NETS}gradient_parts:OuterProductJacobians.gram",
+            f"{NETS}per_sample:OuterProductJacobians.gram",
             (
                 "(self.output_gradients @ self.output_gradients.mT)",
                 "(self.output_gradients.float() @ self.output_gradients.float().mT).double()",
@@ -289,7 +289,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "codes that are compared with a prior",
         rewritten(
-            f"{NETS}prior_penalty:PriorPenalty._shorten",
+            f"{NETS}code_penalties:PriorPenalty._shorten",
             ("finite * (self.radius / norms.clamp(min=self.radius))", "finite"),
         ),
         "nets/test_prior_penalty.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]",
@@ -297,7 +297,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "codes of groups",
         rewritten(
-            f"{NETS}code_parity:CodeParity.vectors",
+            f"{NETS}code_penalties:CodeParity.vectors",
             ("self._compared.values(codes.to(torch.float64))", "codes.to(torch.float64)"),
         ),
         "nets/test_code_parity.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]",
@@ -342,7 +342,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "outputs of a generator",
         rewritten(
-            f"{NETS}private_wasserstein:clipped_wasserstein_gradient",
+            f"{NETS}wasserstein_gradient:clipped_wasserstein_gradient",
             ("clip_output.nearest(_points(side, rows))", "_points(side, rows)"),
         ),
         "nets/test_private_wasserstein.py::test_outputs_and_jacobians_are_clipped_apart",
@@ -676,7 +676,7 @@ def _unstable_sort() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "codes that are compared with a prior",
         rewritten(
-            f"{NETS}prior_penalty:PriorPenalty._gaps",
+            f"{NETS}code_penalties:PriorPenalty._gaps",
             ("projections.detach().argsort(dim=1, stable=True)",
              "torch.from_numpy(projections.detach().numpy().argsort(axis=1))"),
         ),
@@ -701,7 +701,7 @@ def _sizes_of_the_data() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "noise of a generator's mean gradient",
         rewritten(
-            f"{NETS}private_generator:noisy_gradient_steps",
+            f"{NETS}generator_training:noisy_gradient_steps",
             ("plan.batch_size * value", "plan.n_samples * value"),
             ("plan.noise, plan.batch_size", "plan.noise, plan.n_samples"),
         ),
@@ -722,7 +722,7 @@ def _sizes_of_the_data() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "sensitivity of a mean gradient",
         rewritten(
-            f"{NETS}parity_penalty:ParityPenalty.sensitivity",
+            f"{NETS}parity:ParityPenalty.sensitivity",
             ("/ min(compared)", "/ sum(compared)"),
         ),
         "nets/test_parity_penalty.py::test_the_worst_case_is_attained[two groups]",

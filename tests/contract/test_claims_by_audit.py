@@ -19,11 +19,9 @@ from skdpot._utils.rng import SecretStream, Streams
 from skdpot.audit import CanaryPairs, gaussian_audit
 from skdpot.audit.evidence.sketch import statistic_of
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
-from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ClippedOutputs
-from skdpot.nets.fair_loss import FairLoss, Records
-from skdpot.nets.fair_training import tabled_steps
+from skdpot.nets.fair_training import FairLoss, Records, tabled_steps
 from skdpot.nets.output_tables import noisy_counts, plan_tables
+from skdpot.nets.parity import Cells, ClippedOutputs
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import SingleFitTarget
 from skdpot.privacy.category_selection import plan_category_selection, select_categories

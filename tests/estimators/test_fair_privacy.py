@@ -21,7 +21,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
 from skdpot.nets import noisy_step, output_tables
-from skdpot.nets.fair_loss import FairLoss, Records
+from skdpot.nets.fair_training import FairLoss, Records
 from skdpot.privacy import noisy_histogram
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import (
@@ -134,7 +134,7 @@ def watched(case):
             lambda rows, *_, **options: seen["counts"].append((len(rows), options["n_classes"])),
         )
         spy(fair_classifier, "tuned_threshold", lambda *args: seen["tuning"].append(args[2]))
-        for name in ("ranked_sum", "anchored_sum"):
+        for name in ("ranked_sum", "joint_sum"):
             spy(FairLoss, name, lambda _, __, *args, name=name: seen["sums"].append((name, *args)))
         return fitted(case), seen
 

@@ -9,9 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot.estimators import fair_classifier, fair_regressor
-from skdpot.nets.cells import Cells
-from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
-from skdpot.nets.fair_loss import FairLoss
+from skdpot.nets.fair_training import FairLoss
+from skdpot.nets.parity import Cells, ClippedOutputs, Probabilities
 
 N_FEATURES = 4
 HUGE = 1e9  # clips nothing

@@ -12,7 +12,7 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.code_parity import CodeParity
+from skdpot.nets.code_penalties import CodeParity
 from skdpot.nets.training import train_network
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import PrivacyTarget

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.output_gradients import shares_of_jacobians
+from skdpot.nets.parity import ClippedOutputs, Probabilities
 
 RNG = np.random.default_rng(6607)
 EXTREME = (0.0, 1.0, -40.0, 800.0, 1e300, -1e300, np.inf, -np.inf, np.nan)

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.anchors import Anchors
-from skdpot.nets.fair_loss import Records, network_outputs
+from skdpot.nets.fair_training import LocalPenalty, Records, network_outputs
 from skdpot.nets.output_tables import plan_tables, release_tables
-from skdpot.nets.parity_penalty import ParityPenalty
+from skdpot.nets.parity import ParityPenalty
 from tests.nets.fair_tasks import (
     N_FEATURES,
     NETWORKS,
@@ -145,7 +144,7 @@ def test_ties_of_a_thousand_clipped_outputs_keep_their_order(value):
 
 
 def released(task, network, batch, cells, rng):
-    """Anchors of a release with noise, of these and of other records."""
+    """The penalty after a release with noise, of these and of other records."""
     directions = task.compared.directions(4, rng)
     values = task.compared.values(network_outputs(network, batch.rows)).numpy()
     noise, _ = plan_tables(1.0, 1, len(directions), min(cells.sizes))
@@ -158,12 +157,12 @@ def released(task, network, batch, cells, rng):
         noise,
         SecretStream(int(rng.integers(2**32))),
     )
-    return tables, Anchors.of_release(tables, values, cells)
+    return tables, LocalPenalty.of_release(tables, values, cells)
 
 
 @settings(max_examples=250, deadline=None)
 @cases
-def test_no_record_adds_more_than_its_share_of_an_anchored_sum(name, kind, strata, seed, exponent):
+def test_no_record_adds_more_than_its_share_of_an_joint_sum(name, kind, strata, seed, exponent):
     """Whatever it holds, and wherever the network was at the release. Cells of very unequal sizes
     have heavy weights, which are clipped too."""
     rng = np.random.default_rng(seed)
@@ -174,11 +173,11 @@ def test_no_record_adds_more_than_its_share_of_an_anchored_sum(name, kind, strat
     before, network = (scaled_network(name, q, exponent) for _ in range(2))
     position = int(rng.integers(n))
     batches = neighbours(task, n, position, rng)
-    tables, anchors = released(task, before, batches[0], cells, rng)
+    tables, local = released(task, before, batches[0], cells, rng)
     values = task.compared.values(network_outputs(before, batches[1].rows)).numpy()
-    both = anchors, Anchors.of_release(tables, values, cells)
+    both = local, LocalPenalty.of_release(tables, values, cells)
     one, two = (
-        flat(loss.anchored_sum(network, batch, of_batch, cells))
+        flat(loss.joint_sum(network, batch, of_batch, cells))
         for batch, of_batch in zip(batches, both, strict=True)
     )
     share = loss.joint_clip(cells)
@@ -186,7 +185,7 @@ def test_no_record_adds_more_than_its_share_of_an_anchored_sum(name, kind, strat
     assert float((one - two).norm()) <= 2 * share
     for i in (position, 0):
         alone = np.array([i])
-        added = loss.anchored_sum(network, batches[1].take(alone), both[1].take(alone), cells)
+        added = loss.joint_sum(network, batches[1].take(alone), both[1].take(alone), cells)
         assert float(flat(added).norm()) <= share
 
 
@@ -199,24 +198,24 @@ def test_what_a_record_adds_does_not_depend_on_its_companions(name, kind):
     cells, n = make_cells(sizes, strata), sum(sizes)
     network, loss = NETWORKS[name](task.compared.n_outputs), fair_loss(task, 0.5, 0.3)
     batch = neighbours(task, n, 2, rng)[1]
-    tables, anchors = released(clipped(task, 5.0), network, batch, cells, rng)
+    tables, local = released(clipped(task, 5.0), network, batch, cells, rng)
     alone = [
-        flat(loss.anchored_sum(network, batch.take(i), anchors.take(i), cells))
+        flat(loss.joint_sum(network, batch.take(i), local.take(i), cells))
         for i in np.arange(n)[:, None]
     ]
     for members in (np.arange(n), rng.permutation(n)[:7], np.array([], dtype=np.intp)):
-        total = loss.anchored_sum(network, batch.take(members), anchors.take(members), cells)
+        total = loss.joint_sum(network, batch.take(members), local.take(members), cells)
         expected = sum((alone[i] for i in members), torch.zeros_like(alone[0]))
         # Last bits of an output depend on where in a chunk its record is.
         torch.testing.assert_close(flat(total), expected, rtol=0, atol=1e-5)
-    # Not even anchors depend on them, once the tables are released.
+    # Not even the local penalty depends on them, once the tables are released.
     few = np.array([0, 10, 20])
-    values = anchors.values.numpy()[few]
+    values = local.values.numpy()[few]
     subset = make_cells(sizes, strata)
-    again = Anchors.of_release(
-        tables, np.where(np.isin(np.arange(n), few)[:, None], anchors.values.numpy(), 0.1), subset
+    again = LocalPenalty.of_release(
+        tables, np.where(np.isin(np.arange(n), few)[:, None], local.values.numpy(), 0.1), subset
     ).take(few)
-    torch.testing.assert_close(again.pulls, anchors.take(few).pulls)
+    torch.testing.assert_close(again.pulls, local.take(few).pulls)
     np.testing.assert_array_equal(again.values.numpy(), values)
 
 
@@ -230,7 +229,7 @@ def test_twice_the_clip_is_attained():
     for target in (1e9, -1e9):
         targets = torch.zeros(8, 1).double()
         targets[5] = target
-        sums.append(flat(loss.anchored_sum(network, Records(rows, targets), None, cells)))
+        sums.append(flat(loss.joint_sum(network, Records(rows, targets), None, cells)))
     moved = float((sums[0] - sums[1]).norm())
     assert 0.999 * 2 * 0.7 * 0.7 < moved <= 2 * 0.7 * 0.7
 
@@ -243,6 +242,6 @@ def test_without_a_penalty_the_whole_clip_is_left_to_the_loss():
     network = NETWORKS["linear"](1)
     with torch.no_grad():
         network.weight.fill_(1.0)
-    total = flat(loss.anchored_sum(network, batch, None, alone))
+    total = flat(loss.joint_sum(network, batch, None, alone))
     assert float(total.norm()) == pytest.approx(16.0, rel=1e-5)
     assert loss.ranked_sensitivity(8, None, 1.0) == 4.0

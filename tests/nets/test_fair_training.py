@@ -8,14 +8,17 @@ import torch
 from scipy import stats
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets import anchors as anchors_module
 from skdpot.nets import fair_training, noisy_step
-from skdpot.nets.anchors import Anchors
-from skdpot.nets.cells import Cells
-from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
-from skdpot.nets.fair_training import ranked_steps, tabled_steps
+from skdpot.nets.fair_training import (
+    FairLoss,
+    LocalPenalty,
+    Records,
+    network_outputs,
+    ranked_steps,
+    tabled_steps,
+)
 from skdpot.nets.output_tables import TableNoise, plan_tables, release_tables
-from skdpot.nets.parity_penalty import ParityPenalty
+from skdpot.nets.parity import Cells, ParityPenalty
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import SingleFitTarget
 from skdpot.slicing.strategy import square_root_strategy
@@ -96,7 +99,7 @@ def released(task, network, rows, cells, directions):
 
 def local_penalty(task, outputs, values, tables, cells, directions):
     """What the penalty is replaced by: its linear part, and a share of its curvature."""
-    share = anchors_module._STIFFNESS / 4
+    share = fair_training._STIFFNESS / 4
     projected, total = task.compared.values(outputs) @ torch.from_numpy(directions).T, 0.0
     for a, b, weight in pairs(cells.strata):
         for own, other in ((a, b), (b, a)):
@@ -115,7 +118,7 @@ def local_penalty(task, outputs, values, tables, cells, directions):
 @pytest.mark.parametrize("kind", TASKS)
 @pytest.mark.parametrize("strata", STRATA)
 @pytest.mark.parametrize("make", [mlp, Residual])
-def test_anchored_sums_are_the_gradient_of_the_local_penalty(kind, strata, make):
+def test_joint_sums_are_the_gradient_of_the_local_penalty(kind, strata, make):
     """At the release and after the network has moved; before any release of the loss alone."""
     task, strata = TASKS[kind], STRATA[strata]
     sizes = cell_sizes(strata, RNG)
@@ -124,12 +127,12 @@ def test_anchored_sums_are_the_gradient_of_the_local_penalty(kind, strata, make)
     batch = Records(torch.from_numpy(RNG.normal(size=(n, N_FEATURES))), task.targets(n, RNG))
     directions = task.compared.directions(5, RNG)
     tables, values = released(task, network, batch.rows, cells, directions)
-    anchors = Anchors.of_release(tables, values, cells)
-    for given, moved in ((anchors, 0.0), (anchors, 0.2), (None, 0.2)):
+    local = LocalPenalty.of_release(tables, values, cells)
+    for given, moved in ((local, 0.0), (local, 0.2), (None, 0.2)):
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter += moved * torch.from_numpy(RNG.normal(size=parameter.shape))
-        total = flat(loss.anchored_sum(network, batch, given, cells))
+        total = flat(loss.joint_sum(network, batch, given, cells))
         outputs = network(batch.rows)
         objective = 0.4 * task.loss(outputs, batch.targets).mean()
         if given is not None:
@@ -196,7 +199,7 @@ def spied(monkeypatch):
     monkeypatch.setattr(fair_training, "release_tables", release_spy)
     monkeypatch.setattr(Records, "take", take_spy)
     sum_spy("ranked_sum")
-    sum_spy("anchored_sum")
+    sum_spy("joint_sum")
     return seen
 
 

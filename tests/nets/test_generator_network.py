@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.torch_rng import torch_randomness
-from skdpot.nets.generator_network import (
+from skdpot.nets.networks import (
     LatentEncoding,
     draw_latents,
     make_mlp,

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from skdpot import DPSlicedGenerator, PrivacyBudget, PrivateSWAutoencoder
-from skdpot.nets.architectures import ToSphere
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
+from skdpot.nets.code_penalties import PriorPenalty
+from skdpot.nets.networks import ToSphere
 from skdpot.nets.output_gradients import clipped_gradient_sum
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
 
 X = np.random.default_rng(3).uniform(-1, 1, (80, 4))

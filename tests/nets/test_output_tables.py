@@ -10,7 +10,6 @@ from scipy import stats
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets import output_tables
-from skdpot.nets.compared_outputs import ClippedOutputs, Probabilities
 from skdpot.nets.output_tables import (
     OutputTables,
     TableNoise,
@@ -18,6 +17,7 @@ from skdpot.nets.output_tables import (
     plan_tables,
     release_tables,
 )
+from skdpot.nets.parity import ClippedOutputs, Probabilities
 from skdpot.nets.wasserstein_gradient import pulls_between
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent

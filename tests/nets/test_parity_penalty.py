@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.nets import wasserstein_gradient
-from skdpot.nets.parity_penalty import ParityPenalty
+from skdpot.nets.parity import ParityPenalty
 from skdpot.nets.wasserstein_gradient import (
     RankedProjections,
     ball_width,

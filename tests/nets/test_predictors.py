@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from skdpot._utils.torch_rng import torch_randomness
+from skdpot.nets.networks import build_predictor
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.predictors import build_predictor
 from skdpot.nets.private_modules import check_per_record
 
 

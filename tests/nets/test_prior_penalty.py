@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot.nets.prior_penalty import PriorPenalty, prior_samples
+from skdpot.nets.code_penalties import PriorPenalty, prior_samples
 from skdpot.slicing.transport import sliced_wasserstein_distance
 
 RNG = np.random.default_rng(3)

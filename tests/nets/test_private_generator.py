@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.private_generator import noisy_gradient_steps
+from skdpot.nets.generator_training import noisy_gradient_steps
 from skdpot.nets.training_plan import plan_training
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity, wasserstein_vectors
 from skdpot.privacy.calibration import PrivacyTarget

@@ -15,9 +15,9 @@ from scipy import stats
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.architectures import ToSphere
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.prior_penalty import PriorPenalty
+from skdpot.nets.code_penalties import PriorPenalty
+from skdpot.nets.networks import ToSphere
 from skdpot.nets.training import train_network
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.accounting import compose

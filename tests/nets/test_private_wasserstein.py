@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skdpot.nets import wasserstein_gradient
-from skdpot.nets.output_sets import Ball, Box
-from skdpot.nets.private_wasserstein import (
+from skdpot.nets.wasserstein_gradient import (
+    Ball,
+    Box,
+    RankedProjections,
     Side,
     clipped_wasserstein_gradient,
-    gradient_sensitivity,
-)
-from skdpot.nets.wasserstein_gradient import (
-    RankedProjections,
     fixed_side_sensitivity,
+    gradient_sensitivity,
     moving_side_sensitivity,
 )
 from skdpot.slicing import orthogonal_directions, uniform_directions

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.nets import sliced_losses
-from skdpot.nets.output_units import OutputUnits
-from skdpot.nets.sliced_losses import (
+from skdpot.nets import generator_training
+from skdpot.nets.generator_training import (
     LossBatch,
+    OutputUnits,
     generator_steps,
     release_batches,
     sliced_pull,
@@ -76,7 +76,7 @@ def test_torch_and_numpy_pull_alike():
     noise = RNG.normal(size=batch.quantiles.shape).astype(np.float32)
     points = torch.from_numpy(RNG.normal(size=(18, 3)).astype(np.float32))
     for extra in (None, noise):
-        by_torch = sliced_losses._torch_pull(points, batch, extra)
+        by_torch = generator_training._torch_pull(points, batch, extra)
         torch.testing.assert_close(sliced_pull(points, batch, extra), by_torch)
 
 

@@ -36,11 +36,10 @@ from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.evidence.sketch import edges
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
-from skdpot.nets.code_parity import CodeParity
-from skdpot.nets.evaluation import to_network_units
+from skdpot.nets.code_penalties import CodeParity, PriorPenalty
+from skdpot.nets.networks import to_network_units
 from skdpot.nets.output_gradients import shares_of_jacobians
 from skdpot.nets.per_sample import record_outputs
-from skdpot.nets.prior_penalty import PriorPenalty
 from skdpot.slicing.directions import orthogonal_directions
 
 __all__ = ["add_autoencoder", "autoencoder_canaries"]

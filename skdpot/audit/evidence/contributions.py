@@ -16,7 +16,9 @@ from torch import nn
 
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.evidence.linear import EvidenceSum
-from skdpot.nets.gradient_parts import (
+from skdpot.nets.output_gradients import ClippedVectors, shares_of_jacobians
+from skdpot.nets.per_sample import (
+    Cotangents,
     FormedGradients,
     FormedJacobians,
     OuterProductJacobians,
@@ -24,9 +26,8 @@ from skdpot.nets.gradient_parts import (
     RecordGradients,
     RecordJacobians,
     full_precision,
+    record_jacobians,
 )
-from skdpot.nets.output_gradients import ClippedVectors, shares_of_jacobians
-from skdpot.nets.per_sample import Cotangents, record_jacobians
 from skdpot.nets.training_plan import TrainingPlan
 
 __all__ = [

@@ -34,11 +34,10 @@ from skdpot.audit.evidence.contributions import (
 )
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
-from skdpot.nets.anchors import Anchors
-from skdpot.nets.cells import Cells
-from skdpot.nets.evaluation import to_network_units
-from skdpot.nets.fair_loss import FairLoss, Records, network_outputs
+from skdpot.nets.fair_training import FairLoss, LocalPenalty, Records, network_outputs
+from skdpot.nets.networks import to_network_units
 from skdpot.nets.output_tables import OutputTables
+from skdpot.nets.parity import Cells
 from skdpot.privacy.recording import Release
 from skdpot.slicing.directions import orthogonal_directions
 from skdpot.slicing.histogram import count_projections
@@ -109,7 +108,7 @@ def add_fair(evidence: EvidenceSum, audited: AuditedFit) -> None:
     candidates = _candidates(audited, steps[0])
     _add_target_bounds(evidence, audited)
     tables: list[Release] = []
-    anchors: Anchors | None = None
+    local: LocalPenalty | None = None
     for release in audited.watched(audited.releases, "steps"):
         if release.kind == "table":
             tables.append(release)
@@ -119,10 +118,10 @@ def add_fair(evidence: EvidenceSum, audited: AuditedFit) -> None:
         network = at_parameters(audited.fitted.network_, facts["parameters"])
         if tables:  # of the network of this step
             values = _values(facts["loss"], network, candidates.records.rows)
-            anchors = _anchors(facts["tables"], values, candidates, facts["cells"])
+            local = _local(facts["tables"], values, candidates, facts["cells"])
             _add_tables(evidence, tables, values, candidates, candidates.crowd.codes)
             tables = []
-        own = _contributions(facts, network, candidates, anchors)
+        own = _contributions(facts, network, candidates, local)
         gradient = gradients_by_parameter(network, release.value)
         ranked = partial(_of_present, facts, network, candidates) if "penalty" in facts else None
         candidates.crowd.add_step(evidence, own, gradient, facts, facts["plan"], ranked)
@@ -151,23 +150,23 @@ def _values(loss: FairLoss, network: nn.Module, rows: torch.Tensor) -> np.ndarra
     return values
 
 
-def _anchors(
+def _local(
     tables: OutputTables, values: np.ndarray, candidates: _Candidates, cells: Cells
-) -> Anchors:
-    return Anchors.of_release(tables, values, candidates.cells_like(cells))
+) -> LocalPenalty:
+    return LocalPenalty.of_release(tables, values, candidates.cells_like(cells))
 
 
 def _contributions(
     facts: Mapping[str, Any],
     network: nn.Module,
     candidates: _Candidates,
-    anchors: Anchors | None,
+    local: LocalPenalty | None,
 ) -> Contributions:
-    """Return what each record adds to `FairLoss.anchored_sum` or `FairLoss.ranked_sum`."""
+    """Return what each record adds to `FairLoss.joint_sum` or `FairLoss.ranked_sum`."""
     loss, records, crowd = facts["loss"], candidates.records, candidates.crowd
     if "penalty" not in facts:
         cells = candidates.cells_like(facts["cells"])
-        return of_vectors(network, records.rows, loss.anchored_vectors(records, anchors, cells))
+        return of_vectors(network, records.rows, loss.joint_vectors(records, local, cells))
     # A batch of all known rows, twice, and both records of all pairs has the expected ranks.
     batch = records.take(crowd.order)
     penalty = replace(facts["penalty"], batch_sizes=crowd.sizes)

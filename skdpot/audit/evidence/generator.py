@@ -34,13 +34,11 @@ from skdpot.audit.evidence.contributions import (
 )
 from skdpot.audit.evidence.histograms import add_histograms
 from skdpot.audit.evidence.linear import EvidenceSum
-from skdpot.nets.evaluation import to_network_units
-from skdpot.nets.gradient_parts import ChunkJacobians, full_precision
+from skdpot.nets.networks import to_network_units
 from skdpot.nets.output_gradients import shares_of_jacobians
-from skdpot.nets.per_sample import record_jacobians
-from skdpot.nets.private_wasserstein import Side, clipped_wasserstein_gradient
+from skdpot.nets.per_sample import ChunkJacobians, full_precision, record_jacobians
 from skdpot.nets.training_plan import TrainingPlan
-from skdpot.nets.wasserstein_gradient import ranked_projections
+from skdpot.nets.wasserstein_gradient import Side, clipped_wasserstein_gradient, ranked_projections
 
 __all__ = ["add_generator"]
 

@@ -1,30 +1,59 @@
-"""What of a network's outputs is compared between groups: probabilities, or clipped outputs.
+r"""How far the outputs of groups are apart, as a penalty whose gradient can be private.
 
-A compared value lies in a bounded set whatever the network computes, which is what bounds the
-gradient of a Wasserstein distance. All tensors are in double precision.
+Records are divided into *cells*, which are public. Cells that are to have the same distribution of
+outputs form a *stratum*: all groups (demographic parity), or the groups within one class (equalised
+odds). The penalty is
+
+.. math:: \frac{1}{Q} \sum_{q=1}^Q \frac{2}{K (K - 1)} \sum_{a < b}
+          SW_2^2\left(P_{q,a}, P_{q,b}\right)
+
+over the Q strata and the pairs of their K cells (for two groups: equations 5 and 6 of the paper).
+What is compared lies in a bounded set whatever the network computes, which bounds the gradient.
+
+References
+----------
+D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+Wasserstein gradients", 2025.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from skdpot.nets.wasserstein_gradient import moving_side_sensitivity, pulls_between
 from skdpot.slicing.directions import orthogonal_directions
 
-__all__ = ["ClippedOutputs", "ComparedOutputs", "Probabilities"]
+__all__ = ["Cells", "ClippedOutputs", "ComparedOutputs", "ParityPenalty", "Probabilities"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """How the records are divided, and which parts are to have alike outputs."""
+
+    codes: np.ndarray
+    sizes: tuple[int, ...]
+    strata: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """Positions of the records of each cell."""
+        return tuple(np.flatnonzero(self.codes == cell) for cell in range(len(self.sizes)))
+
+    def others(self, cell: int) -> tuple[int, ...]:
+        """Return the cells that a cell is compared with."""
+        stratum = next((s for s in self.strata if cell in s), ())
+        return tuple(other for other in stratum if other != cell)
+
 
 _CANCELLED = 1e-10
 
 
 class ComparedOutputs(ABC):
-    """A map from a network's outputs to values in a bounded set.
-
-    Attributes
-    ----------
-    n_outputs : int
-        Outputs q of the network a record.
-    """
+    """A map from a network's outputs to values in a bounded set."""
 
     n_outputs: int
 
@@ -75,13 +104,7 @@ class ComparedOutputs(ABC):
 
 @dataclass(frozen=True)
 class Probabilities(ComparedOutputs):
-    """Predicted probabilities: of the second class for one output, of all classes otherwise.
-
-    Parameters
-    ----------
-    n_outputs : int
-        1, the logit of the second of two classes, or the number of classes Q > 2.
-    """
+    """Predicted probabilities: of the second class for one output, of all classes otherwise."""
 
     n_outputs: int
 
@@ -126,15 +149,7 @@ class Probabilities(ComparedOutputs):
 
 @dataclass(frozen=True)
 class ClippedOutputs(ComparedOutputs):
-    """Outputs shortened to a ball; the Jacobian stays that of the network, as in the paper.
-
-    Parameters
-    ----------
-    n_outputs : int
-        Outputs k of the network.
-    radius : float
-        M, the largest norm of a value.
-    """
+    """Outputs shortened to a ball; the Jacobian stays that of the network, as in the paper."""
 
     n_outputs: int
     radius: float
@@ -162,3 +177,39 @@ class ClippedOutputs(ComparedOutputs):
     def half_widths(self, directions: np.ndarray) -> np.ndarray:
         """Return the radius M."""
         return np.full(len(directions), self.radius)
+
+
+@dataclass(frozen=True)
+class ParityPenalty:
+    """Mean squared sliced Wasserstein distance between the cells of each stratum."""
+
+    strata: tuple[tuple[int, ...], ...]
+    batch_sizes: tuple[int, ...]
+
+    @property
+    def pair_weight(self) -> float:
+        """Weight of the distance between two cells of a stratum."""
+        n_cells = len(self.strata[0])
+        return 2.0 / (n_cells * (n_cells - 1) * len(self.strata))
+
+    def sensitivity(self, width: float, clip_jacobian: float) -> float:
+        r"""Bound how far one record moves the gradient, under replace-one within its cell.
+
+        The record occurs in K − 1 pairs, each of which it moves by at most :math:`4 r L / n_c`
+        (`moving_side_sensitivity` with :math:`L_1 = L_2 = L`), where :math:`n_c` is the number of
+        records of its cell in the batch. With the weight of a pair that is
+        :math:`\frac{2}{K Q} \cdot \frac{4 r L}{\min_c n_c}`.
+        """
+        compared = [self.batch_sizes[cell] for stratum in self.strata for cell in stratum]
+        n_pairs = len(self.strata[0]) - 1
+        of_a_pair = moving_side_sensitivity(width, clip_jacobian, clip_jacobian) / min(compared)
+        return self.pair_weight * n_pairs * of_a_pair
+
+    def vectors(self, outputs: Sequence[np.ndarray], directions: np.ndarray) -> list[np.ndarray]:
+        """Return the gradient of the penalty with respect to each output."""
+        vectors = [np.zeros(of_cell.shape) for of_cell in outputs]
+        for stratum in self.strata:
+            pulls = pulls_between([outputs[cell] for cell in stratum], directions)
+            for cell, pull in zip(stratum, pulls, strict=True):
+                vectors[cell] = self.pair_weight * pull
+        return vectors

@@ -1,0 +1,387 @@
+"""The networks of the estimators, by name or given by the caller, and running them on rows."""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from torch import nn
+from torch.nn import functional
+
+from skdpot.privacy.data_bounds import DataBounds
+
+__all__ = [
+    "Architecture",
+    "LatentEncoding",
+    "Predictor",
+    "ToSphere",
+    "build_networks",
+    "build_predictor",
+    "checked_network",
+    "draw_latents",
+    "evaluate",
+    "from_network_units",
+    "image_dimensions",
+    "make_mlp",
+    "to_network_units",
+]
+
+Architecture: TypeAlias = str | tuple[Any, Any]
+
+_WIDEST = 512
+_SLOPE = 0.2  # of the leaky ReLU, as in DCGAN
+_DCGAN_SIZE = 64
+_DCGAN_CHANNELS = 64
+
+
+class ToSphere(nn.Module):
+    """Project codes to the unit sphere, each by itself."""
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        """Divide each row by its norm; a row of zeros stays as it is."""
+        return functional.normalize(codes, dim=1)
+
+
+def image_dimensions(
+    image_shape: tuple[int, ...] | None, n_features: int
+) -> tuple[int, int, int] | None:
+    """Return ``(channels, height, width)``, or None when rows are not images."""
+    if image_shape is None:
+        return None
+    shape = tuple(int(side) for side in image_shape)
+    if len(shape) not in (2, 3) or min(shape) < 1:
+        raise ValueError(
+            f"image_shape={image_shape!r} must be (height, width) or (channels, height, width)."
+        )
+    if math.prod(shape) != n_features:
+        raise ValueError(
+            f"image_shape={image_shape!r} has {math.prod(shape)} values, but the rows of X have "
+            f"{n_features} features; pass each image as one flat row, channels first."
+        )
+    channels, height, width = (1, *shape) if len(shape) == 2 else shape
+    return channels, height, width
+
+
+def build_networks(
+    architecture: Architecture,
+    *,
+    n_features: int,
+    image: tuple[int, int, int] | None,
+    latent_dim: int,
+) -> tuple[nn.Module, nn.Module]:
+    """Make an encoder and a decoder.
+
+    References
+    ----------
+    "conv" and "dcgan": Sebag et al., "Differentially private gradient flow based on the sliced
+    Wasserstein distance", appendix C.2, with group normalisation in the place of batch
+    normalisation and without padding images of 28 x 28.
+    """
+    if not isinstance(architecture, str):
+        return _given_networks(architecture, image)
+    if architecture == "mlp":
+        return _mlp(n_features, latent_dim)
+    if image is None:
+        raise ValueError(
+            f'architecture="{architecture}" needs image_shape=(channels, height, width) or '
+            '(height, width); for rows that are not images use "mlp".'
+        )
+    return _conv(image, latent_dim) if architecture == "conv" else _dcgan(image, latent_dim)
+
+
+def _given_networks(
+    architecture: tuple[Any, Any], image: tuple[int, int, int] | None
+) -> tuple[nn.Module, nn.Module]:
+    if len(architecture) != 2:
+        raise ValueError(
+            "architecture must be a name or a pair (encoder, decoder), got "
+            f"{len(architecture)} entries."
+        )
+    encoder, decoder = (_given_network(part) for part in architecture)
+    if image is not None:
+        encoder = nn.Sequential(nn.Unflatten(1, image), encoder)
+    return encoder, nn.Sequential(decoder, nn.Flatten())
+
+
+def _given_network(part: nn.Module | Callable[[], nn.Module]) -> nn.Module:
+    if isinstance(part, nn.Module):
+        return deepcopy(part)
+    made = part()
+    if not isinstance(made, nn.Module):
+        raise TypeError(
+            "architecture=(encoder, decoder): each must be a torch.nn.Module or a function "
+            f"without arguments that returns one; got one that returns {type(made).__name__}."
+        )
+    return deepcopy(made)  # it may return the same network each time
+
+
+def _mlp(n_features: int, latent_dim: int) -> tuple[nn.Module, nn.Module]:
+    """Two hidden layers each, as wide as the rows are long, between 32 and 512."""
+    wide = min(_WIDEST, max(32, n_features))
+    narrow = max(16, wide // 2)
+    encoder = nn.Sequential(
+        nn.Linear(n_features, wide),
+        nn.ReLU(),
+        nn.Linear(wide, narrow),
+        nn.ReLU(),
+        nn.Linear(narrow, latent_dim),
+    )
+    decoder = nn.Sequential(
+        nn.Linear(latent_dim, narrow),
+        nn.ReLU(),
+        nn.Linear(narrow, wide),
+        nn.ReLU(),
+        nn.Linear(wide, n_features),
+    )
+    return encoder, decoder
+
+
+def _conv(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.Module]:
+    channels, height, width = image
+    if height % 2 or width % 2 or min(height, width) < 8:
+        raise ValueError(
+            f'architecture="conv" halves images once: height and width must be even and at least '
+            f'8, got {height} x {width}. Pad the images, or use "mlp".'
+        )
+    small = (height // 2, width // 2)
+    encoder = nn.Sequential(
+        nn.Unflatten(1, image),
+        nn.Conv2d(channels, 3, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(3, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * (small[0] - 1) * (small[1] - 1), latent_dim),
+    )
+    decoder = nn.Sequential(
+        nn.Linear(latent_dim, 32 * math.prod(small)),
+        nn.ReLU(),
+        nn.Unflatten(1, (32, *small)),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 32, 2, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(32, channels, 3, padding=1),
+        nn.Flatten(),
+    )
+    return encoder, decoder
+
+
+def _dcgan(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.Module]:
+    channels, height, width = image
+    if (height, width) != (_DCGAN_SIZE, _DCGAN_SIZE):
+        raise ValueError(
+            f'architecture="dcgan" is for images of {_DCGAN_SIZE} x {_DCGAN_SIZE}, got '
+            f'{height} x {width}. Resize them, or use "conv".'
+        )
+    c = _DCGAN_CHANNELS
+    encoder = nn.Sequential(
+        nn.Unflatten(1, image),
+        nn.Conv2d(channels, c, 3, padding=1),
+        nn.LeakyReLU(_SLOPE),
+        *(layer for k in (1, 2, 4) for layer in _halve(c * k)),
+        nn.Flatten(),
+        nn.Linear(8 * c * (_DCGAN_SIZE // 8) ** 2, latent_dim),
+    )
+    decoder = nn.Sequential(
+        nn.Unflatten(1, (latent_dim, 1, 1)),
+        nn.ConvTranspose2d(latent_dim, 8 * c, 4),
+        nn.LeakyReLU(_SLOPE),
+        nn.GroupNorm(8, 8 * c),
+        *(layer for k in (8, 4, 2) for layer in _double(c * k)),
+        nn.ConvTranspose2d(c, channels, 4, stride=2, padding=1),
+        nn.Flatten(),
+    )
+    return encoder, decoder
+
+
+def _halve(width: int) -> tuple[nn.Module, ...]:
+    return nn.Conv2d(width, 2 * width, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE)
+
+
+def _double(width: int) -> tuple[nn.Module, ...]:
+    half = width // 2
+    widen = nn.ConvTranspose2d(width, half, 4, stride=2, padding=1)
+    return widen, nn.LeakyReLU(_SLOPE), nn.GroupNorm(8, half)
+
+
+_N_COMPONENTS = 64
+_N_HIDDEN = 2
+_TINY = 1e-12
+
+
+class LatentEncoding(nn.Module):
+    """Read one of K components off the first latent number; pass the others on.
+
+    Data in clusters are hard for a continuous map of a Gaussian cloud, which has to tear it.
+    A network that is told a component can move clusters apart.
+    """
+
+    def __init__(self, latent_dim: int, n_columns: int, n_components: int = _N_COMPONENTS) -> None:
+        super().__init__()
+        self.latent_dim, self.n_components = latent_dim, n_components
+        self.n_outputs = n_columns - 1 + n_components
+        # Makes torch's initial weights of the next layer standard deviation 1 for indicators.
+        self.weight = math.sqrt(3.0 * self.n_outputs)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return latent numbers, the scaled indicators of the component and of the class."""
+        position = torch.special.ndtr(inputs[:, :1]) * self.n_components
+        component = position.long().clamp(0, self.n_components - 1)
+        numbers = torch.arange(self.n_components, device=inputs.device)
+        indicators = (component == numbers).to(inputs.dtype)
+        rest = inputs[:, 1 : self.latent_dim]
+        marked = torch.cat([indicators, inputs[:, self.latent_dim :]], dim=1)
+        return torch.cat([rest, self.weight * marked], dim=1)
+
+
+def make_mlp(latent_dim: int, n_classes: int, n_features: int, width: int) -> nn.Sequential:
+    """Return the default network: two hidden layers behind a `LatentEncoding`.
+
+    With a single latent number there is no encoding.
+    """
+    n_inputs = latent_dim + n_classes
+    layers: list[nn.Module] = []
+    if latent_dim > 1:
+        layers.append(encoding := LatentEncoding(latent_dim, n_inputs))
+        n_inputs = encoding.n_outputs
+    for _ in range(_N_HIDDEN):
+        layers += [nn.Linear(n_inputs, width), nn.SiLU()]
+        n_inputs = width
+    return nn.Sequential(*layers, nn.Linear(width, n_features))
+
+
+def draw_latents(
+    n_samples: int,
+    latent_dim: int,
+    rng: np.random.Generator,
+    classes: np.ndarray | None = None,
+    *,
+    stratified: bool = False,
+) -> np.ndarray:
+    """Draw inputs of the network."""
+    if stratified:
+        intervals = rng.permuted(np.tile(np.arange(n_samples), (latent_dim, 1)), axis=1).T
+        levels = (intervals + rng.random((n_samples, latent_dim))) / n_samples
+        latents = ndtri(np.clip(levels, _TINY, 1 - _TINY)).astype(np.float32)
+    else:
+        latents = rng.standard_normal((n_samples, latent_dim), dtype=np.float32)
+    if classes is None:
+        return latents
+    return np.concatenate([latents, classes.astype(np.float32)], axis=1)
+
+
+_N_PROBES = 2
+
+
+def checked_network(
+    module: nn.Module | Callable[[], Any],
+    n_inputs: int,
+    n_outputs: int,
+    *,
+    inputs: str,
+    outputs: str,
+) -> nn.Module:
+    """Copy or make a caller's network, and check what it returns."""
+    # A function may return the same network each time: training must not change that one.
+    try:
+        network = deepcopy(module if isinstance(module, nn.Module) else module())
+    except TypeError as error:
+        raise TypeError(
+            "module must be a torch.nn.Module or a function without arguments that returns one; "
+            f"calling it failed: {error}"
+        ) from error
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            "module must be a torch.nn.Module or a function without arguments that returns one, "
+            f"got one that returns {type(network).__name__}."
+        )
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise ValueError("module has no parameters to train.")
+    with torch.no_grad():
+        try:
+            rows = deepcopy(network).eval()(torch.zeros(_N_PROBES, n_inputs))
+        except RuntimeError as error:
+            raise ValueError(
+                f"module does not accept a tensor of shape ({_N_PROBES}, {n_inputs}): {inputs}. "
+                f"It says: {error}"
+            ) from error
+    if rows.shape != (_N_PROBES, n_outputs):
+        raise ValueError(
+            f"module maps {_N_PROBES} rows to a tensor of shape {tuple(rows.shape)}; it must be "
+            f"({_N_PROBES}, {n_outputs}): {outputs}."
+        )
+    return network
+
+
+Predictor: TypeAlias = nn.Module | Callable[[], Any] | Literal["linear", "mlp"]
+
+_HIDDEN_UNITS = 64
+
+
+def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Module:
+    """Make a network from rows to outputs."""
+    if not isinstance(module, str):
+        return checked_network(
+            module,
+            n_features,
+            n_outputs,
+            inputs="one column a feature of X",
+            outputs="one logit for two classes, one a class for more; one column a target",
+        )
+    if module == "linear":
+        return nn.Sequential(_from_zero(n_features, n_outputs))
+    hidden = nn.Linear(n_features, _HIDDEN_UNITS)
+    return nn.Sequential(hidden, nn.Tanh(), _from_zero(_HIDDEN_UNITS, n_outputs))
+
+
+def _from_zero(n_inputs: int, n_outputs: int) -> nn.Linear:
+    layer = nn.Linear(n_inputs, n_outputs)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.zero_()
+    return layer
+
+
+_ROWS_AT_ONCE = 512
+
+
+def to_network_units(bounds: DataBounds, rows: np.ndarray) -> np.ndarray:
+    """Map rows into the ball of `bounds` and scale that to the radius √d.
+
+    A box becomes [-1, 1] along every feature; in a ball the features have a root mean square
+    of at most 1. Every row is mapped by itself.
+    """
+    return bounds.to_ball(rows) * (math.sqrt(bounds.n_features) / bounds.radius)
+
+
+def from_network_units(bounds: DataBounds, values: np.ndarray) -> np.ndarray:
+    """Map the outputs of a decoder to the units of the data, clipped to `bounds`."""
+    rows = bounds.from_ball(values * (bounds.radius / math.sqrt(bounds.n_features)))
+    return bounds.from_ball(bounds.to_ball(rows))
+
+
+def evaluate(network: nn.Module, rows: np.ndarray, device: torch.device | None) -> np.ndarray:
+    """Run a network on rows, without gradients and a few rows at a time."""
+    copy = deepcopy(network).to(device=device or "cpu", dtype=_precision(network))
+    parts = np.array_split(rows, max(1, math.ceil(len(rows) / _ROWS_AT_ONCE)))
+    with torch.inference_mode():
+        outputs = [
+            copy(torch.from_numpy(part).to(device=device or "cpu", dtype=_precision(network)))
+            for part in parts
+        ]
+    return torch.cat(outputs).cpu().numpy().astype(np.float64)
+
+
+def _precision(network: nn.Module) -> torch.dtype:
+    convolutional = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules())
+    return torch.float32 if convolutional else torch.float64
