@@ -154,7 +154,7 @@ def test_what_is_recorded_has_its_noise_and_nothing_of_batches(case, monkeypatch
         sums.append([value.clone() / divisor for value in total.values()])
         release(total, noise_scale, divisor, *rest)
 
-    for module in ("autoencoder_training", "fair_training", "private_generator"):
+    for module in ("autoencoder_training", "fair_training", "generator_training"):
         monkeypatch.setattr(f"skdpot.nets.{module}.release_gradient", spy)
     audited = task_of(case, 1.0).run(HEADS)
     steps = steps_of(audited.releases)

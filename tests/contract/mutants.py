@@ -111,7 +111,7 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
     for kind, where, test in (
         (
             "gradients of a generator",
-            "private_generator:noisy_gradient_steps",
+            "generator_training:noisy_gradient_steps",
             "test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream",
         ),
         (
