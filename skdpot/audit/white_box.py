@@ -143,10 +143,18 @@ def evidence_of(audited: AuditedFit, heads: np.ndarray) -> EvidenceSum:
     return evidence
 
 
+def _name_of(estimator: Any, choice: Any) -> str:
+    """Return the name that is short for a mechanism."""
+    if isinstance(choice, str):
+        return choice
+    names = {kind: name for name, kind in estimator._mechanisms.items()}
+    return names[type(choice)]
+
+
 def _attack(estimator: Any) -> tuple[CanaryMaker, Attack]:
     """Look up the attack of an estimator and its mechanism."""
     choices = [getattr(estimator, choice) for choice in _CHOICES if hasattr(estimator, choice)]
-    mechanism = str(choices[0]) if choices else ""
+    mechanism = _name_of(estimator, choices[0]) if choices else ""
     for base in type(estimator).__mro__:
         if (base.__name__, mechanism) in _ATTACKS:
             return _ATTACKS[base.__name__, mechanism]

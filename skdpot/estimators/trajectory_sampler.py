@@ -1,33 +1,49 @@
 """Trajectories of a population from one point a person, with privacy."""
 
+import math
 from numbers import Integral, Real
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import Streams, spawn_streams
-from skdpot._utils.validation import Interval, Options, StrOptions, all_or_nothing, fit_context
-from skdpot.estimators._trajectory_mechanisms import TRAJECTORY_MECHANISMS
-from skdpot.estimators._trajectory_paths import TrajectoryPaths
-from skdpot.estimators._trajectory_rows import given_stamps, timed_rows
+from skdpot._utils.rng import Streams, solver_generator, spawn_streams
+from skdpot._utils.validation import (
+    Interval,
+    StrOptions,
+    all_or_nothing,
+    check_is_fitted,
+    fit_context,
+    validate_rows,
+)
+from skdpot.estimators._synthetic_rows import check_n_samples, like_input
+from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
+from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
+from skdpot.metrics import wasserstein_distance
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import SlicedSketch
+from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
+from skdpot.trajectories.time_axis import read_stamps, timed_rows
 
 __all__ = ["PrivateTrajectorySampler"]
+
+MECHANISMS: dict[str, type[Any]] = {"sketch": TrajectorySketch, "mfld": MeanFieldLangevin}
 
 # What a fit sets, beyond what scikit-learn takes care of.
 _FITTED = (
     *("sketch_", "bounds_", "n_samples_", "times_", "time_counts_", "privacy_spent_"),
     *("particles_", "path_", "displacements_", "noise_multiplier_", "cluster_shares_"),
-    *("centers_", "feature_names_in_", "_released_particles", "_axis", "_centers"),
+    *("centers_", "feature_names_in_", "_moved", "_axis"),
 )
+_MOST_SCORED = 2000  # rows of a time that a score looks at
 
 
-class PrivateTrajectorySampler(PrivateEstimatorMixin, TrajectoryPaths):
+class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
     """Differentially private trajectories of a population, from one point a person.
 
     Everybody is seen once, at some time. `fit` releases what the population looks like at each
@@ -36,13 +52,14 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, TrajectoryPaths):
 
     Parameters
     ----------
-    mechanism : {"sketch", "mfld"}, default="sketch"
-        How private data are touched. "sketch" releases noisy distribution functions along many
-        directions at each time, once. "mfld" is private mean-field Langevin dynamics (Algorithm
-        1 of the paper): particles follow noisy gradients, each of which is a release.
+    mechanism : {"sketch", "mfld"}, TrajectorySketch or MeanFieldLangevin, default="sketch"
+        How private data are touched. "sketch", short for `TrajectorySketch()`, releases noisy
+        distribution functions along many directions at each time, once. "mfld", short for
+        `MeanFieldLangevin()`, is private mean-field Langevin dynamics (Algorithm 1 of the paper):
+        particles follow noisy gradients, each of which is a release.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy and no noise. When
-        `noise_multiplier` is given, it only says how much private bounds and a warm start take.
+        Privacy parameter of the whole fit; ``inf`` for no privacy and no noise. When the mechanism
+        is given its noise, it only says how much private bounds and a warm start take.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
@@ -70,48 +87,9 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, TrajectoryPaths):
         Variance per unit of time of the Brownian motion that couples times and fills the gaps
         between them. Unit of time is the span of all times; unit of length half the side of the
         box of `bounds` (in general the radius of the ball that holds all rows over sqrt(d)).
-    regularization : float, optional
-        Divisor λ of the data fit: the larger, the more neighbouring times pull at each other. By
-        default 1e-4 for a sketch, where 0 turns the pull off, and 0.01 for "mfld".
-    smooth : bool, default=True
-        Whether noise is smoothed away. The tables of a sketch borrow from neighbouring times, as
-        strongly as the released tables themselves show to be right. The noisy gradients of
-        "mfld" are averaged over particles within twice the `bandwidth` of each other; the paper's
-        algorithm does not do that.
     coupling : {"entropic", "exact"}, default="entropic"
         How paths pass from one time to the next: by the plan of the diffusion, or by an optimal
         transport plan, which crosses less between clusters.
-    schedule : list of (step, tau, n_iter), optional
-        Phases of the iteration: step size, diffusivity of the reference process (None for
-        `diffusivity`) and number of iterations. Steps are shares of the longest stable one for
-        a sketch, and η for "mfld", where by default they are short enough for the times.
-    warm_start : {"mean", "kmeans"} or None, default=None
-        Where the particles of "mfld" start: at private means, or private k-means centres with
-        noisy counts. None (or False) is around the centre of the bounds, from where the steps of
-        the default schedule are too short to arrive: choose a start, or take hundreds of steps.
-    warm_start_share : float, default=0.2
-        Share of the squared mu that the warm start takes.
-    n_clusters : int, default=3
-        Centres of k-means at each time.
-    sampling_rate : float, default=1.0
-        Probability ρ that a row takes part in a step of "mfld".
-    clip : float, optional
-        Norm C that the gradient of one row on all particles is clipped to, from 1e-30 to 1e30.
-        By default 35 times the root of `n_particles`: 35 for each particle.
-    bandwidth : float, default=0.1
-        Width σ of the kernel of the data fit of "mfld", in the unit of length.
-    noise_multiplier : float or list of float, optional
-        Noise of a step of "mfld" in units of `clip`, one number or one a phase. `privacy_spent_`
-        then says what epsilon that costs at `delta`. By default the least noise for `epsilon`.
-    n_slices : int or "auto", default="auto"
-        Number of directions L of a sketch.
-    n_bins : int or "auto", default="auto"
-        Number of bins along each direction of a sketch.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
-n_features), default="axes+orthogonal"
-        How directions of a sketch are drawn, or public directions.
-    device : {"auto", "cpu", "cuda"}, default="auto"
-        Where projections are counted.
     random_state : int, RandomState or None, default=None
         Makes everything reproducible, the privacy noise included. For tests only: whoever
         knows it can remove the noise.
@@ -124,19 +102,21 @@ n_features), default="axes+orthogonal"
         The times, in the unit of the time stamps.
     time_counts_ : ndarray of shape (n_times,)
         Number of rows used at each time; public.
+    mechanism_ : TrajectorySketch or MeanFieldLangevin
+        The mechanism that was used.
     particles_ : ndarray of shape (n_times, n_particles, n_features)
         Synthetic rows of each time, in the units of the data.
     path_ : PathMeasure
         Law of the paths: particles, plans between neighbouring times, and bridges, in mapped
         units and on a time axis from 0 to 1.
     sketch_ : SlicedSketch
-        The release; only with ``mechanism="sketch"``. Its classes are the numbers of the times.
+        The release; only with "sketch". Its classes are the numbers of the times.
     centers_ : ndarray of shape (n_times, n_clusters, n_features)
         Released centres; only with a warm start, one centre a time with "mean".
     cluster_shares_ : ndarray of shape (n_times, n_clusters)
-        Released shares of the centres; only with ``warm_start="kmeans"``.
+        Released shares of the centres; only with ``MeanFieldLangevin(warm_start="kmeans")``.
     noise_multiplier_ : tuple of float
-        Noise of each phase in units of `clip`; only with ``mechanism="mfld"``.
+        Noise of each phase in units of the clip; only with "mfld".
     displacements_ : ndarray of shape (n_iter,)
         How far particles moved in each iteration (root mean square, mapped units).
     bounds_ : DataBounds
@@ -155,23 +135,16 @@ n_features), default="axes+orthogonal"
     One event under replace-one of a row given its time stamp: time stamps, and with them the
     number of rows at each time, are public; so is `groups`. All steps together are charged
     before noise is drawn. One row touches the releases of one time only, so that these are the
-    whole charge (parallel composition; for the interleaved steps of "mfld" see the proof in
-    `skdpot.trajectories.langevin`).
-
-    "sketch" releases `sketch_`: sensitivity as in `SlicedSketch` with public labels. "mfld"
-    releases in each step, for each time, the sum over a secret Poisson sample of the rows of their
-    gradients on all m particles, each clipped *as one m × d matrix* to C, with Gaussian noise;
-    replacing a row moves the sum by at most 2C, and rounding to the lattice of the noise adds at
-    most 1/512 of that (`skdpot.privacy.noise.noise_for_sums`). Sums are divided by the expected
-    size of the sample. Warm starts are events of their own (Gaussian, on a lattice). A person
-    with k rows at different times pays k times the steps, or sqrt(k) times the sensitivity of a
-    table, and k times that of private bounds, which see all times together.
+    whole charge. What is released, and with which sensitivity, is said by the mechanism. A person
+    with k rows at different times pays k times the steps of "mfld", or sqrt(k) times the
+    sensitivity of a table, and k times that of private bounds, which see all times together.
 
     Neither `diffusivity` nor any randomness of the solver is counted. Rows given to `score` are
     treated as public.
 
     See Also
     --------
+    skdpot.mechanisms.TrajectorySketch, skdpot.mechanisms.MeanFieldLangevin : The mechanisms.
     DPSlicedFlowSampler : Rows without time.
     skdpot.metrics.TrajectoryDisplay : Pictures of paths.
 
@@ -198,38 +171,26 @@ n_features), default="axes+orthogonal"
     """
 
     _stated_in = ("sketch_",)
+    _mechanisms = MECHANISMS
     _parameter_constraints: dict[str, list[Any]] = {
         **{
             name: SlicedSketch._parameter_constraints[name]
-            for name in ("epsilon", "delta", "budget", "bounds", "norm_bound", "n_slices")
+            for name in ("epsilon", "delta", "budget", "bounds", "norm_bound")
         },
-        **{
-            name: SlicedSketch._parameter_constraints[name]
-            for name in ("n_bins", "slices", "group_size", "device", "random_state")
-        },
-        "mechanism": [StrOptions(set(TRAJECTORY_MECHANISMS))],
+        "group_size": SlicedSketch._parameter_constraints["group_size"],
+        "random_state": SlicedSketch._parameter_constraints["random_state"],
+        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "n_times": [Interval(Integral, 1, None, closed="left"), None],
         "n_time_subsample": [Interval(Integral, 2, None, closed="left"), None],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "diffusivity": [Interval(Real, 0, None, closed="neither")],
-        "regularization": [Interval(Real, 0, None, closed="left"), None],
-        "smooth": ["boolean"],
         "coupling": [StrOptions({"entropic", "exact"})],
-        "schedule": ["array-like", None],
-        # Checks of scikit-learn switch every warm start off in this way.
-        "warm_start": [StrOptions({"mean", "kmeans"}), Options(bool, {False}), None],
-        "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-        "clip": [Interval(Real, 1e-30, 1e30, closed="both"), None],
-        "bandwidth": [Interval(Real, 1e-6, 1e6, closed="both")],
-        "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "verbose": ["verbose"],
     }
 
     def __init__(
         self,
-        mechanism: str = "sketch",
+        mechanism: str | Mechanism = "sketch",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
@@ -241,21 +202,7 @@ n_features), default="axes+orthogonal"
         group_size: int = 1,
         n_particles: int | None = None,
         diffusivity: float = 0.05,
-        regularization: float | None = None,
-        smooth: bool = True,
         coupling: str = "entropic",
-        schedule: Any = None,
-        warm_start: str | None = None,
-        warm_start_share: float = 0.2,
-        n_clusters: int = 3,
-        sampling_rate: float = 1.0,
-        clip: float | None = None,
-        bandwidth: float = 0.1,
-        noise_multiplier: Any = None,
-        n_slices: int | str = "auto",
-        n_bins: int | str = "auto",
-        slices: Any = "axes+orthogonal",
-        device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -270,21 +217,7 @@ n_features), default="axes+orthogonal"
         self.group_size = group_size
         self.n_particles = n_particles
         self.diffusivity = diffusivity
-        self.regularization = regularization
-        self.smooth = smooth
         self.coupling = coupling
-        self.schedule = schedule
-        self.warm_start = warm_start
-        self.warm_start_share = warm_start_share
-        self.n_clusters = n_clusters
-        self.sampling_rate = sampling_rate
-        self.clip = clip
-        self.bandwidth = bandwidth
-        self.noise_multiplier = noise_multiplier
-        self.n_slices = n_slices
-        self.n_bins = n_bins
-        self.slices = slices
-        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -325,26 +258,208 @@ n_features), default="axes+orthogonal"
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
         with all_or_nothing(self):
-            self._release(streams, X, given_stamps(y, t), groups)
+            self._release(streams, X, _one_of(y, t), groups)
         self._generate(streams.solver)
         return self
 
+    def sample(self, n_samples: int = 1, times: Any = None, random_state: Any = None) -> np.ndarray:
+        """Draw paths; free of any privacy cost.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of paths.
+        times : array-like of shape (n_times,), optional
+            Times in the unit of the time stamps, from the first to the last that was fitted. By
+            default `times_`.
+        random_state : int, RandomState or None, default=None
+            Randomness of this call, which protects nothing.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_times, n_features)
+            Positions in the units of the data.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is not a positive integer, or a time lies outside the fitted ones.
+        """
+        rng = self._ready(random_state)
+        n_samples = check_n_samples(n_samples)
+        at = self._axis.unit_knots if times is None else self._axis.to_unit(times)
+        paths = self.path_.sample(n_samples, at, rng)
+        return self._to_data(paths)
+
+    def sample_frame(
+        self, n_samples: int = 1, times: Any = None, random_state: Any = None
+    ) -> pd.DataFrame:
+        """Draw paths as a long table.
+
+        Parameters
+        ----------
+        n_samples, times, random_state
+            As for `sample`.
+
+        Returns
+        -------
+        DataFrame
+            One row a path and time, with the columns ``path``, ``time`` and one a feature.
+
+        Raises
+        ------
+        ValueError
+            As for `sample`, or if a feature is called "path" or "time".
+        """
+        paths = self.sample(n_samples, times, random_state)
+        n_samples = len(paths)
+        stamps = self.times_ if times is None else np.atleast_1d(np.asarray(times))
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{j}" for j in range(paths.shape[2])]
+        if {"path", "time"} & set(names):
+            raise ValueError(
+                'A feature is called "path" or "time", like the columns that sample_frame adds. '
+                "Rename it before fit, or use sample."
+            )
+        table = pd.DataFrame(paths.reshape(-1, paths.shape[2]), columns=names)
+        table.insert(0, "time", np.tile(stamps, n_samples))
+        table.insert(0, "path", np.repeat(np.arange(n_samples), len(stamps)))
+        return table
+
+    def sample_marginal(self, time: Any, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Draw rows at one time, which need not be one of `times_`; free of any privacy cost.
+
+        Parameters
+        ----------
+        time : float or date
+            A time from the first to the last that was fitted.
+        n_samples : int, default=1
+            Number of rows.
+        random_state : int, RandomState or None, default=None
+            Randomness of this call, which protects nothing.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            Synthetic rows; a DataFrame when the estimator was fitted on one.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is not a positive integer, or the time lies outside the fitted ones.
+        """
+        rng = self._ready(random_state)
+        n_samples = check_n_samples(n_samples)
+        if np.ndim(time) > 0:
+            raise ValueError("time must be a single time; for several at once use sample.")
+        (at,) = self._axis.to_unit(time)
+        return like_input(self, self._to_data(self.path_.sample_marginal(at, n_samples, rng)))
+
+    def score(self, X: Any, y: Any = None, *, t: Any = None) -> float:
+        """Negative mean, over times, of the Wasserstein-2 distance from X to synthetic rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            **Public** rows: the score is computed from them without noise.
+        y : array-like of shape (n_samples,)
+            Their time stamps, from the first to the last that was fitted; each counts for the
+            time of `times_` that it belongs to.
+        t : array-like of shape (n_samples,), optional
+            The same by a better name, in place of `y`.
+
+        Returns
+        -------
+        float
+            −W₂ in the units of the data, averaged over the times that occur; higher is better. Of
+            more than 2,000 rows a time so many are looked at.
+        """
+        rng = self._ready(0)
+        rows = validate_rows(self, X, reset=False)
+        positions = self._axis.positions(read_stamps(_one_of(y, t), "t", len(rows)))
+        distances = []
+        for i in np.unique(positions):
+            seen = rng.permutation(np.flatnonzero(positions == i))[:_MOST_SCORED]
+            distances.append(wasserstein_distance(rows[seen], self.particles_[i]))
+        return -float(np.mean(distances))
+
     def _release(self, streams: Streams, X: Any, t: Any, groups: Any) -> None:
         """Publish: the only step that sees private rows."""
-        resolve_device(self.device)  # refused before any charge
         for name in _FITTED:
             self.__dict__.pop(name, None)
-        data = timed_rows(self, X, t, groups, streams.public)
-        mechanism = TRAJECTORY_MECHANISMS[self.mechanism]
-        for name, value in mechanism.release(self, streams, data, X).items():
-            setattr(self, name, value)
+        rows = validate_rows(self, X, reset=True, min_samples=2)
+        data = timed_rows(
+            rows,
+            t,
+            n_times=self.n_times,
+            n_time_subsample=self.n_time_subsample,
+            group_size=self.group_size,
+            groups=groups,
+            rng=streams.public,
+        )
+        mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
+        size = self.n_particles or mechanism.default_particles
+        release = mechanism.release(
+            FitContext.of(self, X, streams), data, int(size), self.diffusivity
+        )
+        self.mechanism_, self.privacy_spent_ = mechanism, release.privacy_spent
+        self.bounds_ = release.bounds
         self.n_samples_, self.time_counts_ = len(data.rows), data.counts
         self.times_, self._axis = data.axis.stamps, data.axis
-        self._fitted_mechanism = self.mechanism
+        if release.sketch is not None:
+            self.sketch_ = release.sketch
+        else:
+            self._moved, self.noise_multiplier_ = release.moved, release.noise_multiplier
+        if release.centers is not None:
+            self.centers_ = self._to_data(release.centers)
+        if release.cluster_shares is not None:
+            self.cluster_shares_ = release.cluster_shares
         self._frame_out = isinstance(X, pd.DataFrame)
+
+    def _generate(self, rng: np.random.Generator) -> None:
+        """Run what follows from the release, and keep particles and paths."""
+        if hasattr(self, "_moved"):
+            moved = self._moved
+        else:
+            size = int(self.n_particles or self.mechanism_.default_particles)
+            moved = self.mechanism_.move(
+                self.sketch_, self._axis, size, self.diffusivity, rng, bool(self.verbose)
+            )
+        particles, self.displacements_ = moved
+        self.particles_ = self._to_data(particles)
+        if self.coupling == "exact":
+            plans = exact_plans(particles)
+        else:
+            plans = entropic_plans(particles, self._axis.spacings, self.diffusivity)
+        # Last, because it tells that everything is done.
+        self.path_ = PathMeasure(self._axis.unit_knots, particles, plans, self.diffusivity)
+
+    def _ready(self, random_state: Any) -> np.random.Generator:
+        """Return a generator; run what an interrupted fit has left undone."""
+        check_is_fitted(self)
+        rng = solver_generator(random_state)
+        if not hasattr(self, "path_"):
+            self._generate(rng)
+        return rng
+
+    def _to_data(self, points: np.ndarray) -> np.ndarray:
+        """Map to the units of the data, inside the bounds that the rows were in."""
+        bounds = self.bounds_
+        unit = bounds.radius / math.sqrt(bounds.n_features)
+        rows = bounds.from_ball(points.reshape(-1, points.shape[-1]) * unit)
+        inside: np.ndarray = bounds.from_ball(bounds.to_ball(rows))
+        return inside.reshape(points.shape)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of this estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True  # the time stamps
         return tags
+
+
+def _one_of(y: Any, t: Any) -> Any:
+    """Return the time stamps, which have the place of y and may be given by their own name."""
+    if y is not None and t is not None:
+        raise TypeError("The time stamps were given twice, as y and as t; pass them once.")
+    return t if y is None else y

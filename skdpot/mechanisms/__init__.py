@@ -5,5 +5,7 @@ An estimator takes the name of a mechanism, or an object with parameters of its 
 """
 
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
+from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 
-__all__ = ["FitContext", "Mechanism", "chosen_mechanism"]
+__all__ = ["FitContext", "MeanFieldLangevin", "Mechanism", "TrajectorySketch", "chosen_mechanism"]

@@ -86,6 +86,7 @@ __all__ = [
     "longest_stable_step",
     "mean_field_langevin",
     "plan_langevin",
+    "read_phases",
     "time_weights",
 ]
 
@@ -117,6 +118,28 @@ class LangevinPhase:
                 )
         if isinstance(self.n_iter, bool) or int(self.n_iter) != self.n_iter or self.n_iter < 1:
             raise ValueError(f"`n_iter` of a phase must be an integer >= 1, got {self.n_iter!r}.")
+
+
+def read_phases(
+    schedule: Iterable[tuple[Any, Any, Any]], diffusivity: float
+) -> tuple[LangevinPhase, ...]:
+    """Read phases (step, tau, n_iter), where a tau of None is `diffusivity`."""
+    try:
+        read = tuple(_phase(step, tau, n_iter, diffusivity) for step, tau, n_iter in schedule)
+        if not read:
+            raise ValueError("There must be at least one.")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            "schedule must be a list of phases (step, tau, n_iter): a step above 0, a diffusivity "
+            f"above 0 (or None for the parameter), and a number of iterations. {error}"
+        ) from error
+    return read
+
+
+def _phase(step: Any, tau: Any, n_iter: Any, diffusivity: float) -> LangevinPhase:
+    if int(n_iter) != n_iter:
+        raise ValueError("The number of iterations must be an integer.")
+    return LangevinPhase(float(step), float(diffusivity if tau is None else tau), int(n_iter))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Time stamps: what counts as one time, and where it lies on an axis from 0 to 1."""
+"""Time stamps: what counts as one time, where it lies from 0 to 1, and which rows are used."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
-__all__ = ["TimeAxis", "read_stamps"]
+__all__ = ["TimeAxis", "TimedRows", "read_stamps", "timed_rows"]
 
 _MOST_DISTINCT = 50  # time stamps that are times of their own without being asked
 _DEFAULT_BINS = 20
@@ -233,3 +233,108 @@ def _numbers(t: np.ndarray, origin: np.datetime64 | None) -> np.ndarray:
         return t
     seconds: np.ndarray = (t - origin).astype("timedelta64[ns]").astype(np.float64) * _SECONDS
     return seconds
+
+
+@dataclass(frozen=True, eq=False)
+class TimedRows:
+    """Private rows with the public number of the time that each belongs to.
+
+    Each time has at least one row, and a person `group_size` rows at most, at different times.
+    """
+
+    rows: np.ndarray
+    positions: np.ndarray
+    axis: TimeAxis
+    group_size: int
+    assumptions: tuple[str, ...]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Number of rows of each time."""
+        return np.bincount(self.positions, minlength=self.axis.n_times)
+
+
+def timed_rows(
+    rows: np.ndarray,
+    t: Any,
+    *,
+    n_times: int | None,
+    n_time_subsample: int | None,
+    group_size: int,
+    groups: Any,
+    rng: np.random.Generator,
+) -> TimedRows:
+    """Divide rows by time, and keep those that the limits on times and persons leave.
+
+    What is kept depends on `t`, `groups` and public random numbers only, so that a neighbour
+    keeps the same rows.
+    """
+    stamps = read_stamps(t, "t", len(rows))
+    axis = TimeAxis.of_stamps(stamps, n_times)
+    positions = axis.positions(stamps)
+    if groups is None:
+        _check_unmixed(axis, stamps, group_size)
+    kept = np.arange(len(rows))
+    if n_time_subsample is not None and n_time_subsample < axis.n_times:
+        chosen = _some_times(axis.n_times, n_time_subsample, rng)
+        kept = np.flatnonzero(np.isin(positions, chosen))
+    if groups is not None:
+        persons = _persons(groups, len(rows))
+        kept = kept[_bounded(positions[kept], persons[kept], group_size, rng)]
+    # Neither what was not chosen is a time, nor where the limit on rows has left none.
+    present = np.unique(positions[kept])
+    if len(present) < axis.n_times:
+        axis = axis.subset(present)
+    assumed = [
+        f"the time stamp of every row, and so the number of rows at each of {axis.n_times} times"
+    ]
+    if groups is not None:
+        assumed.append("which rows belong to one person")
+    return TimedRows(
+        rows if len(kept) == len(rows) else rows[kept],
+        np.searchsorted(present, positions[kept]),
+        axis,
+        min(group_size, axis.n_times),
+        tuple(assumed),
+    )
+
+
+def _check_unmixed(axis: TimeAxis, stamps: np.ndarray, group_size: int) -> None:
+    """Refuse a limit on a person's rows that bins would break: two of the rows in one bin."""
+    if group_size > 1 and len(np.unique(stamps)) > axis.n_times:
+        raise ValueError(
+            f"group_size={group_size} counts rows of one person at different times, but here "
+            f"different time stamps are put in one of {axis.n_times} bins, and a person may have "
+            "more than one row in a bin. Pass groups=, by which all but one of them are left out, "
+            "or round the time stamps so that nobody has two equal ones."
+        )
+
+
+def _some_times(n_times: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the first, the last and a random choice of the other times, in order."""
+    inner = rng.choice(np.arange(1, n_times - 1), size=wanted - 2, replace=False)
+    return np.sort(np.concatenate([[0, n_times - 1], inner]))
+
+
+def _persons(groups: Any, n_rows: int) -> np.ndarray:
+    """Return the number of each row's person."""
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        raise ValueError(
+            f"groups must hold the person of each of the {n_rows} rows, got shape {labels.shape}."
+        )
+    if pd.isna(labels).any():
+        raise ValueError("groups contains missing values; every row must belong to a person.")
+    codes: np.ndarray = pd.factorize(labels)[0]
+    return codes
+
+
+def _bounded(
+    positions: np.ndarray, persons: np.ndarray, most: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return rows such that nobody has two at one time or more than `most` in all."""
+    order = rng.permutation(len(positions))
+    table = pd.DataFrame({"person": persons[order], "time": positions[order]})
+    table = table[~table.duplicated(["person", "time"])]
+    table = table[table.groupby("person").cumcount() < most]
+    return np.sort(order[table.index.to_numpy()])

@@ -48,8 +48,7 @@ from skdpot.privacy.recording import released
 
 __all__ = [
     "WarmStartPlan",
-    "plan_kmeans_start",
-    "plan_mean_start",
+    "plan_warm_start",
     "release_kmeans_start",
     "release_mean_start",
     "sphere_packed_centers",
@@ -108,35 +107,23 @@ class WarmStartPlan:
         return self.noise.sigma / (self.count_weight * self.lattice)
 
 
-def plan_mean_start(
-    mu: float, radius: float, n_features: int, *, group_size: int = 1
-) -> WarmStartPlan:
-    """Plan the release of the mean of each time."""
-    return _plan("mean", mu, radius, n_features, 1, 1, group_size)
-
-
-def plan_kmeans_start(
-    mu: float,
-    radius: float,
-    n_features: int,
-    n_clusters: int,
-    n_iter: int = 4,
-    *,
-    group_size: int = 1,
-) -> WarmStartPlan:
-    """Plan the release of k-means centres and shares of each time."""
-    return _plan("kmeans", mu, radius, n_features, n_clusters, n_iter, group_size)
-
-
-def _plan(
+def plan_warm_start(
     method: Literal["mean", "kmeans"],
     mu: float,
     radius: float,
     n_features: int,
-    n_clusters: int,
-    n_iter: int,
-    group_size: int,
+    n_clusters: int = 1,
+    n_iter: int = 4,
+    *,
+    group_size: int = 1,
 ) -> WarmStartPlan:
+    """Plan a `mu`-GDP release of the means, or k-means centres and shares, of each time.
+
+    `mu` is for all rows of a person, infinite for no noise; k-means divides it among `n_iter`
+    steps. No row exceeds the public norm `radius`, or it is shortened to it.
+    """
+    if method == "mean":
+        n_clusters = n_iter = 1
     counts = {"n_features": n_features, "n_clusters": n_clusters, "n_iter": n_iter}
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:

@@ -38,7 +38,6 @@ from skdpot import (
     PrivateScaler,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
@@ -69,6 +68,7 @@ from skdpot.privacy.events import (
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
+from tests.flat_options import trajectory_sampler
 
 # Few rows, so that fits take no time: they warn that noise hides much.
 pytestmark = [
@@ -108,7 +108,7 @@ FITS = {
     "regressor": lambda: FairPrivateRegressor(n_steps=5).fit(X, X[:, 1], sensitive_features=GROUPS),
     "distance": lambda: PrivateWassersteinDistance(**BOUNDS).fit(X),
     "contribution": lambda: ClientContribution(PrivateWassersteinDistance(**BOUNDS)).fit(X),
-    "paths": lambda: PrivateTrajectorySampler(**BOUNDS).fit(X, np.arange(240) % 3),
+    "paths": lambda: trajectory_sampler(**BOUNDS).fit(X, np.arange(240) % 3),
     "scaler": lambda: PrivateScaler().fit(X),
     "pipeline": lambda: make_pipeline(PrivateScaler(budget=PrivacyBudget(2.0)), sampler()),
 }

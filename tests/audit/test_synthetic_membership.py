@@ -13,7 +13,7 @@ from scipy.stats import binomtest, norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot import DPSlicedFlowSampler, PrivateTrajectorySampler, SlicedSketch
+from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.audit.membership.result import MembershipResult, binomial_limits
 from skdpot.audit.membership.synthetic import (
     closest_record_share,
@@ -22,6 +22,7 @@ from skdpot.audit.membership.synthetic import (
     nearest_neighbour_distance_ratio,
     synthetic_membership,
 )
+from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(0)
 N, D = 300, 4
@@ -330,7 +331,7 @@ def test_refusals():
         with pytest.raises(ValueError, match="n_samples must be an integer of at least 2"):
             synthetic_membership(COPIES, MEMBERS, OTHERS, n_samples=n_samples)
     t = np.arange(N) % 3
-    paths = PrivateTrajectorySampler(bounds=(-8, 8)).fit(MEMBERS, t)
+    paths = trajectory_sampler(bounds=(-8, 8)).fit(MEMBERS, t)
     with pytest.raises(ValueError, match="3 dimensions: pass synthetic rows"):
         synthetic_membership(paths, MEMBERS, OTHERS)
 

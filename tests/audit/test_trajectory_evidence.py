@@ -13,6 +13,7 @@ from skdpot.audit.evidence.trajectories import clipped_pulls
 from skdpot.audit.white_box import default_score
 from skdpot.privacy.recording import record_releases
 from skdpot.trajectories.langevin import clipped_fit_gradient
+from tests.flat_options import trajectory_sampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 
@@ -26,7 +27,7 @@ def _score(audited: AuditedFit) -> np.ndarray:
 def _sampler(**parameters: Any) -> PrivateTrajectorySampler:
     settings = {"mechanism": "mfld", "epsilon": np.inf, "schedule": [(1e-4, None, 3)]}
     settings |= {"bounds": (-1, 1), "n_particles": 8, "random_state": 0}
-    return PrivateTrajectorySampler(**(settings | parameters))
+    return trajectory_sampler(**(settings | parameters))
 
 
 def _known() -> tuple[np.ndarray, np.ndarray]:

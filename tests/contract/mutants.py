@@ -410,7 +410,9 @@ def _charged_once() -> Iterator[tuple[str, Injection, str]]:
         "Lloyd steps",
         all_of(
             rewritten(f"{PATHS}warm_start:WarmStartPlan.event", ("self.n_iter", "1")),
-            rewritten(f"{PATHS}warm_start:_plan", ("n_iter * group_size)", "group_size)")),
+            rewritten(
+                f"{PATHS}warm_start:plan_warm_start", ("n_iter * group_size)", "group_size)")
+            ),
         ),
         f"{_DRAWS}[trajectories, mfld, kmeans]",
     )
@@ -467,7 +469,7 @@ def _charged_after() -> Iterator[tuple[str, Injection, str]]:
          f"estimators/test_trajectory_privacy.py::{_LAW}data[sketch]"),
         ("PrivateTrajectorySampler, mfld",
          f"{ESTIMATORS}trajectory_sampler:PrivateTrajectorySampler.fit",
-         f"{ESTIMATORS}_trajectory_mechanisms:charge",
+         "skdpot.mechanisms.mean_field_langevin:charge",
          f"estimators/test_trajectory_privacy.py::{_LAW}data[mfld, kmeans]"),
         ("PrivateWassersteinDistance, fit",
          f"{ESTIMATORS}wasserstein_distance:PrivateWassersteinDistance.fit", sketch,
@@ -986,7 +988,7 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "sketches of trajectories",
         rewritten(
-            f"{ESTIMATORS}_trajectory_mechanisms:SketchTrajectories.release",
+            "skdpot.mechanisms.trajectory_sketch:TrajectorySketch.release",
             ("group_size=data.group_size", "group_size=1"),
         ),
         "estimators/test_trajectory_privacy.py::"
@@ -1028,7 +1030,7 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
                 f"{PATHS}warm_start:WarmStartPlan.event",
                 ("in_different_parts(of_one_row, self.group_size)", "of_one_row"),
             ),
-            rewritten(f"{PATHS}warm_start:_plan", ("n_iter * group_size)", "n_iter)")),
+            rewritten(f"{PATHS}warm_start:plan_warm_start", ("n_iter * group_size)", "n_iter)")),
         ),
         "trajectories/test_warm_start.py::"
         "test_the_event_counts_each_lloyd_step_and_each_row_of_a_person",
@@ -1073,7 +1075,7 @@ def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "steps that diverge",
         rewritten(
-            f"{ESTIMATORS}_trajectory_mechanisms:LangevinTrajectories.release",
+            "skdpot.mechanisms.mean_field_langevin:MeanFieldLangevin.release",
             ("check_steps(plan.phases, data.axis.spacings)", "pass"),
         ),
         "estimators/test_trajectory_privacy.py::"

@@ -34,6 +34,7 @@ from skdpot.audit.evidence.linear import EvidenceSum
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.white_box import default_canaries
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
+from tests.flat_options import trajectory_sampler
 
 DELTA = 1e-7
 CONFIDENCE = 0.999
@@ -139,7 +140,7 @@ def _distance(epsilon: float) -> PrivateWassersteinDistance:
 
 
 def _trajectories(epsilon: float, mechanism: str, **parameters: Any) -> PrivateTrajectorySampler:
-    return PrivateTrajectorySampler(mechanism, epsilon, DELTA, **(_PATHS | parameters))
+    return trajectory_sampler(mechanism, epsilon, DELTA, **(_PATHS | parameters))
 
 
 _LANGEVIN = {"mechanism": "mfld", "schedule": [(1e-4, None, 5)]}

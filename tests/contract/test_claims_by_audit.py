@@ -39,7 +39,7 @@ from skdpot.slicing.marginals import Marginal
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
 from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.trajectories.warm_start import plan_mean_start, release_mean_start
+from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
 
 EPSILON, DELTA = 50.0, 1e-5
 MU = gdp_mu(EPSILON, DELTA)
@@ -133,7 +133,7 @@ def projected_rows(n_steps):
 
 
 def mean_start():
-    plan = plan_mean_start(MU, 1.0, 1)
+    plan = plan_warm_start("mean", MU, 1.0, 1)
 
     def fit(X, _):
         return release_mean_start([X], plan, SecretStream())

@@ -22,7 +22,6 @@ from skdpot import (
     PrivacyBudget,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
@@ -37,6 +36,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.events import GaussianEvent, ThresholdedCountsEvent
 from skdpot.privacy.recording import record_releases
+from tests.flat_options import trajectory_sampler
 
 # All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
 D, N = 3, 400
@@ -90,19 +90,19 @@ CASES = {
         {"y": X[:, :2], "sensitive_features": GROUPS}, [1],
     ),
     "trajectories, sketch": (
-        PrivateTrajectorySampler(**COUNTED, n_particles=5, schedule=[(1.0, None, 2)]),
+        trajectory_sampler(**COUNTED, n_particles=5, schedule=[(1.0, None, 2)]),
         {"y": TIMES}, [1],
     ),
-    "trajectories, mfld": (PrivateTrajectorySampler("mfld", **MFLD), {"y": TIMES}, [1, 1]),
+    "trajectories, mfld": (trajectory_sampler("mfld", **MFLD), {"y": TIMES}, [1, 1]),
     "trajectories, mfld, phases": (
-        PrivateTrajectorySampler("mfld", noise_multiplier=[9.0, 5.0], **MFLD), {"y": TIMES},
+        trajectory_sampler("mfld", noise_multiplier=[9.0, 5.0], **MFLD), {"y": TIMES},
         [1, 1],
     ),
     "trajectories, mfld, mean": (
-        PrivateTrajectorySampler("mfld", warm_start="mean", **MFLD), {"y": TIMES}, [4, 1, 1],
+        trajectory_sampler("mfld", warm_start="mean", **MFLD), {"y": TIMES}, [4, 1, 1],
     ),
     "trajectories, mfld, kmeans": (
-        PrivateTrajectorySampler("mfld", warm_start="kmeans", **MFLD), {"y": TIMES}, [4, 1, 1],
+        trajectory_sampler("mfld", warm_start="kmeans", **MFLD), {"y": TIMES}, [4, 1, 1],
     ),
     "distance": (PrivateWassersteinDistance(**COUNTED), {}, [1]),
     "scaler": (PrivateScaler(), {}, []),

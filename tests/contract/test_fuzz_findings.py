@@ -19,7 +19,6 @@ from skdpot import (
     PrivacyBudget,
     PrivateScaler,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
     datasets,
@@ -28,6 +27,7 @@ from skdpot import (
 )
 from skdpot.exceptions import MessageError
 from skdpot.privacy import gdp_delta
+from tests.flat_options import trajectory_sampler
 
 SECRET, NUMBER = "qzxj-private", 8765.4321
 X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
@@ -58,7 +58,7 @@ def budget():
 
 def test_a_boolean_is_no_number_of_particles(budget):
     """It passed the check of integers, was charged, and then broke the generator's call."""
-    sampler = PrivateTrajectorySampler(**TRAJECTORIES | {"n_particles": True}, budget=budget)
+    sampler = trajectory_sampler(**TRAJECTORIES | {"n_particles": True}, budget=budget)
     uncharged(sampler, lambda: sampler.fit(X, TIMES), "'n_particles' parameter")
 
 
@@ -147,7 +147,7 @@ def test_columns_that_cannot_be_converted_are_refused(column, budget):
     uncharged(conditional, lambda: conditional.fit(X, column), "Unknown label type")
     regressor = FairPrivateRegressor(n_steps=1, budget=budget)
     uncharged(regressor, lambda: regressor.fit(X, column), "y must hold numbers")
-    sampler = PrivateTrajectorySampler(**TRAJECTORIES, budget=budget)
+    sampler = trajectory_sampler(**TRAJECTORIES, budget=budget)
     uncharged(sampler, lambda: sampler.fit(X, column), "t must hold numbers or dates")
 
 
@@ -157,7 +157,7 @@ def test_columns_that_cannot_be_converted_are_refused(column, budget):
     ids=["far", "beyond float", "span"],
 )
 def test_times_too_far_apart_are_refused_without_a_warning(stamps, budget):
-    sampler = PrivateTrajectorySampler(**TRAJECTORIES, budget=budget)
+    sampler = trajectory_sampler(**TRAJECTORIES, budget=budget)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -292,7 +292,7 @@ def test_times_of_made_up_processes_are_finite_numbers(times):
 
 def test_time_stamps_that_cannot_be_read_are_not_quoted():
     """Complex ones were, in full."""
-    sampler = PrivateTrajectorySampler(**TRAJECTORIES).fit(X, TIMES)
+    sampler = trajectory_sampler(**TRAJECTORIES).fit(X, TIMES)
     for stamps in ([1j * NUMBER, 1.0] * 12, FailingColumn()):
         with pytest.raises(ValueError, match="t must hold numbers or dates") as refusal:
             sampler.score(X, stamps)
@@ -423,8 +423,8 @@ def test_an_epsilon_whose_square_no_float_holds(budget):
         PrivateSWAutoencoder(private=False),
         FairPrivateClassifier(alpha=0.0),
         FairPrivateRegressor(alpha=0.0),
-        PrivateTrajectorySampler(),
-        PrivateTrajectorySampler("mfld"),
+        trajectory_sampler(),
+        trajectory_sampler("mfld"),
         PrivateWassersteinDistance(),
     ],
     ids=repr,
@@ -437,7 +437,7 @@ def test_a_device_that_is_not_there_is_refused_before_the_charge(estimator, budg
 
 def test_long_tables_of_any_integer_number_of_paths():
     """100 paths at 3 times wrapped around in 8 bits."""
-    sampler = PrivateTrajectorySampler(**TRAJECTORIES).fit(X, TIMES)
+    sampler = trajectory_sampler(**TRAJECTORIES).fit(X, TIMES)
     assert sampler.sample_frame(np.int8(100)).shape == (300, 4)
 
 
@@ -457,8 +457,8 @@ def test_infinities_of_both_signs_do_not_warn(budget):
         FairPrivateRegressor(alpha=0.0, n_steps=2, batch_fraction=1.0),
         PrivateSWAutoencoder(n_steps=2, sampling="without_replacement"),
         DPSlicedGenerator("gradient", n_steps=2),
-        PrivateTrajectorySampler("mfld", n_particles=3, schedule=[(1e-4, None, 2)]),
-        PrivateTrajectorySampler(
+        trajectory_sampler("mfld", n_particles=3, schedule=[(1e-4, None, 2)]),
+        trajectory_sampler(
             "mfld", n_particles=3, schedule=[(1e-4, None, 2)], bounds=(-1, 1), warm_start="mean"
         ),
         PrivateScaler(),

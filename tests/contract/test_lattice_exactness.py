@@ -31,7 +31,6 @@ from skdpot import (
     DPSlicedGenerator,
     FairPrivateClassifier,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     SlicedSketch,
 )
 from skdpot._utils import rng as rng_module
@@ -56,7 +55,8 @@ from skdpot.slicing import row_release
 from skdpot.slicing.marginal_release import release_marginals, release_misfits
 from skdpot.slicing.marginals import Marginal
 from skdpot.trajectories import langevin, warm_start
-from skdpot.trajectories.warm_start import plan_kmeans_start, plan_mean_start
+from skdpot.trajectories.warm_start import plan_warm_start
+from tests.flat_options import trajectory_sampler
 
 FALSE_ALARM, RARE = 1e-4, 1e-8
 MILLION = 1_000_000
@@ -329,9 +329,7 @@ def published(tmp_path):
 
 
 def of_trajectories():
-    sampler = PrivateTrajectorySampler(
-        epsilon=2.0, bounds=(-1, 1), n_particles=8, n_slices=3, n_bins=8
-    )
+    sampler = trajectory_sampler(epsilon=2.0, bounds=(-1, 1), n_particles=8, n_slices=3, n_bins=8)
     return sampler.fit(np.clip(ROWS, -1, 1), LABELS).sketch_
 
 
@@ -443,7 +441,10 @@ def test_tables_of_fair_outputs_are_on_their_lattice(seen):
 def test_sums_of_warm_starts_are_on_their_lattice(seen):
     outputs = seen(warm_start, "_noisy_sums")
     rows = [hostile_rows(60, 3, 5), hostile_rows(30, 3, 6)]
-    mean, kmeans = plan_mean_start(1.0, 2.0, 3), plan_kmeans_start(1.0, 2.0, 3, 4, 2)
+    mean, kmeans = (
+        plan_warm_start("mean", 1.0, 2.0, 3),
+        plan_warm_start("kmeans", 1.0, 2.0, 3, 4, 2),
+    )
     warm_start.release_mean_start(rows, mean, SecretStream())
     warm_start.release_kmeans_start(rows, kmeans, SecretStream(), np.random.default_rng(0))
     assert len(outputs) == 2 + 2 * 2
@@ -498,7 +499,7 @@ TRAINED = {
     "generator": DPSlicedGenerator("gradient", n_steps=2, batch_size=30),
     "classifier": FairPrivateClassifier(epsilon=20.0, n_steps=2),
     "classifier, ranks": FairPrivateClassifier(n_steps=2, gradient="ranks"),
-    "trajectories": PrivateTrajectorySampler(
+    "trajectories": trajectory_sampler(
         "mfld", n_particles=5, schedule=[(1e-4, None, 2)], sampling_rate=0.5
     ),
 }

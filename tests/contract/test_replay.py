@@ -49,6 +49,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.recording import first_difference, record_releases, replay_releases
 from tests.estimators.search_cases import NoisyThreshold
+from tests.flat_options import trajectory_sampler
 
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(40)
@@ -86,7 +87,7 @@ def generator(mechanism, **options):
 def paths(**options):
     mechanism = options.pop("mechanism", "mfld")
     defaults = MFLD if mechanism == "mfld" else PATHS
-    return PrivateTrajectorySampler(mechanism, **(defaults | options))
+    return trajectory_sampler(mechanism, **(defaults | options))
 
 
 def classifier(**options):

@@ -24,7 +24,6 @@ from skdpot import (
     PrivateScaler,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
     TableEncoder,
@@ -40,6 +39,7 @@ from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.tables.table_record import TableRecord
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
+from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (400, 3))
@@ -65,8 +65,8 @@ WINNERS = {
     "autoencoder": PrivateSWAutoencoder(2, n_steps=2),
     "classifier": FairPrivateClassifier(**QUICK),
     "regressor": FairPrivateRegressor(target_bounds=(-1, 1), **QUICK),
-    "paths": PrivateTrajectorySampler(n_slices=3, **PATHS),
-    "paths by gradients": PrivateTrajectorySampler("mfld", sampling_rate=0.1, **PATHS),
+    "paths": trajectory_sampler(n_slices=3, **PATHS),
+    "paths by gradients": trajectory_sampler("mfld", sampling_rate=0.1, **PATHS),
     "tables": DPTableSynthesizer(SCHEMA, n_particles=200),
     "distance": PrivateWassersteinDistance(**SKETCH),
     "pipeline": make_pipeline(PrivateScaler(), DPSlicedFlowSampler(**FLOW)),

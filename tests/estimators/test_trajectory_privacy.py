@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 
-from skdpot import PrivacyBudget, PrivateTrajectorySampler
+from skdpot import PrivacyBudget
 from skdpot._utils.rng import SecretStream
-from skdpot.estimators import _trajectory_mechanisms as mechanisms
-from skdpot.estimators._trajectory_rows import timed_rows
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, PoissonGaussianEvent
 from skdpot.slicing import square_root_strategy
 from skdpot.trajectories import langevin
+from skdpot.trajectories.time_axis import timed_rows
+from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(8841)
 N_TIMES, N_ROWS = 4, 840
@@ -57,7 +58,12 @@ WAYS = {
 
 
 def sampler(mechanism="sketch", **changes):
-    return PrivateTrajectorySampler(**(QUICK[mechanism] | changes))
+    return trajectory_sampler(**(QUICK[mechanism] | changes))
+
+
+def used_rows(estimator, rows, t, groups, rng):
+    limits = {name: getattr(estimator, name) for name in ("n_times", "n_time_subsample")}
+    return timed_rows(rows, t, **limits, group_size=estimator.group_size, groups=groups, rng=rng)
 
 
 def quiet_fit(estimator, rows=X, t=T, **options):
@@ -170,13 +176,13 @@ def test_the_number_of_times_and_of_rows_costs_nothing():
     assert one == many
 
 
-@pytest.mark.parametrize("mechanism", QUICK)
-@pytest.mark.parametrize("warm_start", [None, "mean", "kmeans"])
+@pytest.mark.parametrize(
+    ("mechanism", "warm_start"),
+    [("sketch", None), ("mfld", None), ("mfld", "mean"), ("mfld", "kmeans")],
+)
 def test_infinite_epsilon_is_no_noise_and_says_so(mechanism, warm_start):
-    if mechanism == "sketch" and warm_start:
-        return
-    options = {"epsilon": math.inf, "warm_start": warm_start, "noise_multiplier": None}
-    fits = [sampler(mechanism, **options, random_state=3) for _ in range(2)]
+    options = {"warm_start": warm_start, "noise_multiplier": None} if mechanism == "mfld" else {}
+    fits = [sampler(mechanism, epsilon=math.inf, **options, random_state=3) for _ in range(2)]
     for fitted in fits:
         quiet_fit(fitted)
         assert fitted.privacy_spent_.epsilon == math.inf
@@ -225,7 +231,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(way, tmp_path, monkeypa
         "release_private_bounds",
         lambda *args: seen["rows"].append(len(budget.history())) or RELEASE_BOUNDS(*args),
     )
-    quiet_fit(PrivateTrajectorySampler(**WAYS[way], budget=budget))
+    quiet_fit(trajectory_sampler(**WAYS[way], budget=budget))
     for calls in seen.values():
         assert calls
         assert set(calls) == {1}
@@ -237,9 +243,10 @@ RELEASE_BOUNDS = mechanisms.release_private_bounds
 
 @pytest.mark.parametrize("way", ["sketch", "sketch, private bounds", "mfld, kmeans"])
 def test_the_whole_budget_pays_for_one_fit(way):
-    options = WAYS[way] | {"epsilon": 1.0, "delta": 1e-4, "noise_multiplier": None}
+    options = WAYS[way] | {"epsilon": 1.0, "delta": 1e-4}
+    options.pop("noise_multiplier", None)
     budget = PrivacyBudget(1.0, 1e-4)
-    fitted = quiet_fit(PrivateTrajectorySampler(**options, budget=budget))
+    fitted = quiet_fit(trajectory_sampler(**options, budget=budget))
     assert budget.remaining() < 0.02
     before = dict(vars(fitted))
     with pytest.raises(BudgetExceededError, match="left"):
@@ -269,13 +276,8 @@ REFUSED = {
     "a parameter": ({"diffusivity": math.inf}, {}, "diffusivity"),
 }
 REFUSED_BY = {
-    "sketch": {
-        "warm start": ({"warm_start": "mean"}, {}, "no use for warm_start"),
-        "noise": ({"noise_multiplier": 1.0}, {}, "no use for noise_multiplier"),
-    },
+    "sketch": {},
     "mfld": {
-        "slices": ({"slices": np.eye(2)}, {}, "no use for slices"),
-        "bins": ({"n_bins": 9}, {}, "no use for n_bins"),
         "no regularization": ({"regularization": 0.0}, {}, "regularization=0"),
         "next to none": ({"regularization": 1e-320}, {}, "regularization="),
         "other phases": ({"noise_multiplier": [1.0]}, {}, "one a phase"),
@@ -475,10 +477,8 @@ def test_batches_are_drawn_at_the_stated_rate(monkeypatch):
 def test_nobody_has_more_rows_than_allowed(pairs, group_size, n_times, n_kept, seed):
     persons, t = np.array(pairs).T
     rows = np.column_stack([np.arange(len(t)), persons, t]).astype(float)
-    estimator = PrivateTrajectorySampler(
-        group_size=group_size, n_times=n_times, n_time_subsample=n_kept
-    )
-    data = timed_rows(estimator, rows, t, persons, np.random.default_rng(seed))
+    estimator = trajectory_sampler(group_size=group_size, n_times=n_times, n_time_subsample=n_kept)
+    data = used_rows(estimator, rows, t, persons, np.random.default_rng(seed))
     of_person = data.rows[:, 1]
     table = np.column_stack([of_person, data.positions])
     assert len(np.unique(table, axis=0)) == len(table)
@@ -488,16 +488,16 @@ def test_nobody_has_more_rows_than_allowed(pairs, group_size, n_times, n_kept, s
     if n_kept is None:
         assert set(of_person) == set(persons)
     # What is kept does not depend on the rows.
-    other = timed_rows(estimator, rows[:, [0, 0, 0]] * -7, t, persons, np.random.default_rng(seed))
+    other = used_rows(estimator, rows[:, [0, 0, 0]] * -7, t, persons, np.random.default_rng(seed))
     np.testing.assert_array_equal(other.positions, data.positions)
     np.testing.assert_array_equal(other.rows[:, 0], -7 * data.rows[:, 0])
 
 
 def test_times_that_are_left_out_are_not_touched():
-    estimator = PrivateTrajectorySampler(n_time_subsample=3)
+    estimator = trajectory_sampler(n_time_subsample=3)
     chosen = set()
     for seed in range(40):
-        data = timed_rows(estimator, X, T, None, np.random.default_rng(seed))
+        data = used_rows(estimator, X, T, None, np.random.default_rng(seed))
         times = tuple(data.axis.stamps)
         assert times[0] == 0
         assert times[-1] == 3
@@ -512,9 +512,7 @@ def test_rows_that_are_kept_are_a_random_choice():
     """Of a person's four rows each is kept as often: 400 persons, seven standard errors."""
     persons = np.repeat(np.arange(400), 4)
     t = np.tile(np.arange(4), 400)
-    data = timed_rows(
-        PrivateTrajectorySampler(), np.ones((1600, 1)), t, persons, np.random.default_rng()
-    )
+    data = used_rows(trajectory_sampler(), np.ones((1600, 1)), t, persons, np.random.default_rng())
     assert data.counts.sum() == 400
     assert np.abs(data.counts - 100).max() < 7 * math.sqrt(400 * 3 / 16)
 

@@ -12,13 +12,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpot import PrivacyBudget, PrivateTrajectorySampler
+from skdpot import PrivacyBudget
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
-from skdpot.estimators import _trajectory_mechanisms as mechanisms
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.mechanisms import mean_field_langevin, trajectory_sketch
 from skdpot.metrics import wasserstein_distance
 from skdpot.preprocessing import PrivateScaler
 from skdpot.trajectories.paths import PathMeasure
+from tests.flat_options import trajectory_sampler
 
 RNG = np.random.default_rng(8841)
 T = RNG.integers(0, 5, 800) * 2.5 + 10  # 10, 12.5 ... 20
@@ -44,7 +45,7 @@ QUICK = {"sketch": SKETCH, "mfld": MFLD}
 
 
 def sampler(mechanism="sketch", **changes):
-    return PrivateTrajectorySampler(**(QUICK[mechanism] | changes))
+    return trajectory_sampler(**(QUICK[mechanism] | changes))
 
 
 def seeded(estimator, rows, t):
@@ -178,7 +179,7 @@ def test_scores_look_at_two_thousand_rows_a_time(fitted):
 def test_an_unfitted_sampler_says_so(method):
     arguments = {"sample_marginal": [3.0], "score": [X, T]}.get(method, [])
     with pytest.raises(AttributeError, match="not fitted yet"):
-        getattr(PrivateTrajectorySampler(), method)(*arguments)
+        getattr(trajectory_sampler(), method)(*arguments)
 
 
 # Times --------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def test_one_row_a_time(mechanism):
 def test_many_times_need_no_other_parameters(mechanism):
     """Default steps shrink where times are near to each other."""
     t = np.concatenate([np.arange(400) / 10, [3.04] * 400])
-    changes = {"schedule": None, "n_particles": 10, "n_times": 60, "noise_multiplier": None}
+    changes = {"schedule": None, "n_particles": 10, "n_times": 60}
     if mechanism == "mfld":
         changes["noise_multiplier"] = 3.0
     many = sampler(mechanism, **changes).fit(X, t)
@@ -314,8 +315,8 @@ def test_warm_starts_are_where_the_rows_are(warm_start):
         for i, time in enumerate(warm.times_):
             mean = warm.cluster_shares_[i] @ warm.centers_[i]
             np.testing.assert_allclose(mean, X[time == T].mean(axis=0), atol=0.1)
-    cold = warm.set_params(warm_start=None).fit(X, T)
-    for name in ("centers_", "cluster_shares_", "_centers"):
+    cold = warm.set_params(mechanism__warm_start=None).fit(X, T)
+    for name in ("centers_", "cluster_shares_"):
         assert not hasattr(cold, name)
 
 
@@ -323,12 +324,11 @@ def test_mechanisms_leave_nothing_of_each_other_behind():
     changed = sampler("mfld").fit(X, T)
     assert changed.noise_multiplier_ == (3.0,)
     assert changed.displacements_.shape == (5,)
-    changed.set_params(mechanism="sketch", noise_multiplier=None, sampling_rate=None)
-    changed.set_params(sampling_rate=PrivateTrajectorySampler().sampling_rate).fit(X, T)
+    changed.set_params(mechanism="sketch").fit(X, T)
     assert not hasattr(changed, "noise_multiplier_")
-    assert not hasattr(changed, "_released_particles")
+    assert not hasattr(changed, "_moved")
     assert hasattr(changed, "sketch_")
-    changed.set_params(**MFLD).fit(X, T)
+    changed.set_params(mechanism=sampler("mfld").mechanism).fit(X, T)
     assert not hasattr(changed, "sketch_")
 
 
@@ -347,7 +347,7 @@ def diffusion():
         2000, 11, initial_covariance=0.1, diffusivity=0.3, random_state=1
     )
     options = {"bounds": (-2.5, 2.5), "diffusivity": 0.3 / 2.5**2, "n_particles": 400}
-    estimator = PrivateTrajectorySampler(epsilon=np.inf, random_state=0, **options)
+    estimator = trajectory_sampler(epsilon=np.inf, random_state=0, **options)
     return seeded(estimator, rows, t), law
 
 
@@ -389,7 +389,7 @@ def test_privacy_costs_little_here(diffusion):
     rows, t, _ = make_ornstein_uhlenbeck_trajectories(
         2000, 6, initial_covariance=0.1, diffusivity=0.3, random_state=2
     )
-    private = PrivateTrajectorySampler(epsilon=1.0, delta=1e-5, bounds=(-2.5, 2.5)).fit(rows, t)
+    private = trajectory_sampler(epsilon=1.0, delta=1e-5, bounds=(-2.5, 2.5)).fit(rows, t)
     for i, time in enumerate(private.times_):
         np.testing.assert_allclose(private.particles_[i].mean(axis=0), law.mean(time), atol=0.12)
 
@@ -409,7 +409,7 @@ def test_mfld_moves_from_the_center_towards_the_rows():
     rows = 0.1 * RNG.standard_normal((800, 2)) + np.column_stack([(T - 15) / 8, 0 * T + 0.6])
     options = {"epsilon": np.inf, "bounds": (-1, 1), "n_particles": 60, "random_state": 0}
     options["schedule"] = [(0.0006, None, 400)]
-    means = seeded(PrivateTrajectorySampler("mfld", **options), rows, T).particles_.mean(axis=1)
+    means = seeded(trajectory_sampler("mfld", **options), rows, T).particles_.mean(axis=1)
     assert means[-1, 0] - means[0, 0] > 0.15
     assert means[:, 1].mean() > 0.05
 
@@ -435,14 +435,19 @@ def test_a_fitted_sampler_travels(mechanism):
         there.sample(9, [11, 20], random_state=1), back.sample(9, [11, 20], random_state=1)
     )
     again = pickle.loads(pickle.dumps(clone(back))).fit(X, T)
-    assert again.get_params() == {**there.get_params(), "schedule": again.schedule}
+    nested = ("mechanism", "mechanism__schedule")
+    given, found = there.get_params(), again.get_params()
+    assert {name: found[name] for name in found if name not in nested} == {
+        name: given[name] for name in given if name not in nested
+    }
     assert "PrivateTrajectorySampler" in repr(again)
 
 
 @pytest.mark.parametrize(("mechanism", "n_jobs"), [("sketch", 1), ("mfld", 1), ("mfld", 2)])
 def test_a_grid_search_charges_folds_times_candidates_and_the_refit(mechanism, n_jobs):
     budget = PrivacyBudget(100.0)
-    grid = {"diffusivity": [0.02, 0.2]}
+    of_mechanism = {"sketch": {"n_bins": [8, 16]}, "mfld": {"clip": [0.5, 1.0]}}[mechanism]
+    grid = {f"mechanism__{name}": values for name, values in of_mechanism.items()}
     search = GridSearchCV(
         sampler(mechanism, budget=budget), grid, cv=3, n_jobs=n_jobs, error_score="raise"
     ).fit(X, T)
@@ -499,7 +504,7 @@ def interrupted(monkeypatch, error, **changes):
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(mechanisms, "coupled_flow", fail)
+        patch.setattr(trajectory_sketch, "coupled_flow", fail)
         with pytest.raises(error):
             broken_off.fit(X, T)
     return broken_off
@@ -532,7 +537,7 @@ def test_an_interrupted_refit_has_the_new_release_and_nothing_old(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(mechanisms, "coupled_flow", fail)
+        patch.setattr(trajectory_sketch, "coupled_flow", fail)
         with pytest.raises(KeyboardInterrupt):
             refitted.fit(-X[T > 10], T[T > 10])
     for name in ("particles_", "path_", "displacements_"):
@@ -549,7 +554,7 @@ def test_an_interrupted_release_changes_nothing(monkeypatch):
     def fail(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mechanisms, "mean_field_langevin", fail)
+    monkeypatch.setattr(mean_field_langevin, "mean_field_langevin", fail)
     with pytest.raises(KeyboardInterrupt):
         refitted.fit(-X, T)
     assert vars(refitted) == before

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot import PrivateTrajectorySampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.slicing.directions import make_directions
 from skdpot.slicing.histogram import bin_edges
@@ -13,6 +12,7 @@ from skdpot.slicing.table import CDFTable
 from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
 from skdpot.trajectories.langevin import LangevinPhase
 from skdpot.trajectories.sinkhorn import WarmCoupling
+from tests.flat_options import trajectory_sampler
 
 STEPS = (LangevinPhase(1.0, 0.05, 60), LangevinPhase(0.3, 0.05, 60))
 
@@ -205,12 +205,12 @@ def test_smoothing_in_time_spares_what_does_not_change_smoothly(kind):
     else:
         spread = np.where(knot % 3, 0.07, 0.3)
     X = place[:, None] + spread[:, None] * rng.normal(size=(len(knot), 2))
-    sampler = PrivateTrajectorySampler(
+    sampler = trajectory_sampler(
         epsilon=0.5, delta=1e-5, bounds=(-1, 1), n_particles=200, regularization=0, random_state=0
     )
     scores = []
     for smooth in (True, False):
         with pytest.warns(PrivacyWarning, match="random_state"):
-            sampler.set_params(smooth=smooth).fit(X, knot)
+            sampler.set_params(mechanism__smooth=smooth).fit(X, knot)
         scores.append(sampler.score(X, knot))
     assert scores[0] > 1.2 * scores[1]  # they are negative distances

@@ -17,7 +17,7 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, PoissonGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
-from skdpot.trajectories.warm_start import plan_kmeans_start, plan_mean_start
+from skdpot.trajectories.warm_start import plan_warm_start
 
 DELTA = 5e-4
 TARGET = SingleFitTarget(1.0, DELTA)
@@ -98,7 +98,7 @@ def test_given_noise_is_accounted_for_whatever_the_target():
 
 
 def test_warm_start_and_phases_share_the_target():
-    warm = plan_kmeans_start(0.2, 1.0, 2, 3, n_iter=4)
+    warm = plan_warm_start("kmeans", 0.2, 1.0, 2, 3, n_iter=4)
     made = plan(warm=warm)
     assert made.event.events[0] == warm.event
     mus = [0.2]
@@ -126,7 +126,7 @@ def test_one_time_is_charged_whatever_the_number_of_times():
 
 def test_rows_at_different_times_compose():
     k = 3
-    warm = plan_mean_start(0.2, 1.0, 2, group_size=k)
+    warm = plan_warm_start("mean", 0.2, 1.0, 2, group_size=k)
     bounds = plan_private_bounds(6500, 2, 0.1, group_size=k)
     made = plan(warm=warm, bounds=bounds, group_size=k)
     assert bounds.noises[0].sensitivity == pytest.approx(k * 2.0)  # k counts in two histograms
@@ -140,7 +140,7 @@ def test_rows_at_different_times_compose():
 
 def test_plans_for_other_groups_are_refused():
     with pytest.raises(ValueError, match="`warm` was planned for group_size=1, but group_size=2"):
-        plan(warm=plan_mean_start(0.2, 1.0, 2), group_size=2)
+        plan(warm=plan_warm_start("mean", 0.2, 1.0, 2), group_size=2)
     for mode in ("features", "norm"):
         bounds = plan_private_bounds(6500, 2, 0.1, mode=mode, group_size=3)
         with pytest.raises(ValueError, match="`bounds` was planned for group_size=3"):
@@ -157,7 +157,7 @@ def test_infinite_epsilon_is_no_noise_and_no_privacy(multiplier):
     made = plan(
         PrivacyTarget(math.inf, DELTA),
         noise_multiplier=multiplier,
-        warm=plan_mean_start(math.inf, 1.0, 2),
+        warm=plan_warm_start("mean", math.inf, 1.0, 2),
         bounds=bounds,
     )
     assert made.sigmas == (0.0, 0.0)
@@ -173,12 +173,12 @@ def test_a_phase_without_noise_is_no_privacy():
 
 def test_a_warm_start_without_noise_leaves_nothing_to_calibrate():
     with pytest.raises(CalibrationError, match="No noise reaches"):
-        plan(warm=plan_mean_start(math.inf, 1.0, 2))
+        plan(warm=plan_warm_start("mean", math.inf, 1.0, 2))
 
 
 def test_a_warm_start_above_the_target_is_refused():
     with pytest.raises(CalibrationError, match="what does not depend on sigma already costs"):
-        plan(warm=plan_mean_start(3.0, 1.0, 2))
+        plan(warm=plan_warm_start("mean", 3.0, 1.0, 2))
 
 
 # Arguments ----------------------------------------------------------------------------------

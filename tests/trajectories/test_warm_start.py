@@ -15,8 +15,7 @@ from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
 from skdpot.trajectories import warm_start
 from skdpot.trajectories.warm_start import (
-    plan_kmeans_start,
-    plan_mean_start,
+    plan_warm_start,
     release_kmeans_start,
     release_mean_start,
     sphere_packed_centers,
@@ -99,8 +98,8 @@ def test_no_neighbour_moves_a_release_further_than_the_sensitivity(tables, metho
     """Wild rows too; whether the record changes its cluster or not."""
     rng = np.random.default_rng(8)
     make = {
-        "mean": lambda r: plan_mean_start(mu, r, n_features),
-        "kmeans": lambda r: plan_kmeans_start(mu, r, n_features, 4, 1),
+        "mean": lambda r: plan_warm_start("mean", mu, r, n_features),
+        "kmeans": lambda r: plan_warm_start("kmeans", mu, r, n_features, 4, 1),
     }[method]
     for _ in range(25):
         radius = 10.0 ** rng.uniform(-6, 6)
@@ -116,7 +115,7 @@ def test_no_neighbour_moves_a_release_further_than_the_sensitivity(tables, metho
 
 @pytest.mark.parametrize("mu", [0.1, 5.0])
 def test_opposite_records_attain_the_sensitivity_of_a_mean(tables, mu):
-    plan = plan_mean_start(mu, 2.0, 2)
+    plan = plan_warm_start("mean", mu, 2.0, 2)
     rows = np.zeros((9, 2))
     rows[0] = [2.0, 0.0]
     ends = [one_step(tables, r, plan) for r in (rows, -rows)]
@@ -128,7 +127,7 @@ def test_opposite_records_attain_the_sensitivity_of_a_mean(tables, mu):
 def test_a_search_attains_the_sensitivity_of_a_lloyd_step(tables, clusters):
     """With one cluster by opposite records, with several by a record that changes its cluster."""
     rng = np.random.default_rng(9)
-    plan = plan_kmeans_start(0.5, 1.0, 2, clusters, 1)
+    plan = plan_warm_start("kmeans", 0.5, 1.0, 2, clusters, 1)
     rows = rng.uniform(-0.5, 0.5, (9, 2))
     best, changed = 0.0, 0.0
     for angle in np.linspace(0, np.pi, 16, endpoint=False):
@@ -149,7 +148,7 @@ def test_a_search_attains_the_sensitivity_of_a_lloyd_step(tables, clusters):
 def test_sums_are_exact_and_know_no_order(tables):
     rng = np.random.default_rng(10)
     rows = rng.normal(size=(500, 3)) * 10.0 ** rng.uniform(-9, 9, (500, 1))
-    plan = plan_kmeans_start(0.3, 1.5, 3, 4, 1)
+    plan = plan_warm_start("kmeans", 0.3, 1.5, 3, 4, 1)
     one, two = (one_step(tables, r, plan) for r in (rows, rows[::-1]))
     np.testing.assert_array_equal(one, two)
     units = one / plan.lattice
@@ -160,7 +159,7 @@ def test_sums_are_exact_and_know_no_order(tables):
 @given(st.floats(1e-9, 1e9), st.floats(1e-3, 1e3), st.integers(1, 200))
 def test_a_count_weighs_no_more_than_the_radius(radius, mu, n_features):
     """Or a change of cluster would move the table further than opposite records do."""
-    plan = plan_kmeans_start(mu, radius, n_features, 3)
+    plan = plan_warm_start("kmeans", mu, radius, n_features, 3)
     assert 0.9 * radius <= plan.count_weight * plan.lattice <= radius
     reach = radius + plan.lattice / 2 * math.sqrt(n_features)
     assert plan.noise.sensitivity >= 2 * reach
@@ -172,8 +171,8 @@ def test_a_count_weighs_no_more_than_the_radius(radius, mu, n_features):
 @pytest.mark.parametrize("group_size", [1, 3])
 def test_the_event_costs_what_was_allowed(group_size):
     for plan in (
-        plan_mean_start(0.4, 2.0, 3, group_size=group_size),
-        plan_kmeans_start(0.4, 2.0, 3, 5, 4, group_size=group_size),
+        plan_warm_start("mean", 0.4, 2.0, 3, group_size=group_size),
+        plan_warm_start("kmeans", 0.4, 2.0, 3, 5, 4, group_size=group_size),
     ):
         assert 0.4 * (1 - 1e-9) <= plan.event.mu <= 0.4
         spent = compose(plan.event).epsilon(1e-5)
@@ -181,7 +180,7 @@ def test_the_event_costs_what_was_allowed(group_size):
 
 
 def test_the_event_counts_each_lloyd_step_and_each_row_of_a_person():
-    plan = plan_kmeans_start(0.4, 2.0, 3, 5, 4, group_size=3)
+    plan = plan_warm_start("kmeans", 0.4, 2.0, 3, 5, 4, group_size=3)
     assert plan.event == GaussianEvent(
         sigma=plan.noise.sigma,
         sensitivity=plan.noise.sensitivity,
@@ -202,18 +201,18 @@ def test_each_time_has_as_many_releases_as_are_charged(monkeypatch, n_iter):
         return real(sigma, shape, stream, **options)
 
     monkeypatch.setattr(warm_start, "lattice_noise", counting)
-    plan = plan_kmeans_start(0.4, 2.0, 2, 5, n_iter)
+    plan = plan_warm_start("kmeans", 0.4, 2.0, 2, 5, n_iter)
     kmeans(branches(n=60, n_times=4), plan)
     assert drawn == [(plan.event.sigma, (5, 3))] * (4 * plan.event.n_steps)
     drawn.clear()
-    plan = plan_mean_start(0.4, 2.0, 2)
+    plan = plan_warm_start("mean", 0.4, 2.0, 2)
     release_mean_start(branches(n=60, n_times=4), plan, SecretStream(0))
     assert drawn == [(plan.event.sigma, (1, 3))] * 4
 
 
 def test_noise_of_means_has_the_standard_deviation_of_the_event():
     """Of 4000 times with the same rows; either side misses a true one once in 2e8."""
-    plan = plan_mean_start(0.8, 3.0, 2)
+    plan = plan_warm_start("mean", 0.8, 3.0, 2)
     rows = np.full((200, 2), 0.25)
     means = release_mean_start([rows] * 4000, plan, SecretStream(3))
     noise = (means - 0.25).ravel() * 200 / plan.event.sigma
@@ -224,7 +223,7 @@ def test_noise_of_means_has_the_standard_deviation_of_the_event():
 
 
 def test_noise_of_clusters_has_the_standard_deviation_of_the_event():
-    plan = plan_kmeans_start(0.8, 3.0, 1, 2, 1)
+    plan = plan_warm_start("kmeans", 0.8, 3.0, 1, 2, 1)
     rows, clusters = np.tile([[-1.0], [2.0]], (50, 1)), np.tile([0, 1], 50)
     tables = []
     for seed in range(1500):
@@ -241,7 +240,7 @@ def test_noise_of_clusters_has_the_standard_deviation_of_the_event():
 
 
 def test_unseeded_noise_differs_between_releases():
-    plan = plan_mean_start(0.8, 1.0, 2)
+    plan = plan_warm_start("mean", 0.8, 1.0, 2)
     ends = [release_mean_start(branches(n=9), plan, SecretStream()) for _ in range(2)]
     # Twenty numbers on a lattice, of which one by one might be equal by chance, but not all.
     assert not np.array_equal(ends[0], ends[1])
@@ -249,11 +248,11 @@ def test_unseeded_noise_differs_between_releases():
 
 def test_infinite_mu_is_no_noise_and_no_privacy():
     rows = branches()
-    plan = plan_mean_start(math.inf, 2.0, 2)
+    plan = plan_warm_start("mean", math.inf, 2.0, 2)
     assert plan.event == NonPrivateEvent()
     exact = [of_time.mean(axis=0) for of_time in rows]
     np.testing.assert_allclose(release_mean_start(rows, plan, SecretStream(0)), exact, atol=1e-9)
-    plan = plan_kmeans_start(math.inf, 2.0, 2, 3)
+    plan = plan_warm_start("kmeans", math.inf, 2.0, 2, 3)
     assert plan.event == NonPrivateEvent()
     assert plan.count_sigma == 0.0
 
@@ -265,7 +264,7 @@ def test_lloyd_steps_are_those_of_scikit_learn():
     rng = np.random.default_rng(11)
     rows = rng.normal(size=(400, 2)) * 0.2 + rng.choice([-0.8, 0.0, 0.8], (400, 1))
     centers = np.array([[-0.5, 0.0], [0.1, 0.0], [0.4, 0.2]])
-    plan = plan_kmeans_start(math.inf, 3.0, 2, 3)
+    plan = plan_warm_start("kmeans", math.inf, 3.0, 2, 3)
     secret, public = SecretStream(0), np.random.default_rng(0)
     ours = centers
     for _ in range(50):
@@ -280,7 +279,7 @@ def test_three_branches_are_found_at_epsilon_one_third(seed):
     """Centres of all three branches, and their shares, where they are apart."""
     rows = branches(seed)
     mu = gdp_mu(1 / 3, 1e-2 / 3)
-    centers, shares = kmeans(rows, plan_kmeans_start(mu, 1.6, 2, 3), seed)
+    centers, shares = kmeans(rows, plan_warm_start("kmeans", mu, 1.6, 2, 3), seed)
     for i in range(2, 8):
         s = i / 9
         x, y = -math.cos(math.pi * s), math.sin(math.pi * s)
@@ -294,7 +293,9 @@ def test_three_branches_are_found_at_epsilon_one_third(seed):
 def test_clusters_keep_their_numbers_along_time_and_split_clusters_find_the_optimum():
     rows = branches()
     best = np.mean([KMeans(3, n_init=3, random_state=0).fit(r).inertia_ / 3000 for r in rows])
-    found = [kmeans(rows, plan_kmeans_start(math.inf, 1.6, 2, 3, 4), seed) for seed in range(5)]
+    found = [
+        kmeans(rows, plan_warm_start("kmeans", math.inf, 1.6, 2, 3, 4), seed) for seed in range(5)
+    ]
     assert max(inertia(rows, centers) for centers, _ in found) < 1.15 * best
     for centers, _ in found:
         steps = np.linalg.norm(np.diff(centers[2:8], axis=0), axis=2)
@@ -303,17 +304,19 @@ def test_clusters_keep_their_numbers_along_time_and_split_clusters_find_the_opti
 
 def test_centres_stay_in_the_ball_and_shares_on_the_simplex_at_any_noise():
     for mu in (1e-4, 0.01, 1.0):
-        centers, shares = kmeans(branches(n=30), plan_kmeans_start(mu, 1.2, 2, 4))
+        centers, shares = kmeans(branches(n=30), plan_warm_start("kmeans", mu, 1.2, 2, 4))
         assert np.linalg.norm(centers, axis=2).max() <= 1.2
         assert shares.min() >= 0
         np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-        means = release_mean_start(branches(n=30), plan_mean_start(mu, 1.2, 2), SecretStream(1))
+        means = release_mean_start(
+            branches(n=30), plan_warm_start("mean", mu, 1.2, 2), SecretStream(1)
+        )
         assert np.linalg.norm(means, axis=1).max() <= 1.2
 
 
 def test_where_noise_hides_all_clusters_the_public_start_stays():
     packed = sphere_packed_centers(4, 2, 1.2, np.random.default_rng(0))
-    centers, _ = kmeans(branches(n=30), plan_kmeans_start(1e-4, 1.2, 2, 4, 1))
+    centers, _ = kmeans(branches(n=30), plan_warm_start("kmeans", 1e-4, 1.2, 2, 4, 1))
     kept = (centers == packed).all(axis=2)
     # A cluster looks full when its noise exceeds four standard deviations.
     assert kept.mean() > 0.9
@@ -322,8 +325,8 @@ def test_where_noise_hides_all_clusters_the_public_start_stays():
 def test_times_without_rows_are_noise_alone():
     rows = [*branches(n=40, n_times=2), np.zeros((0, 2))]
     for seed in range(3):
-        centers, shares = kmeans(rows, plan_kmeans_start(1.0, 1.2, 2, 3), seed)
-        means = release_mean_start(rows, plan_mean_start(1.0, 1.2, 2), SecretStream(seed))
+        centers, shares = kmeans(rows, plan_warm_start("kmeans", 1.0, 1.2, 2, 3), seed)
+        means = release_mean_start(rows, plan_warm_start("mean", 1.0, 1.2, 2), SecretStream(seed))
         for released in (centers, shares, means):
             assert np.isfinite(released).all()
 
@@ -380,11 +383,15 @@ def test_particles_have_the_spread_that_was_asked_for():
 def test_plans_refuse_what_is_out_of_range(change, message):
     arguments = {"mu": 0.4, "radius": 1.0, "n_features": 2, "n_clusters": 3}
     with pytest.raises(ValueError, match=message):
-        plan_kmeans_start(**(arguments | change))
+        plan_warm_start("kmeans", **(arguments | change))
 
 
 def test_releases_refuse_plans_for_something_else():
-    rows, means, clusters = branches(), plan_mean_start(1, 1, 2), plan_kmeans_start(1, 1, 2, 3)
+    rows, means, clusters = (
+        branches(),
+        plan_warm_start("mean", 1, 1, 2),
+        plan_warm_start("kmeans", 1, 1, 2, 3),
+    )
     with pytest.raises(ValueError, match='by "kmeans", not "mean"'):
         release_mean_start(rows, clusters, SecretStream(0))
     with pytest.raises(ValueError, match='by "mean", not "kmeans"'):

@@ -1,0 +1,303 @@
+"""A mechanism for trajectories: private mean-field Langevin dynamics."""
+
+import math
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skdpot._utils.rng import Streams
+from skdpot._utils.validation import Interval, StrOptions
+from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.mechanisms.trajectory_sketch import TimedRelease
+from skdpot.privacy.bounds_plan import BoundsPlan
+from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.lattice_sampler import required_bits
+from skdpot.privacy.private_bounds import release_private_bounds
+from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.spent import charge
+from skdpot.slicing.declarations import assumptions
+from skdpot.slicing.plan import bounds_or_plan
+from skdpot.slicing.rules import public_bounds
+from skdpot.trajectories.langevin import (
+    LangevinPlan,
+    check_steps,
+    longest_stable_step,
+    mean_field_langevin,
+    plan_langevin,
+    read_phases,
+    time_weights,
+)
+from skdpot.trajectories.sinkhorn import WarmCoupling
+from skdpot.trajectories.time_axis import TimedRows
+from skdpot.trajectories.warm_start import (
+    WarmStartPlan,
+    plan_warm_start,
+    release_kmeans_start,
+    release_mean_start,
+    start_particles,
+)
+
+__all__ = ["MeanFieldLangevin"]
+
+_STEP, _N_ITER = 0.0006, 40
+_CLIP_PER_PARTICLE = 35.0
+_NEIGHBOURHOOD = 2.0  # over which noisy gradients are averaged, in bandwidths
+_WIDEST_MOVE = 1e6  # of all particles together in one iteration, in units of length
+_MEAN_SPREAD = 0.2  # of particles around a mean
+_START_SPREAD = 0.5  # of particles that no warm start has placed
+_OF_STABLE = 0.9  # of the longest stable step, where times are near to each other
+
+
+class MeanFieldLangevin(Mechanism):
+    """Release noisy sums of clipped gradients: Algorithm 1 of Gu, Chien and Greenewald.
+
+    Particles of all times follow noisy gradients of the likelihood of the rows, while neighbouring
+    times are coupled by entropic optimal transport.
+
+    Parameters
+    ----------
+    schedule : list of (step, tau, n_iter), optional
+        Phases: step size η, diffusivity of the reference process (None for that of the sampler),
+        number of iterations. By default 40 steps of 0.0006, or shorter where times are near to
+        each other.
+    warm_start : {"mean", "kmeans"} or None, default=None
+        Where the particles start: at private means, or private k-means centres with noisy counts.
+        None is around the centre of the bounds, from where the steps of the default schedule are
+        too short to arrive: choose a start, or take hundreds of steps.
+    warm_start_share : float, default=0.2
+        Share of the squared mu that the warm start takes.
+    n_clusters : int, default=3
+        Centres of k-means at each time.
+    sampling_rate : float, default=1.0
+        Probability ρ that a row takes part in a step.
+    clip : float, optional
+        Norm C that the gradient of one row on all particles is clipped to, from 1e-30 to 1e30.
+        By default 35 times the root of the number of particles: 35 for each particle.
+    bandwidth : float, default=0.1
+        Width σ of the kernel of the data fit, in the unit of length.
+    noise_multiplier : float or list of float, optional
+        Noise of a step in units of `clip`, one number or one per phase. `privacy_spent_` then says
+        what epsilon that costs at `delta`. By default the least noise for `epsilon`.
+    regularization : float, default=0.01
+        Divisor λ of the data fit: the larger, the more neighbouring times pull at each other.
+    smooth : bool, default=True
+        Whether noisy gradients are averaged over particles within twice the `bandwidth` of each
+        other; the paper's algorithm does not do that.
+
+    Privacy
+    -------
+    Releases in each step, for each time, the sum over a secret Poisson sample of the rows of their
+    gradients on all m particles, each clipped *as one m × d matrix* to C, with Gaussian noise;
+    replacing a row moves the sum by at most 2C, and rounding to the lattice of the noise adds at
+    most 1/512 of that (`skdpot.privacy.noise.noise_for_sums`). Sums are divided by the expected
+    size of the sample. Warm starts are events of their own (Gaussian, on a lattice). One row
+    touches the releases of one time only, so that these are the whole charge; for the interleaved
+    steps see the proof in `skdpot.trajectories.langevin`.
+
+    See Also
+    --------
+    TrajectorySketch : Releases distribution functions, once.
+
+    References
+    ----------
+    Gu, Chien and Greenewald, "Private continuous-time synthetic trajectory generation via
+    mean-field Langevin dynamics", 2025. Chizat, Zhang, Heitz and Schiebinger, "Trajectory
+    inference via mean-field Langevin in path space", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpot import PrivateTrajectorySampler
+    >>> from skdpot.mechanisms import MeanFieldLangevin
+    >>> sampler = PrivateTrajectorySampler(mechanism=MeanFieldLangevin(warm_start="mean"))
+    """
+
+    default_particles = 300
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "schedule": ["array-like", None],
+        "warm_start": [StrOptions({"mean", "kmeans"}), None],
+        "warm_start_share": [Interval(Real, 0, 1, closed="neither")],
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
+        "clip": [Interval(Real, 1e-30, 1e30, closed="both"), None],
+        "bandwidth": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "noise_multiplier": [Interval(Real, 0, None, closed="left"), "array-like", None],
+        "regularization": [Interval(Real, 0, None, closed="left")],
+        "smooth": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        schedule: Any = None,
+        warm_start: str | None = None,
+        warm_start_share: float = 0.2,
+        n_clusters: int = 3,
+        sampling_rate: float = 1.0,
+        clip: float | None = None,
+        bandwidth: float = 0.1,
+        noise_multiplier: Any = None,
+        regularization: float = 0.01,
+        smooth: bool = True,
+    ) -> None:
+        self.schedule = schedule
+        self.warm_start = warm_start
+        self.warm_start_share = warm_start_share
+        self.n_clusters = n_clusters
+        self.sampling_rate = sampling_rate
+        self.clip = clip
+        self.bandwidth = bandwidth
+        self.noise_multiplier = noise_multiplier
+        self.regularization = regularization
+        self.smooth = smooth
+
+    def release(
+        self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
+    ) -> TimedRelease:
+        """Charge, warm-start and run the particles; every step sees private rows."""
+        n_features = data.rows.shape[1]
+        self._check_regularization(data)
+        plan = self._plan(context, data, n_particles, diffusivity)
+        check_steps(plan.phases, data.axis.spacings)
+        public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
+        streams = context.streams
+        public_facts = assumptions(
+            None, public, streams, public_labels=True, group_size=data.group_size
+        )
+        spent = charge(
+            context.budget,
+            plan.event,
+            epsilon=None if self.noise_multiplier is not None else context.epsilon,
+            delta=context.delta,
+            n_samples=len(data.rows),
+            label=context.caller,
+            assumptions=(*public_facts, *data.assumptions),
+            sigma=plan.sigmas,
+            sensitivity=tuple(
+                2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
+            ),
+            mechanism=(
+                f"{plan.n_iter} noisy sums of clipped gradients of {n_particles} particles "
+                f"at each of {data.axis.n_times} times"
+            ),
+        )
+        warn_of_composition(context.source, spent, context.budget, context.caller)
+        bounds = plan.bounds
+        if isinstance(bounds, BoundsPlan):
+            bounds = release_private_bounds(data.rows, bounds, streams)[0]
+        mapped = bounds.to_ball(data.rows) * (math.sqrt(n_features) / bounds.radius)
+        rows = [mapped[data.positions == i] for i in range(data.axis.n_times)]
+        centers, shares, start = self._start(plan.warm, rows, n_particles, streams)
+        moved = mean_field_langevin(
+            rows,
+            start,
+            data.axis.spacings,
+            plan,
+            bandwidth=self.bandwidth,
+            regularization=float(self.regularization),
+            secret=streams.secret,
+            coupling=WarmCoupling(),
+            smoothing=_NEIGHBOURHOOD * self.bandwidth if self.smooth else None,
+            radius=math.sqrt(n_features),
+            progress=context.progress("steps"),
+        )
+        return TimedRelease(
+            bounds=bounds,
+            privacy_spent=spent,
+            moved=moved,
+            noise_multiplier=plan.noise_multipliers,
+            centers=centers,
+            cluster_shares=shares,
+        )
+
+    def _plan(
+        self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
+    ) -> LangevinPlan:
+        """Fix what every phase does and costs, from public facts."""
+        longest = _OF_STABLE * longest_stable_step(data.axis.spacings)
+        default = ((min(_STEP, longest), None, _N_ITER),)
+        phases = read_phases(default if self.schedule is None else self.schedule, diffusivity)
+        target = context.target
+        n_samples, n_features = data.rows.shape
+        given = public_bounds(context.bounds, context.norm_bound, n_features)
+        plan = plan_langevin(
+            target,
+            phases,
+            clip=self.clip or _CLIP_PER_PARTICLE * math.sqrt(n_particles),
+            dim=n_particles * n_features,
+            sampling_rate=self.sampling_rate,
+            bounds=bounds_or_plan(given or n_samples, n_features, target.mu_cap, data.group_size),
+            noise_multiplier=self.noise_multiplier,
+            warm=self._warm_plan(target, n_features, data.group_size),
+            group_size=data.group_size,
+        )
+        _refuse_wild_steps(plan, int(data.counts.min()), n_particles * n_features)
+        return plan
+
+    def _warm_plan(
+        self, target: PrivacyTarget, n_features: int, group_size: int
+    ) -> WarmStartPlan | None:
+        """Plan the warm start, for its share of the squared mu."""
+        if self.warm_start is None:
+            return None
+        mu = target.mu_cap * math.sqrt(self.warm_start_share)
+        plan = plan_warm_start(
+            self.warm_start,
+            mu,
+            math.sqrt(n_features),
+            n_features,
+            n_clusters=self.n_clusters,
+            group_size=group_size,
+        )
+        if plan.noise is not None:  # what cannot be drawn is refused here, before any charge
+            required_bits(plan.noise.sigma / plan.noise.lattice, plan.noise.mu)
+        return plan
+
+    def _check_regularization(self, data: TimedRows) -> None:
+        """Refuse, before any charge, a divisor of the data fit that is none."""
+        with np.errstate(divide="ignore", over="ignore"):
+            weights = time_weights(data.axis.spacings) / self.regularization
+        if not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(
+                "MeanFieldLangevin divides the data fit by "
+                f"regularization={self.regularization:g}, which must be above 0 and of ordinary "
+                "size, such as 1."
+            )
+
+    def _start(
+        self,
+        warm: WarmStartPlan | None,
+        rows: list[np.ndarray],
+        n_particles: int,
+        streams: Streams,
+    ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+        """Return the centres and shares that a warm start releases, and the particles."""
+        if warm is None:
+            center = np.zeros((len(rows), rows[0].shape[1]))
+            start = start_particles(center, None, n_particles, _START_SPREAD, streams.solver)
+            return None, None, start
+        shares, spread = None, _MEAN_SPREAD
+        if warm.method == "mean":
+            centers = release_mean_start(rows, warm, streams.secret)
+        else:
+            centers, shares = release_kmeans_start(rows, warm, streams.secret, streams.public)
+            spread = self.bandwidth
+        return (
+            centers,
+            shares,
+            start_particles(centers, shares, n_particles, spread, streams.solver),
+        )
+
+
+def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:
+    """Refuse, before any charge, noise and clipping that would throw particles out of range."""
+    widest = max(
+        phase.step_size * (plan.clip + 10.0 * sigma * math.sqrt(n_numbers) / n_rows)
+        for phase, sigma in zip(plan.phases, plan.sigmas, strict=True)
+    )
+    if not widest / plan.sampling_rate <= _WIDEST_MOVE:
+        raise ValueError(
+            "The steps of schedule, times clip or the noise that belongs to it, would throw "
+            f"particles {widest / plan.sampling_rate:.3g} units of length away in one iteration. "
+            "Take shorter steps, a smaller clip or noise_multiplier, or a higher sampling_rate."
+        )

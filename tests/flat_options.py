@@ -1,0 +1,22 @@
+"""Estimators from one mapping of options: those of a mechanism go to it, the others stay."""
+
+from typing import Any
+
+from skdpot import PrivateTrajectorySampler
+
+
+def with_mechanism(estimator: Any, mechanism: Any, *args: Any, **options: Any) -> Any:
+    """Make an estimator whose mechanism takes the options that carry its parameters' names."""
+    if isinstance(mechanism, str):
+        mechanism = estimator._mechanisms[mechanism]()
+    names = set(mechanism.get_params())
+    mechanism.set_params(**{name: value for name, value in options.items() if name in names})
+    own = {name: value for name, value in options.items() if name not in names}
+    return estimator(mechanism, *args, **own)
+
+
+def trajectory_sampler(
+    mechanism: Any = "sketch", *args: Any, **options: Any
+) -> PrivateTrajectorySampler:
+    """Make a trajectory sampler."""
+    return with_mechanism(PrivateTrajectorySampler, mechanism, *args, **options)
