@@ -20,6 +20,7 @@ from trajectory_tasks import GRID, StrokeTask
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.exceptions import PrivacyWarning
+from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
 from skdpot.metrics import resample_paths
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
@@ -70,11 +71,22 @@ class Recovered:
     epsilon: float
 
 
-def fitted(X: np.ndarray, t: np.ndarray, **parameters: Any) -> PrivateTrajectorySampler:
-    """Fit with a fixed seed, so that runs can be repeated and rows compared in pairs."""
+MECHANISMS = {"sketch": TrajectorySketch, "mfld": MeanFieldLangevin}
+
+
+def fitted(
+    X: np.ndarray, t: np.ndarray, mechanism: str = "sketch", **parameters: Any
+) -> PrivateTrajectorySampler:
+    """
+    Fit with a fixed seed, so that runs can be repeated and rows compared in pairs.
+
+    Parameters that the mechanism reads go to it, the others to the sampler.
+    """
+    kind = MECHANISMS[mechanism]
+    inner = {name: parameters.pop(name) for name in kind().get_params() if name in parameters}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)  # seeds are for tests, as this is one
-        return PrivateTrajectorySampler(**parameters).fit(X, t)
+        return PrivateTrajectorySampler(kind(**inner), **parameters).fit(X, t)
 
 
 def paper_settings(

@@ -2,7 +2,7 @@
 
 import math
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class MeanFieldLangevin(Mechanism):
     def __init__(
         self,
         schedule: Any = None,
-        warm_start: str | None = None,
+        warm_start: Literal["mean", "kmeans"] | None = None,
         warm_start_share: float = 0.2,
         n_clusters: int = 3,
         sampling_rate: float = 1.0,

@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from skdpot import ClientContribution, PrivacyBudget
+from skdpot import ClientContribution, PrivacyBudget, PrivateTrajectorySampler
 from tests.contract.fuzz_functions import FUNCTIONS, check_function
 from tests.contract.fuzz_harness import attempt, check_texts, fingerprint, is_finite
 from tests.contract.fuzz_strategies import (
@@ -57,13 +57,16 @@ DECLARED = (
 @st.composite
 def spoilt(draw: st.DrawFn, target: Target) -> dict[str, Any]:
     """Draw parameters: small ones, some of them replaced by others, usable or not."""
-    parameters = dict(target.small)
+    parameters = dict(target.fresh())
     for name in draw(st.lists(st.sampled_from(sorted(target.variants)), max_size=4)):
         parameters[name] = draw(st.sampled_from(target.variants[name]))
     for _ in range(draw(st.sampled_from((0, 0, 1)))):
         spoiled = draw(st.sampled_from(target.parameters))
-        values = constants() if spoiled in DECLARED else st.one_of(*[constants()] * 9, MARKS)
+        declared = spoiled.rpartition("__")[2] in DECLARED
+        values = constants() if declared else st.one_of(*[constants()] * 9, MARKS)
         parameters[spoiled] = draw(values)
+        if spoiled in ("mechanism", "protocol"):
+            parameters = {name: value for name, value in parameters.items() if "__" not in name}
     if "budget" in target.parameters and "budget" not in parameters:
         parameters["budget"] = POOR if draw(chance(10)) else PURSE.budget()
     return parameters
@@ -95,11 +98,12 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
     parameters = draw(spoilt(target))
     table = draw(tables(usable=60))
     y_name, y = second_argument(draw, target, table)
-    if isinstance(parameters.get("classes"), list) and draw(chance(20)):
+    declared = parameters.get("classes", parameters.get("mechanism__classes"))
+    if isinstance(declared, list) and draw(chance(20)):
         y_name, y = "undeclared", undeclared(table.n_rows)
     option_names, options = columns_of_fit(draw, target, table)
     again, html = draw(chance(10)), draw(chance(10))
-    estimator = good_fit(name).set_params(**parameters) if again else target.make(**parameters)
+    estimator = good_fit(name).set_params(**parameters) if again else target.made(**parameters)
     budget = parameters.get("budget")
     budget = budget if isinstance(budget, PrivacyBudget) else None
     charged = 0 if budget is None else len(budget.history())
@@ -254,7 +258,7 @@ def check_drawing(draw: st.DrawFn, name: str, method: str) -> None:
     estimator = fitted(name)
     n_samples, seed = draw(numbers_of_rows()), draw(st.sampled_from((None, 0, *SEEDS)))
     arguments: tuple[Any, ...] = (n_samples, seed)
-    if isinstance(estimator, TARGETS["PrivateTrajectorySampler sketch"].make):
+    if isinstance(estimator, PrivateTrajectorySampler):
         at = draw(st.one_of(st.sampled_from(STAMPS), constants()))
         arguments = (at, n_samples, seed) if method == "sample_marginal" else (n_samples, at, seed)
     if name == "DPTableSynthesizer":

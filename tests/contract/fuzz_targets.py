@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from skdpot import (
     ClientContribution,
@@ -22,6 +23,7 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from tests.contract.fuzz_harness import Purse, is_finite
 
@@ -162,8 +164,23 @@ class Target:
 
     @property
     def parameters(self) -> list[str]:
-        """Names of the parameters that may be spoilt."""
-        return sorted(self.make().get_params(deep=False))
+        """Names of the parameters that may be spoilt, those of the mechanism too."""
+        return sorted(self.make(**self._inner()).get_params())
+
+    def fresh(self) -> dict[str, Any]:
+        """Return the parameters that make fits short, with a mechanism of its own."""
+        inner = {name: clone(value, safe=False) for name, value in self._inner().items()}
+        return self.small | inner
+
+    def made(self, **parameters: Any) -> Any:
+        """Make the estimator; ``mechanism__`` leads to the parameters of its mechanism."""
+        inner = {name: value for name, value in parameters.items() if "__" in name}
+        own = {name: value for name, value in parameters.items() if name not in inner}
+        return self.make(**own).set_params(**inner)
+
+    def _inner(self) -> dict[str, Any]:
+        """Return the mechanism or protocol, where one is chosen."""
+        return {name: self.small[name] for name in ("mechanism", "protocol") if name in self.small}
 
 
 BOX = {"bounds": (-1, 1)}
@@ -254,22 +271,43 @@ REGRESSOR = {
     "module": ("linear", "mlp"),
     "target_bounds": ("private", (-1, 1), (0, 20_000), (-1e300, 1e300), (0, 5e-324)),
 }
+
+
+def of_mechanism(variants: dict[str, Any]) -> dict[str, Any]:
+    """Name the parameters of a mechanism as those of its estimator."""
+    return {f"mechanism__{name}": values for name, values in variants.items()}
+
+
+STEPS = {
+    "regularization": (0.01, 0.0, 1e-4, 1e-300, 1e300),
+    "smooth": (True, False),
+    "schedule": (
+        None,
+        [(0.5, None, 2)],
+        [(0.001, 0.1, 1), (0.01, None, 1)],
+        [(1, 1, 1)],
+        [],
+        [[1]],
+    ),
+}
 TRAJECTORY = {
-    **SHAPES,
+    **{name: PRIVACY[name] for name in PRIVACY if name != "device"},
     "n_times": (None, 1, 2, 50),
     "n_time_subsample": (None, 2, 3),
     "group_size": (1, 1, 2),
     "n_particles": (1, 5),
     "diffusivity": (0.05, 1e-20, 1e20, 1e-300, 1e300),
-    "regularization": (None, 0.0, 1e-4, 1e-300, 1e300),
-    "smooth": (True, False),
     "coupling": ("entropic", "exact"),
-    "schedule": ([(0.5, None, 2)], [(0.001, 0.1, 1), (0.01, None, 1)], [(1, 1, 1)], [], [[1]]),
     "verbose": (0, 1),
 }
+TIMED_SKETCH = {
+    **STEPS,
+    "device": PRIVACY["device"],
+    **{name: SHAPES[name] for name in ("n_slices", "n_bins", "slices")},
+}
 LANGEVIN = {
-    **{name: TRAJECTORY[name] for name in TRAJECTORY if name not in SHAPES or name in PRIVACY},
-    "warm_start": (None, False, "mean", "kmeans"),
+    **STEPS,
+    "warm_start": (None, "mean", "kmeans"),
     "warm_start_share": (0.2, 1e-9, 0.999),
     "n_clusters": (1, 3, 50),
     "sampling_rate": (1.0, 0.5, 1e-6),
@@ -395,17 +433,25 @@ TARGETS: dict[str, Target] = {
     },
     "PrivateTrajectorySampler sketch": Target(
         PrivateTrajectorySampler,
-        {"n_particles": 5, "schedule": [(0.5, None, 2)], **SIZES, **BOX},
+        {
+            "mechanism": TrajectorySketch(schedule=[(0.5, None, 2)], **SIZES),
+            "n_particles": 5,
+            **BOX,
+        },
         check_trajectories,
-        TRAJECTORY,
+        TRAJECTORY | of_mechanism(TIMED_SKETCH),
         second="times",
         options=("groups", "t"),
     ),
     "PrivateTrajectorySampler mfld": Target(
         PrivateTrajectorySampler,
-        {"mechanism": "mfld", "n_particles": 5, "schedule": [(0.0005, None, 2)], **BOX},
+        {
+            "mechanism": MeanFieldLangevin(schedule=[(0.0005, None, 2)]),
+            "n_particles": 5,
+            **BOX,
+        },
         check_trajectories,
-        LANGEVIN,
+        TRAJECTORY | of_mechanism(LANGEVIN),
         second="times",
         options=("groups", "t"),
     ),
@@ -456,7 +502,7 @@ def good_fit(name: str) -> Any:
     more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        estimator = target.make(**target.small, **more, **purse(target))
+        estimator = target.made(**target.fresh(), **more, **purse(target))
         return estimator.fit(X, y, **options)
 
 

@@ -19,6 +19,7 @@ from skdpot import (
     PrivacyBudget,
     PrivateScaler,
     PrivateSWAutoencoder,
+    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
     datasets,
@@ -26,6 +27,7 @@ from skdpot import (
     slicing,
 )
 from skdpot.exceptions import MessageError
+from skdpot.mechanisms import TrajectorySketch
 from skdpot.privacy import gdp_delta
 from tests.flat_options import trajectory_sampler
 
@@ -423,15 +425,15 @@ def test_an_epsilon_whose_square_no_float_holds(budget):
         PrivateSWAutoencoder(private=False),
         FairPrivateClassifier(alpha=0.0),
         FairPrivateRegressor(alpha=0.0),
-        trajectory_sampler(),
-        trajectory_sampler("mfld"),
+        PrivateTrajectorySampler(TrajectorySketch()),
         PrivateWassersteinDistance(),
     ],
     ids=repr,
 )
 def test_a_device_that_is_not_there_is_refused_before_the_charge(estimator, budget):
     """Where only the network or the flow runs on it, it was looked for once all was paid."""
-    chosen = clone(estimator).set_params(device="cuda", epsilon=50.0, budget=budget)
+    device = next(name for name in estimator.get_params() if name.endswith("device"))
+    chosen = clone(estimator).set_params(**{device: "cuda"}, epsilon=50.0, budget=budget)
     uncharged(chosen, lambda: chosen.fit(X, LABELS), "needs a GPU")
 
 

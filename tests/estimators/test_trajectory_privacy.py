@@ -190,7 +190,7 @@ def test_infinite_epsilon_is_no_noise_and_says_so(mechanism, warm_start):
     if mechanism == "mfld":
         assert set(fitted.noise_multiplier_) == {0.0}
     with pytest.raises(BudgetExceededError, match="left"):
-        sampler(mechanism, **options, budget=PrivacyBudget(1e6)).fit(X, T)
+        sampler(mechanism, epsilon=math.inf, **options, budget=PrivacyBudget(1e6)).fit(X, T)
 
 
 @pytest.mark.parametrize("mechanism", QUICK)

@@ -20,12 +20,12 @@ from skdpot import (
     FairPrivateRegressor,
     PrivateScaler,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit import default_score, one_run_audit
 from skdpot.preprocessing import CategoricalColumn, TableSchema
+from tests.flat_options import trajectory_sampler
 from tests.golden.fits import Exact, Found, Single
 
 __all__ = ["AUDITS"]
@@ -97,7 +97,7 @@ def generator(mechanism: str, **options: Any) -> Found:
 
 
 def paths(mechanism: str, **options: Any) -> Found:
-    sampler = PrivateTrajectorySampler(mechanism, **(PATHS | options))
+    sampler = trajectory_sampler(mechanism, **(PATHS | options))
     return audit(sampler, rows(64, 6), TIMES)
 
 

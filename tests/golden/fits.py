@@ -24,7 +24,6 @@ from skdpot import (
     FairPrivateRegressor,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
     PrivateWassersteinDistance,
     SlicedSketch,
 )
@@ -67,6 +66,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.accounting import compose
 from skdpot.slicing.directions import make_directions
 from tests.estimators.search_cases import NoisyThreshold
+from tests.flat_options import trajectory_sampler
 
 __all__ = ["CASES", "Exact", "Single"]
 
@@ -251,7 +251,7 @@ PATHS = {"n_slices": 3, "n_bins": 8, "n_particles": 5, "schedule": [(1.0, None, 
 
 def paths(mechanism: str, groups: Any = None, **options: Any) -> Found:
     defaults = MFLD if mechanism == "mfld" else PATHS
-    fitted = PrivateTrajectorySampler(mechanism, **(defaults | SEED | options))
+    fitted = trajectory_sampler(mechanism, **(defaults | SEED | options))
     fitted.fit(X, TIMES, **({} if groups is None else {"groups": groups}))
     optional = ("noise_multiplier_", "centers_", "cluster_shares_")
     found = {name: np.array(getattr(fitted, name)) for name in optional if hasattr(fitted, name)}
