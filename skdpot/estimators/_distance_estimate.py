@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skdpot._utils.pages import html_card
 from skdpot.federated.transcript import Transcript
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.display import html_card, html_table
 from skdpot.slicing.debiased_distance import DebiasedDistance
 
 __all__ = ["DistanceEstimate", "common_scale"]
@@ -131,7 +131,7 @@ class DistanceEstimate:
             ("Unit", self.unit),
             ("Sent", f"{len(self.transcript)} messages, {self.transcript.n_bytes:,} bytes"),
         ]
-        return html_card("Wasserstein distance", self.protocol, html_table(rows))
+        return html_card("Wasserstein distance", self.protocol, rows)
 
     def _summary(self) -> str:
         if self.debiased is None:

@@ -33,10 +33,11 @@ import pandas as pd
 from scipy.optimize import brentq
 from sklearn.model_selection import KFold, ShuffleSplit
 
+from skdpot._utils.pages import html_card
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget, SingleFitTarget
-from skdpot.privacy.display import epsilon_text, html_card, html_table
+from skdpot.privacy.display import epsilon_text
 from skdpot.privacy.events import (
     BudgetedEvent,
     ComposedEvent,
@@ -330,7 +331,7 @@ class SearchPlan:
         """Return the plan as a card for notebooks."""
         rows = [(name.capitalize(), value) for name, value in self._facts]
         title = f"Private search: {epsilon_text(self.epsilon)}"
-        return html_card(title, f"δ = {self.delta:g} · nothing spent yet", html_table(rows))
+        return html_card(title, f"δ = {self.delta:g} · nothing spent yet", rows)
 
     @property
     def _facts(self) -> list[tuple[str, str]]:

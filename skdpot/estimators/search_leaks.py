@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from sklearn.model_selection import ParameterGrid, check_cv
 
-from skdpot.privacy.display import html_card, html_table
+from skdpot._utils.pages import html_card
 from skdpot.privacy.provenance import parts_of
 
 __all__ = ["SearchLeaks", "search_leaks"]
@@ -55,7 +55,7 @@ class SearchLeaks:
     def _repr_html_(self) -> str:
         """Return the facts as a card for notebooks."""
         rows = [(str(number), fact) for number, fact in enumerate(self.facts, start=1)]
-        return html_card(f"What {self.search} reveals", self._fits, html_table(rows))
+        return html_card(f"What {self.search} reveals", self._fits, rows)
 
     @property
     def _fits(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import skdpot
-from skdpot._utils.report_page import HtmlReport
+from skdpot._utils.pages import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.estimators._table_cautions import cautions_of
@@ -19,8 +19,7 @@ from skdpot.estimators._table_comparison import (
     compare_with_rows,
 )
 from skdpot.estimators._table_input import read_table
-from skdpot.estimators._table_page import quality_fragment, quality_page
-from skdpot.estimators._table_pictures import NOT_COMPARED
+from skdpot.estimators._table_page import NOT_COMPARED, TITLE, quality_fragment
 from skdpot.metrics.marginals import Marginal, as_columns
 from skdpot.metrics.marginals_display import MarginalsDisplay
 from skdpot.preprocessing.table_columns import BooleanColumn, CategoricalColumn, DatetimeColumn
@@ -187,8 +186,9 @@ class TableQualityReport(HtmlReport):
             display.axes_[-1].set_facecolor(NOT_COMPARED)
         return display
 
-    def _page(self) -> str:
-        return quality_page(self)
+    @property
+    def _title(self) -> str:
+        return TITLE
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""

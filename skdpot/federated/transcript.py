@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pandas as pd
 
+from skdpot._utils.pages import html_card
 from skdpot.federated.message_base import Message
-from skdpot.privacy.display import html_card, html_ranking
 
 __all__ = ["Entry", "Transcript"]
 
@@ -162,5 +162,5 @@ class Transcript:
         ]
         revealed = [(text, "") for text in dict.fromkeys(e.message.reveals for e in self._entries)]
         aside = f"{len(self)} messages · {self.n_bytes:,} bytes"
-        parts = (html_ranking("Sent", rows), html_ranking("What the messages reveal", revealed))
-        return html_card("Transcript", aside, *parts)
+        rankings = [("Sent", rows), ("What the messages reveal", revealed)]
+        return html_card("Transcript", aside, rankings=rankings)

@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy.budget_state import BudgetState, epsilon_of, leak_of, make_terms, mu_of
 from skdpot.privacy.calibration import EventCost, PrivacyTarget, event_cost
 from skdpot.privacy.display import (
     describe_event,
     epsilon_text,
-    html_card,
-    html_meter,
-    html_ranking,
-    html_table,
     rounded_down,
     rounded_up,
 )
@@ -313,17 +310,15 @@ class PrivacyBudget:
             state, records = self._state(_GLANCE), self._ledger.records(_GLANCE)
         except LedgerError:
             rows = (("Ledger", self.ledger), ("State", "not readable, so nothing can be spent"))
-            return html_card(title, aside, html_table(rows))
+            return html_card(title, aside, rows)
         left = f"left for one more fit: ε = {rounded_down(state.remaining)}"
         if math.isinf(self.epsilon):
             left = "no cap"
         spent = f"{epsilon_text(state.spent)} spent in {state.charges}"
-        parts = [html_meter(state.share, spent, left)]
-        if records:
-            last = [record.charge for record in records[-_CHARGES_SHOWN:][::-1]]
-            costs = [(charge.label or "no label", epsilon_text(charge.epsilon)) for charge in last]
-            parts.append(html_ranking("Last charges, and what each would cost alone", costs))
-        return html_card(title, aside, *parts)
+        last = [record.charge for record in records[-_CHARGES_SHOWN:][::-1]]
+        costs = [(charge.label or "no label", epsilon_text(charge.epsilon)) for charge in last]
+        rankings = [("Last charges, and what each would cost alone", costs)] if costs else []
+        return html_card(title, aside, meter=(state.share, spent, left), rankings=rankings)
 
     def __sklearn_clone__(self) -> "PrivacyBudget":
         """Return the budget itself: a clone must not spend anew."""

@@ -10,11 +10,12 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
 from skdpot._utils.notices import warn_of_privacy
+from skdpot._utils.pages import html_card
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.display import describe_event, epsilon_text, html_card, html_table
+from skdpot.privacy.display import describe_event, epsilon_text
 from skdpot.privacy.events import ComposedEvent, Event
 from skdpot.privacy.gdp import ROUNDING
 from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group, leak_of_group
@@ -141,7 +142,7 @@ class PrivacySpent:
         rows = [(name.capitalize(), value) for name, value in self._facts()]
         title = f"Privacy statement: {epsilon_text(self.epsilon)}"
         aside = f"δ = {self.delta:g} · {str(self.relation).replace('_', ' ')}"
-        return html_card(title, aside, html_table(rows))
+        return html_card(title, aside, rows)
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         """Yield the rows of the statement after the guarantee."""

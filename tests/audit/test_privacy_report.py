@@ -42,8 +42,7 @@ from skdpot import (
     SlicedSketch,
 )
 from skdpot.audit.audit_result import AuditResult
-from skdpot.audit.report.audit import PartAudit, unpaid_copy
-from skdpot.audit.report.made_up_rows import make_up_rows
+from skdpot.audit.report.audit import PartAudit, make_up_rows, unpaid_copy
 from skdpot.audit.report.privacy_report import privacy_report
 from skdpot.audit.report.words import (
     beside_claim,

@@ -2,22 +2,29 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from tqdm.auto import tqdm
 
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import NoKnownAttackError
+from skdpot.audit.evidence.tables import numbered
 from skdpot.audit.one_run import one_run_audit
-from skdpot.audit.report.made_up_rows import make_up_rows
 from skdpot.audit.report.words import beside_claim
 from skdpot.privacy.parts import leaves
 
-__all__ = ["PartAudit", "audit_copies", "private_parts", "unpaid_copy"]
+__all__ = [
+    "MadeUpRows",
+    "PartAudit",
+    "audit_copies",
+    "make_up_rows",
+    "private_parts",
+    "unpaid_copy",
+]
 
 _MANY, _FEW = 1000, 100
 # Other rows beside canaries; scores of trainings take time with the cube of all rows.
@@ -28,21 +35,7 @@ _QUIET = {"budget": None, "random_state": None, "verbose": 0}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PartAudit:
-    """The audit of one private estimator.
-
-    Parameters
-    ----------
-    name : str
-        Of the estimator.
-    result : AuditResult or None
-        What was found; None if no audit was made.
-    reason : str, default=""
-        Why there was none.
-    n_rows : int, default=0
-        Made-up rows beside the canaries.
-    sight : str, default=""
-        What else is to be said of it.
-    """
+    """The audit of one private estimator; without a result there is a reason."""
 
     name: str
     result: AuditResult | None
@@ -74,19 +67,7 @@ class PartAudit:
 
 
 def private_parts(estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fitted private estimators in an estimator, or itself.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted; pipelines and column transformers are looked into.
-
-    Yields
-    ------
-    name : str
-    part : estimator
-        With a ``privacy_spent_``.
-    """
+    """Yield the fitted private estimators in an estimator, or itself, each with its name."""
     for _, part in leaves(estimator):
         if hasattr(part, "privacy_spent_"):
             # One that fits another, as `ClientContribution` does, releases what that one does.
@@ -95,18 +76,7 @@ def private_parts(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def unpaid_copy(estimator: Any) -> Any:
-    """Clone an estimator without its budget and its seed.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Stays as it is.
-
-    Returns
-    -------
-    estimator
-        Not fitted.
-    """
+    """Clone an estimator without its budget and its seed."""
     copy = clone(estimator)
     quiet: dict[str, Any] = {}
     for name, value in copy.get_params().items():
@@ -124,30 +94,11 @@ def audit_copies(
     rng: np.random.Generator,
     verbose: int = 0,
 ) -> tuple[PartAudit, ...]:
-    """Audit a copy of each estimator on rows that are made up.
+    """Audit a copy of each estimator, without its budget, on rows that are made up.
 
-    Parameters
-    ----------
-    parts : sequence of (str, estimator)
-        Fitted private estimators.
-    n_canaries : int or None
-        Pairs of canaries; None for half the numbers of a sketch, from 100 to 1,000, and for 100
-        where none is released.
-    confidence : float
-        Of all lower bounds together. Each one has a larger one: its chance of an error is divided
-        by the number of audits.
-    rng : numpy.random.Generator
-        Makes rows and canaries, but not the coins.
-    verbose : int, default=0
-        If positive, progress bars are shown.
-
-    Returns
-    -------
-    tuple of PartAudit
-
-    Privacy
-    -------
-    Post-processing: a copy without budget is fitted on made-up rows, see `make_up_rows`.
+    `n_canaries` None is half the numbers of a sketch, from 100 to 1,000, and 100 where none is
+    released. All lower bounds hold together with `confidence`: the chance of an error is divided
+    by the number of audits. `rng` makes rows and canaries, but not the coins.
     """
     tried = sum(not _is_public(part) for _, part in parts)
     each = 1.0 - (1.0 - confidence) / max(tried, 1)
@@ -210,3 +161,76 @@ def _n_sketched(part: Any) -> int:
     """Return how many numbers are in the sketch that a part releases, 0 if it releases none."""
     sketch = getattr(part, "sketch_", part)
     return int(sketch.statistic_.size) if hasattr(sketch, "statistic_") else 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MadeUpRows:
+    """Rows for a fit that says nothing about anybody."""
+
+    X: np.ndarray
+    y: np.ndarray | None = None
+    fit_params: Mapping[str, np.ndarray] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def make_up_rows(estimator: Any, n_rows: int, rng: np.random.Generator) -> MadeUpRows:
+    """Make about `n_rows` rows from fitted attributes and public parameters.
+
+    Synthetic rows of a sampler, else random points in the released bounds; labels and groups from
+    the public sets of them. Rows of a table are numbered by the cells that it counts in, because
+    the rows of an audit are numbers. Post-processing of what was released: no private row is
+    looked at.
+    """
+    seed = int(rng.integers(2**31))
+    if hasattr(estimator, "sample_marginal"):
+        each = -(-n_rows // len(estimator.times_))
+        rows = [np.asarray(estimator.sample_marginal(t, each, seed)) for t in estimator.times_]
+        return MadeUpRows(X=np.concatenate(rows), y=np.repeat(estimator.times_, each))
+    if hasattr(estimator, "sample_labeled") and hasattr(estimator, "classes_"):
+        rows, labels = estimator.sample_labeled(n_rows, random_state=seed)
+        return MadeUpRows(X=np.asarray(rows), y=np.asarray(labels))
+    if hasattr(estimator, "schema_") and hasattr(estimator, "sample"):
+        schema, X = numbered(estimator, estimator.sample(n_rows, random_state=seed))
+        return MadeUpRows(X=X, parameters={"schema": schema})
+    if hasattr(estimator, "sample"):
+        X = np.asarray(estimator.sample(n_rows, random_state=seed))
+    else:
+        X = _points(estimator, n_rows, rng)
+    return MadeUpRows(X=X, y=_labels(estimator, n_rows, rng), fit_params=_groups(estimator, n_rows))
+
+
+def _points(estimator: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw points from the released range of each feature."""
+    cube = rng.uniform(-1.0, 1.0, size=(n_rows, estimator.n_features_in_))
+    bounds = getattr(estimator, "bounds_", None)
+    if bounds is not None:
+        points: np.ndarray = bounds.from_ball(cube * bounds.radius / np.sqrt(cube.shape[1]))
+        return points
+    if hasattr(estimator, "center_") and hasattr(estimator, "scale_"):  # a scaler
+        center = 0.0 if estimator.center_ is None else estimator.center_
+        scale = 1.0 if estimator.scale_ is None else estimator.scale_
+        return center + 2.0 * scale * cube
+    return cube
+
+
+def _labels(estimator: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray | None:
+    """Draw classes or targets."""
+    if is_regressor(estimator) and hasattr(estimator, "target_bounds_"):
+        bounds = estimator.target_bounds_
+        cube = rng.uniform(-1.0, 1.0, size=(n_rows, bounds.n_features))
+        targets: np.ndarray = bounds.from_ball(cube * bounds.radius / np.sqrt(bounds.n_features))
+        return targets[:, 0] if bounds.n_features == 1 else targets
+    if is_classifier(estimator) or hasattr(estimator, "classes_"):
+        # In turn, so that every class has its rows.
+        return rng.permutation(np.resize(estimator.classes_, n_rows))
+    return None
+
+
+def _groups(estimator: Any, n_rows: int) -> Mapping[str, np.ndarray]:
+    """Deal out groups in blocks, so that every class meets every group."""
+    groups = getattr(estimator, "groups_", None)
+    if groups is None and getattr(estimator, "penalty", None) == "parity":
+        groups = np.arange(2)
+    if groups is None:
+        return {}
+    return {"sensitive_features": np.resize(np.asarray(groups), n_rows)}

@@ -38,15 +38,7 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Caution:
-    """One warning.
-
-    Parameters
-    ----------
-    level : {"stop", "caution"}
-        Whether the release must not be trusted, or the reader should look into something.
-    text : str
-        What, and what to do.
-    """
+    """One warning: "stop" where the release must not be trusted, and what to do."""
 
     level: Literal["stop", "caution"]
     text: str
@@ -61,27 +53,10 @@ def cautions_of(
     silent: Sequence[str] = (),
     of_members: bool = False,
 ) -> tuple[Caution, ...]:
-    """List what is wrong or open with a release.
+    """List what is wrong or open with a release, the gravest first.
 
-    Parameters
-    ----------
-    parts : sequence of (str, estimator)
-        Private estimators.
-    spent : PrivacySpent
-        Their statement.
-    budgets : sequence of PrivacyBudget
-        What they were charged to.
-    n_samples : int or None
-        The public number of records, if it is known.
-    silent : sequence of str, default=()
-        Names of parts that learned from the rows and have no event.
-    of_members : bool, default=False
-        Whether the report was computed from rows that the release was made from.
-
-    Returns
-    -------
-    tuple of Caution
-        The gravest first.
+    `silent` are names of parts that learned from the rows and have no event; `of_members` says
+    that the report was computed from rows that the release was made from.
     """
     found = [
         *_of_members(of_members),

@@ -1,30 +1,46 @@
 """A report on one release, for the person who answers for data protection."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
 import skdpot
-from skdpot._utils.report_page import HtmlReport
+from skdpot._utils.pages import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted
+from skdpot.audit.membership.synthetic_rows import read_rows
 from skdpot.audit.report.audit import PartAudit, audit_copies, private_parts
-from skdpot.audit.report.budget import BudgetState, read_budget
 from skdpot.audit.report.cautions import NOT_COVERED, Caution, cautions_of
-from skdpot.audit.report.html import page, report_fragment
-from skdpot.audit.report.inputs import check_options, check_rows
+from skdpot.audit.report.page import report_fragment
 from skdpot.audit.report.phases import known_sizes, releases_in_words
-from skdpot.audit.report.tables import report_dict, report_rows
 from skdpot.audit.report.trials import Figure, MembershipTrial, measure_utility, try_membership
-from skdpot.audit.report.words import Meaning, meaning_of, shown_at_least
+from skdpot.audit.report.words import (
+    Meaning,
+    meaning_of,
+    mechanism_in_words,
+    protected_in_words,
+    shown_at_least,
+)
+from skdpot.exceptions import LedgerError
+from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.display import describe_event
 from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
 
 __all__ = ["PrivacyReport", "privacy_report"]
+
+
+_HEAD = (
+    "estimator", "created", "version", "records", "features", "refuted",
+    "utility_not_measured_because",
+)  # fmt: skip
 
 
 def privacy_report(
@@ -108,8 +124,8 @@ def privacy_report(
     (1.0, False)
     >>> page = report.to_html()
     """
-    check_options(audit, n_canaries, confidence, verbose)
-    check_rows(X_holdout, y_holdout, X_members)
+    _check_options(audit, n_canaries, confidence, verbose)
+    _check_rows(X_holdout, y_holdout, X_members)
     spent = _statement(estimator)
     parts = tuple(private_parts(estimator))
     silent = silent_parts(estimator)
@@ -142,13 +158,25 @@ def privacy_report(
             silent=silent,
             of_members=membership.of_members,
         ),
-        budgets=tuple(map(read_budget, budgets)),
+        budgets=tuple(map(_read_ledger, budgets)),
         audits=audits,
         confidence=float(confidence),
         membership=membership,
         utility=utility,
         utility_reason=utility_reason,
     )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LedgerState:
+    """What a ledger held when the report was made; None where it could not be read."""
+
+    epsilon: float
+    delta: float
+    spent: float | None
+    remaining: float | None
+    history: pd.DataFrame | None
+    problem: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -179,7 +207,7 @@ class PrivacyReport(HtmlReport):
         What ε and δ leave to an attacker.
     cautions : tuple of Caution
         Warnings, the gravest first.
-    budgets : tuple of BudgetState
+    budgets : tuple of LedgerState
         Ledgers, as they were.
     audits : tuple of PartAudit
         The audit of each part; empty if none was asked for.
@@ -204,7 +232,7 @@ class PrivacyReport(HtmlReport):
     releases: tuple[str, ...]
     meaning: Meaning
     cautions: tuple[Caution, ...]
-    budgets: tuple[BudgetState, ...]
+    budgets: tuple[LedgerState, ...]
     audits: tuple[PartAudit, ...]
     confidence: float
     membership: MembershipTrial
@@ -221,8 +249,9 @@ class PrivacyReport(HtmlReport):
         """What no such report can vouch for."""
         return NOT_COVERED
 
-    def _page(self) -> str:
-        return page(self)
+    @property
+    def _title(self) -> str:
+        return f"Privacy report: {self.estimator}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as numbers, text, lists and dicts.
@@ -232,7 +261,8 @@ class PrivacyReport(HtmlReport):
         dict
             For strict JSON: infinity is the text ``"inf"``, what is not known is None.
         """
-        return report_dict(self)
+        strict: dict[str, Any] = _strict(_facts(self))
+        return strict
 
     def to_frame(self) -> pd.DataFrame:
         """Return the facts as a table of text and numbers.
@@ -242,7 +272,11 @@ class PrivacyReport(HtmlReport):
         DataFrame
             With the columns "section", "fact" and "value".
         """
-        return pd.DataFrame(report_rows(self), columns=["section", "fact", "value"])
+        facts = _facts(self)
+        rows = [("report", name, facts.pop(name)) for name in _HEAD]
+        for section, content in facts.items():
+            rows += [(section, name, value) for name, value in _flat("", content)]
+        return pd.DataFrame(rows, columns=["section", "fact", "value"])
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""
@@ -286,3 +320,185 @@ def _budgets(
         budget.ledger: budget for budget in charged if isinstance(budget, PrivacyBudget)
     }
     return tuple(unique.values())
+
+
+def _read_ledger(budget: PrivacyBudget) -> LedgerState:
+    """Read a budget once, whatever happens to its file."""
+    found: dict[str, Any] = {"spent": None, "remaining": None, "history": None}
+    try:
+        spent, remaining, history = budget.epsilon_spent(), budget.remaining(), budget.history()
+        found = {"spent": spent, "remaining": remaining, "history": history}
+    except LedgerError as error:
+        found["problem"] = str(error)
+    return LedgerState(epsilon=budget.epsilon, delta=budget.delta, **found)
+
+
+def _strict(value: Any) -> Any:
+    """Return a value without infinity, however it is nested."""
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(float(value))
+    return value
+
+
+def _facts(report: PrivacyReport) -> dict[str, Any]:
+    """Return the facts of a report as nested values."""
+    spent, membership = report.spent, report.membership
+    return {
+        "estimator": report.estimator,
+        "parts": list(report.parts),
+        "created": report.created.isoformat(timespec="seconds"),
+        "version": report.version,
+        "records": report.n_samples,
+        "features": report.n_features,
+        "unprotected_parts": list(report.silent),
+        "privacy": {
+            "epsilon": spent.epsilon,
+            "delta": spent.delta,
+            "relation": str(spent.relation),
+            "protected": protected_in_words(spent),
+            "mechanism": mechanism_in_words(spent),
+            "event": describe_event(spent.event),
+            "event_in_words": list(report.releases),
+            "sigma": _plain(spent.sigma),
+            "sensitivity": _plain(spent.sensitivity),
+            "assumptions": list(spent.assumptions),
+        },
+        "meaning": asdict(report.meaning),
+        "warnings": [asdict(caution) for caution in report.cautions],
+        "budgets": [_of_ledger(budget) for budget in report.budgets],
+        "audit": [_of_audit(part) for part in report.audits],
+        "refuted": report.refuted,
+        "membership": {
+            "of_members": membership.of_members,
+            "not_tried_because": membership.reason,
+            "attacks": {}
+            if membership.found is None
+            else {name: found.figures() for name, found in membership.found.results.items()},
+            "closest_record_share": None
+            if membership.found is None
+            else {
+                "share": membership.found.share.share.value,
+                "expected": membership.found.share.expected,
+                "deviation": membership.found.share.deviation,
+            },
+        },
+        "utility": [asdict(figure) for figure in report.utility],
+        "utility_not_measured_because": report.utility_reason,
+        "not_covered": list(report.not_covered),
+    }
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested lists and dicts with the way to them."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flat(f"{name}.{key}" if name else key, item)
+    elif isinstance(value, list):
+        for number, item in enumerate(value, start=1):
+            yield from _flat(f"{name} {number}".strip(), item)
+    else:
+        yield name, value
+
+
+def _plain(value: float | tuple[float, ...] | None) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _of_ledger(budget: LedgerState) -> dict[str, Any]:
+    history = []
+    if budget.history is not None:
+        history = [
+            {
+                "time": row["time"].isoformat(timespec="seconds"),
+                **{name: row[name] for name in ("label", "event", "epsilon")},
+            }
+            for row in budget.history.to_dict("records")
+        ]
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "spent": budget.spent,
+        "remaining": budget.remaining,
+        "problem": budget.problem,
+        "history": history,
+    }
+
+
+def _of_audit(part: PartAudit) -> dict[str, Any]:
+    if part.result is None:
+        return {"part": part.name, "not_audited_because": part.reason}
+    found = part.result
+    return {
+        "part": part.name,
+        "epsilon_lower": found.epsilon_lower,
+        "confidence": found.confidence,
+        "claimed_epsilon": found.epsilon,
+        "claimed_delta": found.delta,
+        "canaries": found.n_canaries,
+        "guesses": found.n_guesses,
+        "correct": found.n_correct,
+        "made_up_rows": part.n_rows,
+        "refuted": found.refuted,
+        "verdict": part.verdict,
+        "most_that_guesses_could_show": found.ceiling,
+        "gaussian_epsilon_lower": found.gaussian_epsilon_lower,
+        "noise_seen_below": found.power,
+        "leak": found.leak,
+        "could_refute": part.could_refute,
+        "sight": part.sight,
+    }
+
+
+def _check_options(audit: Any, n_canaries: Any, confidence: Any, verbose: Any) -> None:
+    """Refuse options of a wrong type or out of range. No value is quoted that is not a number."""
+    if not isinstance(audit, bool | np.bool_):
+        raise TypeError(f"audit must be True or False, not {type(audit).__name__}.")
+    if not _is_whole(verbose):
+        raise TypeError(f"verbose must be an integer, not {type(verbose).__name__}.")
+    if n_canaries is not None and not _is_whole(n_canaries):
+        raise TypeError(f"n_canaries must be an integer or None, not {type(n_canaries).__name__}.")
+    if n_canaries is not None and n_canaries < 1:
+        raise ValueError(f"n_canaries={n_canaries!r} must be at least 1; audit=False makes none.")
+    if not isinstance(confidence, Real) or isinstance(confidence, bool):
+        raise TypeError(f"confidence must be a number, not {type(confidence).__name__}.")
+    if not 0.0 < float(confidence) < 1.0:
+        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
+
+
+def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
+    """Refuse rows and labels that do not belong together. No value is quoted."""
+    for name, given in (("X_members", X_members), ("y_holdout", y_holdout)):
+        if given is not None and X_holdout is None:
+            raise ValueError(f"{name} needs X_holdout: {_WHY[name]}.")
+    if y_holdout is not None:
+        n_rows, n_labels = _length(X_holdout, "X_holdout"), _length(y_holdout, "y_holdout")
+        if n_rows != n_labels:
+            raise ValueError(
+                f"y_holdout has {n_labels} labels for {n_rows} rows of X_holdout; pass one a row."
+            )
+    if X_members is not None and not Table.is_frame(X_members):  # which may hold text
+        read_rows(X_members, "X_members")
+
+
+_WHY = {
+    "X_members": "others to tell the members from",
+    "y_holdout": "the rows that it labels",
+}
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _length(values: Any, name: str) -> int:
+    """Return how many rows or labels there are."""
+    shape = getattr(values, "shape", None)
+    if shape is None and hasattr(values, "__len__"):
+        return len(values)
+    if not shape:
+        raise ValueError(f"{name} must be an array, with one entry a row.")
+    return int(shape[0])

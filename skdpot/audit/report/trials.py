@@ -29,17 +29,7 @@ _SYNTHETIC = 2000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MembershipTrial:
-    """Attacks on synthetic rows.
-
-    Parameters
-    ----------
-    found : SyntheticMembership or None
-        What was found; None if nothing was tried.
-    of_members : bool, default=False
-        Whether the release itself was attacked, on rows that it was made from.
-    reason : str, default=""
-        Why nothing was tried.
-    """
+    """Attacks on synthetic rows: of the release itself, of a copy, or why there are none."""
 
     found: SyntheticMembership | None
     of_members: bool = False
@@ -48,17 +38,7 @@ class MembershipTrial:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of utility.
-
-    Parameters
-    ----------
-    name : str
-        What was measured.
-    value : float
-        The figure.
-    meaning : str
-        How to read it.
-    """
+    """One figure of utility, and how to read it."""
 
     name: str
     value: float
@@ -100,21 +80,8 @@ def try_membership(
 ) -> MembershipTrial:
     """Attack the estimator on its members if they are given, else a copy on the hold-out.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted. Of a pipeline that ends in a sampler, synthetic rows are led back through the other
-        steps.
-    X_holdout, y_holdout : array-like or None
-        Public rows of the same population, and their labels.
-    X_members : array-like or None
-        Rows that it was fitted on. Nothing else here touches private rows.
-    rng : numpy.random.Generator
-        Cuts the hold-out, and draws.
-
-    Returns
-    -------
-    MembershipTrial
+    Of a pipeline that ends in a sampler, synthetic rows are led back through the other steps.
+    Only `X_members` are private rows; `rng` cuts the hold-out, and draws.
     """
     reason = _why_no_rows(estimator)
     if not reason and X_holdout is None:
@@ -217,24 +184,7 @@ def _why_no_copy(estimator: Any, n_rows: int, labels: Any) -> str:
 def measure_utility(
     estimator: Any, X_holdout: Any, y_holdout: Any, rng: np.random.Generator
 ) -> tuple[tuple[Figure, ...], str]:
-    """Measure how useful an estimator is on public rows.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    X_holdout, y_holdout : array-like or None
-        Public rows, and their labels, targets or time stamps.
-    rng : numpy.random.Generator
-        Draws synthetic rows.
-
-    Returns
-    -------
-    figures : tuple of Figure
-        Empty if nothing was measured.
-    reason : str
-        Why there is none, or not all; empty if all were measured.
-    """
+    """Measure how useful an estimator is on public rows, or say why that cannot be."""
     labelled = hasattr(estimator, "sample_labeled")
     if not (labelled or hasattr(estimator, "score")):
         return (), (

@@ -1,0 +1,86 @@
+"""Reports and notebook cards: HTML from the templates beside this file, all text escaped.
+
+A report is dark on white whatever the page around it; a card takes the colours of the page.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["HtmlReport", "html_card", "render"]
+
+
+@cache
+def _environment() -> Any:
+    # Here, because most programs that keep a budget never show one.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def kept(text: str) -> Markup:
+        """Escape text in one line, and keep numbers and the signs after them together."""
+        flat = re.sub(r"\s*\n\s*", " ", str(escape(text)).strip("\n "))
+        return Markup(flat.replace(" %", "&nbsp;%").replace("ε ≥ ", "ε&nbsp;≥&nbsp;"))
+
+    environment = Environment(
+        loader=PackageLoader("skdpot._utils"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["kept"] = kept
+    return environment
+
+
+def render(template: str, **facts: Any) -> str:
+    """Return a template with its blanks filled in."""
+    text: str = _environment().get_template(template).render(**facts)
+    return text
+
+
+def html_card(
+    title: str,
+    aside: str,
+    facts: Iterable[tuple[str, str]] | None = None,
+    *,
+    meter: tuple[float, str, str] | None = None,
+    rankings: Iterable[tuple[str, Iterable[tuple[str, str]]]] = (),
+    template: str = "card.html",
+    **more: Any,
+) -> str:
+    """Return a card: a bar with a text below each end, a table of facts, captioned tables."""
+    parts = {"facts": facts, "meter": meter, "rankings": rankings}
+    return render(template, title=title, aside=aside, **parts, **more)
+
+
+class HtmlReport:
+    """A report that is a page of its own."""
+
+    @property
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks."""
+        raise NotImplementedError
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as one page that needs nothing else.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to write it as well.
+
+        Returns
+        -------
+        str
+            HTML with its style and pictures inside; no scripts, nothing from the network.
+        """
+        text = render("page.html", title=self._title, fragment=self._repr_html_())
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
