@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ _MOST_LETTERS = 34
 _ROW_HEIGHT = 0.28  # inches
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BudgetDisplay:
     """Epsilon spent after each charge of a budget, against its cap.
 
@@ -74,10 +76,9 @@ class BudgetDisplay:
     [0.34, 0.5]
     """
 
-    def __init__(self, *, history: pd.DataFrame, epsilon: float, delta: float) -> None:
-        self.history = history
-        self.epsilon = epsilon
-        self.delta = delta
+    history: pd.DataFrame
+    epsilon: float
+    delta: float
 
     @classmethod
     def from_budget(cls, budget: PrivacyBudget, *, ax: Any = None, **kwargs: Any) -> Self:

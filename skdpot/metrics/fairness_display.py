@@ -1,6 +1,7 @@
 """Picture of how a classifier scores the groups."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from skdpot.metrics.fairness import (
 __all__ = ["FairnessDisplay", "FairnessFrontierDisplay"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FairnessDisplay:
     """Histograms of a binary classifier's scores, one a group.
 
@@ -86,26 +88,14 @@ class FairnessDisplay:
     ['accuracy', 'disparate impact']
     """
 
-    def __init__(
-        self,
-        *,
-        scores: np.ndarray,
-        groups: np.ndarray,
-        classes: np.ndarray | None = None,
-        threshold: float = 0.5,
-        metrics: dict[str, float] | None = None,
-        name: str | None = None,
-        group_name: str | None = None,
-        score_name: str = "score",
-    ) -> None:
-        self.scores = scores
-        self.groups = groups
-        self.classes = classes
-        self.threshold = threshold
-        self.metrics = metrics
-        self.name = name
-        self.group_name = group_name
-        self.score_name = score_name
+    scores: np.ndarray
+    groups: np.ndarray
+    classes: np.ndarray | None = None
+    threshold: float = 0.5
+    metrics: dict[str, float] | None = None
+    name: str | None = None
+    group_name: str | None = None
+    score_name: str = "score"
 
     @classmethod
     def from_estimator(
@@ -394,6 +384,7 @@ def _bin_edges(scores: np.ndarray, bins: int | ArrayLike) -> np.ndarray:
     return np.histogram_bin_edges(scores, bins, range=(0, 1) if within else None)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FairnessFrontierDisplay:
     """Accuracy against parity of many models, with the Pareto front.
 
@@ -448,18 +439,10 @@ class FairnessFrontierDisplay:
     2   fair    0.75      0.80     False
     """
 
-    def __init__(
-        self,
-        *,
-        points: pd.DataFrame,
-        higher_is_fairer: bool = True,
-        parity_name: str = "disparate impact",
-        accuracy_name: str = "accuracy",
-    ) -> None:
-        self.points = points
-        self.higher_is_fairer = higher_is_fairer
-        self.parity_name = parity_name
-        self.accuracy_name = accuracy_name
+    points: pd.DataFrame
+    higher_is_fairer: bool = True
+    parity_name: str = "disparate impact"
+    accuracy_name: str = "accuracy"
 
     @classmethod
     def from_results(

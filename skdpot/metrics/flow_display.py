@@ -167,6 +167,7 @@ def _step_title(step: int) -> str:
 _PANELS = 4  # by default
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FlowDisplay:
     """Particles of a flow at several steps, and how near they are to the sketch.
 
@@ -230,28 +231,15 @@ class FlowDisplay:
     [0, 4, 20, 200]
     """
 
-    def __init__(
-        self,
-        *,
-        particles: np.ndarray,
-        steps: np.ndarray,
-        labels: np.ndarray | None = None,
-        distances: np.ndarray | None = None,
-        classes: np.ndarray | None = None,
-        plane: np.ndarray | None = None,
-        names: list[str] | None = None,
-        public: np.ndarray | None = None,
-        name: str | None = None,
-    ) -> None:
-        self.particles = particles
-        self.steps = steps
-        self.labels = labels
-        self.distances = distances
-        self.classes = classes
-        self.plane = plane
-        self.names = names
-        self.public = public
-        self.name = name
+    particles: np.ndarray
+    steps: np.ndarray
+    labels: np.ndarray | None = None
+    distances: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    plane: np.ndarray | None = None
+    names: list[str] | None = None
+    public: np.ndarray | None = None
+    name: str | None = None
 
     @classmethod
     def from_estimator(

@@ -1,6 +1,7 @@
 """Picture of synthetic rows beside real ones, column by column."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -202,6 +203,7 @@ _MOST_COLUMNS = 40
 _PAIRS = {"total_variation": pair_distances, "correlation": correlation_differences}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MarginalsDisplay:
     """Marginals of synthetic and of real rows, a panel a column, and how pairs of columns differ.
 
@@ -255,18 +257,10 @@ class MarginalsDisplay:
     ['sepal length (cm)', 'sepal width (cm)']
     """
 
-    def __init__(
-        self,
-        *,
-        marginals: list[Marginal],
-        pairs: pd.DataFrame | None = None,
-        pairs_name: str | None = None,
-        labels: tuple[str, str] = ("real rows", "synthetic rows"),
-    ) -> None:
-        self.marginals = marginals
-        self.pairs = pairs
-        self.pairs_name = pairs_name
-        self.labels = labels
+    marginals: list[Marginal]
+    pairs: pd.DataFrame | None = None
+    pairs_name: str | None = None
+    labels: tuple[str, str] = ("real rows", "synthetic rows")
 
     @classmethod
     def from_estimator(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -161,6 +162,7 @@ def _total(fitted: list[Any]) -> PrivacySpent | None:
 _MOST_TICKS = 8
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyUtilityDisplay:
     """A score against epsilon, with the spread of repeated fits.
 
@@ -224,20 +226,11 @@ class PrivacyUtilityDisplay:
     {'score': 0.9}
     """
 
-    def __init__(
-        self,
-        *,
-        runs: pd.DataFrame,
-        references: dict[str, float] | None = None,
-        floor: float | None = None,
-        score_name: str = "score",
-        spent: PrivacySpent | None = None,
-    ) -> None:
-        self.runs = runs
-        self.references = references
-        self.floor = floor
-        self.score_name = score_name
-        self.spent = spent
+    runs: pd.DataFrame
+    references: dict[str, float] | None = None
+    floor: float | None = None
+    score_name: str = "score"
+    spent: PrivacySpent | None = None
 
     @classmethod
     def from_frame(

@@ -1,5 +1,6 @@
 """Picture of a sketch: its distribution functions, and how far noise may have moved them."""
 
+from dataclasses import dataclass
 from textwrap import fill
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ _N_COLUMNS = 3
 _WIDTH = 40  # characters of a label, of the small font
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SketchDisplay:
     """Distribution functions of a sketch along some directions, with bands of its noise.
 
@@ -90,26 +92,14 @@ class SketchDisplay:
     'sepal length (cm)'
     """
 
-    def __init__(
-        self,
-        *,
-        positions: np.ndarray,
-        cdf: np.ndarray,
-        measured: np.ndarray,
-        deviations: np.ndarray,
-        names: list[str],
-        slices: np.ndarray | None = None,
-        public: np.ndarray | None = None,
-        name: str | None = None,
-    ) -> None:
-        self.positions = positions
-        self.cdf = cdf
-        self.measured = measured
-        self.deviations = deviations
-        self.names = names
-        self.slices = slices
-        self.public = public
-        self.name = name
+    positions: np.ndarray
+    cdf: np.ndarray
+    measured: np.ndarray
+    deviations: np.ndarray
+    names: list[str]
+    slices: np.ndarray | None = None
+    public: np.ndarray | None = None
+    name: str | None = None
 
     @classmethod
     def from_estimator(

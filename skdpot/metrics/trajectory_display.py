@@ -238,6 +238,7 @@ def _show_dates(axis: Any) -> None:
 _TITLES = {"true": "true paths", "seen": "points seen", "recovered": "recovered paths"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TrajectoryDisplay:
     """Recovered paths beside what they were recovered from, with time as colour.
 
@@ -306,36 +307,19 @@ class TrajectoryDisplay:
     ['seen', 'means', 'recovered']
     """
 
-    def __init__(
-        self,
-        *,
-        paths: np.ndarray,
-        times: np.ndarray,
-        means: np.ndarray | None = None,
-        mean_times: np.ndarray | None = None,
-        points: np.ndarray | None = None,
-        point_times: np.ndarray | None = None,
-        true_paths: np.ndarray | None = None,
-        true_times: np.ndarray | None = None,
-        features: tuple[int, ...] = (0, 1),
-        feature_names: Any = None,
-        name: str | None = None,
-        means_name: str = "means",
-        dates: bool = False,
-    ) -> None:
-        self.paths = paths
-        self.times = times
-        self.means = means
-        self.mean_times = mean_times
-        self.points = points
-        self.point_times = point_times
-        self.true_paths = true_paths
-        self.true_times = true_times
-        self.features = features
-        self.feature_names = feature_names
-        self.name = name
-        self.means_name = means_name
-        self.dates = dates
+    paths: np.ndarray
+    times: np.ndarray
+    means: np.ndarray | None = None
+    mean_times: np.ndarray | None = None
+    points: np.ndarray | None = None
+    point_times: np.ndarray | None = None
+    true_paths: np.ndarray | None = None
+    true_times: np.ndarray | None = None
+    features: tuple[int, ...] = (0, 1)
+    feature_names: Any = None
+    name: str | None = None
+    means_name: str = "means"
+    dates: bool = False
 
     @classmethod
     def from_estimator(
