@@ -418,14 +418,8 @@ def _of_ledger(budget: LedgerState) -> dict[str, Any]:
             }
             for row in budget.history.to_dict("records")
         ]
-    return {
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "spent": budget.spent,
-        "remaining": budget.remaining,
-        "problem": budget.problem,
-        "history": history,
-    }
+    cap = {name: getattr(budget, name) for name in ("epsilon", "delta", "spent", "remaining")}
+    return cap | {"problem": budget.problem, "history": history}
 
 
 def _of_audit(part: PartAudit) -> dict[str, Any]:

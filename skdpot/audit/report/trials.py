@@ -1,8 +1,9 @@
 """Membership and utility in a privacy report, from public rows or rows given for it."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class _ThroughPipeline:
 class _EncodedTable:
     """A synthesizer of tables, as a sampler of the points that its schema encodes rows in."""
 
-    def __init__(self, synthesizer: Any, encoder: TableEncoder) -> None:
+    def __init__(self, encoder: TableEncoder, synthesizer: Any) -> None:
         self.synthesizer, self.encoder = synthesizer, encoder
         self.privacy_spent_ = synthesizer.privacy_spent_
 
@@ -88,50 +89,35 @@ def try_membership(
         reason = "No public rows of the same population were given (X_holdout)."
     if reason:
         return MembershipTrial(found=None, reason=reason)
-    if hasattr(estimator, "schema_"):
-        return _try_table(estimator, X_holdout, X_members, rng)
-    rows = read_rows(X_holdout, "X_holdout")
+    given, members, labels = X_holdout, X_members, y_holdout
+    wrapped: Callable[[Any], Any] = _sampler
+    options: dict[str, Any] = {}
+    if hasattr(
+        estimator, "schema_"
+    ):  # tables of any columns: as the schema encodes them in numbers
+        schema = estimator.schema_
+        given, members = (
+            X[list(schema.names)] if Table.is_frame(X) else X for X in (given, members)
+        )
+        encoder = TableEncoder(schema).fit(given)
+        rows = encoder.transform(given)
+        members = None if members is None else encoder.transform(members)
+        wrapped, options, labels = partial(_EncodedTable, encoder), {"schema": schema}, None
+    else:
+        given = rows = read_rows(X_holdout, "X_holdout")
     seed = int(rng.integers(2**31))
-    if X_members is not None:
-        found = synthetic_membership(_sampler(estimator), X_members, rows, random_state=seed)
-        return MembershipTrial(found=found, of_members=True)
-    reason = _why_no_copy(estimator, len(rows), y_holdout)
-    if reason:
-        return MembershipTrial(found=None, reason=reason)
-    order = rng.permutation(len(rows))
-    inside, outside = np.array_split(order, 2)
-    labels = None if y_holdout is None else np.asarray(y_holdout)[inside]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a fit on public rows
-        copy = _sampler(unpaid_copy(estimator).fit(rows[inside], labels))
-        found = synthetic_membership(copy, rows[inside], rows[outside], random_state=seed)
-    return MembershipTrial(found=found)
-
-
-def _try_table(
-    estimator: Any, X_holdout: Any, X_members: Any, rng: np.random.Generator
-) -> MembershipTrial:
-    """Attack synthetic tables of any columns, as the released schema encodes them in numbers."""
-    schema = estimator.schema_
-    holdout, members = (
-        X[list(schema.names)] if Table.is_frame(X) else X for X in (X_holdout, X_members)
-    )
-    encoder = TableEncoder(schema).fit(holdout)
-    rows, seed = encoder.transform(holdout), int(rng.integers(2**31))
     if members is not None:
-        inside = encoder.transform(members)
-        attacked = _EncodedTable(estimator, encoder)
-        found = synthetic_membership(attacked, inside, rows, random_state=seed)
+        found = synthetic_membership(wrapped(estimator), members, rows, random_state=seed)
         return MembershipTrial(found=found, of_members=True)
-    reason = _why_no_copy(estimator, len(rows), None)
+    reason = _why_no_copy(estimator, len(rows), labels)
     if reason:
         return MembershipTrial(found=None, reason=reason)
-    kept, others = np.array_split(rng.permutation(len(rows)), 2)
+    inside, outside = np.array_split(rng.permutation(len(rows)), 2)
+    labels = None if labels is None else np.asarray(labels)[inside]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a fit on public rows
-        copy = unpaid_copy(estimator).set_params(schema=schema).fit(take(holdout, kept))
-        attacked = _EncodedTable(copy, encoder)
-        found = synthetic_membership(attacked, rows[kept], rows[others], random_state=seed)
+        copy = unpaid_copy(estimator).set_params(**options).fit(take(given, inside), labels)
+        found = synthetic_membership(wrapped(copy), rows[inside], rows[outside], random_state=seed)
     return MembershipTrial(found=found)
 
 
