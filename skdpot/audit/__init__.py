@@ -1,11 +1,12 @@
 """Attacks on what the package releases and sends: what an observer can really learn."""
 
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.evidence.linear import EvidenceSum, linear_evidence
-from skdpot.audit.evidence.sketch import log_likelihood_ratio
+from skdpot.audit.default_canaries import default_canaries
 from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
+from skdpot.audit.matched_filter import EvidenceSum, linear_evidence
 from skdpot.audit.membership import (
     ClosestRecordShare,
     MembershipResult,
@@ -20,7 +21,7 @@ from skdpot.audit.membership import (
 from skdpot.audit.noise import NoiseCheck, NoiseEvidence
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report.privacy_report import PrivacyReport, privacy_report
-from skdpot.audit.white_box import default_canaries, default_score
+from skdpot.audit.sketch_likelihood import log_likelihood_ratio
 
 __all__ = [
     "AuditResult",

@@ -59,23 +59,23 @@ class AuditedFit:
         """Return the steps of a score, under a progress bar where one is wanted."""
         return tqdm(steps, desc=label) if self.verbose > 0 else steps
 
-    def rows_and_weights(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Return the rows that are expected: the known ones, and of each pair both by half.
-
-        Returns
-        -------
-        rows : ndarray of shape (n_samples + 2 * n_pairs, n_features)
-            Known rows, then the first of all pairs, then the second.
-        labels : ndarray or None
-        weights : ndarray of shape (n_samples + 2 * n_pairs,)
-        """
+    @property
+    def candidates(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Known rows, then the first of all pairs, then the second, and their labels."""
         pairs = self.pairs
         rows = np.concatenate([self.X, pairs.first, pairs.second])
-        weights = np.concatenate([np.ones(len(self.X)), np.full(2 * len(pairs), 0.5)])
         if self.y is None or pairs.first_labels is None or pairs.second_labels is None:
-            return rows, None, weights
-        labels = np.concatenate([self.y, pairs.first_labels, pairs.second_labels])
-        return rows, labels, weights
+            return rows, None
+        return rows, np.concatenate([self.y, pairs.first_labels, pairs.second_labels])
+
+    @property
+    def shares(self) -> np.ndarray:
+        """How many of each candidate are expected: 1 of known rows, and 1/2 of the others."""
+        return np.concatenate([np.ones(len(self.X)), np.full(2 * len(self.pairs), 0.5)])
+
+    def of_candidates(self, of_fit: np.ndarray) -> np.ndarray:
+        """Return public facts of the rows of the fit for all candidates."""
+        return np.concatenate([of_fit, of_fit[len(self.X) :]])
 
 
 Score = Callable[[AuditedFit], np.ndarray]

@@ -10,9 +10,10 @@ from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
 
 from skdpot._utils.rng import solver_generator
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask, NoKnownAttackError, Score
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.white_box import default_canaries, default_score
+from skdpot.audit.default_canaries import default_canaries
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.spent import total_spent
 

@@ -1,13 +1,13 @@
 """Audit of a whole fit by one run of it."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpot.audit.attacks import evidence_of
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import AuditedFit, Score
 from skdpot.audit.canaries import CanaryPairs
@@ -20,12 +20,8 @@ from skdpot.audit.checked_task import (
     scores_of,
 )
 from skdpot.audit.noise import NoiseEvidence
-from skdpot.audit.white_box import evidence_of
 
 __all__ = ["one_run_audit"]
-
-_NO_NOISE = {"histogram_rows", "cell_width"}
-_ADDED = {"sketch", "marginals"}  # releases of one thing, which are checked as their sum
 
 
 def one_run_audit(
@@ -156,9 +152,5 @@ def _judged(
     if callable(score):
         return scores_of(score, audited), None
     evidence = evidence_of(audited, heads)
-    made = Counter(release.kind for release in audited.releases if release.kind not in _NO_NOISE)
-    made.subtract(check.name.rsplit(" ", 1)[0] for check in evidence.checks)
-    seen = {check.name.rsplit(" ", 1)[0] for check in evidence.checks} & _ADDED
-    unseen = sorted(kind for kind, missing in made.items() if missing > 0 and kind not in seen)
-    checked = NoiseEvidence.of(evidence.checks, confidence, unseen)
+    checked = NoiseEvidence.of(evidence.checks, confidence, evidence.unseen)
     return scores_of(lambda _: evidence.scores(), audited), checked

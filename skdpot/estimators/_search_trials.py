@@ -587,7 +587,11 @@ def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
     )
     [units] = round_to_lattice([total], noise.lattice)
     score = float(drawn + units) * noise.lattice / task.plan.n_scored
-    return released("score", score, lambda: {"sigma": task.plan.score_deviation})
+    lattice = noise.lattice / task.plan.n_scored
+    noisy: float = released(
+        Release("score", score, sigma=task.plan.score_deviation, lattice=lattice)
+    )
+    return noisy
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +10,12 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_step import release_gradient
+from skdpot.nets.noisy_step import (
+    StepPart,
+    expected_batch,
+    gradients_of_vectors,
+    release_gradient,
+)
 from skdpot.nets.output_gradients import (
     clipped_gradient_sum,
     pulled_back_sum,
@@ -18,6 +24,7 @@ from skdpot.nets.output_gradients import (
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
+from skdpot.privacy.recording import Records
 
 __all__ = ["AutoencoderLoss", "CodePenalty", "private_steps", "public_steps"]
 
@@ -33,6 +40,9 @@ class CodePenalty(Protocol):
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the directions of one step from a public stream."""
+
+    def for_batch(self, sizes: tuple[int, ...]) -> "CodePenalty":
+        """Return the penalty of batches with other numbers of records in their cells."""
 
     def sensitivity(self, clip_jacobian: float) -> float:
         """Bound how far one record moves the gradient, times the batch size."""
@@ -129,10 +139,43 @@ def private_steps(
         batch = torch.from_numpy(next(batches)).to(rows.device)
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows[batch], directions)
-        facts = {"loss": loss, "plan": plan, "directions": directions}
-        release_gradient(total, plan.noise, plan.batch_size, secret, facts)
+        facts = {"loss": loss, "directions": directions}
+        linear = partial(_step_part, loss, directions)
+        release_gradient(autoencoder, total, plan, secret, facts, linear)
 
     return step
+
+
+def _step_part(
+    loss: AutoencoderLoss,
+    directions: np.ndarray | None,
+    autoencoder: Any,
+    records: Records,
+    shares: np.ndarray,
+) -> StepPart:
+    """Return what each record adds to `AutoencoderLoss.clipped_sum`.
+
+    With a penalty, which compares the codes of a batch, among those of an expected batch.
+    """
+    rows, codes = records
+    own = gradients_of_vectors(
+        autoencoder,
+        rows,
+        lambda _, gram, __: shares_of_jacobians(gram, loss.clip)[:, None],
+        lambda outputs, chunk: [reconstruction_gradient(outputs, chunk)],
+    )
+    if loss.penalty is None or directions is None:
+        return StepPart(rows=own)
+    encoder = autoencoder[:-1]
+    order, places, sizes = expected_batch(codes, shares)
+    penalty = loss.penalty.for_batch(sizes)
+    pulls = penalty.vectors(record_outputs(encoder, rows[order]), directions)
+
+    def clipped(_: torch.Tensor, gram: torch.Tensor, batch: slice) -> torch.Tensor:
+        return shares_of_jacobians(gram, loss.clip_jacobian)[:, None] * pulls[batch]
+
+    pulled = gradients_of_vectors(encoder, rows, clipped, places=places)
+    return StepPart(rows=own.plus(pulled, loss.alpha), exact=False)
 
 
 def public_steps(

@@ -20,7 +20,7 @@ Wasserstein gradients", 2025, appendix B.3.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -72,6 +72,10 @@ class PriorPenalty:
     def directions(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the directions of one step from a public stream."""
         return orthogonal_directions(self.n_directions, self.latent_dim, rng)
+
+    def for_batch(self, sizes: tuple[int, ...]) -> "PriorPenalty":
+        """Return the penalty of batches with another number of records."""
+        return replace(self, batch_size=sum(sizes))
 
     def sensitivity(self, clip_jacobian: float) -> float:
         r"""Bound how far one record moves the gradient, times the batch size.
@@ -157,6 +161,10 @@ class CodeParity:
         """Draw the directions of one step from a public stream."""
         n_blocks = math.ceil(self.n_slices / self.latent_dim)
         return self._compared.directions(n_blocks * self.latent_dim, rng)
+
+    def for_batch(self, sizes: tuple[int, ...]) -> "CodeParity":
+        """Return the penalty of batches with other numbers of records in their cells."""
+        return replace(self, batch_sizes=sizes)
 
     def sensitivity(self, clip_jacobian: float) -> float:
         r"""Bound how far one record moves the gradient, times the size of the whole batch.

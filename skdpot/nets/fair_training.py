@@ -14,7 +14,8 @@ it is clipped together with the loss, and one record moves only its own term.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +23,12 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_step import release_gradient
+from skdpot.nets.noisy_step import (
+    StepPart,
+    expected_batch,
+    gradients_of_vectors,
+    release_gradient,
+)
 from skdpot.nets.output_gradients import (
     ClippedVectors,
     pulled_back_sum,
@@ -34,6 +40,7 @@ from skdpot.nets.parity import Cells, ComparedOutputs, ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.training_plan import TrainingPlan
+from skdpot.privacy import recording
 
 __all__ = ["FairLoss", "LocalPenalty", "Records", "network_outputs", "ranked_steps", "tabled_steps"]
 
@@ -260,14 +267,10 @@ def ranked_steps(
     def step(network: nn.Module, number: int) -> None:
         batch = records.take(next(batches))
         total = loss.ranked_sum(network, batch, penalty, directions[number])
-        facts = {
-            "loss": loss,
-            "cells": cells,
-            "plan": plan,
-            "penalty": penalty,
-            "directions": directions[number],
-        }
-        release_gradient(total, plan.noise, plan.batch_size, secret, facts)
+        along = directions[number]
+        facts = {"loss": loss, "cells": cells, "penalty": penalty, "directions": along}
+        linear = partial(_ranked_part, loss, penalty, along)
+        release_gradient(network, total, plan, secret, facts, linear)
 
     return step
 
@@ -317,7 +320,46 @@ def tabled_steps(
         batch = next(batches)
         of_batch = None if local is None else local.take(batch)
         total = loss.joint_sum(network, records.take(batch), of_batch, cells)
-        facts = {"loss": loss, "cells": cells, "plan": plan, "tables": tables}
-        release_gradient(total, plan.noise, plan.batch_size, secret, facts)
+        facts = {"loss": loss, "cells": cells, "tables": tables}
+        linear = partial(_joint_part, loss, cells, tables)
+        release_gradient(network, total, plan, secret, facts, linear)
 
     return step
+
+
+def _ranked_part(
+    loss: FairLoss,
+    penalty: ParityPenalty | None,
+    directions: np.ndarray,
+    network: nn.Module,
+    given: recording.Records,
+    shares: np.ndarray,
+) -> StepPart:
+    """Return what each record adds to `FairLoss.ranked_sum`, in an expected batch."""
+    rows, targets, codes = given
+    order, places, sizes = expected_batch(codes, shares)
+    batch = Records(rows, targets).take(order)
+    of_batch = None if penalty is None else replace(penalty, batch_sizes=sizes)
+    vectors = loss.ranked_vectors(network, batch, of_batch, directions)
+    own = gradients_of_vectors(network, rows, vectors, places=places)
+    return StepPart(rows=own, exact=False)
+
+
+def _joint_part(
+    loss: FairLoss,
+    cells: Cells,
+    tables: OutputTables | None,
+    network: nn.Module,
+    given: recording.Records,
+    shares: np.ndarray,
+) -> StepPart:
+    """Return what each record adds to `FairLoss.joint_sum`.
+
+    Its own penalty follows from its output under the network that the tables were released of.
+    """
+    rows, targets, released_of, codes = given
+    local = None
+    if tables is not None:
+        local = LocalPenalty.of_release(tables, released_of, replace(cells, codes=codes))
+    vectors = loss.joint_vectors(Records(rows, targets), local, cells)
+    return StepPart(rows=gradients_of_vectors(network, rows, vectors))

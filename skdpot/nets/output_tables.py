@@ -9,7 +9,7 @@ clipped together.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,9 @@ from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Part, Records, Release, released
 from skdpot.slicing.decoding import decode_cumulative
-from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.histogram import binned_rows, count_projections
 from skdpot.slicing.rules import recommended_bins
 from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 from skdpot.slicing.table import CDFTable
@@ -295,6 +295,22 @@ def noisy_counts(
     )
     measured = counts.reshape(shape) @ strategy.integer_matrix.T.astype(np.float64)
     table += measured.astype(np.int64) * factor
-    facts = {"noise": noise, "directions": directions, "half_widths": half_widths}
-    statistic: np.ndarray = released("table", table * noise.lattice, lambda: facts)
+    release = Release(
+        "table",
+        table * noise.lattice,
+        {"strategy": strategy, "directions": directions, "half_widths": half_widths},
+        sigma=float(noise.sigma),
+        lattice=noise.lattice,
+        sensitivity=strategy.sensitivity(len(directions), conditional=False),
+        linear=_counted,
+    )
+    statistic: np.ndarray = released(release)
     return statistic
+
+
+def _counted(release: Release, records: Records, shares: np.ndarray) -> Iterable[Part]:
+    """Yield what values add: a constant column moves projections that have a centre."""
+    values, codes = records
+    if release.facts["directions"].shape[1] > values.shape[1]:
+        values = np.column_stack([values, np.ones(len(values))])
+    return binned_rows(release, (values, codes), shares)

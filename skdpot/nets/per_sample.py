@@ -64,6 +64,27 @@ class RecordGradients(ABC):
     def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records, each times its weight, a tensor a parameter."""
 
+    @abstractmethod
+    def gram(self) -> torch.Tensor:
+        """Return the inner products of all pairs of records."""
+
+    @abstractmethod
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each record with a tensor a parameter."""
+
+    @abstractmethod
+    def formed(self) -> "FormedGradients":
+        """Return the same with a whole gradient of each record."""
+
+    def plus(self, other: "RecordGradients | None", share: float) -> "RecordGradients":
+        """Return ``(1 - share)`` of these gradients and `share` of others of the same records."""
+        own = self.formed().gradients
+        others = own if other is None else other.formed().gradients
+        weight = 0.0 if other is None else share
+        pairs = zip(own, others, strict=True)
+        added = tuple((1.0 - share) * a + weight * b for a, b in pairs)
+        return FormedGradients(self.parameters, added)
+
     @staticmethod
     @abstractmethod
     def jacobian(rows: Sequence[Any]) -> "RecordJacobians":
@@ -98,6 +119,14 @@ class RecordJacobians(ABC):
         """
 
     @abstractmethod
+    def of_each(self, vectors: torch.Tensor) -> RecordGradients:
+        """Return :math:`J_i^T c_i` of each record, without the sum."""
+
+    @abstractmethod
+    def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
+        """Return for each of some vectors, of shape (n, n_records, k), its sum over records."""
+
+    @abstractmethod
     def finite(self) -> "RecordJacobians":
         """Return the same with what is not a finite number replaced."""
 
@@ -114,6 +143,31 @@ class OuterProducts(RecordGradients):
         """Return the weighted sum over records."""
         weighted = self.output_gradients * weights[:, None]
         return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
+
+    def gram(self) -> torch.Tensor:
+        """Return products of inner products: no outer product is formed."""
+        inputs = self.inputs @ self.inputs.T + float(len(self.parameters) - 1)
+        return inputs * (self.output_gradients @ self.output_gradients.T)
+
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each record with a tensor a parameter."""
+        inner = ((self.output_gradients @ values[0]) * self.inputs).sum(1)
+        return inner + self.output_gradients @ values[1] if len(values) == 2 else inner
+
+    def formed(self) -> "FormedGradients":
+        """Form the outer products."""
+        weights = self.output_gradients[:, :, None] * self.inputs[:, None, :]
+        both = (weights, self.output_gradients)[: len(self.parameters)]
+        return FormedGradients(self.parameters, both)
+
+    def plus(self, other: RecordGradients | None, share: float) -> RecordGradients:
+        """Add gradients of the same layer, which has the same inputs."""
+        total = (1.0 - share) * self.output_gradients
+        if other is not None and not isinstance(other, OuterProducts):
+            return super().plus(other, share)
+        if other is not None:
+            total = total + share * other.output_gradients
+        return OuterProducts(self.parameters, self.inputs, total)
 
     @staticmethod
     def jacobian(rows: Sequence["OuterProducts"]) -> "OuterProductJacobians":
@@ -132,6 +186,20 @@ class FormedGradients(RecordGradients):
     def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
         """Return the weighted sum over records."""
         return [torch.tensordot(weights, gradient, dims=1) for gradient in self.gradients]
+
+    def gram(self) -> torch.Tensor:
+        """Return the inner products of all pairs of records."""
+        flat = [gradient.flatten(1) for gradient in self.gradients]
+        return torch.stack([rows @ rows.T for rows in flat]).sum(0)
+
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each record with a tensor a parameter."""
+        pairs = zip(self.gradients, values, strict=True)
+        return torch.stack([rows.flatten(1) @ value.flatten() for rows, value in pairs]).sum(0)
+
+    def formed(self) -> "FormedGradients":
+        """Return these gradients."""
+        return self
 
     @staticmethod
     def jacobian(rows: Sequence["FormedGradients"]) -> "FormedJacobians":
@@ -166,6 +234,18 @@ class OuterProductJacobians(RecordJacobians):
         weighted = (vectors[:, :, None] * self.output_gradients).sum(1)
         return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
 
+    def of_each(self, vectors: torch.Tensor) -> RecordGradients:
+        """Return J' c of each record: an outer product of c'g and a."""
+        pulled = (vectors[:, :, None] * self.output_gradients).sum(1)
+        return OuterProducts(self.parameters, self.inputs, pulled)
+
+    def of_all(self, vectors: torch.Tensor) -> FormedGradients:
+        """Return the sums over records, one for each row of `vectors`."""
+        pulled = torch.einsum("njk,jku->nju", vectors, self.output_gradients)
+        weights = torch.einsum("nju,ji->nui", pulled, self.inputs)
+        both = (weights, pulled.sum(1))[: len(self.parameters)]
+        return FormedGradients(self.parameters, both)
+
     def finite(self) -> "OuterProductJacobians":
         """Replace what is not finite."""
         inputs, gradients = self.inputs.nan_to_num(), self.output_gradients.nan_to_num()
@@ -192,6 +272,16 @@ class FormedJacobians(RecordJacobians):
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records of J' c."""
         return [torch.tensordot(vectors, g, dims=2) for g in self.gradients]
+
+    def of_each(self, vectors: torch.Tensor) -> RecordGradients:
+        """Return J' c of each record."""
+        formed = tuple(torch.einsum("nk,nk...->n...", vectors, g) for g in self.gradients)
+        return FormedGradients(self.parameters, formed)
+
+    def of_all(self, vectors: torch.Tensor) -> FormedGradients:
+        """Return the sums over records, one for each row of `vectors`."""
+        sums = tuple(torch.tensordot(vectors, g, dims=2) for g in self.gradients)
+        return FormedGradients(self.parameters, sums)
 
     def finite(self) -> "FormedJacobians":
         """Replace what is not finite."""

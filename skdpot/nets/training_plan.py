@@ -59,6 +59,13 @@ class TrainingPlan:
         """Probability that a record is in a batch; the largest of the cells."""
         return max(b / n for b, n in zip(self.batch_sizes, self.group_sizes, strict=True))
 
+    def rates(self, codes: np.ndarray) -> np.ndarray:
+        """Return the probability that records of some cells are in a batch."""
+        if self.sampling == "poisson" or len(self.group_sizes) == 1:
+            return np.full(len(codes), self.sampling_rate)
+        of_cells: np.ndarray = np.asarray(self.batch_sizes) / np.asarray(self.group_sizes)
+        return of_cells[codes]
+
     def batches(
         self, stream: SecretStream, members: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:

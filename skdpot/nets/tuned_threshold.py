@@ -8,6 +8,7 @@ distribution there, and a third counts the second class unless the classes are p
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,8 +18,8 @@ from skdpot._utils.rng import SecretStream
 from skdpot.nets.output_tables import TableNoise, plan_tables, release_tables
 from skdpot.privacy.events import Event, GaussianEvent
 from skdpot.privacy.lattice_sampler import required_bits
-from skdpot.privacy.noise import LatticeNoise, calibrate_lattice
-from skdpot.privacy.noisy_histogram import noisy_histogram
+from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise
+from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 
 __all__ = ["ThresholdNoise", "plan_threshold", "tuned_threshold"]
 
@@ -97,8 +98,28 @@ def tuned_threshold(
     fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
     second = float(labels.sum())
     if noise.count is not None:
-        of_class = np.zeros(int(second), dtype=np.intp)
-        second = float(noisy_histogram(of_class, 1, noise.count, stream)[0])
+        second = _noisy_count(labels, noise.count, stream)
     rest = 1.0 - float(np.clip(second, 1.0, n - 1.0)) / n
     cut = fine.tables[0].quantiles_along(0, np.array([rest]))[0] + fine.centres[0]
     return float(np.clip(0.5 + cut, _INSIDE, 1.0 - _INSIDE))
+
+
+def _noisy_count(labels: np.ndarray, noise: LatticeNoise, stream: SecretStream) -> float:
+    """Release the number of records of the second class, which one record moves by one."""
+    table = lattice_noise(noise.sigma, 1, stream, lattice=noise.lattice, mu=noise.mu)
+    table += int(labels.sum()) * round(1 / noise.lattice)
+    release = Release(
+        "class_count",
+        table.astype(np.float64) * noise.lattice,
+        sigma=noise.sigma,
+        lattice=noise.lattice,
+        sensitivity=noise.sensitivity,
+        linear=_counted,
+    )
+    return float(released(release)[0])
+
+
+def _counted(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
+    """Yield what labels add to their sum."""
+    rows = Vectors(records[0].astype(np.float64)[:, None])
+    yield Part(value=release.value, sigma=float(np.max(release.sigma)), rows=rows)

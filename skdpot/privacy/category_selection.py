@@ -41,7 +41,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, NonPrivateEvent, ThresholdedCountsEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Release, released
 
 __all__ = ["Category", "CategorySelectionPlan", "plan_category_selection", "select_categories"]
 
@@ -238,7 +238,15 @@ def select_categories(
     noisy += counts * units
     shown = np.flatnonzero(noisy > round(plan.threshold * units))
     found = [(categories[i], float(noisy[i]) * plan.noise.lattice) for i in shown]
-    found = released("category_counts", found, lambda: {"plan": plan})
+    release = Release(
+        "category_counts",
+        found,
+        {"plan": plan},
+        sigma=plan.sigma,
+        lattice=plan.noise.lattice,
+        event=plan.event,
+    )
+    found = released(release)
     return tuple(category for category, _ in found), np.array([count for _, count in found])
 
 

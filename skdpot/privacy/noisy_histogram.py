@@ -4,19 +4,22 @@ The grids need no prior knowledge of the data: cells grow with the magnitude, an
 ones take all that lies beyond. Every function of a noisy table here is post-processing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 from scipy.special import ndtri
 
 from skdpot._utils.rng import SecretStream
+from skdpot.privacy.events import Event
 from skdpot.privacy.noise import LatticeNoise, lattice_noise
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Part, Records, Release, Vectors, candidates, released
 
 __all__ = [
+    "Counting",
     "MagnitudeGrid",
     "SignedGrid",
     "Smoothing",
@@ -28,6 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 FALSE_ALARM = 1e-4
+_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -126,32 +130,120 @@ class Smoothing:
         return float(-ndtri(FALSE_ALARM / self.n_candidates))
 
 
-def noisy_histogram(
-    cells: IntArray, n_cells: int, noise: LatticeNoise, stream: SecretStream
-) -> FloatArray:
-    """Return the counts of the cells plus noise.
-
-    Counts are added on top of the noise: no table without noise ever exists.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Counting:
+    """What a histogram counts, which is public: one feature of some rows, or their norms.
 
     Parameters
     ----------
-    cells : ndarray of int
-        Cell of each record.
-    n_cells : int
-        Length of the table.
-    noise : LatticeNoise
-        Noise on a lattice ``1 / k``.
-    stream : SecretStream
-        Source of the noise.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
+    grid : MagnitudeGrid or SignedGrid
+        The cells.
+    order : ndarray of shape (n_used,)
+        Numbers of the rows that are counted, drawn in public.
+    shape : tuple of int
+        Numbers of rows and features.
+    feature : int or None
+        Whose values are counted; None counts norms of rows.
+    width : float, default=1.0
+        Width of the cells around zero.
+    paired : bool, default=False
+        Count the distances of the values in the first half of `order` from those in the second.
     """
+
+    grid: MagnitudeGrid | SignedGrid
+    order: IntArray
+    shape: tuple[int, int]
+    feature: int | None
+    width: float = 1.0
+    paired: bool = False
+
+    def values(self, X: npt.NDArray[np.generic], order: IntArray) -> FloatArray:
+        """Return the values of some rows in double precision, or their norms."""
+        if self.feature is not None:
+            values: FloatArray = X[order, self.feature].astype(np.float64)
+            return values
+        norms = np.empty(len(order))
+        for start in range(0, len(order), _BLOCK):
+            part = X[order[start : start + _BLOCK]].astype(np.float64)
+            with np.errstate(over="ignore"):
+                norms[start : start + _BLOCK] = np.sqrt(np.einsum("ij,ij->i", part, part))
+        return norms
+
+    def pairs(self, used: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the two halves that are paired."""
+        half = len(self.order) // 2
+        return used[:half], used[half : 2 * half]
+
+    def cells(self, used: FloatArray) -> IntArray:
+        """Return where values, one of each row in `order`, are counted; missing ones are not."""
+        with np.errstate(over="ignore"):
+            if self.paired:
+                first, second = self.pairs(used)
+                used = np.abs(first - second)
+            return self.grid.cells(used[~np.isnan(used)] / self.width)
+
+
+def noisy_histogram(
+    used: FloatArray,
+    counting: Counting,
+    noise: LatticeNoise,
+    stream: SecretStream,
+    event: Event | None = None,
+) -> FloatArray:
+    """Return the counts of the cells plus noise, which is drawn first.
+
+    `used` is the value of each row in the order of the counting, and `event` what was charged.
+    """
+    n_cells = counting.grid.n_cells
     table = lattice_noise(noise.sigma, n_cells, stream, lattice=noise.lattice, mu=noise.mu)
-    np.add.at(table, cells, round(1 / noise.lattice))
-    noisy = table.astype(np.float64) * noise.lattice
-    return released("histogram", noisy, lambda: {"noise": noise})
+    np.add.at(table, counting.cells(used), round(1 / noise.lattice))
+    release = Release(
+        "histogram",
+        table.astype(np.float64) * noise.lattice,
+        {"counting": counting},
+        sigma=noise.sigma,
+        lattice=noise.lattice,
+        sensitivity=noise.sensitivity,
+        event=event,
+        linear=_counted,
+    )
+    noisy: FloatArray = released(release)
+    return noisy
+
+
+def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield what rows add: of pairs the mean over the other one's candidates."""
+    counting: Counting = release.facts["counting"]
+    values, slots = counting.values(records[0], np.arange(len(shares))), candidates(shares)
+    sides = [own[counting.order] for own in slots]  # the candidates of each counted slot
+    counts = []
+    if counting.paired:
+        left, right = zip(*(counting.pairs(own) for own in sides), strict=True)
+        with np.errstate(over="ignore"):
+            for a in left:
+                for b in right:
+                    distances = np.abs(values[a] - values[b])
+                    counts += [(a, distances, 0.5), (b, distances, 0.5)]
+    else:
+        counts = [(own, values[own], 0.5 + 0.5 * (shares[own] < 1.0)) for own in sides]
+    places = np.concatenate([of for of, _, _ in counts])
+    counted = np.concatenate([numbers for _, numbers, _ in counts]) / counting.width
+    weights = np.concatenate([np.broadcast_to(w, len(of)) for of, _, w in counts])
+    there = ~np.isnan(counted)
+    with np.errstate(over="ignore"):
+        cells = counting.grid.cells(counted[there])
+    shape = (len(values), counting.grid.n_cells)
+    array = csr_array((weights[there], (places[there], cells)), shape=shape)
+    expected = shares @ array
+    if counting.paired:  # once a pair, and not once a member
+        expected = np.bincount(cells, weights[there] / 4.0, minlength=shape[1])
+    yield Part(
+        value=release.value,
+        sigma=float(np.max(release.sigma)),
+        rows=Vectors(array),
+        center=expected,
+        exact=not counting.paired,
+    )
 
 
 def noisy_quantiles(

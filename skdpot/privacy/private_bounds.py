@@ -27,8 +27,7 @@ from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import Streams
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.noisy_histogram import noisy_histogram, noisy_quantiles
-from skdpot.privacy.recording import released
+from skdpot.privacy.noisy_histogram import Counting, noisy_histogram, noisy_quantiles
 
 __all__ = [
     "FeatureScales",
@@ -47,7 +46,6 @@ _CENTER_LEVELS = (0.05, 0.5, 0.95)
 _TIE_NOISE = 4.5
 _REACH = 3.0
 _LARGEST_WIDENING = 4.0
-_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -172,16 +170,15 @@ def release_feature_scales(
     """
     _check_shape(X, plan)
     d = plan.n_features
-    rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
-    released("histogram_rows", None, lambda: {"rows": rows, "plan": plan})
+    order = streams.public.permutation(plan.n_samples)[: plan.n_used]
     center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
     failed = np.zeros(d, dtype=bool)
     for j in range(d):
-        found = _spread(_pair_differences(X[rows, j]), plan, streams)
+        found = _spread(X, j, order, plan, streams)
         failed[j] = found is None
         spread[j] = 1.0 if found is None else found
     for j in range(d if plan.centers else 0):
-        located = _center(X[rows, j].astype(np.float64), float(spread[j]), plan, streams)
+        located = _center(X, j, order, float(spread[j]), plan, streams)
         failed[j] |= located is None
         if located is not None:
             center[j], spread[j], reach[j] = located
@@ -198,23 +195,22 @@ def _check_shape(X: npt.NDArray[Any], plan: BoundsPlan) -> None:
         )
 
 
-def _pair_differences(column: npt.NDArray[Any]) -> FloatArray:
-    """Return the absolute differences between the two halves of a column."""
-    half = column.size // 2
-    first: FloatArray = column[:half].astype(np.float64)
-    with np.errstate(over="ignore"):
-        differences: FloatArray = np.abs(first - column[half : 2 * half])
-    return differences
-
-
-def _spread(differences: FloatArray, plan: BoundsPlan, streams: Streams) -> float | None:
+def _spread(
+    X: npt.NDArray[Any], feature: int, order: IntArray, plan: BoundsPlan, streams: Streams
+) -> float | None:
     """Return the spread: 1 for a constant feature, None when nothing stands out."""
+    grid = plan.spread_grid
+    counting = Counting(grid=grid, order=order, shape=X.shape, feature=feature, paired=True)
+    used = counting.values(X, order)
     if not plan.noises:
+        first, second = counting.pairs(used)
+        with np.errstate(over="ignore"):
+            differences = np.abs(first - second)
         differences = differences[differences > 0]
         median = np.median(differences) if differences.size else _NORMAL_PAIR_MEDIAN
         return float(np.clip(median, _SMALLEST, _LARGEST)) / _NORMAL_PAIR_MEDIAN
-    grid, noise, smoothing = plan.spread_grid, plan.noises[0], plan.spread_smoothing
-    table = noisy_histogram(grid.cells(differences), grid.n_cells, noise, streams.secret)
+    noise, smoothing = plan.noises[0], plan.spread_smoothing
+    table = noisy_histogram(used, counting, noise, streams.secret, plan.event)
     log2_median = noisy_quantiles(table[1:], grid.log2_edges, (0.5,), noise.sigma, smoothing)
     if log2_median is not None:
         return float(np.exp2(log2_median[0])) / _NORMAL_PAIR_MEDIAN
@@ -225,19 +221,23 @@ def _spread(differences: FloatArray, plan: BoundsPlan, streams: Streams) -> floa
 
 
 def _center(
-    column: FloatArray, spread: float, plan: BoundsPlan, streams: Streams
+    X: npt.NDArray[Any],
+    feature: int,
+    order: IntArray,
+    spread: float,
+    plan: BoundsPlan,
+    streams: Streams,
 ) -> tuple[float, float, float] | None:
     """Return centre, spread (at least half the width of the centre's cell) and reach."""
+    grid, width = plan.center_grid, spread / plan.cells_per_spread
+    counting = Counting(grid=grid, order=order, shape=X.shape, feature=feature, width=width)
+    used = counting.values(X, order)
     if not plan.noises:
-        column = np.clip(column, -1e300, 1e300)  # differences of larger values overflow
-        low, center, high = (float(q) for q in np.quantile(column, _CENTER_LEVELS))
+        used = np.clip(used, -1e300, 1e300)  # differences of larger values overflow
+        low, center, high = (float(q) for q in np.quantile(used, _CENTER_LEVELS))
         return center, spread, max(high - center, center - low)
-    grid, noise, smoothing = plan.center_grid, plan.noises[1], plan.center_smoothing
-    width = spread / plan.cells_per_spread
-    released("cell_width", None, lambda: {"width": width})
-    with np.errstate(over="ignore"):
-        cells = grid.cells(column / width)
-    table = noisy_histogram(cells, grid.n_cells, noise, streams.secret)
+    noise, smoothing = plan.noises[1], plan.center_smoothing
+    table = noisy_histogram(used, counting, noise, streams.secret, plan.event)
     quantiles = noisy_quantiles(table, grid.edges, _CENTER_LEVELS, noise.sigma, smoothing)
     if quantiles is None:
         return None
@@ -250,17 +250,14 @@ def _center(
 
 def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> float | None:
     """Return a radius that holds most of the rows, None when nothing stands out."""
-    rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
-    released("histogram_rows", None, lambda: {"rows": rows, "plan": plan})
-    norms = np.empty(rows.size)
-    for start in range(0, rows.size, _BLOCK):
-        part = X[rows[start : start + _BLOCK]].astype(np.float64)
-        with np.errstate(over="ignore"):
-            norms[start : start + _BLOCK] = np.sqrt(np.einsum("ij,ij->i", part, part))
+    order = streams.public.permutation(plan.n_samples)[: plan.n_used]
+    grid = plan.norm_grid
+    counting = Counting(grid=grid, order=order, shape=X.shape, feature=None)
+    norms = counting.values(X, order)
     if not plan.noises:
         return float(np.clip(np.quantile(norms, plan.norm_level), _SMALLEST, _LARGEST))
-    grid, noise = plan.norm_grid, plan.noises[0]
-    table = noisy_histogram(grid.cells(norms), grid.n_cells, noise, streams.secret)
+    noise = plan.noises[0]
+    table = noisy_histogram(norms, counting, noise, streams.secret, plan.event)
     edges, levels = grid.log2_edges, (plan.norm_level,)
     upper = noisy_quantiles(table[1:], edges, levels, noise.sigma, plan.norm_smoothing)
     if upper is None:

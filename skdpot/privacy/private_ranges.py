@@ -18,8 +18,13 @@ from scipy.special import ndtri
 
 from skdpot._utils.rng import Streams
 from skdpot.privacy.bounds_plan import BoundsPlan
-from skdpot.privacy.noisy_histogram import FloatArray, noisy_histogram, noisy_quantiles
-from skdpot.privacy.recording import released
+from skdpot.privacy.noisy_histogram import (
+    Counting,
+    FloatArray,
+    IntArray,
+    noisy_histogram,
+    noisy_quantiles,
+)
 
 __all__ = ["ColumnRange", "release_ranges"]
 
@@ -97,46 +102,49 @@ def release_ranges(
     shape = (plan.n_samples, plan.n_features)
     if len(columns) != shape[1] or any(len(column) != shape[0] for column in columns):
         raise ValueError(f"The plan is for {shape[1]} columns of {shape[0]} rows.")
-    rows = streams.public.permutation(plan.n_samples)[: plan.n_used]
-    released("histogram_rows", None, lambda: {"rows": rows, "plan": plan})
-    units = [_unit(column[rows], plan, streams) for column in columns]
+    order = streams.public.permutation(plan.n_samples)[: plan.n_used]
+    units = [_unit(column[order], j, order, plan, streams) for j, column in enumerate(columns)]
     return tuple(
-        _range(column[rows], unit, plan, streams)
-        for column, unit in zip(columns, units, strict=True)
+        _range(column[order], j, order, unit, plan, streams)
+        for j, (column, unit) in enumerate(zip(columns, units, strict=True))
     )
 
 
-def _unit(column: FloatArray, plan: BoundsPlan, streams: Streams) -> float | None:
+def _unit(
+    used: FloatArray, feature: int, order: IntArray, plan: BoundsPlan, streams: Streams
+) -> float | None:
     """Return the spread of a column; None if it is constant or nothing stands out."""
     if not plan.noises:
         return None
-    half = column.size // 2
-    with np.errstate(over="ignore"):
-        differences = np.abs(column[:half] - column[half : 2 * half])
     grid, noise = plan.spread_grid, plan.noises[0]
-    cells = grid.cells(differences[~np.isnan(differences)])
-    table = noisy_histogram(cells, grid.n_cells, noise, streams.secret)
+    shape = plan.n_samples, plan.n_features
+    counting = Counting(grid=grid, order=order, shape=shape, feature=feature, paired=True)
+    table = noisy_histogram(used, counting, noise, streams.secret, plan.event)
     smoothing = plan.spread_smoothing
     median = noisy_quantiles(table[1:], grid.log2_edges, (0.5,), noise.sigma, smoothing)
     return None if median is None else float(np.exp2(median[0])) / _PAIR_MEDIAN
 
 
 def _range(
-    column: FloatArray, unit: float | None, plan: BoundsPlan, streams: Streams
+    used: FloatArray,
+    feature: int,
+    order: IntArray,
+    unit: float | None,
+    plan: BoundsPlan,
+    streams: Streams,
 ) -> ColumnRange:
     """Return the range of one column."""
-    present = column[~np.isnan(column)]
     if not plan.noises:  # nothing is private
+        present = used[~np.isnan(used)]
         present = np.clip(present, -_FINITE / 10, _FINITE / 10)
         if present.size:
             return ColumnRange(float(present.min()), float(present.max()), True)
         return _NOTHING
     grid, noise = plan.center_grid, plan.noises[1]
     width = (unit or 1.0) / plan.cells_per_spread
-    released("cell_width", None, lambda: {"width": width})
-    with np.errstate(over="ignore"):
-        cells = grid.cells(np.clip(present / width, -_FINITE, _FINITE))
-    table = noisy_histogram(cells, grid.n_cells, noise, streams.secret)
+    shape = plan.n_samples, plan.n_features
+    counting = Counting(grid=grid, order=order, shape=shape, feature=feature, width=width)
+    table = noisy_histogram(used, counting, noise, streams.secret, plan.event)
     level = float(np.clip(3 * noise.sigma * math.sqrt(_CELLS_KEPT) / plan.n_used, *_LEVELS))
     levels = (level, 0.5, 1 - level)
     found = noisy_quantiles(table, grid.edges, levels, noise.sigma, plan.center_smoothing)

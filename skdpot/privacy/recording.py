@@ -1,26 +1,28 @@
 """The gate that every noisy number passes on its way out of a mechanism.
 
-A mechanism computes a noisy value, gives it to `released`, and goes on with what `released`
-returns. Ordinarily that is the same value. Two others may stand at the gate.
+A mechanism computes a noisy value, makes a `Release` of it, with the noise that it has and, where
+the value is a sum over records, with the map from a record to what it adds. It gives the release
+to `released`, and goes on with what that returns. Ordinarily that is the same value. Two others
+may stand at the gate.
 
 *Who records* sees every release, also those that no attribute keeps: the gradients of a training,
 the sums of a clustering. The accountant charges a fit for all of them, so an audit must see them:
 
->>> from skdpot.privacy.recording import record_releases, released, replay_releases
+>>> from skdpot.privacy.recording import Release, record_releases, released, replay_releases
 >>> from skdpot import PrivateScaler
 >>> import numpy as np
 >>> X = np.random.default_rng(0).normal(size=(5000, 2))
 >>> with record_releases() as releases:
 ...     scaler = PrivateScaler(epsilon=5.0).fit(X)
->>> sorted({release.kind for release in releases})
-['cell_width', 'histogram', 'histogram_rows']
+>>> [release.kind for release in releases]
+['histogram', 'histogram', 'histogram', 'histogram']
 
 *Who replays* returns the recorded values to the same function on other rows. If its result depends
 on private rows through releases alone, it must then be the same to the last bit:
 
 >>> def positive(rows, n=len(X)):
 ...     noisy = (rows > 0).sum() + np.random.default_rng().normal(0, 100)
-...     noisy = released("count", noisy, lambda: {"sigma": 100})
+...     noisy = released(Release("count", noisy, sigma=100.0))
 ...     return min(noisy / n, 1)
 >>> with record_releases() as releases:
 ...     share = positive(X)
@@ -33,20 +35,26 @@ covered by the event that was charged.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from skdpot.exceptions import ReplayError
+from skdpot.privacy.events import Event, NonPrivateEvent
 
 __all__ = [
+    "Contributions",
+    "Part",
+    "Records",
     "Release",
+    "Vectors",
+    "candidates",
     "first_difference",
     "forgotten",
     "record_releases",
@@ -55,30 +63,136 @@ __all__ = [
     "replay_releases",
 ]
 
-T = TypeVar("T")
+Records: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """What single records add to a release: the rows of a dense or a sparse array."""
+
+    array: Any
+
+    def sum(self, weights: np.ndarray) -> np.ndarray:
+        """Return the sum over records, each times its weight."""
+        return np.asarray(weights @ self.array)
+
+    def inner(self, value: np.ndarray) -> np.ndarray:
+        """Return the inner products with a value."""
+        return np.asarray(self.array @ value)
+
+    def gram(self) -> np.ndarray:
+        """Return the inner products of all pairs of records."""
+        products = self.array @ self.array.T
+        return products if isinstance(products, np.ndarray) else products.toarray()
+
+    def minus(self, first: np.ndarray, second: np.ndarray) -> "Vectors":
+        """Return how some records differ from others."""
+        return Vectors(self.array[first] - self.array[second])
+
+
+class Contributions(Protocol):
+    """What single records add to a release, which need not be formed: see `Vectors`."""
+
+    def sum(self, weights: np.ndarray) -> np.ndarray:
+        """Return the sum over records, each times its weight."""
+
+    def inner(self, value: np.ndarray) -> np.ndarray:
+        """Return the inner products with a value."""
+
+    def gram(self) -> np.ndarray:
+        """Return the inner products of all pairs of records."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    r"""Some numbers of a release, and what each record adds to them.
+
+    In the mean over batches and coins they are :math:`\sum_j q_j p_j g_j`, of which one record j
+    adds :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
+
+    Parameters
+    ----------
+    value : ndarray
+        The released numbers, in one dimension, in the units of the sum.
+    sigma : float
+        Standard deviation of the noise on each.
+    rows : Contributions or None
+        The vectors g. None if single records cannot be told apart to first order.
+    members : ndarray of int, optional
+        Which records these are; by default all.
+    rates : ndarray, optional
+        q of each of them; by default 1.
+    center : ndarray, optional
+        The mean, where it is not the sum above: there are more records than members, or the
+        vectors are the first order of something that is no sum.
+    exact : bool, default=True
+        Whether what a record adds depends on no other record.
+    missed : float, default=0.0
+        Root mean square of what the vectors miss in sums over batches.
+    """
+
+    value: np.ndarray
+    sigma: float
+    rows: Contributions | None = None
+    members: np.ndarray | None = None
+    rates: np.ndarray | None = None
+    center: np.ndarray | None = None
+    exact: bool = True
+    missed: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One noisy quantity that left a mechanism.
+    """One noisy quantity that leaves a mechanism, made by the function that adds the noise.
 
     Parameters
     ----------
     kind : str
         What it is, such as ``"gradient"``.
-    value : object
-        A copy of the noisy value: an array, a number, or a tuple or list of these. Tensors become
-        arrays. None if only public facts were told.
-    facts : mapping
-        The scale of the noise, and the public facts that the value was computed with.
+    value : ndarray, tensor, number, or tuple or list of these
+        The value with its noise. The length of a list is part of the value; shapes of arrays and
+        lengths of tuples are public.
+    facts : mapping, default={}
+        What is public about it: all that a replay compares and the linear map needs. Arrays and
+        tensors are copied when somebody records.
+    sigma : float or tuple of float, default=0.0
+        Standard deviation of the noise on each number, or on those of each part of the value.
+    lattice : float, optional
+        Spacing of the noise; None for noise in floating point.
+    sensitivity : float, optional
+        L2 sensitivity that the noise hides.
+    event : Event, optional
+        What was charged for it, alone or among other releases.
+    linear : callable, optional
+        The map from records to what they add, for releases that are sums over records or nearly
+        so: ``linear(release, records, shares)`` yields a `Part` for each part of the release.
+        Records are arrays as the mechanism is given them, and ``shares`` how many of each are
+        expected in the data: 1, or for the two candidates of a slot 1/2. Records that are there
+        come first, then all first and then all second candidates (see `candidates`).
     """
 
     kind: str
     value: Any
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sigma: float | tuple[float, ...] = 0.0
+    lattice: float | None = None
+    sensitivity: float | None = None
+    event: Event | None = None
+    linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
+
+    def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
+        """Return what records add to each part of the value; nothing if that is not known."""
+        return () if self.linear is None else self.linear(self, records, shares)
 
     def __repr__(self) -> str:
-        return f"Release({self.kind!r}, facts={sorted(self.facts)})"
+        return f"Release({self.kind!r}, sigma={self.sigma}, facts={sorted(self.facts)})"
+
+
+def candidates(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the first and of the second candidate of each slot of the data."""
+    n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
+    first = np.arange(len(shares) - n_pairs)
+    return first, np.where(shares[first] < 1.0, first + n_pairs, first)
 
 
 class _Gate(Protocol):
@@ -116,7 +230,7 @@ class _Player:
             raise ReplayError(f"{recorded.kind!r} was recorded in the place of {name}.")
         if not _same_shape(recorded.value, release.value):
             raise ReplayError(f"The shape of {name}, differs from the recorded one.")
-        different = first_difference(recorded.facts, release.facts)
+        different = first_difference(_public(recorded), _public(release))
         if different is not None:
             raise ReplayError(f"A fact of {name}, differs from the recorded one: {different}.")
         self._place += 1
@@ -174,30 +288,37 @@ def replay_releases(releases: Sequence[Release]) -> Iterator[None]:
         _GATE.reset(token)
 
 
-def released(kind: str, value: T, facts: Callable[[], Mapping[str, Any]]) -> T:
+def released(release: Release) -> Any:
     """Let a noisy value out. Whatever follows must use the value that this returns.
 
     Parameters
     ----------
-    kind : str
-        What is released.
-    value : ndarray, tensor, number, or tuple or list of these
-        The value with its noise. The length of a list is part of the value; shapes of arrays and
-        lengths of tuples are public. None tells public facts alone.
-    facts : callable
-        Returns the scale of the noise and public circumstances, copied, since the mechanism may
-        go on to change its arrays. Called only if somebody records or replays.
+    release : Release
+        Its facts are copied only if somebody records or replays.
 
     Returns
     -------
     object
-        `value`, or in a replay the recorded one.
+        The value of the release, or in a replay the recorded one.
+
+    Raises
+    ------
+    RuntimeError
+        If an event with noise was charged, and the release states none.
     """
+    least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
+    if release.event is not None and least <= 0.0 and _has_noise(release.event):
+        raise RuntimeError(f"{release.kind!r} would be released without the noise of its event.")
     gate = _GATE.get()
     if gate is None:
-        return value
-    passed: T = gate(Release(kind, _copied(value), dict(facts())), value)
-    return passed
+        return release.value
+    facts = {name: _copied(fact) for name, fact in release.facts.items()}
+    return gate(replace(release, value=_copied(release.value), facts=facts), release.value)
+
+
+def _has_noise(event: Event) -> bool:
+    parts = getattr(event, "events", ())
+    return not isinstance(event, NonPrivateEvent) and all(map(_has_noise, parts))
 
 
 @contextmanager
@@ -225,6 +346,10 @@ def remember(releases: Sequence[Release]) -> None:
     gate = _GATE.get()
     if isinstance(gate, _Recorder) and gate.forgetting:
         gate.releases += releases
+
+
+def _public(release: Release) -> dict[str, Any]:
+    return {**release.facts, "sigma": release.sigma, "lattice": release.lattice}
 
 
 def _is_tensor(value: Any) -> bool:

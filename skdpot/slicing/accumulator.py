@@ -9,8 +9,8 @@ from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noise import lattice_noise
-from skdpot.privacy.recording import released
-from skdpot.slicing.histogram import count_projections
+from skdpot.privacy.recording import Release, released
+from skdpot.slicing.histogram import binned_rows, count_projections
 from skdpot.slicing.plan import SketchPlan
 
 if TYPE_CHECKING:
@@ -108,12 +108,23 @@ class NoisyAccumulator:
         statistic: np.ndarray = self._table * self._plan.lattice
         del self._table
         facts = {
-            "plan": self._plan,
+            "strategy": self._plan.strategy,
             "bounds": self._bounds,
             "directions": self._directions,
             "half_widths": self._half_widths,
         }
-        return released("sketch", statistic, lambda: facts)
+        release = Release(
+            "sketch",
+            statistic,
+            facts,
+            sigma=float(self._plan.sigma),
+            lattice=self._plan.lattice,
+            sensitivity=self._plan.sensitivity,
+            event=self._plan.event,
+            linear=binned_rows,
+        )
+        noisy: np.ndarray = released(release)
+        return noisy
 
     def _check_whole(self) -> None:
         if os.getpid() != self._process:

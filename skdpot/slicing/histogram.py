@@ -5,7 +5,7 @@ block fall into each bin along each direction. Memory is a few blocks of project
 whatever the number of rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,16 @@ import numpy as np
 
 from skdpot._utils.threads import in_threads, n_threads
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.recording import Part, Records, Release, Vectors
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["bin_edges", "count_projections"]
+__all__ = ["bin_edges", "binned_rows", "count_projections"]
 
 _BLOCK_ELEMENTS = 2**17  # projections held at once by a thread: 2 MB of buffers
 _MAX_BLOCK_ROWS = 2**14
+_FORMED = 2**24  # numbers that single rows add, held at once: 128 MB
 
 
 def bin_edges(half_widths: np.ndarray, n_bins: int) -> np.ndarray:
@@ -112,6 +114,43 @@ def count_projections(
     stripes = [range(*pair) for pair in pairwise(ends)]
     counts: np.ndarray = np.sum(in_threads(count, stripes), axis=0)
     return counts
+
+
+def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
+    """Yield what rows add to a table ``A H`` of binned projections, some slices at a time.
+
+    Records are rows and the class of each; None or any classes where there is one table.
+    """
+    rows, codes = records
+    facts, (n_classes, n_slices, n_bins) = release.facts, release.value.shape
+    if n_classes == 1 or codes is None:
+        codes = np.zeros(len(rows), dtype=np.intp)
+    bounds, matrix = facts.get("bounds"), facts["strategy"].matrix
+
+    def counts(chosen: np.ndarray, of: np.ndarray, n_of: int, block: slice) -> np.ndarray:
+        along, half_widths = facts["directions"][block], facts["half_widths"][block]
+        counted = count_projections(
+            rows[chosen], along, half_widths, n_bins, codes=of, n_classes=n_of, bounds=bounds
+        )
+        table: np.ndarray = (counted @ matrix.T).reshape(n_of, -1)
+        return table
+
+    known, members = np.flatnonzero(shares == 1.0), np.flatnonzero(shares < 1.0)
+    size = max(1, _FORMED // (max(len(members), 1) * n_classes * n_bins))
+    for start in range(0, n_slices, size):
+        block = slice(start, start + size)
+        each = counts(members, np.arange(len(members)), len(members), block)  # a class of its own
+        own = np.zeros((len(members), n_classes, each.shape[1]))
+        own[np.arange(len(members)), codes[members]] = each
+        single = Vectors(own.reshape(len(members), -1))
+        yield Part(
+            value=release.value[:, block].ravel(),
+            sigma=float(np.max(release.sigma)),
+            rows=single,
+            members=members,
+            center=counts(known, codes[known], n_classes, block).ravel()
+            + single.sum(shares[members]),
+        )
 
 
 def _block_rows(scaled: np.ndarray, n_cells: int) -> int:

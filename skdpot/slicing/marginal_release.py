@@ -16,13 +16,14 @@ predictions and scales of noise.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.noise import lattice_noise, noise_lattice
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
 
 __all__ = [
@@ -74,8 +75,14 @@ def release_marginals(
         counts = _noise(sigma, marginal.n_cells, mu, stream)
         counts += marginal.counts(codes)
         noisy.append(counts)
-    facts = {"marginals": tuple(marginals), "sigmas": tuple(scales)}
-    tables = released("marginals", tuple(noisy), lambda: facts)
+    release = Release(
+        "marginals",
+        tuple(noisy),
+        {"marginals": tuple(marginals)},
+        sigma=tuple(scales),
+        linear=_counted,
+    )
+    tables = released(release)
     return tuple(map(NoisyMarginal, marginals, tables, scales))
 
 
@@ -112,15 +119,51 @@ def release_misfits(
     """
     mu = misfit_sensitivity(len(marginals)) / sigma if sigma > 0.0 else 0.0
     misfits = _noise(sigma, len(marginals), mu, stream)
+    misfits += _exact_misfits(codes, marginals, predictions)
+    release = Release(
+        "misfits",
+        misfits,
+        {"marginals": tuple(marginals), "predictions": tuple(predictions)},
+        sigma=float(sigma),
+        sensitivity=misfit_sensitivity(len(marginals)),
+        linear=_misfit,
+    )
+    noisy: FloatArray = released(release)
+    return noisy
+
+
+def _exact_misfits(
+    codes: IntArray, marginals: Sequence[Marginal], predictions: Sequence[FloatArray]
+) -> FloatArray:
+    """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
+    misfits = np.zeros(len(marginals))
     tables: dict[tuple[int, ...], FloatArray] = {}  # exact, forgotten with this call
     for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
         public = np.round(prediction * _PREDICTED) / _PREDICTED
         if marginal.columns not in tables:
             tables[marginal.columns] = marginal.ungrouped.counts(codes)
-        counts = marginal.joined(tables[marginal.columns])
-        misfits[place] += np.abs(counts - public).sum()
-    facts = {"marginals": tuple(marginals), "predictions": tuple(predictions), "sigma": sigma}
-    return released("misfits", misfits, lambda: facts)
+        misfits[place] = np.abs(marginal.joined(tables[marginal.columns]) - public).sum()
+    return misfits
+
+
+def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield what rows add to each table: one count."""
+    (codes,) = records
+    sigmas = release.sigma if isinstance(release.sigma, tuple) else ()
+    for marginal, counts, sigma in zip(
+        release.facts["marginals"], release.value, sigmas, strict=True
+    ):
+        shape = (len(codes), marginal.n_cells)
+        ones = (np.ones(len(codes)), (np.arange(len(codes)), marginal.cells(codes)))
+        yield Part(value=counts, sigma=sigma, rows=Vectors(csr_array(ones, shape=shape)))
+
+
+def _misfit(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield the misfits of given rows; of single ones absolute values tell nothing."""
+    if np.all(shares == 1.0):
+        facts = release.facts
+        exact = _exact_misfits(records[0], facts["marginals"], facts["predictions"])
+        yield Part(value=release.value, sigma=float(np.max(release.sigma)), center=exact)
 
 
 def _noise(sigma: float, size: int, mu: float, stream: SecretStream) -> FloatArray:

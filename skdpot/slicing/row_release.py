@@ -20,7 +20,7 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noise import gaussian_noise, lattice_noise
 from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Release, released
 from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.privacy.subsampling import fixed_size_batches, poisson_batches
 from skdpot.slicing.declarations import assumptions
@@ -180,8 +180,16 @@ def _released(
             members = rows[block] if batch is None else rows[batch[block]]
             values[:, block] = _noisy(bounds.to_ball(members), theta, plan, bounds.radius, stream)
         values.sort(axis=1)
-        facts = {"plan": plan, "bounds": bounds, "directions": theta}
-        yield ProjectedRows(theta, released("rows", values, lambda facts=facts: facts))  # type: ignore[misc]
+        release = Release(
+            "rows",
+            values,
+            {"bounds": bounds, "directions": theta},
+            sigma=plan.sigma / plan.unit * bounds.radius,
+            lattice=None if plan.lattice is None else plan.lattice * bounds.radius,
+            sensitivity=plan.sensitivity / plan.unit * bounds.radius,
+            event=plan.noise_event,
+        )
+        yield ProjectedRows(theta, released(release))
 
 
 def _batches(plan: RowPlan, stream: SecretStream) -> Iterator[npt.NDArray[np.intp] | None]:

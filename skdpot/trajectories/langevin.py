@@ -56,7 +56,7 @@ the expected batch.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, PoissonGaussianEvent
 from skdpot.privacy.group_privacy import check_group_size, in_different_parts
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 from skdpot.privacy.subsampling import poisson_batches
 from skdpot.trajectories.warm_start import WarmStartPlan
 
@@ -83,6 +83,7 @@ __all__ = [
     "averaged_over_neighbours",
     "check_steps",
     "clipped_fit_gradient",
+    "clipped_pulls",
     "longest_stable_step",
     "mean_field_langevin",
     "plan_langevin",
@@ -377,6 +378,22 @@ def clipped_fit_gradient(
     return total
 
 
+def clipped_pulls(
+    particles: FloatArray, rows: FloatArray, *, bandwidth: float, weight: float, clip: float
+) -> FloatArray:
+    """Return the clipped gradient of each row on all particles, shape (n_rows, m * d).
+
+    Their sum is `clipped_fit_gradient`, which never forms them.
+    """
+    offsets = particles - rows[:, None]
+    squares = np.einsum("bkd,bkd->bk", offsets, offsets)
+    pulls = (_softmax(squares, bandwidth)[:, :, None] * offsets).reshape(len(rows), -1)
+    pulls *= weight * len(particles) / bandwidth**2
+    norms = np.linalg.norm(pulls, axis=1, keepdims=True)
+    clipped: FloatArray = pulls * (clip / np.maximum(norms, clip))
+    return clipped
+
+
 def _checked(
     particles: npt.NDArray[np.floating], rows: npt.NDArray[np.floating], **positive: float
 ) -> tuple[FloatArray, FloatArray]:
@@ -557,7 +574,7 @@ class _NoisyFit:
         secret: SecretStream,
     ) -> None:
         self._rows, self._weights, self._bandwidth = rows, weights, bandwidth
-        self._clip, self._secret = plan.clip, secret
+        self._clip, self._rate, self._secret = plan.clip, plan.sampling_rate, secret
         self._expected = [plan.sampling_rate * len(of_time) for of_time in rows]
         self._batches = [
             poisson_batches(len(of_time), plan.sampling_rate, plan.n_iter, secret)
@@ -578,19 +595,49 @@ class _NoisyFit:
         if noise is not None:
             total = noisy_sum(total, noise, self._secret)
         total /= np.array(self._expected)[:, None, None]
-        sigma = 0.0 if noise is None else noise.sigma
-        return released("fit_gradients", total, lambda: self._facts(particles, sigma))
-
-    def _facts(self, particles: FloatArray, sigma: float) -> dict[str, Any]:
-        """Return what everybody knows of a release."""
-        return {
-            "particles": particles.copy(),
-            "sigma": sigma,
+        facts = {
+            "particles": particles,
+            "rate": self._rate,
             "expected": np.array(self._expected),
             "clip": self._clip,
             "bandwidth": self._bandwidth,
             "weights": self._weights,
         }
+        release = Release(
+            "fit_gradients",
+            total,
+            facts,
+            sigma=0.0 if noise is None else noise.sigma,  # of the sums
+            lattice=None if noise is None else noise.lattice,
+            sensitivity=2.0 * self._clip,
+            linear=_pulled,
+        )
+        noisy: FloatArray = released(release)
+        return noisy
+
+
+def _pulled(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield what the rows of each time add to the sum of its clipped gradients."""
+    rows, times = records
+    facts = release.facts
+    for i, (particles, expected) in enumerate(
+        zip(facts["particles"], facts["expected"], strict=True)
+    ):
+        members = np.flatnonzero(times == i)
+        pulls = clipped_pulls(
+            particles,
+            rows[members],
+            bandwidth=facts["bandwidth"],
+            weight=float(facts["weights"][i]),
+            clip=facts["clip"],
+        )
+        yield Part(
+            value=release.value[i].ravel() * expected,
+            sigma=float(np.max(release.sigma)),
+            rows=Vectors(pulls),
+            members=members,
+            rates=None if facts["rate"] == 1.0 else np.full(len(members), facts["rate"]),
+        )
 
 
 def _iterations(plan: LangevinPlan) -> Iterator[tuple[LangevinPhase, LatticeNoise | None]]:

@@ -33,9 +33,9 @@ steps). Su, Cao, Li, Bertino and Jin, "Differentially private k-means clustering
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.group_privacy import check_group_size, in_different_parts
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 
 __all__ = [
     "WarmStartPlan",
@@ -224,7 +224,7 @@ def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) ->
     _check_plan(rows, plan, "mean")
     clusters = (np.zeros(len(of_time), dtype=np.intp) for of_time in rows)
     sums = [_noisy_sums(r, c, plan, secret)[0][0] for r, c in zip(rows, clusters, strict=True)]
-    noisy = released("sums", np.stack(sums), lambda: {"plan": plan})
+    noisy = released(_release("sums", np.stack(sums), plan, {}))
     means = [total / max(len(r), 1) for total, r in zip(noisy, rows, strict=True)]
     return _shortened(np.stack(means), plan.radius)
 
@@ -251,7 +251,7 @@ def release_kmeans_start(
             if step == 0:
                 centers[i] = packed if i == 0 else centers[i - 1]
             centers[i], shares[i] = _lloyd_step(
-                kept[i], centers[i], plan, secret, public, is_last=step == plan.n_iter - 1
+                kept[i], centers[i], plan, secret, public, i, is_last=step == plan.n_iter - 1
             )
     return centers, shares
 
@@ -271,15 +271,14 @@ def _lloyd_step(
     plan: WarmStartPlan,
     secret: SecretStream,
     public: np.random.Generator,
+    time: int = 0,
     *,
     is_last: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """Return new centres and the shares of the clusters; of the rows it sees one release."""
-    sums, counts = released(
-        "cluster_sums",
-        _noisy_sums(rows, _nearest(rows, centers), plan, secret),
-        lambda: {"centers": centers.copy(), "plan": plan},
-    )
+    noisy = _noisy_sums(rows, _nearest(rows, centers), plan, secret)
+    facts = {"centers": centers, "time": time}
+    sums, counts = released(_release("cluster_sums", noisy, plan, facts))
     least = max(1.0, _LEAST_COUNT * plan.count_sigma)
     if not is_last:  # a cluster of a few rows is worth less than a better optimum
         least = max(least, _LEAST_SHARE * len(rows) / plan.n_clusters)
@@ -296,6 +295,47 @@ def _lloyd_step(
         moved[largest] += offset
         counts[j] = counts[largest] = counts[largest] / 2
     return _shortened(moved, plan.radius), _on_simplex(counts / max(len(rows), 1))
+
+
+def _release(kind: str, value: Any, plan: WarmStartPlan, facts: dict[str, Any]) -> Release:
+    noise = plan.noise
+    return Release(
+        kind,
+        value,
+        {"plan": plan, **facts},
+        sigma=0.0 if noise is None else noise.sigma,  # of the sums
+        lattice=plan.lattice,
+        sensitivity=None if noise is None else noise.sensitivity,
+        event=plan.event,
+        linear=_summed,
+    )
+
+
+def _summed(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield what the rows of each time add to the sums, and to the counts where released."""
+    rows, times = records
+    plan: WarmStartPlan = release.facts["plan"]
+    tables = [(i, total[None], None) for i, total in enumerate(release.value)]
+    if release.kind == "cluster_sums":
+        tables = [(release.facts["time"], *release.value)]
+    for i, sums, counts in tables:
+        members = np.flatnonzero(times == i)
+        kept = _shortened(rows[members], plan.radius)
+        units = round_to_lattice(kept, plan.lattice) * plan.lattice
+        weight = plan.count_weight * plan.lattice
+        cluster, table = np.zeros(len(members), dtype=np.intp), sums
+        if counts is not None:
+            cluster = _nearest(kept, release.facts["centers"])
+            units = np.column_stack([units, np.full(len(members), weight)])
+            table = np.column_stack([sums, weight * counts])
+        own = np.zeros((len(members), *table.shape))
+        own[np.arange(len(members)), cluster] = units
+        yield Part(
+            value=table.ravel(),
+            sigma=float(np.max(release.sigma)),
+            rows=Vectors(own.reshape(len(members), -1)),
+            members=members,
+        )
 
 
 def _nearest(rows: npt.NDArray[np.floating], centers: FloatArray) -> npt.NDArray[np.intp]:

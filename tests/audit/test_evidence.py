@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from skdpot.audit.evidence.linear import EvidenceSum, linear_evidence
+from skdpot.audit.matched_filter import EvidenceSum, linear_evidence
 
 
 def _releases() -> list[tuple[np.ndarray, np.ndarray, float]]:

@@ -6,6 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from skdpot.audit.evidence.contributions import (
+    at_parameters,
+    crowd_of_audit,
+    of_clipped_gradients,
+    of_vectors,
+)
+from skdpot.audit.evidence.generator import _Step
 from torch import nn
 
 from skdpot import (
@@ -14,18 +21,12 @@ from skdpot import (
     FairPrivateRegressor,
     PrivateSWAutoencoder,
 )
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence.contributions import (
-    at_parameters,
-    crowd_of_audit,
-    of_clipped_gradients,
-    of_vectors,
-)
-from skdpot.audit.evidence.generator import _Step
-from skdpot.audit.evidence.linear import EvidenceSum
+from skdpot.audit.default_canaries import default_canaries
 from skdpot.audit.gaussian import gaussian_audit
-from skdpot.audit.white_box import default_canaries, default_score
+from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.nets import noisy_step
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
 from skdpot.nets.fair_training import FairLoss

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from skdpot.audit.evidence.histograms import add_histograms
 
 from skdpot import PrivateWassersteinDistance, SlicedSketch
 from skdpot.audit import default_canaries
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.evidence.histograms import add_histograms
-from skdpot.audit.evidence.linear import EvidenceSum
-from skdpot.audit.white_box import default_score
+from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.privacy.recording import record_releases

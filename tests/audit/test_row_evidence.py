@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from skdpot import DPSlicedFlowSampler
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import antipodal_pairs
-from skdpot.audit.white_box import default_score
 
 N_PAIRS, N_FEATURES = 60, 16
 

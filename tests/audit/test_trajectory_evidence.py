@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from skdpot.audit.evidence.trajectories import clipped_pulls
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.audit import default_canaries
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
-from skdpot.audit.evidence.trajectories import clipped_pulls
-from skdpot.audit.white_box import default_score
 from skdpot.privacy.recording import record_releases
 from skdpot.trajectories.langevin import clipped_fit_gradient
 from tests.flat_options import trajectory_sampler

@@ -1177,7 +1177,7 @@ def _audit_forgives() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "coins in a residual",
         rewritten(
-            "skdpot.audit.evidence.linear:EvidenceSum.add", (" - coins @ part", " + coins @ part")
+            "skdpot.audit.matched_filter:EvidenceSum.add", (" - coins @ part", " + coins @ part")
         ),
         "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform",
     )

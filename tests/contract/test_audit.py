@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from skdpot.audit.evidence.histograms import add_histograms
 
 from skdpot import (
     ClientContribution,
@@ -29,10 +30,9 @@ from skdpot import (
     SlicedSketch,
 )
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.evidence.histograms import add_histograms
-from skdpot.audit.evidence.linear import EvidenceSum
+from skdpot.audit.default_canaries import default_canaries
+from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.audit.one_run import one_run_audit
-from skdpot.audit.white_box import default_canaries
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
 from tests.flat_options import trajectory_sampler
 

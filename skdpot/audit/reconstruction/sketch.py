@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import check_is_fitted
-from skdpot.audit.evidence.sketch import log_likelihoods, statistic_of
 from skdpot.audit.reconstruction.result import Reconstruction
+from skdpot.audit.sketch_likelihood import log_likelihoods, statistic_of
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.slicing.sketch import SlicedSketch
 

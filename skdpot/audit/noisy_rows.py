@@ -32,7 +32,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.evidence.linear import EvidenceSum
+from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.exact_projection import project_rows
 from skdpot.slicing.smoothed import ProjectedRows
@@ -50,34 +50,31 @@ _SWEEPS = 2
 
 def add_rows(evidence: EvidenceSum, audited: AuditedFit) -> None:
     """Add how likely each record is to be among the released projections."""
-    release, bounds = audited.fitted.releases_, audited.fitted.bounds_
-    sigma = max(release.sigma, _RESOLUTION * bounds.radius)
-    n_rows = len(audited.X) + len(audited.pairs)
-    candidates = _candidates(audited, bounds)
-    first_shares = np.full(len(audited.pairs), 0.5)
+    releases = [release for release in audited.releases if release.kind == "rows"]
+    bounds: DataBounds = releases[0].facts["bounds"]
+    noise = float(np.max(releases[0].sigma))
+    sigma = max(noise, _RESOLUTION * bounds.radius)
+    pairs, n_rows = audited.pairs, len(audited.X) + len(audited.pairs)
+    candidates = bounds.to_ball(np.concatenate([pairs.first, pairs.second, audited.X]))
+    first_shares = np.full(len(pairs), 0.5)
+    batches = [ProjectedRows(release.facts["directions"], release.value) for release in releases]
     for _ in range(_SWEEPS):
         # What one look at all steps tells of the others makes the mixture sharper in the next.
-        ratios = np.zeros(len(audited.pairs))
-        for batch in release.batches:
+        ratios = np.zeros(len(pairs))
+        for batch in batches:
             ratios += _of_batch(batch, candidates, first_shares, sigma, n_rows, bounds.radius)
         first_shares = 1.0 / (1.0 + np.exp(-np.clip(ratios, -30.0, 30.0)))
     evidence.add_scores(ratios)
     if evidence.heads is None:
         return
-    rows = bounds.to_ball(np.concatenate([audited.X, audited.pairs.choose(evidence.heads)[0]]))
-    for batch in release.batches:
+    rows = bounds.to_ball(np.concatenate([audited.X, pairs.choose(evidence.heads)[0]]))
+    for batch in batches:
         # Sorting keeps sums of squares: about the mean of all rows, which are less than the noise.
         exact = project_rows(rows, batch.directions, bounds.radius) * bounds.radius
         middle = exact.mean(axis=1, keepdims=True)
         energy = float(np.sum(np.square(batch.values - middle, dtype=np.float64)))
         hidden = float(np.sum(np.square(exact - middle))) * batch.values.shape[1] / len(rows)
-        evidence.check("rows", energy, batch.values.size, release.sigma, hidden)
-
-
-def _candidates(audited: AuditedFit, bounds: DataBounds) -> np.ndarray:
-    """Return the mapped first records, second records and known rows, in this order."""
-    pairs = audited.pairs
-    return bounds.to_ball(np.concatenate([pairs.first, pairs.second, audited.X]))
+        evidence.check("rows", energy, batch.values.size, noise, hidden)
 
 
 def _of_batch(

@@ -1,16 +1,23 @@
-"""What noisy releases say about the canaries, and about their noise, if they are linear."""
+r"""The one attack on releases that are sums over records, or nearly so: a matched filter.
 
-from collections.abc import Sequence
-from itertools import pairwise
+Every release says what a record adds to it (`skdpot.privacy.recording.Release.parts`), by the code
+that the mechanism itself has next to its sum. So all coins of an audit are estimated at once from
+all releases together, and once the coins are open the residuals show whether the noise is there.
+"""
+
+import math
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skdpot.audit.noise import NoiseCheck
+from skdpot.privacy.recording import Part, Vectors
 
 __all__ = ["EvidenceSum", "linear_evidence"]
 
+_FEWEST = 16  # numbers beside those that batches move, from which noise is measured
+_RANK = 1e-9  # of the largest eigenvalue: what counts as moved
 _LEAST_NOISE = 1e-5  # of what a record changes: canaries that coincide leave equations singular
 _LEAST_OF_SUMS = 1e-4  # of the norm of a record: what single precision leaves of exact sums
 _LEAST_WEIGHT = 1e-12
@@ -81,6 +88,7 @@ class EvidenceSum:
     def __init__(self, n_pairs: int, heads: np.ndarray | None = None) -> None:
         self.n_pairs, self.heads = n_pairs, heads
         self.checks: list[NoiseCheck] = []
+        self.unseen: list[str] = []  # kinds of noisy releases that no check covers
         self._given: np.ndarray | None = None
         self._information = np.zeros((n_pairs, n_pairs))
         self._matched = np.zeros(n_pairs)
@@ -94,8 +102,6 @@ class EvidenceSum:
         members: np.ndarray | None = None,
         *,
         name: str = "release",
-        stated: float | None = None,
-        sizes: Sequence[int] = (),
     ) -> None:
         """Add a release.
 
@@ -110,11 +116,7 @@ class EvidenceSum:
         members : ndarray of int, optional
             Pairs that the release depends on, all by default.
         name : str, default="release"
-            For the check of the noise.
-        stated : float, optional
-            The noise that is stated; `noise_scale`, if that is nothing else.
-        sizes : sequence of int, optional
-            Numbers of the parts that are checked one by one.
+            For the check of the noise; nothing is checked without.
         """
         chosen = np.arange(self.n_pairs) if members is None else members
         information = (differences @ differences.T) / 4.0
@@ -127,20 +129,13 @@ class EvidenceSum:
         self._energy += float(np.sum(np.square(residual))) / variance
         self._n_numbers += np.size(residual)
         self._exact |= variance > float(noise_scale) ** 2
-        if self.heads is not None:
+        if self.heads is not None and name:
             coins = np.where(self.heads[chosen], 0.5, -0.5)
-            sigma = float(noise_scale) if stated is None else stated
-            ends = np.cumsum([0, *(sizes or [np.size(residual)])])
-            for start, end in pairwise(ends):
-                part = differences[:, start:end]
-                signals = None
-                if sigma == float(noise_scale) > 0.0:
-                    signals = np.zeros(self.n_pairs)
-                    squares = part.multiply(part) if hasattr(part, "multiply") else part**2
-                    signals[chosen] = np.asarray(squares.sum(axis=1)).ravel() / sigma**2
-                rest = np.ravel(residual)[start:end] - coins @ part
-                hidden = (end - start) * (float(noise_scale) ** 2 - sigma**2)
-                self.check(name, float(rest @ rest), end - start, sigma, hidden, signals)
+            rest = np.ravel(residual) - coins @ differences
+            signals = np.zeros(self.n_pairs)
+            squares = differences * differences  # entry by entry, of sparse arrays too
+            signals[chosen] = np.asarray(squares.sum(axis=1)).ravel()
+            self.check(name, float(rest @ rest), len(rest), float(noise_scale), signals=signals)
 
     def check(
         self,
@@ -154,19 +149,23 @@ class EvidenceSum:
         """Check the noise of a release, see `NoiseCheck`; energies in the units of the release."""
         if sigma > 0.0:
             number = sum(check.name.startswith(f"{name} ") for check in self.checks) + 1
-            scaled = (max(energy, 0.0) / sigma**2, hidden / sigma**2)
             self.checks.append(
                 NoiseCheck(
                     name=f"{name} {number}",
                     n_numbers=n_numbers,
-                    energy=scaled[0],
-                    hidden=scaled[1],
-                    signals=signals,
+                    energy=max(energy, 0.0) / sigma**2,
+                    hidden=hidden / sigma**2,
+                    signals=None if signals is None else signals / sigma**2,
                 )
             )
 
     def add_batch(
-        self, gram: np.ndarray, inner: np.ndarray, noise_scale: float, rates: np.ndarray
+        self,
+        gram: np.ndarray,
+        inner: np.ndarray,
+        noise_scale: float,
+        rates: np.ndarray,
+        members: np.ndarray | None = None,
     ) -> None:
         """Add a noisy sum over a batch.
 
@@ -181,29 +180,73 @@ class EvidenceSum:
             Standard deviation of the noise of each number, 0 for none.
         rates : ndarray of shape (n_records,)
             q of each record.
+        members : ndarray of int, optional
+            Pairs that the release depends on, all by default.
         """
+        chosen = np.arange(self.n_pairs) if members is None else members
+        if not len(chosen):
+            return
         floor = _LEAST_OF_SUMS**2 * float(np.trace(gram)) / len(gram)
         variance = max(float(noise_scale) ** 2, floor, 1e-300)
+        k = len(chosen)
         if np.all(rates == 1.0):  # no secret draw
-            evidence = self._differences(np.column_stack([gram, inner])) / variance
+            evidence = _apart(np.column_stack([gram, inner]), k) / variance
         else:
-            n_known = len(gram) - 2 * self.n_pairs
-            shares = np.concatenate([np.ones(n_known), np.full(2 * self.n_pairs, 0.5)])
+            shares = np.concatenate([np.ones(len(gram) - 2 * k), np.full(2 * k, 0.5)])
             weights = np.maximum(shares * rates * (1.0 - rates), _LEAST_WEIGHT)
             # Woodbury's identity: with weights W, G' (σ² + G' W G)⁻¹ = (σ² + K W)⁻¹ G', K = G G'.
             system = gram + np.diag(variance / weights)
             solved = cho_solve(cho_factor(system), np.column_stack([gram, inner]))
-            evidence = self._differences(rates[:, None] * solved / weights[:, None])
-        of_coins = self._differences(rates[:, None] * evidence[:, :-1].T).T
-        self._information += of_coins / 4.0
-        self._matched += evidence[:, -1] / 2.0
+            evidence = _apart(rates[:, None] * solved / weights[:, None], k)
+        of_coins = _apart(rates[:, None] * evidence[:, :-1].T, k).T
+        self._information[np.ix_(chosen, chosen)] += of_coins / 4.0
+        self._matched[chosen] += evidence[:, -1] / 2.0
 
-    def _differences(self, of_records: np.ndarray) -> np.ndarray:
-        """Return what the first of each pair has more than the second, along the first axis."""
-        second = of_records[-self.n_pairs :]
-        first = of_records[-2 * self.n_pairs : -self.n_pairs]
-        difference: np.ndarray = first - second
-        return difference
+    def add_part(self, part: Part, shares: np.ndarray, name: str) -> None:
+        """Add a part of a release, and check its noise if what a record adds is known exactly.
+
+        `shares` are those of all records: 1 for known ones, which come first, and 1/2 for the
+        first and then the second of all pairs.
+        """
+        if part.rows is None:
+            return
+        members = np.arange(len(shares)) if part.members is None else part.members
+        rates = np.ones(len(members)) if part.rates is None else part.rates
+        start = len(shares) - 2 * self.n_pairs
+        first = np.flatnonzero((members >= start) & (members < start + self.n_pairs))
+        second = np.flatnonzero(members >= start + self.n_pairs)
+        pairs = members[first] - start
+        center = part.rows.sum(rates * shares[members]) if part.center is None else part.center
+        residual, noise = part.value - center, math.hypot(part.sigma, part.missed)
+        if isinstance(part.rows, Vectors) and part.rates is None:
+            apart = part.rows.minus(first, second).array
+            self.add(residual, apart, noise, pairs, name=name if part.exact else "")
+            return
+        gram = part.rows.gram()
+        self.add_batch(gram, part.rows.inner(residual), noise, rates, pairs)
+        if not part.exact or self.heads is None:
+            return
+        there = np.ones(len(members), dtype=bool)
+        there[first], there[second] = self.heads[pairs], ~self.heads[pairs]
+        signals = None
+        if np.all(rates == 1.0):
+            signals, diagonal = np.zeros(self.n_pairs), np.diag(gram)
+            signals[pairs] = diagonal[first] + diagonal[second] - 2.0 * gram[first, second]
+        inner = part.rows.inner(part.value)[there]
+        left = _residual(part.value, gram[np.ix_(there, there)], inner, rates[there], exact=True)
+        self.check(name, *left[:2], part.sigma, left[2], signals)
+
+    def check_part(self, part: Part, name: str) -> None:
+        """Check the noise of a part of which the records that are there are the members."""
+        if part.rows is None:
+            rest = part.value - (0.0 if part.center is None else part.center)
+            self.check(name, float(rest @ rest), len(rest), part.sigma)
+            return
+        rest = part.value if part.center is None else part.value - part.center
+        gram, inner = part.rows.gram(), part.rows.inner(rest)
+        rates = np.ones(len(gram)) if part.rates is None else part.rates
+        left = _residual(rest, gram, inner, rates, exact=False, centred=part.center is not None)
+        self.check(name, *left[:2], part.sigma, left[2])
 
     def add_scores(self, scores: np.ndarray) -> None:
         """Take scores from elsewhere, for releases that are not linear."""
@@ -229,3 +272,37 @@ class EvidenceSum:
         """Solve the equations with `level` on their diagonal."""
         system = self._information + level * np.eye(self.n_pairs)
         return np.asarray(np.linalg.solve(system, self._matched))
+
+
+def _apart(of_records: np.ndarray, n_pairs: int) -> np.ndarray:
+    """Return what the first of each pair has more than the second, along the first axis."""
+    difference: np.ndarray = of_records[-2 * n_pairs : -n_pairs] - of_records[-n_pairs:]
+    return difference
+
+
+def _residual(
+    value: np.ndarray,
+    gram: np.ndarray,
+    inner: np.ndarray,
+    rates: np.ndarray,
+    *,
+    exact: bool,
+    centred: bool = False,
+) -> tuple[float, int, float]:
+    """Return energy and length of what the records do not explain, and what hides the noise.
+
+    What batches move lies in the span of what their records add, if that is `exact`. It is left
+    out if enough numbers remain.
+    """
+    energy, n_numbers, drawn = float(value @ value), len(value), not np.all(rates == 1.0)
+    if drawn and exact:
+        eigenvalues, vectors = np.linalg.eigh(gram)
+        moved = eigenvalues > _RANK * max(eigenvalues[-1], 1e-300)
+        left = n_numbers - int(moved.sum())
+        if left >= _FEWEST:
+            explained = (vectors[:, moved].T @ inner) ** 2 / eigenvalues[moved]
+            return energy - float(explained.sum()), left, 0.0
+    if not centred:
+        energy += float(rates @ gram @ rates - 2.0 * rates @ inner)
+    hidden = float(np.sum(rates * (1.0 - rates) * np.diag(gram)))
+    return energy, n_numbers, hidden if exact or centred or not drawn else math.nan
