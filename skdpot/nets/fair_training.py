@@ -336,7 +336,7 @@ def _ranked_part(
     shares: np.ndarray,
 ) -> StepPart:
     """Return what each record adds to `FairLoss.ranked_sum`, in an expected batch."""
-    rows, targets, codes = given
+    rows, targets, _, codes = given
     order, places, sizes = expected_batch(codes, shares)
     batch = Records(rows, targets).take(order)
     of_batch = None if penalty is None else replace(penalty, batch_sizes=sizes)

@@ -1,15 +1,15 @@
 """What noisy histograms, and medians without noise, say about canaries."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from skdpot.audit.evidence.histograms import add_histograms
 
 from skdpot import PrivateWassersteinDistance, SlicedSketch
 from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.privacy.recording import record_releases
@@ -29,9 +29,8 @@ def _score(audited: AuditedFit) -> np.ndarray:
 
 
 def _histogram_score(audited: AuditedFit) -> np.ndarray:
-    evidence = EvidenceSum(len(audited.pairs))
-    add_histograms(evidence, audited)
-    return evidence.scores()
+    only = tuple(release for release in audited.releases if release.kind == "histogram")
+    return _score(replace(audited, releases=only))
 
 
 def _coins(n_pairs: int = N_PAIRS) -> np.ndarray:
@@ -56,27 +55,27 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize("n_features", [4, 40])
 @pytest.mark.parametrize("fit", [PrivateScaler(), SlicedSketch(n_slices=4, n_bins=4)])
-def test_tables_are_what_known_rows_and_coins_make_of_them(
-    fit: object, n_features: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    monkeypatch.setattr(EvidenceSum, "add", lambda self, *release, **_: seen.append(release))
+def test_tables_are_what_known_rows_and_coins_make_of_them(fit: object, n_features: int) -> None:
     heads = _coins()
     X = np.random.default_rng(0).uniform(-1, 1, size=(2000, n_features))
     audited = _audited(fit, X, heads)
-    add_histograms(EvidenceSum(N_PAIRS), audited)
+    rows, shares = audited.candidates[0], audited.shares
+    there = np.concatenate([np.ones(2000), heads, ~heads])
+    histograms = [release for release in audited.releases if release.kind == "histogram"]
     # One histogram of norms, or two of every feature.
-    is_norm = audited.releases[0].facts["plan"].mode == "norm"
-    assert is_norm == (isinstance(fit, SlicedSketch) and n_features == 40)
-    assert len(seen) == (1 if is_norm else 2)
-    coins = np.where(heads, 1.0, -1.0)
-    residual, differences, _ = seen[-1]
-    np.testing.assert_allclose(residual, coins @ differences.toarray() / 2, atol=1e-9)
-    if not is_norm:
-        # Where two canaries are partners the mean over the other one's coin is taken.
-        residual, differences, _ = seen[0]
-        left = residual - coins @ differences.toarray() / 2
-        assert np.abs(left).sum() < 0.2 * np.abs(residual).sum()
+    is_norm = isinstance(fit, SlicedSketch) and n_features == 40
+    assert len(histograms) == (1 if is_norm else 2 * n_features)
+    for release in histograms:
+        (part,) = release.parts((rows,), shares)
+        left = part.value - part.center - part.rows.sum(there - shares)
+        if part.exact:
+            np.testing.assert_allclose(left, 0.0, atol=1e-9)
+            assert np.any(part.rows.sum(there - shares) != 0.0)
+        else:  # where two canaries are partners the mean over the other one's coin is taken
+            assert np.abs(left).sum() < 0.2 * np.abs(part.value - part.center).sum()
+    assert [release.facts["counting"].paired for release in histograms] == (
+        [False] if is_norm else [True] * n_features + [False] * n_features
+    )
 
 
 def test_exact_medians_give_away_whose_they_are() -> None:
@@ -107,9 +106,9 @@ def test_recording_changes_nothing_and_shows_nothing_without_noise() -> None:
     for table in tables:
         # Most cells are empty: what is in them is noise, of the scale that is charged.
         quiet = np.median(np.abs(table.value)) / 0.6745
-        assert quiet == pytest.approx(table.facts["noise"].sigma, rel=0.4)
-    others = {name for r in releases if r.kind != "histogram" for name in r.facts}
-    assert others == {"rows", "plan", "width"}
+        assert quiet == pytest.approx(table.sigma, rel=0.4)
+        assert set(table.facts) == {"counting"}
+    assert tables == releases
 
 
 def test_bounds_of_something_else_are_left_out() -> None:

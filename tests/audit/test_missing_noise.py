@@ -17,6 +17,7 @@ from skdpot.audit import AuditResult, one_run_audit
 from skdpot.nets import noisy_step, output_tables
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise, recording
+from skdpot.privacy.recording import Release
 from skdpot.slicing import accumulator, marginal_release
 from skdpot.slicing.readings import SketchReadings
 
@@ -119,19 +120,20 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         drawn.append((units * lattice, sigma))
         return units
 
-    def passed(label: str, value: Any, facts: Any) -> Any:
+    def passed(release: Release) -> Any:
+        value = release.value
         numbers = value if isinstance(value, tuple) else (value,)
         noises = [of_draw for of_draw, _ in drawn] or [0.0] * len(numbers)
         if is_net and drawn:  # one draw for all parameters, divided by the size of a batch
             ((whole, sigma),) = drawn
             ends = np.cumsum([number.numel() for number in numbers])[:-1]
-            parts = np.split(whole * facts()["noise_scale"] / sigma, ends)
+            parts = np.split(whole * release.sigma / sigma, ends)
             noises = [
                 torch.from_numpy(part).view_as(number).to(number)
                 for part, number in zip(parts, numbers, strict=True)
             ]
         drawn.clear()  # first: a replay may raise
-        noisy = released(label, value, facts)
+        noisy = released(release)
         exact = [number - of_draw for number, of_draw in zip(numbers, noises, strict=True)]
         if kind == "sketch":  # the table that is shown is noisy, and what is read from it exact
             shown.append(exact[0])

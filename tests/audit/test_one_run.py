@@ -186,7 +186,7 @@ def test_canaries_are_as_wide_as_the_rows():
 
 def test_progress_is_shown_where_asked(capsys):
     one_run_audit(SlicedSketch(bounds=(-1, 1)), X, canaries=20, verbose=1)
-    assert "slices" in capsys.readouterr().err
+    assert "releases" in capsys.readouterr().err
     one_run_audit(SlicedSketch(bounds=(-1, 1)), X, canaries=20)
     assert capsys.readouterr().err == ""
 
@@ -198,7 +198,7 @@ def test_tables_in_parts_give_the_same_scores(monkeypatch):
 
     def score(audited):
         whole = default_score(audited.fitted)(audited)
-        monkeypatch.setattr("skdpot.audit.evidence.sketch._NUMBERS", 20_000)
+        monkeypatch.setattr("skdpot.slicing.histogram._FORMED", 20_000)
         seen.append((whole, default_score(audited.fitted)(audited)))
         return whole
 

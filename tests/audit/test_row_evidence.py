@@ -42,7 +42,7 @@ def _density(points: np.ndarray, place: float, sigma: float) -> np.ndarray:
 def test_the_first_look_is_the_likelihood_ratio_of_the_documentation(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skdpot.audit.evidence.rows._SWEEPS", 1)
+    monkeypatch.setattr("skdpot.audit.noisy_rows._SWEEPS", 1)
     audited = _fitted(_coins(), mechanism="resample", batch_size=size, sigma=1.5, n_steps=1)
     release, bounds, pairs = audited.fitted.releases_, audited.fitted.bounds_, audited.pairs
     n = len(audited.X) + N_PAIRS
@@ -102,5 +102,5 @@ def test_of_records_that_no_batch_held_nothing_is_known() -> None:
 def test_the_score_is_read_from_the_release_of_this_run() -> None:
     audited = _fitted(_coins(), mechanism="presample")
     other = _fitted(~_coins(), mechanism="presample")
-    swapped = _score(replace(audited, fitted=other.fitted))
+    swapped = _score(replace(audited, releases=other.releases))
     np.testing.assert_array_equal(swapped > 0, ~_coins())

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from skdpot.audit.evidence.trajectories import clipped_pulls
 
 from skdpot import PrivateTrajectorySampler
 from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.privacy.recording import record_releases
-from skdpot.trajectories.langevin import clipped_fit_gradient
+from skdpot.trajectories.langevin import clipped_fit_gradient, clipped_pulls
 from tests.flat_options import trajectory_sampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
@@ -51,7 +50,7 @@ def test_pulls_are_what_the_mechanism_sums(clip: float) -> None:
     """But for a room of 1e-6 that the mechanism leaves below the clip."""
     rng = np.random.default_rng(0)
     particles, rows = rng.normal(size=(7, 3)), rng.normal(size=(20, 3))
-    pulls = clipped_pulls(particles, rows, 0.3, 1.7, clip)
+    pulls = clipped_pulls(particles, rows, bandwidth=0.3, weight=1.7, clip=clip)
     total = clipped_fit_gradient(particles, rows, bandwidth=0.3, weight=1.7, clip=clip)
     np.testing.assert_allclose(pulls.sum(axis=0), total.ravel(), rtol=1e-5)
     for row, pull in zip(rows, pulls, strict=True):
@@ -107,7 +106,7 @@ def test_recording_changes_nothing_and_shows_nothing_without_noise(start: str | 
         facts = release.facts
         if release.kind == "fit_gradients":
             assert set(facts) == {
-                "particles", "sigma", "expected", "clip", "bandwidth", "weights",
+                "particles", "rate", "expected", "clip", "bandwidth", "weights",
             }  # fmt: skip
             noise = [
                 release.value[i] * facts["expected"][i]
@@ -120,12 +119,12 @@ def test_recording_changes_nothing_and_shows_nothing_without_noise(start: str | 
                 )
                 for i, stamp in enumerate(np.unique(t))
             ]
-            assert np.std(noise) == pytest.approx(facts["sigma"], rel=0.25)
+            assert np.std(noise) == pytest.approx(release.sigma, rel=0.25)
         elif release.kind == "sums":
             noise = [s - rows[t == v].sum(axis=0) for s, v in zip(release.value, np.unique(t))]  # noqa: B905
-            assert np.std(noise) == pytest.approx(facts["plan"].noise.sigma, rel=0.5)
+            assert np.std(noise) == pytest.approx(release.sigma, rel=0.5)
         else:
-            assert set(facts) == {"centers", "plan"}
+            assert set(facts) == {"centers", "plan", "time"}
             # Nobody's table of integers is recorded: counts have their noise.
             _, counts = release.value
             assert np.abs(counts - np.rint(counts)).max() > 0

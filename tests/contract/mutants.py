@@ -107,7 +107,11 @@ def _half_of_the_noise() -> Iterator[tuple[str, Injection, str]]:
             f"[1.0-{'discrete' if kind == 'lattice' else 'float'}]",
         )
     halved = "__import__('dataclasses').replace({0}, sigma={0}.sigma / 2)"
-    of_plan = ("plan.noise,", halved.format("plan.noise") + ",")
+    of_noise = halved.format("plan.noise")
+    of_plan = (
+        " plan, secret, facts",
+        f" __import__('dataclasses').replace(plan, noise={of_noise}), secret, facts",
+    )
     for kind, where, test in (
         (
             "gradients of a generator",
@@ -705,7 +709,11 @@ def _sizes_of_the_data() -> Iterator[tuple[str, Injection, str]]:
         rewritten(
             f"{NETS}generator_training:noisy_gradient_steps",
             ("plan.batch_size * value", "plan.n_samples * value"),
-            ("plan.noise, plan.batch_size", "plan.noise, plan.n_samples"),
+            (
+                " plan, secret, facts",
+                " __import__('dataclasses').replace(plan, batch_sizes=(plan.n_samples,)),"
+                " secret, facts",
+            ),
         ),
         "nets/test_private_generator.py::test_noise_has_its_sigma_and_comes_from_the_secret_stream",
     )
@@ -1177,7 +1185,7 @@ def _audit_forgives() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "coins in a residual",
         rewritten(
-            "skdpot.audit.matched_filter:EvidenceSum.add", (" - coins @ part", " + coins @ part")
+            "skdpot.audit.matched_filter:EvidenceSum.add", (" - coins @ diff", " + coins @ diff")
         ),
         "audit/test_noise.py::test_p_values_of_correct_noise_are_uniform",
     )
@@ -1263,7 +1271,7 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
         ("a lattice on which no count lies", f"{release}_noise",
          ("noise_lattice(sigma, MARGINAL_LATTICE)", "noise_lattice(sigma, 0.3)"),
          f"{laws}the_noise_of_a_marginal_is_a_multiple_of_its_lattice"),
-        ("predictions that lie on no lattice", f"{release}release_misfits",
+        ("predictions that lie on no lattice", f"{release}_exact_misfits",
          ("np.round(prediction * _PREDICTED) / _PREDICTED", "prediction"),
          f"{laws}the_noise_of_misfits_is_a_multiple_of_its_lattice[7.0]"),
         ("the sampler is told of one table", f"{release}release_marginals",
@@ -1355,14 +1363,14 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
            "averaged_over_neighbours(gradient, particles, smoothing * rows[0].std())")],
          "paths, mfld, batches"),
         ("a threshold by true labels", f"{NETS}tuned_threshold:tuned_threshold",
-         [("second = float(noisy_histogram(of_class, 1, noise.count, stream)[0])",
-           "noisy_histogram(of_class, 1, noise.count, stream)")], "classifier, threshold"),
+         [("second = _noisy_count(", "_noisy_count(")], "classifier, threshold"),
         ("a learning rate by true targets", f"{ESTIMATORS}_fair_predictor:FairPredictor._train",
          [("learning_rate=self._rate(network, n_steps)",
            "learning_rate=self._rate(network, n_steps) / float(records.targets.double().std())")],
          "regressor, ranks"),
         ("steps by the largest row", f"{NETS}autoencoder_training:private_steps",
-         [("secret, facts)", "secret, facts)\n        for weights in autoencoder.parameters():"
+         [("secret, facts, linear)", "secret, facts, linear)\n"
+           "        for weights in autoencoder.parameters():"
            "\n            weights.grad /= rows.norm(dim=1).sum()")],
          "autoencoder"),
         ("outputs as wide as the rows", f"{ESTIMATORS}_generator_mechanisms:"
@@ -1371,7 +1379,7 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
            "bounds.center, bounds.scale, np.abs(bounds.to_ball(rows)).max()))")],
          "generator, gradient"),
         ("projected rows up to the largest", f"{SLICING}row_release:_released",
-         [('released("rows", values,', 'np.abs(rows).max() * released("rows", values,')],
+         [("theta, released(release)", "theta, np.abs(rows).max() * released(release)")],
          "flow, resample"),
         ("ranges of directions by true projections", f"{SLICING}sketch:SlicedSketch._open",
          [("projection_half_widths(self.bounds_, directions)",
@@ -1379,7 +1387,7 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
          "sketch"),
         ("a reach of true values", f"{bounds}_center",
          [("reach = max(high - center, center - low)",
-           "reach = float(np.abs(column / width - center).max())")],
+           "reach = float(np.abs(used / width - center).max())")],
          "flow, automatic"),
         ("a radius of true norms", f"{bounds}_norm_radius",
          [("return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))",
@@ -1398,7 +1406,7 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
         "upper bounds at the largest value",
         rewritten(
             f"{PRIVACY}private_ranges:_range",
-            ("max(upper, lower) * width", "max(present.max(), lower * width)"),
+            ("max(upper, lower) * width", "max(used.max(), lower * width)"),
         ),
         f"{_REPLAY}_of_a_table_follows_from_its_releases[encoder]",
     )
@@ -1406,11 +1414,7 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
         "trials compared by exact scores",
         rewritten(
             trials,
-            ("return released(", "released("),
-            (
-                "task.plan.score_deviation})",
-                "task.plan.score_deviation})\n    return total / task.plan.n_scored",
-            ),
+            ("return noisy", "return total / task.plan.n_scored"),
         ),
         "contract/test_replay.py::test_a_search_follows_from_its_releases[held out]",
     )

@@ -10,12 +10,12 @@ a probability of at most 0.1 % by its guesses and 0.001 % by its noise.
 import math
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from skdpot.audit.evidence.histograms import add_histograms
 
 from skdpot import (
     ClientContribution,
@@ -29,9 +29,9 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.default_canaries import default_canaries
-from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.audit.one_run import one_run_audit
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
 from tests.flat_options import trajectory_sampler
@@ -92,9 +92,8 @@ def uniform_rows(n_rows: int, n_features: int, n_labels: int = 0) -> Data:
 
 def histogram_score(audited: AuditedFit) -> np.ndarray:
     """Score pairs by the histograms of private bounds alone."""
-    evidence = EvidenceSum(len(audited.pairs))
-    add_histograms(evidence, audited)
-    return evidence.scores()
+    only = tuple(release for release in audited.releases if release.kind == "histogram")
+    return default_score(audited.fitted)(replace(audited, releases=only))
 
 
 def _pairs(make: Callable[[], Any], n_pairs: int, n_features: int) -> Any:

@@ -209,10 +209,10 @@ def test_every_noise_of_a_table_is_charged(case, drawn):
             continue
         release = tables.pop(0)
         if kind == "misfits":
-            scales = [release.facts["sigma"]]
+            scales = [release.sigma]
             squared_mu = 4 * len(release.facts["marginals"]) / scales[0] ** 2
         else:
-            scales = list(release.facts["sigmas"])
+            scales = list(release.sigma)
             squared_mu = sum(2 / sigma**2 for sigma in scales)
         expected.update(scales)
         assert squared_mu == pytest.approx(event.sensitivity**2 / event.sigma**2)

@@ -10,7 +10,7 @@ from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.privacy.calibration import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.privacy.recording import released
+from skdpot.privacy.recording import Release, released
 from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 
 __all__ = ["LOG", "NoisyThreshold"]
@@ -84,7 +84,7 @@ class NoisyThreshold(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
         stream = spawn_streams(self.random_state, "NoisyThreshold").secret
         noise = 0.0 if sigma is None else float(gaussian_noise(sigma, 1, stream)[0])
         mean = float(np.clip(rows[:, 0], -1, 1).mean()) + noise
-        self.mean_ = released("mean", mean, lambda: {"sigma": sigma})
+        self.mean_ = released(Release("mean", mean, sigma=sigma or 0.0))
         return self
 
     def predict(self, X):

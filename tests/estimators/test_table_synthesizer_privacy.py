@@ -83,8 +83,8 @@ def test_the_noise_that_is_drawn_is_the_noise_that_is_charged(target):
 
 def squared_mu(release):
     if release.kind == "marginals":
-        return sum(2 / sigma**2 for sigma in release.facts["sigmas"])
-    return 4 * len(release.facts["marginals"]) / release.facts["sigma"] ** 2
+        return sum(2 / sigma**2 for sigma in release.sigma)
+    return 4 * len(release.facts["marginals"]) / release.sigma**2
 
 
 def test_the_marginals_that_are_kept_are_those_that_were_released():
@@ -95,7 +95,7 @@ def test_the_marginals_that_are_kept_are_those_that_were_released():
         noisy
         for r in releases
         if r.kind == "marginals"
-        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.facts["sigmas"])
+        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.sigma)
     ]
     known = sum(noisy.sigma**-2 for noisy in fitted.marginals_)
     assert known == pytest.approx(sum(noisy.sigma**-2 for noisy in released))

@@ -44,8 +44,8 @@ def released_tables(monkeypatch, X, plan, seed=0, spread=None):
     """Release bounds and return the noisy tables that everything else is computed from."""
     tables = []
 
-    def recording(cells, n_cells, noise, stream):
-        tables.append(original(cells, n_cells, noise, stream))
+    def recording(*args):
+        tables.append(original(*args))
         return tables[-1]
 
     original = private_bounds.noisy_histogram
@@ -452,7 +452,8 @@ def test_outputs_and_warnings_depend_on_the_noisy_table_only(monkeypatch, mode):
         for X in data:
             noise = np.random.default_rng(5)
 
-            def scripted(cells, n_cells, own, stream, noise=noise, signal=signal):
+            def scripted(used, counting, own, *rest, noise=noise, signal=signal):
+                n_cells = counting.grid.n_cells
                 table = noise.normal(0, own.sigma, n_cells)
                 table[n_cells // 2] += signal * own.sigma
                 return table

@@ -9,6 +9,7 @@ import torch
 
 from skdpot.exceptions import ReplayError
 from skdpot.privacy.recording import (
+    Release,
     first_difference,
     forgotten,
     record_releases,
@@ -18,45 +19,51 @@ from skdpot.privacy.recording import (
 )
 
 
-def forbidden():
-    raise AssertionError("facts were computed though nobody listens")
+class Uncopied(np.ndarray):
+    """Facts that nobody may copy while nobody listens."""
+
+    def copy(self, *args):
+        raise AssertionError("facts were copied though nobody listens")
+
+
+FORBIDDEN = {"fact": np.zeros(1).view(Uncopied)}
 
 
 def test_outside_the_value_passes_and_nothing_is_computed():
     value = np.ones(3)
-    assert released("sum", value, forbidden) is value
+    assert released(Release("sum", value, FORBIDDEN)) is value
 
 
 def test_records_in_order_and_stops():
     value = np.array([1.0])
     with record_releases() as releases:
-        assert released("sum", value, lambda: {"sigma": 3.0}) is value
-        released("count", (2, torch.ones(2)), dict)
+        assert released(Release("sum", value, {"fact": 1}, sigma=3.0)) is value
+        released(Release("count", (2, torch.ones(2))))
     value += 1
-    released("sum", 1, forbidden)
+    released(Release("sum", 1, FORBIDDEN))
     assert [r.kind for r in releases] == ["sum", "count"]
     assert releases[0].value == [1.0]  # a copy
     assert isinstance(releases[1].value[1], np.ndarray)
-    assert repr(releases[0]) == "Release('sum', facts=['sigma'])"
+    assert repr(releases[0]) == "Release('sum', sigma=3.0, facts=['fact'])"
 
 
 def test_inner_block_listens_alone():
     with record_releases() as outer:
         with record_releases() as inner:
-            released("sum", 1, dict)
-        released("count", 1, dict)
+            released(Release("sum", 1))
+        released(Release("count", 1))
     assert [len(inner), len(outer)] == [1, 1]
 
 
 def test_an_error_ends_the_recording():
     with pytest.raises(RuntimeError), record_releases():
         raise RuntimeError
-    released("sum", 1, forbidden)
+    released(Release("sum", 1, FORBIDDEN))
 
 
 def test_other_threads_do_not_record():
     with record_releases() as releases:
-        thread = threading.Thread(target=released, args=("sum", 1, forbidden))
+        thread = threading.Thread(target=released, args=(Release("sum", 1, FORBIDDEN),))
         thread.start()
         thread.join()
     assert releases == []
@@ -65,11 +72,11 @@ def test_other_threads_do_not_record():
 @pytest.mark.parametrize("forgetting", [True, False])
 def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
     with record_releases(forgetting=forgetting) as releases:
-        released("before", 1, dict)
+        released(Release("before", 1))
         with forgotten() as first:
-            released("first", 1, dict)
+            released(Release("first", 1))
         with forgotten():
-            released("second", 1, dict)
+            released(Release("second", 1))
         remember(first)
     kinds = [release.kind for release in releases]
     assert kinds == (["before", "first"] if forgetting else ["before", "first", "second"])
@@ -77,10 +84,9 @@ def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
 
 def two_releases(shift, *, kind="mean", shape=(2, 3), sigma=1.0, names=("a",), last=True):
     """What passes the gate twice."""
-    mean, codes = released(
-        kind, (np.full(shape, shift), torch.full((2,), float(shift))), lambda: {"sigma": sigma}
-    )
-    found = released("names", list(names), dict) if last else None
+    value = (np.full(shape, shift), torch.full((2,), float(shift)))
+    mean, codes = released(Release(kind, value, {"shape": shape[:1]}, sigma=sigma))
+    found = released(Release("names", list(names))) if last else None
     return mean, codes, found
 
 
@@ -120,7 +126,7 @@ def test_a_replay_refuses_more_releases():
         pytest.raises(ReplayError, match="More is released than was recorded: 'names'"),
         replay_releases([]),
     ):
-        released("names", [], dict)
+        released(Release("names", []))
 
 
 @dataclass

@@ -247,10 +247,11 @@ def test_what_is_recorded_has_its_noise():
         misfits = release_misfits(CODES, ALL, predictions, 60.0, SecretStream())
     first, second = releases
     assert (first.kind, second.kind) == ("marginals", "misfits")
-    assert set(first.facts) == {"marginals", "sigmas"}
+    assert set(first.facts) == {"marginals"}
+    assert first.sigma == (80.0,) * len(ALL)
     for table, noisy, marginal in zip(first.value, marginals, ALL, strict=True):
         np.testing.assert_array_equal(table, noisy.counts)
         assert not np.array_equal(table, marginal.counts(CODES))
     np.testing.assert_array_equal(second.value, misfits)
-    assert second.facts["sigma"] == 60.0
+    assert second.sigma == 60.0
     assert np.abs(misfits - exact_misfits(CODES, ALL, predictions)).min() > 0

@@ -59,7 +59,7 @@ def test_a_model_holds_released_tables_only(target):
         noisy
         for r in releases
         if r.kind == "marginals"
-        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.facts["sigmas"])
+        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.sigma)
     ]
     for noisy in (*model.columns, *model.marginals):
         parts = [m for m in released if m.marginal == noisy.marginal]
@@ -84,9 +84,9 @@ def test_releases_cost_what_was_planned(epsilon, target):
         while (names[0] in ("independence", "misfit")) != (kind == "misfits"):
             names.pop(0)  # a tree that gains nothing is not counted
         if kind == "misfits":
-            squared_mu = 4 * len(release.facts["marginals"]) / release.facts["sigma"] ** 2
+            squared_mu = 4 * len(release.facts["marginals"]) / release.sigma**2
         else:
-            squared_mu = sum(2 / sigma**2 for sigma in release.facts["sigmas"])
+            squared_mu = sum(2 / sigma**2 for sigma in release.sigma)
         assert squared_mu == pytest.approx(budget[names.pop(0)], rel=1e-9)
     assert names == []
 
@@ -117,7 +117,7 @@ def test_one_column_is_released_once(target):
     with record_releases() as releases:
         model, plan = fitted(CODES[:, :1], grids=GRIDS[:1], schema=schema, target=target)
     (release,) = releases
-    (sigma,) = release.facts["sigmas"]
+    (sigma,) = release.sigma
     assert 2 / sigma**2 == pytest.approx(1 / plan.sigma**2)
     assert model.marginals == model.potentials == ()
     assert model.draw(10, np.random.default_rng(0)).shape == (10, 1)
