@@ -7,6 +7,7 @@ linear: on noisy rows in random order (`skdpot.audit.noisy_rows`), and on exact 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,16 +43,11 @@ def default_score(fitted: Any) -> Score:
     callable
         For `one_run_audit` and `gaussian_audit`.
 
-    Raises
-    ------
-    NoKnownAttackError
-        A ValueError: no attack on this estimator is known.
+    Notes
+    -----
+    An estimator of your own is scored by those of its releases that have a linear map, which is
+    given the rows and labels of `fit`. A ValueError says so if there is none.
     """
-    if not is_known(fitted):
-        raise NoKnownAttackError(
-            f"No attack on {type(fitted).__name__} is known: give canaries= (CanaryPairs) and "
-            "score= yourself."
-        )
     return lambda audited: evidence_of(audited).scores()
 
 
@@ -60,14 +56,18 @@ def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> Evidenc
 
     Noise is checked if the coins are given, which change no score.
     """
-    default_score(audited.fitted)
+    if not (is_known(audited.fitted) or any(release.linear for release in audited.releases)):
+        raise NoKnownAttackError(
+            f"No attack on {type(audited.fitted).__name__} is known, and nothing that it releases "
+            "says what a record adds to it: give canaries= (CanaryPairs) and score= yourself."
+        )
     evidence = EvidenceSum(len(audited.pairs), heads)
     shares, there = audited.shares, None
     if heads is not None:
         n_pairs, n_known = len(heads), len(audited.X)
         chosen = n_known + np.arange(n_pairs) + np.where(heads, 0, n_pairs)
         there = np.concatenate([np.arange(n_known), chosen])
-    for release, records in audited.watched(list(_given(audited)), "releases"):
+    for release, records in audited.watched(_given(audited), "releases"):
         n_checks = len(evidence.checks)
         if records is not None:
             _add(evidence, release, records, shares, there)
@@ -104,27 +104,41 @@ def _add(
 
 def _given(audited: AuditedFit) -> Iterator[tuple[Release, Records | None]]:
     """Yield each release with all candidates as its mechanism was given them, if that is known."""
-    releases = list(audited.releases)
-    if any("cells" in release.facts for release in releases):
-        yield from _fair(audited, releases)
-    elif hasattr(audited.fitted, "model_"):
-        yield from _table(audited, releases)
-    else:
-        rows, labels = audited.candidates
-        fitted = audited.fitted
-        axis = getattr(fitted, "_axis", None)
-        times = None if axis is None else axis.positions(np.asarray(labels))
-        for release in releases:
-            if release.kind == "histogram":
-                yield release, _counted(audited, release, rows)
-            elif release.kind == "sketch":
-                yield release, (rows, times if axis is not None else _codes(fitted, labels))
-            elif release.kind == "gradient":
-                yield release, _network_rows(audited, release, rows)
-            elif axis is not None:
-                yield release, (to_network_units(fitted.bounds_, rows), times)
-            else:
-                yield release, None
+    if any("cells" in release.facts for release in audited.releases):
+        return _fair(audited)
+    if hasattr(audited.fitted, "model_"):
+        return _table(audited)
+    return _paths(audited) if hasattr(audited.fitted, "_axis") else _rows(audited)
+
+
+def _rows(audited: AuditedFit) -> Iterator[tuple[Release, Records | None]]:
+    """Yield releases with rows, and labels, or what a sketch or a network makes of them."""
+    (rows, labels), sketch, merged = audited.candidates, _sketch(audited.fitted), False
+    for release in audited.releases:
+        if release.kind == "histogram":
+            yield release, _counted(audited, release, rows)
+        elif release.kind == "gradient":
+            yield release, _network_rows(audited, release, rows)
+        elif release.kind == "sketch" and sketch is not None:
+            if not merged:  # what was published may be the sum of several
+                table, sigma = np.array(sketch.statistic_), sketch.noise_scale_
+                yield replace(release, value=table, sigma=sigma), (rows, _codes(sketch, labels))
+            merged = True
+        else:
+            yield release, (rows, labels)
+
+
+def _paths(audited: AuditedFit) -> Iterator[tuple[Release, Records | None]]:
+    """Yield the releases of trajectories with rows and the numbers of their times."""
+    (rows, stamps), fitted = audited.candidates, audited.fitted
+    times = fitted._axis.positions(np.asarray(stamps))
+    for release in audited.releases:
+        if release.kind == "histogram":
+            yield release, _counted(audited, release, rows)
+        elif release.kind == "sketch":
+            yield release, (rows, times)
+        else:
+            yield release, (to_network_units(fitted.bounds_, rows), times)
 
 
 def _counted(audited: AuditedFit, release: Release, rows: np.ndarray) -> Records | None:
@@ -133,13 +147,18 @@ def _counted(audited: AuditedFit, release: Release, rows: np.ndarray) -> Records
     return (rows,) if release.facts["counting"].shape == shape else None
 
 
-def _codes(fitted: Any, labels: np.ndarray | None) -> np.ndarray | None:
+def _sketch(fitted: Any) -> SlicedSketch | None:
+    """Return the sketch that something fitted published."""
+    while not isinstance(fitted, SlicedSketch | None):
+        fitted = getattr(fitted, "estimator_", None) or getattr(fitted, "sketch_", None)
+    return fitted
+
+
+def _codes(sketch: SlicedSketch, labels: np.ndarray | None) -> np.ndarray | None:
     """Return the classes of records as a sketch numbers them."""
-    while not isinstance(fitted, SlicedSketch):
-        fitted = fitted.estimator_ if hasattr(fitted, "estimator_") else fitted.sketch_
-    if labels is None or not hasattr(fitted, "classes_"):
+    if labels is None or not hasattr(sketch, "classes_"):
         return None
-    codes: np.ndarray = encode_labels(labels, len(labels), fitted.classes_)[0]
+    codes: np.ndarray = encode_labels(labels, len(labels), sketch.classes_)[0]
     return codes
 
 
@@ -157,9 +176,10 @@ def _network_rows(audited: AuditedFit, release: Release, rows: np.ndarray) -> Re
     return torch.from_numpy(mapped).to(torch.float32), codes
 
 
-def _fair(audited: AuditedFit, releases: list[Release]) -> Iterator[tuple[Release, Records | None]]:
+def _fair(audited: AuditedFit) -> Iterator[tuple[Release, Records | None]]:
     """Yield the releases of a fair predictor with rows, targets, values and cells."""
-    fitted, steps = audited.fitted, [r for r in releases if r.kind == "gradient"]
+    fitted, releases = audited.fitted, audited.releases
+    steps = [release for release in releases if release.kind == "gradient"]
     rows, labels = audited.candidates
     given = np.asarray(labels)
     codes = audited.of_candidates(steps[0].facts["cells"].codes)
@@ -192,16 +212,14 @@ def _fair(audited: AuditedFit, releases: list[Release]) -> Iterator[tuple[Releas
             yield release, None
 
 
-def _table(
-    audited: AuditedFit, releases: list[Release]
-) -> Iterator[tuple[Release, Records | None]]:
+def _table(audited: AuditedFit) -> Iterator[tuple[Release, Records | None]]:
     """Yield the releases of a table: of cells of columns first, and then of bins of them."""
     fitted, (rows, _) = audited.fitted, audited.candidates
     cells = np.stack([grid.codes(rows[:, j]) for j, grid in enumerate(fitted._grids)], axis=1)
     bins = fitted.model_.bins
     binned = np.stack([found.bins[cells[:, j]] for j, found in enumerate(bins)], axis=1)
     columns = True
-    for release in releases:
+    for release in audited.releases:
         if release.kind == "histogram":
             yield release, _counted(audited, release, rows)
         elif release.kind in ("marginals", "misfits"):

@@ -28,7 +28,7 @@ from skdpot.privacy.category_selection import plan_category_selection, select_ca
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
-from skdpot.privacy.noisy_histogram import noisy_histogram
+from skdpot.privacy.noisy_histogram import Counting, SignedGrid, noisy_histogram
 from skdpot.slicing import readings, square_root_strategy
 from skdpot.slicing.marginal_release import (
     misfit_sensitivity,
@@ -146,9 +146,11 @@ def histogram():
     noise = calibrate_lattice(MU, math.sqrt(2))
 
     def fit(X, _):
-        return noisy_histogram((X[:, 0] > 0).astype(int), 2, noise, SecretStream())
+        counting = Counting(grid=grid, order=np.arange(4), shape=X.shape, feature=0)
+        return noisy_histogram(X[:, 0], counting, noise, SecretStream())
 
-    return fit, KNOWN, None, pair(1.0, -1.0), along(np.array([-1.0, 1.0]))
+    grid = SignedGrid(n_uniform=1, octaves=2)
+    return fit, KNOWN, None, pair(1.0, -1.0), along(np.array([0.0, -1.0, 0.0, 1.0, 0.0]))
 
 
 def category_counts():
