@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import NoKnownAttackError
-from skdpot.audit.evidence.tables import numbered
+from skdpot.audit.default_canaries import numbered
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report.words import beside_claim
 from skdpot.privacy.parts import leaves
