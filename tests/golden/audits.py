@@ -67,7 +67,7 @@ def audit(
     checks = [] if result.noise is None else result.noise.checks
     return {
         "scores": Single(scores[0]),
-        "right": Exact(result.right),
+        "right guesses of all": int(result.right.sum()),
         "correct guesses": result.n_correct,
         "lower bound": result.epsilon_lower,
         "ceiling": result.ceiling,
