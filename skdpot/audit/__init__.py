@@ -3,8 +3,7 @@
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audit_result import AuditResult
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
-from skdpot.audit.default_canaries import default_canaries
+from skdpot.audit.canaries import CanaryPairs, antipodal_pairs, default_canaries
 from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
 from skdpot.audit.matched_filter import EvidenceSum, linear_evidence
 from skdpot.audit.membership import (
@@ -20,8 +19,8 @@ from skdpot.audit.membership import (
 )
 from skdpot.audit.noise import NoiseCheck, NoiseEvidence
 from skdpot.audit.one_run import one_run_audit
+from skdpot.audit.reconstruction.sketch import log_likelihood_ratio
 from skdpot.audit.report.privacy_report import PrivacyReport, privacy_report
-from skdpot.audit.sketch_likelihood import log_likelihood_ratio
 
 __all__ = [
     "AuditResult",

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from skdpot._utils.labels import encode_labels
-from skdpot.audit.audited_fit import AuditedFit, NoKnownAttackError, Score
-from skdpot.audit.default_canaries import is_known
+from skdpot.audit.audited_fit import AuditedFit, Score
+from skdpot.audit.canaries import NoKnownAttackError, is_known
 from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.audit.noisy_rows import add_rows
 from skdpot.nets.fair_training import network_outputs

@@ -18,11 +18,7 @@ from skdpot.privacy.recording import (
     replay_releases,
 )
 
-__all__ = ["AuditTask", "AuditedFit", "NoKnownAttackError", "Score"]
-
-
-class NoKnownAttackError(ValueError):
-    """Nothing here attacks such an estimator; give canaries and a score of your own."""
+__all__ = ["AuditTask", "AuditedFit", "Score"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

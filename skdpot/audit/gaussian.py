@@ -14,8 +14,8 @@ from tqdm.auto import tqdm
 from skdpot.audit.audit_result import lower_text, verdict_of
 from skdpot.audit.audited_fit import Score
 from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.checked_task import check_claim, check_count, checked_task, claimed, scores_of
 from skdpot.audit.membership.result import MembershipResult
+from skdpot.audit.one_run import check_claim, check_count, checked_task, claimed, scores_of
 from skdpot.privacy.gdp import gdp_epsilon
 
 __all__ = ["GaussianAuditResult", "gaussian_audit"]
@@ -52,7 +52,7 @@ def gaussian_audit(
         Their labels.
     canaries : CanaryPairs of one pair, optional
         The record of the one data set and the record of the other. Made by
-        `skdpot.audit.default_canaries` if it is None.
+        `skdpot.audit.canaries` if it is None.
     score : callable or "auto", default="auto"
         As for `one_run_audit`.
     n_trials : int, default=500

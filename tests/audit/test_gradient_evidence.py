@@ -17,8 +17,7 @@ from skdpot import (
 )
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditTask
-from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.default_canaries import default_canaries
+from skdpot.audit.canaries import CanaryPairs, default_canaries
 from skdpot.audit.gaussian import gaussian_audit
 from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.nets import noisy_step

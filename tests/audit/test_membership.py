@@ -14,7 +14,7 @@ from scipy.stats import binomtest, norm
 import skdpot.slicing.sketch as sketch_module
 from skdpot import SlicedSketch
 from skdpot.audit import CanaryPairs, MembershipResult, gaussian_audit, log_likelihood_ratio
-from skdpot.audit.sketch_likelihood import statistic_of
+from skdpot.audit.reconstruction.sketch import statistic_of
 from skdpot.privacy.gdp import gdp_mu
 
 N_TRIALS = 400

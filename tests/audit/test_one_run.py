@@ -22,8 +22,8 @@ from skdpot import (
 from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audit_result import lower_text
-from skdpot.audit.checked_task import claimed
 from skdpot.audit.matched_filter import linear_evidence
+from skdpot.audit.one_run import claimed
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
 M = 600

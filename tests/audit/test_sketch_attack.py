@@ -10,7 +10,7 @@ import skdpot.slicing.sketch as sketch_module
 from skdpot import SlicedSketch
 from skdpot.audit import log_likelihood_ratio
 from skdpot.audit.reconstruction import row_from_sketch, rows_from_sketch
-from skdpot.audit.sketch_likelihood import log_likelihoods, statistic_of
+from skdpot.audit.reconstruction.sketch import log_likelihoods, statistic_of
 from skdpot.privacy.gdp import gdp_mu
 
 N_CANDIDATES = 10

@@ -1176,9 +1176,7 @@ def _audit_forgives() -> Iterator[tuple[str, Injection, str]]:
     )
     yield (
         "the bound of Gaussian noise for secret batches",
-        rewritten(
-            "skdpot.audit.checked_task:claimed", ("loss.is_sampled or loss.leak", "loss.leak")
-        ),
+        rewritten("skdpot.audit.one_run:claimed", ("loss.is_sampled or loss.leak", "loss.leak")),
         "audit/test_one_run.py::test_the_stronger_bound_is_for_gaussian_noise_that_all_records_see",
     )
     missing = "audit/test_missing_noise.py::test_a_defect_is_refuted"

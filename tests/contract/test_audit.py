@@ -31,7 +31,7 @@ from skdpot import (
 )
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit
-from skdpot.audit.default_canaries import default_canaries
+from skdpot.audit.canaries import default_canaries
 from skdpot.audit.one_run import one_run_audit
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
 from tests.flat_options import trajectory_sampler

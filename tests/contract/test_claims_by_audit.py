@@ -17,7 +17,7 @@ from torch import nn
 from skdpot import SlicedSketch
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.audit import CanaryPairs, gaussian_audit
-from skdpot.audit.sketch_likelihood import statistic_of
+from skdpot.audit.reconstruction.sketch import statistic_of
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.nets.fair_training import FairLoss, Records, tabled_steps
 from skdpot.nets.output_tables import noisy_counts, plan_tables

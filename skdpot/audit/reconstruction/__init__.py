@@ -12,25 +12,25 @@ get no further than its ε allows: `row_from_sketch` and `rows_from_sketch`. `re
 what a participant of a recorded protocol can do.
 """
 
-from skdpot.audit.reconstruction.differences import (
-    paired_differences,
-    positions_from_distances,
-    rows_from_cost_matrices,
-)
-from skdpot.audit.reconstruction.fractions import (
+from skdpot.audit.reconstruction.interpolation import (
     FractionGuess,
+    PairedDifferences,
+    Reconstruction,
     fraction_from_ties,
-    fractions_from_two_messages,
-)
-from skdpot.audit.reconstruction.geodesic import (
     fraction_on_geodesic,
+    fractions_from_two_messages,
     rows_along_geodesic,
+    rows_from_interpolation,
     rows_from_one_round,
 )
-from skdpot.audit.reconstruction.plan import rows_from_interpolation
-from skdpot.audit.reconstruction.result import PairedDifferences, Reconstruction
+from skdpot.audit.reconstruction.messages import (
+    differences_seen,
+    paired_differences,
+    positions_from_distances,
+    reconstruct,
+    rows_from_cost_matrices,
+)
 from skdpot.audit.reconstruction.sketch import row_from_sketch, rows_from_sketch
-from skdpot.audit.reconstruction.transcript import differences_seen, reconstruct
 
 __all__ = [
     "FractionGuess",

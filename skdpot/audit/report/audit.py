@@ -11,8 +11,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from tqdm.auto import tqdm
 
 from skdpot.audit.audit_result import AuditResult
-from skdpot.audit.audited_fit import NoKnownAttackError
-from skdpot.audit.default_canaries import numbered
+from skdpot.audit.canaries import NoKnownAttackError, numbered
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.report.words import beside_claim
 from skdpot.privacy.parts import leaves
