@@ -1,16 +1,15 @@
 """Who was in the data? Attacks on synthetic rows, and what their scores show."""
 
-from skdpot.audit.membership.result import MembershipResult
-from skdpot.audit.membership.synthetic import (
+from skdpot.audit.membership.attacks import (
     ClosestRecordShare,
-    SyntheticMembership,
     SyntheticMembershipResult,
     closest_record_share,
     density_ratio_membership,
     distance_to_closest_record,
     nearest_neighbour_distance_ratio,
-    synthetic_membership,
 )
+from skdpot.audit.membership.result import MembershipResult
+from skdpot.audit.membership.synthetic import SyntheticMembership, synthetic_membership
 
 __all__ = [
     "ClosestRecordShare",

@@ -14,7 +14,6 @@ what a participant of a recorded protocol can do.
 
 from skdpot.audit.reconstruction.interpolation import (
     FractionGuess,
-    PairedDifferences,
     Reconstruction,
     fraction_from_ties,
     fraction_on_geodesic,
@@ -24,6 +23,7 @@ from skdpot.audit.reconstruction.interpolation import (
     rows_from_one_round,
 )
 from skdpot.audit.reconstruction.messages import (
+    PairedDifferences,
     differences_seen,
     paired_differences,
     positions_from_distances,

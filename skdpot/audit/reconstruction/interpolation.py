@@ -1,7 +1,6 @@
 """Rows from interpolating measures: what TriangleWad and FedWad give away, also if t is secret."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +13,6 @@ from skdpot.federated.plans import optimal_plan
 __all__ = [
     "CouplingSearch",
     "FractionGuess",
-    "PairedDifferences",
     "Reconstruction",
     "SeenMeasure",
     "as_measure",
@@ -132,66 +130,6 @@ class Reconstruction:
         return f"{type(self).__name__}({', '.join(facts)})"
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PairedDifferences:
-    """Differences between rows of two parties, as a server that sees two messages finds them.
-
-    Parameters
-    ----------
-    first_rows, second_rows : ndarray of shape (n_pairs,)
-        Positions of the two rows of each pair in the two messages, which are those in the
-        parties' own tables.
-    differences : ndarray of shape (n_pairs, n_features)
-        ``x_i - y_j``; up to the unknown factor ``1 - t`` when t was not given.
-    """
-
-    first_rows: np.ndarray
-    second_rows: np.ndarray
-    differences: np.ndarray
-
-    @cached_property
-    def n_pairs(self) -> int:
-        """Number of pairs."""
-        return len(self.differences)
-
-    def errors(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
-        """Return how wrong each difference is.
-
-        Parameters
-        ----------
-        first, second : array-like of shape (n, n_features), (m, n_features)
-            The rows that were attacked.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs,)
-            Root mean squared error over the features.
-        """
-        truth = np.asarray(first)[self.first_rows] - np.asarray(second)[self.second_rows]
-        errors: np.ndarray = np.sqrt(np.mean((self.differences - truth) ** 2, axis=1))
-        return errors
-
-    def n_exact(self, first: ArrayLike, second: ArrayLike, tol: float = 1e-9) -> int:
-        """Count the differences that are right.
-
-        Parameters
-        ----------
-        first, second : array-like of shape (n, n_features), (m, n_features)
-            The rows that were attacked.
-        tol : float, default=1e-9
-            Largest root mean squared error over the features that counts as right.
-
-        Returns
-        -------
-        int
-            Number of pairs.
-        """
-        return int(np.count_nonzero(self.errors(first, second) <= tol))
-
-    def __repr__(self) -> str:
-        return f"PairedDifferences({self.n_pairs} pairs, {self.differences.shape[1]} features)"
-
-
 class SeenMeasure(Protocol):
     """A `DiscreteMeasure`, or a message that holds one; without masses these are equal."""
 
@@ -201,18 +139,7 @@ class SeenMeasure(Protocol):
 
 
 def as_measure(seen: SeenMeasure) -> DiscreteMeasure:
-    """Return what was seen as a measure.
-
-    Parameters
-    ----------
-    seen : DiscreteMeasure or message
-        Whatever has points, and perhaps masses.
-
-    Returns
-    -------
-    DiscreteMeasure
-        The same points and masses.
-    """
+    """Return what was seen, points and perhaps masses, as a measure."""
     if isinstance(seen, DiscreteMeasure):
         return seen
     return DiscreteMeasure(seen.points, getattr(seen, "masses", None))
@@ -225,16 +152,10 @@ _ROUNDING = 2.0**-52  # relative duality gap that arithmetic cannot tell from 0
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CouplingSearch:
-    """Where the points of a message were moved to.
+    """The mean of the reference that each row was moved towards, and how sure that is.
 
-    Parameters
-    ----------
-    barycenters : ndarray of shape (n_points, n_features)
-        The mean of the reference that each row was moved towards.
-    squared_error_bound : float
-        Largest squared distance, weighed by the masses, of ``t · barycenters`` from the truth.
-    n_plans : int
-        Optimal transport plans that it took.
+    The squared distance of ``t · barycenters`` from the truth, weighed by the masses, is at most
+    the bound.
     """
 
     barycenters: np.ndarray
@@ -274,23 +195,9 @@ def find_barycenters(
     several plans are optimal, as between divided rows that are equal, it may converge like one
     over the number of plans only.
 
-    Parameters
-    ----------
-    message : DiscreteMeasure
-        η.
-    reference : DiscreteMeasure
-        γ.
-    t : float
-        Fraction of the way that the rows were moved, in [0, 1).
-    max_plans : int
-        Stop here, wherever the search is; at least 2.
-
-    Returns
-    -------
-    CouplingSearch
-        The barycenters. With the gap ``g = ⟨η − z, s − z⟩`` at the last point z, s being the
-        solution of the linear problem, ``‖z − t B(P*)‖² ≤ g``, since
-        ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0`` add up to it.
+    With the gap ``g = ⟨η − z, s − z⟩`` at the last point z, s being the solution of the linear
+    problem, ``‖z − t B(P*)‖² ≤ g``, since ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0`` add
+    up to it.
 
     References
     ----------

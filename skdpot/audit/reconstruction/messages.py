@@ -1,13 +1,13 @@
 """What a participant of a protocol reads in its messages, also without the reference."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot.audit.reconstruction.interpolation import (
-    PairedDifferences,
     Reconstruction,
     SeenMeasure,
     as_measure,
@@ -26,6 +26,7 @@ from skdpot.federated.plans import optimal_plan
 from skdpot.federated.transcript import Transcript
 
 __all__ = [
+    "PairedDifferences",
     "differences_seen",
     "paired_differences",
     "positions_from_distances",
@@ -34,6 +35,66 @@ __all__ = [
 ]
 
 _FLAT = 1e-9  # relative singular value below which the points do not span a direction
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PairedDifferences:
+    """Differences between rows of two parties, as a server that sees two messages finds them.
+
+    Parameters
+    ----------
+    first_rows, second_rows : ndarray of shape (n_pairs,)
+        Positions of the two rows of each pair in the two messages, which are those in the
+        parties' own tables.
+    differences : ndarray of shape (n_pairs, n_features)
+        ``x_i - y_j``; up to the unknown factor ``1 - t`` when t was not given.
+    """
+
+    first_rows: np.ndarray
+    second_rows: np.ndarray
+    differences: np.ndarray
+
+    @cached_property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.differences)
+
+    def errors(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
+        """Return how wrong each difference is.
+
+        Parameters
+        ----------
+        first, second : array-like of shape (n, n_features), (m, n_features)
+            The rows that were attacked.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Root mean squared error over the features.
+        """
+        truth = np.asarray(first)[self.first_rows] - np.asarray(second)[self.second_rows]
+        errors: np.ndarray = np.sqrt(np.mean((self.differences - truth) ** 2, axis=1))
+        return errors
+
+    def n_exact(self, first: ArrayLike, second: ArrayLike, tol: float = 1e-9) -> int:
+        """Count the differences that are right.
+
+        Parameters
+        ----------
+        first, second : array-like of shape (n, n_features), (m, n_features)
+            The rows that were attacked.
+        tol : float, default=1e-9
+            Largest root mean squared error over the features that counts as right.
+
+        Returns
+        -------
+        int
+            Number of pairs.
+        """
+        return int(np.count_nonzero(self.errors(first, second) <= tol))
+
+    def __repr__(self) -> str:
+        return f"PairedDifferences({self.n_pairs} pairs, {self.differences.shape[1]} features)"
 
 
 def paired_differences(

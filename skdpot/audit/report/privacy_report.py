@@ -15,7 +15,7 @@ import skdpot
 from skdpot._utils.pages import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted
-from skdpot.audit.membership.synthetic import read_rows
+from skdpot.audit.membership.attacks import read_rows
 from skdpot.audit.report.audit import PartAudit, audit_copies, private_parts
 from skdpot.audit.report.cautions import NOT_COVERED, Caution, cautions_of
 from skdpot.audit.report.page import report_fragment

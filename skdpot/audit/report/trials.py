@@ -13,7 +13,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from skdpot.audit.membership.synthetic import SyntheticMembership, read_rows, synthetic_membership
+from skdpot.audit.membership.attacks import read_rows
+from skdpot.audit.membership.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.audit.report.audit import unpaid_copy
 from skdpot.estimators._search_plan import take
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
