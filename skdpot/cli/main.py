@@ -24,8 +24,8 @@ from a private table to a synthetic one:
       --report report.html --ledger study.db
   skdpot budget study.db
 for the person who answers for data protection:
-  skdpot synth data.csv --schema schema.json --epsilon 1 -o synthetic.csv --save fit.npz
-  skdpot report fit.npz --ledger study.db -o privacy.html
+  skdpot synth data.csv --schema schema.json --epsilon 1 -o synthetic.csv --save fit.safetensors
+  skdpot report fit.safetensors --ledger study.db -o privacy.html
 
 exit status:
   0  done

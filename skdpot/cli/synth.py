@@ -140,8 +140,8 @@ def _check_usage(args: Namespace) -> None:
     """Refuse options that do not go together."""
     if (args.data is None) == (args.model is None):
         raise CommandError("name either a table, or a saved one by --model.", USAGE)
-    if args.save is not None and not args.save.endswith(".npz"):
-        raise CommandError(f"--save {args.save}: the name must end in .npz.", USAGE)
+    if args.save is not None and not args.save.endswith(".safetensors"):
+        raise CommandError(f"--save {args.save}: the name must end in .safetensors.", USAGE)
     if args.model is not None:
         for name in _OF_A_FIT:
             if getattr(args, name) is not None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot._utils.validation import check_is_fitted
 from skdpot.estimators.table_report import TableQualityReport, make_report
-from skdpot.tables.table_file import read_synthesizer, write_synthesizer
+from skdpot.tables.table_record import TableRecord
 
 __all__ = ["TableOutputs"]
 
@@ -16,7 +16,7 @@ class TableOutputs:
     """Saving, loading and reporting; all of it is post-processing."""
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted synthesizer as an ``.npz`` file without pickles.
+        """Write the fitted synthesizer as a ``.safetensors`` file; nothing in it is a pickle.
 
         Parameters
         ----------
@@ -26,7 +26,7 @@ class TableOutputs:
         Raises
         ------
         ValueError
-            If its schema is longer than a file may hold: four million characters.
+            If its schema is longer than a file may hold: the header of a file has at most 4 MB.
 
         Privacy
         -------
@@ -34,7 +34,7 @@ class TableOutputs:
         on like synthetic rows. Neither `budget` nor `random_state` is in it.
         """
         check_is_fitted(self)
-        write_synthesizer(self, path)
+        TableRecord.of(self).save(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -56,7 +56,7 @@ class TableOutputs:
         ValueError
             If the file is not a synthesizer of a known version, or contradicts itself.
         """
-        parameters, fitted = read_synthesizer(path)
+        parameters, fitted = TableRecord.load(path).restore()
         synthesizer = cls(**parameters)
         vars(synthesizer).update(fitted)
         return synthesizer

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from skdpot.exceptions import MessageError
-from skdpot.federated.message_base import Message
+from skdpot.federated.plain_messages import Message
 from skdpot.federated.transcript import Transcript
 
 __all__ = ["SERVER", "Exchange", "blaming"]

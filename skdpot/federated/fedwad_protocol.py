@@ -10,12 +10,15 @@ from numpy.typing import ArrayLike
 from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import SERVER, Exchange
 from skdpot.federated.geodesic import GeodesicPath, drawn_fractions, next_reference
-from skdpot.federated.measure_messages import GeodesicMeasure, InterpolatingMeasure
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.message_base import as_fraction
-from skdpot.federated.number_messages import DistanceMessage
 from skdpot.federated.participants import as_reference, check_participants, symmetric
 from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import (
+    DistanceMessage,
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    as_fraction,
+)
 from skdpot.federated.results import PairwiseResult, ProtocolResult
 
 __all__ = ["fedwad", "pairwise_fedwad"]

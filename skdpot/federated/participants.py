@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import SERVER
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.message_base import Message
 from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import Message
 
 __all__ = ["as_reference", "check_participants", "symmetric"]
 

@@ -10,11 +10,11 @@ from sklearn.utils import check_random_state
 
 from skdpot._utils.validation import validate_rows
 from skdpot.federated.measures import DiscreteMeasure, labelled_measure
+from skdpot.federated.messages import SketchMessage, SketchRequest, check_feature_names, is_writable
 from skdpot.federated.plain_answers import PlainAnswers
+from skdpot.federated.plain_messages import check_type
 from skdpot.federated.publishing import rehearsed, release_seed
-from skdpot.federated.sketch_messages import SketchMessage, check_feature_names, is_writable
-from skdpot.federated.sketch_request import SketchRequest
-from skdpot.federated.vault import Terms, Vault, check_type, lock_away, vault_of
+from skdpot.federated.vault import Terms, Vault, lock_away, vault_of
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.spent import PrivacySpent

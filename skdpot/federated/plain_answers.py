@@ -4,24 +4,28 @@ from typing import Any
 
 import numpy as np
 
+from skdpot._utils.records import MOST_BYTES
 from skdpot.exceptions import MessageError
 from skdpot.federated.costs import squared_distances
 from skdpot.federated.interpolation import interpolate
-from skdpot.federated.measure_messages import (
+from skdpot.federated.measures import DiscreteMeasure
+from skdpot.federated.plain_messages import (
     INTERPOLATIONS,
+    CostMatrices,
+    DistanceMessage,
+    DistancesAtFractions,
     FractionRequest,
     GeodesicMeasure,
     InterpolatingMeasure,
     ReferenceMeasure,
+    as_fraction,
+    as_fractions,
+    check_type,
 )
-from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.message_base import as_fraction, as_fractions
-from skdpot.federated.number_messages import CostMatrices, DistanceMessage, DistancesAtFractions
 from skdpot.federated.plans import optimal_plan
 from skdpot.federated.triangle import FRACTIONS
 from skdpot.federated.valuation import DataValues, calibrated_values
-from skdpot.federated.vault import Vault, check_type, vault_of
-from skdpot.federated.wire import MAX_BYTES
+from skdpot.federated.vault import Vault, vault_of
 
 __all__ = ["PlainAnswers"]
 
@@ -178,9 +182,9 @@ class PlainAnswers:
         # The exact interpolation has fewer points than rows and reference points together.
         n_rows = len(vault.rows) + (0 if _is_barycentric(reference) else len(reference.points))
         n_bytes = 8 * len(request.fractions) * n_rows * len(request.points)
-        if n_bytes > MAX_BYTES:
+        if n_bytes > MOST_BYTES:
             raise MessageError(
-                f"The answer would have {n_bytes} bytes, and a message at most {MAX_BYTES}."
+                f"The answer would have {n_bytes} bytes, and a message at most {MOST_BYTES}."
             )
         moved = _at_fractions(vault, request, reference, "cost matrices")
         costs = np.stack([squared_distances(eta.points, request.points) for eta in moved])

@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skdpot.exceptions import ProtocolRefusedError
-from skdpot.federated.sketch_messages import SketchMessage
-from skdpot.federated.sketch_request import SketchRequest
+from skdpot.federated.messages import SketchMessage, SketchRequest
 from skdpot.federated.vault import Vault
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.spent import PrivacySpent

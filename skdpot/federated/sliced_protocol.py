@@ -7,13 +7,13 @@ import numpy as np
 
 from skdpot.exceptions import BudgetExceededError, MessageError
 from skdpot.federated.exchange import SERVER, Exchange, blaming
+from skdpot.federated.messages import SketchMessage, SketchRequest
 from skdpot.federated.participants import check_participants, symmetric
 from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import check_type
 from skdpot.federated.publishing import rehearsed
 from skdpot.federated.results import PairwiseResult, ProtocolResult
-from skdpot.federated.sketch_messages import SketchMessage
-from skdpot.federated.sketch_request import SketchRequest
-from skdpot.federated.vault import check_type, vault_of
+from skdpot.federated.vault import vault_of
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pandas as pd
 
 from skdpot._utils.pages import html_card
-from skdpot.federated.message_base import Message
+from skdpot.federated.plain_messages import Message
 
 __all__ = ["Entry", "Transcript"]
 

@@ -7,12 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpot.federated.exchange import SERVER, Exchange
-from skdpot.federated.measure_messages import ReferenceMeasure
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.message_base import as_fraction
-from skdpot.federated.number_messages import DistanceMessage, DistancesAtFractions
 from skdpot.federated.participants import as_reference, check_participants, symmetric
 from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import (
+    DistanceMessage,
+    DistancesAtFractions,
+    ReferenceMeasure,
+    as_fraction,
+)
 from skdpot.federated.plans import TransportPlan, optimal_plan
 from skdpot.federated.results import PairwiseResult, ProtocolResult
 from skdpot.federated.triangle import FRACTIONS, rescaled

@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 
 from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import SERVER, Exchange
-from skdpot.federated.measure_messages import (
+from skdpot.federated.measures import DiscreteMeasure
+from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import (
     FractionRequest,
     InterpolatingMeasure,
     ReferenceMeasure,
+    as_fractions,
 )
-from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.message_base import as_fractions
-from skdpot.federated.party import Party
 from skdpot.federated.results import ProtocolResult
 from skdpot.federated.triangle import FractionQuadratic, rescaled
 

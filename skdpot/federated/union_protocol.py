@@ -8,12 +8,10 @@ from numpy.typing import ArrayLike
 
 from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import Exchange
-from skdpot.federated.measure_messages import FractionRequest
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.message_base import as_fraction, as_fractions
-from skdpot.federated.number_messages import CostMatrices
 from skdpot.federated.participants import as_reference, check_participants
 from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import CostMatrices, FractionRequest, as_fraction, as_fractions
 from skdpot.federated.plans import Coupling, plan_from_costs
 from skdpot.federated.results import ProtocolResult
 from skdpot.federated.triangle import FRACTIONS, rescaled

@@ -9,12 +9,11 @@ import numpy as np
 
 from skdpot.exceptions import MessageError, ProtocolRefusedError
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.message_base import Message
 from skdpot.federated.plans import TransportPlan, optimal_plan
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
 
-__all__ = ["Terms", "Vault", "check_type", "lock_away", "vault_of"]
+__all__ = ["Terms", "Vault", "lock_away", "vault_of"]
 
 
 @dataclass(frozen=True)
@@ -148,13 +147,6 @@ def lock_away(owner: object, vault: Vault) -> None:
 def vault_of(owner: object) -> Vault:
     """Return the vault of a party, for its own methods."""
     return _VAULTS[owner]
-
-
-def check_type(given: object, *due: type[Message]) -> None:
-    """Raise MessageError unless a message of one of the classes is given."""
-    if not isinstance(given, due):
-        names = " or ".join(kind.__name__ for kind in due)
-        raise MessageError(f"A {names} is due, got {type(given).__name__}.")
 
 
 def _equal(first: DiscreteMeasure, second: DiscreteMeasure) -> bool:

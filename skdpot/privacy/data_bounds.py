@@ -1,7 +1,6 @@
 """The bounded set that every private record is mapped into."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,20 +174,6 @@ class DataBounds:
         """
         dtype = U.dtype if U.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         return (U * self.scale + self.center).astype(dtype, copy=False)
-
-    def to_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fields as arrays, ready for an ``.npz`` file."""
-        return {
-            "center": self.center,
-            "scale": self.scale,
-            "radius": np.array(self.radius),
-            "box": np.array(self.box),
-        }
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, npt.NDArray[Any]]) -> "DataBounds":
-        """Rebuild the bounds from what `to_dict` returned."""
-        return cls(fields["center"], fields["scale"], float(fields["radius"]), bool(fields["box"]))
 
     def __eq__(self, other: object) -> bool:
         """Compare by value."""

@@ -12,7 +12,7 @@ from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.decoding import decode, decode_by_class
 from skdpot.slicing.merging import check_comparable, merged_fields
-from skdpot.slicing.sketch_file import read_sketch, write_sketch
+from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.table import CDFTable
 
@@ -171,15 +171,15 @@ class SketchReadings(BaseEstimator):
         return CDFTable(self.directions_, self.half_widths_, cdf)
 
     def save(self, path: str | Path) -> None:
-        """Write the closed sketch as an ``.npz`` file without pickles.
+        """Write the closed sketch as a ``.safetensors`` file; nothing in it is a pickle.
 
         Parameters
         ----------
         path : str or Path
-            File to write.
+            File to write; an existing file is replaced.
         """
         self._check_readable()
-        write_sketch(self, path)
+        SketchRecord.of(self).save(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -200,7 +200,11 @@ class SketchReadings(BaseEstimator):
         ValueError
             If the file is not a sketch of a known version.
         """
-        loaded: Self = cls._restored(*read_sketch(path))
+        parameters, fitted = SketchRecord.load(path).restore()
+        arrays = {k: v.copy() for k, v in fitted.items() if isinstance(v, np.ndarray)}
+        loaded: Self = cls._restored(
+            parameters | {"slices": arrays["directions_"]}, fitted | arrays
+        )
         return loaded
 
     @classmethod

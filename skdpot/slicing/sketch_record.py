@@ -1,44 +1,31 @@
 """What a closed sketch consists of, for files and messages, and whether it can be true.
 
-A record is made of plain facts and arrays, without objects. Whoever reads one need not trust
-who wrote it: nothing in it is executed, and a record whose parts contradict each other (more
-precise than its noise allows, a smaller epsilon than its events cost) is refused.
+A record whose parts contradict each other (more precise than its noise allows, a smaller epsilon
+than its events cost) is refused.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.slicing.event_record import leaves
+from skdpot.privacy.stated import check_epsilon_delta, check_statement
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.plan import table_sensitivity
 from skdpot.slicing.rules import projection_half_widths
-from skdpot.slicing.statement_record import (
-    LARGEST_COUNT,
-    as_plain,
-    check_cost,
-    check_epsilon_delta,
-    is_number,
-    mu_of_choice,
-    restoring,
-    statement_from_dict,
-    statement_to_dict,
-)
 from skdpot.slicing.strategy import square_root_strategy
 
-__all__ = ["ARRAYS", "BOUNDS", "SketchRecord"]
+__all__ = ["SketchRecord"]
 
-ARRAYS = ("directions_", "half_widths_", "statistic_", "classes_", "feature_names_in_")
-BOUNDS = ("center", "scale", "radius", "box")
+FloatArray = npt.NDArray[np.float64]
+
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
-_FACTS = {"n_samples", "noise_scale", "parameters", "declared_bounds", "label_counts", "spent"}
-_PRIVATE_LABELS = {"public_labels": False, "group_size": 1}  # in records that do not say
 _MOST_BINS = 4096
 _LARGEST_NOISE = 1e15
 _LARGEST_RADIUS = 1e150
@@ -46,182 +33,182 @@ _NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e
 _ROUNDING = 1e-9  # machines may differ in the last digits
 
 
-@dataclass(frozen=True, eq=False)
-class SketchRecord:
-    """The released parts of a closed sketch.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SketchRecord(Record):
+    """The released parts of a closed sketch."""
 
-    Parameters
-    ----------
-    facts : dict
-        What JSON can hold; an epsilon may be infinite.
-    arrays : dict of str to ndarray
-        Numbers, and perhaps text for classes and names of features.
-    """
+    directions: FloatArray
+    half_widths: FloatArray
+    statistic: FloatArray
+    bounds: DataBounds
+    declared_bounds: bool
+    n_samples: int
+    noise_scale: float
+    epsilon: float
+    delta: float
+    norm_bound: float | None
+    conditional: bool
+    public_labels: bool
+    group_size: int
+    label_counts: tuple[int, ...] | None
+    classes: np.ndarray | None
+    feature_names: tuple[str, ...] | None
+    spent: PrivacySpent
 
-    facts: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    kind: ClassVar[str] = "skdpot.SlicedSketch"
+    noun: ClassVar[str] = "sketch"
 
     @classmethod
     def of(cls, sketch: Any) -> "SketchRecord":
-        """Return the record of a closed sketch.
-
-        Parameters
-        ----------
-        sketch : SlicedSketch
-            Closed.
-
-        Returns
-        -------
-        SketchRecord
-
-        Raises
-        ------
-        ValueError
-            If the classes are neither numbers nor strings.
-        """
-        arrays = {name: getattr(sketch, name) for name in ARRAYS if hasattr(sketch, name)}
-        for name in ("classes_", "feature_names_in_"):
-            if name in arrays and arrays[name].dtype == object:
-                arrays[name] = _as_text(arrays[name], name)
-        arrays |= {f"bounds_{name}": value for name, value in sketch.bounds_.to_dict().items()}
-        facts = {
-            "n_samples": sketch.n_samples_,
-            "noise_scale": sketch.noise_scale_,
-            "parameters": {name: as_plain(getattr(sketch, name)) for name in _PARAMETERS},
-            "declared_bounds": not isinstance(sketch.bounds, str),
-            "label_counts": _as_list(getattr(sketch, "_label_counts", None)),
-            "spent": statement_to_dict(sketch.privacy_spent_),
-        }
-        return cls(facts, arrays)
+        """Return the record of a closed sketch; ValueError if its classes are other objects."""
+        classes, names = (getattr(sketch, n, None) for n in ("classes_", "feature_names_in_"))
+        counts = getattr(sketch, "_label_counts", None)
+        return cls(
+            directions=sketch.directions_,
+            half_widths=sketch.half_widths_,
+            statistic=sketch.statistic_,
+            bounds=sketch.bounds_,
+            declared_bounds=not isinstance(sketch.bounds, str),
+            n_samples=int(sketch.n_samples_),
+            noise_scale=float(sketch.noise_scale_),
+            **{name: _as_plain(getattr(sketch, name)) for name in _PARAMETERS},
+            label_counts=None if counts is None else tuple(counts.tolist()),
+            classes=None if classes is None else _without_objects(classes),
+            feature_names=None if names is None else tuple(map(str, names)),
+            spent=sketch.privacy_spent_,
+        )
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Validate the record and return what a sketch is made of.
+        """Return the parameters and fitted attributes of a sketch, or raise ValueError."""
+        with refusing(self.noun):
+            self._check_shapes()
+            self._check_counts()
+            self._check_widths()
+            self._check_parameters()
+            self._check_statement()
+            return self._parameters(), self._fitted()
 
-        Returns
-        -------
-        parameters, fitted : dict
-            Constructor parameters and fitted attributes.
+    def _parameters(self) -> dict[str, Any]:
+        parameters = {name: getattr(self, name) for name in _PARAMETERS}
+        if self.declared_bounds:
+            limits = _box(self.bounds)
+            parameters["bounds"] = limits if self.bounds.box else self.bounds
+        return parameters | {"slices": self.directions, "n_bins": self.statistic.shape[-1]}
 
-        Raises
-        ------
-        ValueError
-            If something is missing, of a wrong type or shape, or cannot be true.
-        """
-        with restoring("sketch"):
-            return self._rebuild()
-
-    def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        arrays = dict(self.arrays)
-        if unknown := set(self.facts) - _FACTS:
-            raise ValueError(f"The sketch has unknown facts, {len(unknown)} of them.")
-        bounds = DataBounds.from_dict({name: arrays.pop(f"bounds_{name}") for name in BOUNDS})
-        _check_shapes(arrays, bounds)
-        label_counts = _read_label_counts(self.facts, len(arrays["statistic_"]))
-        n_samples, noise_scale = _check_counts(self.facts, arrays["statistic_"], label_counts)
-        _check_widths(arrays, bounds)
-        parameters = _read_parameters(self.facts["parameters"], arrays, label_counts)
-        if _is_true(self.facts["declared_bounds"]):
-            limits = _box(bounds)
-            parameters["bounds"] = limits if bounds.box else bounds
-        spent = statement_from_dict(self.facts["spent"], "sketch")
-        _check_statement(spent, noise_scale, arrays["statistic_"], parameters)
+    def _fitted(self) -> dict[str, Any]:
         fitted: dict[str, Any] = {
-            **arrays,
-            "bounds_": bounds,
-            "n_samples_": n_samples,
-            "noise_scale_": noise_scale,
-            "n_features_in_": bounds.n_features,
-            "privacy_spent_": spent,
+            "directions_": self.directions,
+            "half_widths_": self.half_widths,
+            "statistic_": self.statistic,
+            "bounds_": self.bounds,
+            "n_samples_": self.n_samples,
+            "noise_scale_": float(self.noise_scale),
+            "n_features_in_": self.bounds.n_features,
+            "privacy_spent_": self.spent,
         }
-        if "feature_names_in_" in fitted:
-            fitted["feature_names_in_"] = fitted["feature_names_in_"].astype(object)
-        if label_counts is not None:
-            fitted["_label_counts"] = label_counts
-        return parameters, fitted
+        if self.classes is not None:
+            fitted["classes_"] = self.classes
+        if self.feature_names is not None:
+            fitted["feature_names_in_"] = np.array(self.feature_names, dtype=object)
+        if self.label_counts is not None:
+            fitted["_label_counts"] = np.array(self.label_counts, dtype=np.int64)
+        return fitted
 
-
-def _check_shapes(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
-    unknown = set(arrays) - set(ARRAYS)
-    missing = {"directions_", "half_widths_", "statistic_"} - set(arrays)
-    if unknown or missing:
-        raise ValueError(f"The sketch lacks {sorted(missing)} and has unknown {sorted(unknown)}.")
-    directions, statistic = arrays["directions_"], arrays["statistic_"]
-    n_classes = len(arrays["classes_"]) if "classes_" in arrays else 1
-    names = arrays.get("feature_names_in_")
-    consistent = (
-        directions.ndim == 2
-        and directions.shape[1] == bounds.n_features
-        and arrays["half_widths_"].shape == (len(directions),)
-        and statistic.ndim == 3
-        and statistic.shape[:2] == (n_classes, len(directions))
-        and 2 <= statistic.shape[2] <= _MOST_BINS
-        and (names is None or names.shape == (bounds.n_features,))
-    )
-    if not consistent:
-        raise ValueError("The arrays of the sketch have inconsistent shapes.")
-    due = ("directions_", "half_widths_", "statistic_")
-    if any(arrays[name].dtype != np.float64 for name in due):
-        raise TypeError("numbers in double precision are due")
-    numbers = (directions, statistic, bin_edges(arrays["half_widths_"], 1))
-    if not all(np.isfinite(values).all() for values in numbers):
-        raise ValueError("The arrays of the sketch hold non-finite values.")
-    _check_names(arrays)
-
-
-def _check_names(arrays: dict[str, np.ndarray]) -> None:
-    """Refuse classes that occur twice, and names of features that are no text."""
-    classes, names = arrays.get("classes_"), arrays.get("feature_names_in_")
-    if classes is not None and not np.array_equal(np.unique(classes), classes):
-        raise ValueError("The classes of the sketch must be different and sorted.")
-    if names is not None and names.dtype.kind not in "UO":
-        raise TypeError("text is due")
-
-
-def _read_label_counts(facts: dict[str, Any], n_classes: int) -> np.ndarray | None:
-    """Return the public number of rows of each class; None where labels are private."""
-    counts = facts.get("label_counts")
-    if counts is None:
-        return None
-    if not (
-        isinstance(counts, list)
-        and len(counts) == n_classes
-        and all(type(count) is int and count >= 0 for count in counts)
-        and sum(counts) == facts["n_samples"]
-    ):
-        raise ValueError("The numbers of rows of the classes of the sketch cannot be.")
-    return np.array(counts, dtype=np.int64)
-
-
-def _check_counts(
-    facts: dict[str, Any], statistic: np.ndarray, label_counts: np.ndarray | None
-) -> tuple[int, float]:
-    """Return number of rows and noise scale; refuse a table that no such rows can give."""
-    n_samples, noise_scale = facts["n_samples"], facts["noise_scale"]
-    if not (type(n_samples) is int and 1 <= n_samples <= LARGEST_COUNT):
-        raise ValueError(f"n_samples of the sketch is {_short(n_samples)}, which cannot be.")
-    if not (is_number(noise_scale) and 0 <= noise_scale <= _LARGEST_NOISE):
-        raise ValueError(f"noise_scale of the sketch is {_short(noise_scale)}, which cannot be.")
-    # No entry of the strategy matrix exceeds 1.
-    reached = np.abs(statistic).max(axis=(1, 2))
-    most = n_samples if label_counts is None else label_counts
-    if not (reached <= most + _NOISE_REACH * noise_scale).all():
-        raise ValueError(
-            "The table of the sketch holds values that its rows and its noise cannot reach."
+    def _check_shapes(self) -> None:
+        directions, statistic, classes = self.directions, self.statistic, self.classes
+        n_classes = 1 if classes is None else len(classes)
+        n_features = self.bounds.n_features
+        consistent = (
+            directions.ndim == 2
+            and directions.shape[1] == n_features
+            and self.half_widths.shape == (len(directions),)
+            and statistic.ndim == 3
+            and statistic.shape[:2] == (n_classes, len(directions))
+            and n_classes >= 1
+            and 2 <= statistic.shape[2] <= _MOST_BINS
+            and (self.feature_names is None or len(self.feature_names) == n_features)
         )
-    return n_samples, float(noise_scale)
+        if not consistent:
+            raise ValueError("The arrays of the sketch have inconsistent shapes.")
+        if not np.isfinite(bin_edges(self.half_widths, 1)).all():
+            raise ValueError("The arrays of the sketch hold non-finite values.")
+        if classes is not None and not np.array_equal(np.unique(classes), classes):
+            raise ValueError("The classes of the sketch must be different and sorted.")
 
+    def _check_counts(self) -> None:
+        """Refuse a table that its rows and its noise cannot give."""
+        counts, n_samples, noise = self.label_counts, self.n_samples, self.noise_scale
+        if counts is not None and not (
+            len(counts) == len(self.statistic) and min(counts) >= 0 and sum(counts) == n_samples
+        ):
+            raise ValueError("The numbers of rows of the classes of the sketch cannot be.")
+        if not 1 <= n_samples <= LARGEST_COUNT:
+            raise ValueError(f"n_samples of the sketch is {n_samples!r:.40}, which cannot be.")
+        if not 0 <= noise <= _LARGEST_NOISE:
+            raise ValueError(f"noise_scale of the sketch is {noise!r:.40}, which cannot be.")
+        # No entry of the strategy matrix exceeds 1.
+        reached = np.abs(self.statistic).max(axis=(1, 2))
+        most = n_samples if counts is None else np.array(counts)
+        if not (reached <= most + _NOISE_REACH * noise).all():
+            raise ValueError(
+                "The table of the sketch holds values that its rows and its noise cannot reach."
+            )
 
-def _check_widths(arrays: dict[str, np.ndarray], bounds: DataBounds) -> None:
-    """Refuse directions and ranges that no sketch with these bounds has."""
-    if not 1 / _LARGEST_RADIUS <= bounds.radius <= _LARGEST_RADIUS:
-        raise ValueError("The radius of the bounds of the sketch is out of range.")
-    directions = arrays["directions_"]
-    lengths = np.linalg.norm(np.clip(directions, -2, 2), axis=1)
-    if not np.allclose(lengths, 1, rtol=0, atol=_ROUNDING):
-        raise ValueError("The directions of the sketch do not have unit length.")
-    widths = projection_half_widths(bounds, directions)
-    if not np.allclose(arrays["half_widths_"], widths, rtol=_ROUNDING, atol=0):
-        raise ValueError("The binned ranges of the sketch do not follow from its bounds.")
+    def _check_widths(self) -> None:
+        """Refuse directions and ranges that no sketch with these bounds has."""
+        if not 1 / _LARGEST_RADIUS <= self.bounds.radius <= _LARGEST_RADIUS:
+            raise ValueError("The radius of the bounds of the sketch is out of range.")
+        lengths = np.linalg.norm(np.clip(self.directions, -2, 2), axis=1)
+        if not np.allclose(lengths, 1, rtol=0, atol=_ROUNDING):
+            raise ValueError("The directions of the sketch do not have unit length.")
+        widths = projection_half_widths(self.bounds, self.directions)
+        if not np.allclose(self.half_widths, widths, rtol=_ROUNDING, atol=0):
+            raise ValueError("The binned ranges of the sketch do not follow from its bounds.")
+
+    def _check_parameters(self) -> None:
+        check_epsilon_delta(self.epsilon, self.delta, self.noun)
+        if not (self.norm_bound is None or 0 < self.norm_bound < math.inf):
+            raise ValueError("norm_bound of the sketch must be a positive number or nothing.")
+        if self.conditional != (self.classes is not None):
+            raise ValueError("A sketch has classes exactly if it is conditional.")
+        public = self.public_labels
+        if public != (self.label_counts is not None) or (public and self.classes is None):
+            raise ValueError(
+                "A sketch knows the sizes of its classes exactly if labels are public."
+            )
+        if not 1 <= self.group_size <= (len(self.statistic) if public else 1):
+            raise ValueError(
+                "group_size of the sketch must be 1 up to the number of public labels."
+            )
+
+    def _check_statement(self) -> None:
+        """Refuse a statement that promises more than its own events and noise give."""
+        spent, noise_scale = self.spent, self.noise_scale
+        tables, charged = check_statement(spent, self.noun, (GaussianEvent,))
+        if not tables:
+            return
+        table = tables[-1]
+        strategy = square_root_strategy(self.statistic.shape[2])
+        due = table_sensitivity(
+            strategy,
+            self.statistic.shape[1],
+            changes_table=self.conditional and not self.public_labels,
+            group_size=self.group_size,
+        )
+        if charged is not None:
+            if due > noise_scale * charged * (1 + _ROUNDING):
+                raise ValueError("The noise of the sketch is less than its statement speaks of.")
+            return  # the lattice of the noise is not a part of such a statement
+        if not (
+            isinstance(table, GaussianEvent)
+            and table.n_steps == 1
+            and table.sensitivity >= due * (1 - _ROUNDING)
+            and noise_scale >= table.sigma * (1 - _ROUNDING)
+            and _is_close(spent.sigma, table.sigma)
+            and _is_close(spent.sensitivity, table.sensitivity)
+        ):
+            raise ValueError("The noise of the sketch is not the one that its statement speaks of.")
+        _check_lattice(table.lattice, strategy.lattice, self.statistic)
 
 
 def _box(bounds: DataBounds) -> tuple[np.ndarray, np.ndarray]:
@@ -231,68 +218,6 @@ def _box(bounds: DataBounds) -> tuple[np.ndarray, np.ndarray]:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError("The bounds of the sketch are not finite.")
     return low, high
-
-
-def _read_parameters(
-    given: dict[str, Any], arrays: dict[str, np.ndarray], label_counts: np.ndarray | None
-) -> dict[str, Any]:
-    given = _PRIVATE_LABELS | given
-    if set(given) != set(_PARAMETERS):
-        raise ValueError("The sketch lacks an entry among its parameters, or has an unknown one.")
-    parameters = {name: given[name] for name in _PARAMETERS}
-    check_epsilon_delta(parameters["epsilon"], parameters["delta"], "sketch")
-    norm_bound = parameters["norm_bound"]
-    if not (norm_bound is None or (is_number(norm_bound) and 0 < norm_bound < math.inf)):
-        raise ValueError("norm_bound of the sketch must be a positive number or nothing.")
-    if _is_true(parameters["conditional"]) != ("classes_" in arrays):
-        raise ValueError("A sketch has classes exactly if it is conditional.")
-    public = _is_true(parameters["public_labels"])
-    if public != (label_counts is not None) or (public and "classes_" not in arrays):
-        raise ValueError("A sketch knows the sizes of its classes exactly if labels are public.")
-    group_size, most = parameters["group_size"], len(arrays["statistic_"]) if public else 1
-    if not (type(group_size) is int and 1 <= group_size <= most):
-        raise ValueError("group_size of the sketch must be 1 up to the number of public labels.")
-    return parameters | {"slices": arrays["directions_"], "n_bins": arrays["statistic_"].shape[-1]}
-
-
-def _check_statement(
-    spent: PrivacySpent, noise_scale: float, statistic: np.ndarray, parameters: dict[str, Any]
-) -> None:
-    """Refuse a statement that promises more than its own events and noise give."""
-    tables = list(leaves(spent.event))
-    charged = mu_of_choice(spent)
-    kinds = (GaussianEvent, NonPrivateEvent)
-    if charged is None and not all(type(event) in kinds for event in tables):
-        raise ValueError("A sketch is released by Gaussian events only.")
-    if spent.relation is not Relation.REPLACE_ONE:
-        raise ValueError("A sketch is private under replace-one, and states no other relation.")
-    if any(isinstance(event, NonPrivateEvent) for event in tables):
-        if math.isfinite(spent.epsilon):
-            raise ValueError("The sketch states a finite epsilon for a release without noise.")
-        return
-    check_cost(spent, "sketch")
-    table = tables[-1]
-    strategy = square_root_strategy(statistic.shape[2])
-    due = table_sensitivity(
-        strategy,
-        statistic.shape[1],
-        changes_table=parameters["conditional"] and not parameters["public_labels"],
-        group_size=parameters["group_size"],
-    )
-    if charged is not None:
-        if due > noise_scale * charged * (1 + _ROUNDING):
-            raise ValueError("The noise of the sketch is less than its statement speaks of.")
-        return  # the lattice of the noise is not a part of such a statement
-    if not (
-        isinstance(table, GaussianEvent)
-        and table.n_steps == 1
-        and table.sensitivity >= due * (1 - _ROUNDING)
-        and noise_scale >= table.sigma * (1 - _ROUNDING)
-        and math.isclose(_number(spent.sigma), table.sigma, rel_tol=_ROUNDING)
-        and math.isclose(_number(spent.sensitivity), table.sensitivity, rel_tol=_ROUNDING)
-    ):
-        raise ValueError("The noise of the sketch is not the one that its statement speaks of.")
-    _check_lattice(table.lattice, strategy.lattice, statistic)
 
 
 def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray) -> None:
@@ -309,26 +234,17 @@ def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray
         raise ValueError("The table of the sketch holds values off the lattice of its noise.")
 
 
-def _number(scale: Any) -> float:
-    return float(scale)
+def _is_close(stated: Any, due: float) -> bool:
+    return isinstance(stated, int | float) and math.isclose(stated, due, rel_tol=_ROUNDING)
 
 
-def _is_true(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("a truth value is due")
-    return value
+def _as_plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
-def _short(value: Any) -> str:
-    """Quote what was given, and not much of it."""
-    return f"{value!r:.40}"
-
-
-def _as_list(counts: np.ndarray | None) -> list[int] | None:
-    return None if counts is None else counts.tolist()
-
-
-def _as_text(values: np.ndarray, name: str) -> np.ndarray:
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name} holds objects that are not strings and cannot be saved.")
-    return values.astype(str)
+def _without_objects(classes: np.ndarray) -> np.ndarray:
+    if classes.dtype == object:
+        if not all(isinstance(label, str) for label in classes):
+            raise ValueError("classes_ holds objects that are not strings and cannot be saved.")
+        return classes.astype(str)
+    return classes

@@ -65,7 +65,7 @@ def test_no_value_is_quoted_and_nothing_is_charged(run, folder, name, verbose):
     before = sorted(folder.iterdir())
     code, out, err = run(
         *("synth", "data.csv", "--schema", "schema.json", "--epsilon", "1", "-o", "new.csv"),
-        *("--ledger", "study.db", "--save", "model.npz", *verbose),
+        *("--ledger", "study.db", "--save", "model.safetensors", *verbose),
     )
     assert (code, out) == (1, "")
     assert "skdpot: error: " in err

@@ -13,8 +13,8 @@ FIT = ("synth", "data.csv", "--schema", "schema.json", "--epsilon", "1", "-o", "
 
 @pytest.fixture
 def model(run, folder):
-    assert run(*FIT, "--save", "fit.npz", "--ledger", "study.db")[0] == 0
-    return "fit.npz"
+    assert run(*FIT, "--save", "fit.safetensors", "--ledger", "study.db")[0] == 0
+    return "fit.safetensors"
 
 
 def test_a_page_and_the_facts_and_no_charge(run, folder, model):

@@ -20,14 +20,14 @@ def charges(path):
 def test_everything_at_once(run, folder):
     code, out, err = run(
         *(*FIT, "-o", "new.csv", "--ledger", "study.db", "--epsilon-cap", "3", "--delta", "1e-6"),
-        *("--report", "report.html", "--save", "model.npz", "--target", "smokes"),
+        *("--report", "report.html", "--save", "model.safetensors", "--target", "smokes"),
     )
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "wrote new.csv: 500 rows, 5 columns"
     assert lines[1].startswith("spent epsilon = 1 at delta = 1e-06, for replacing one of 500 rows")
     assert lines[2].startswith("study.db has spent epsilon = 1 of 3 at delta = 1e-06; one more")
-    assert lines[3:5] == ["report: report.html", "model: model.npz"]
+    assert lines[3:5] == ["report: report.html", "model: model.safetensors"]
     frame = pd.read_csv(folder / "new.csv", parse_dates=["visit"])
     assert list(frame.columns) == list(people_schema().names)
     assert len(frame) == 500
@@ -45,11 +45,11 @@ def test_everything_at_once(run, folder):
 def test_facts_for_programs(run, folder):
     code, out, err = run(
         *(*FIT, "-o", "new.csv", "--ledger", "study.db", "--epsilon-cap", "3", "--json"),
-        *("--rows", "40", "--save", "model.npz"),
+        *("--rows", "40", "--save", "model.safetensors"),
     )
     assert (code, err) == (0, "")
     facts = json.loads(out)
-    assert (facts["rows"], facts["output"], facts["model"]) == (40, "new.csv", "model.npz")
+    assert (facts["rows"], facts["output"], facts["model"]) == (40, "new.csv", "model.safetensors")
     assert facts["privacy"]["epsilon"] == 1.0
     assert facts["privacy"]["relation"] == "replace_one"
     assert facts["budget"]["epsilon"] == 3.0
@@ -58,9 +58,9 @@ def test_facts_for_programs(run, folder):
 
 
 def test_a_saved_fit_draws_for_free(run, folder):
-    assert run(*FIT, "-o", "new.csv", "--save", "model.npz", "--ledger", "study.db")[0] == 0
+    assert run(*FIT, "-o", "new.csv", "--save", "model.safetensors", "--ledger", "study.db")[0] == 0
     (folder / "data.csv").unlink()
-    draw = ("synth", "--model", "model.npz", "--rows", "500", "--seed", "3")
+    draw = ("synth", "--model", "model.safetensors", "--rows", "500", "--seed", "3")
     code, out, _ = run(*draw, "-o", "more.csv", "--where", "sex=Female", "--where", "age=30..40")
     assert code == 0
     assert "which costs no privacy" in out
@@ -96,7 +96,7 @@ def test_the_seed_does_not_make_the_noise_known(run, folder):
         (["--where", "height=3"], 2, "names the column 'height'"),
         (["--target", "height"], 2, "--target names 'height'"),
         (["--report", "no/report.html"], 1, "no/report.html cannot be written"),
-        (["--save", "data.csv"], 2, "must end in .npz"),
+        (["--save", "data.csv"], 2, "must end in .safetensors"),
         (["--report", "data.csv", "--force"], 1, "data.csv is named twice"),
         (["--report", "study.db", "--force"], 1, "study.db is named twice"),
         (["--report", "schema.json"], 1, "schema.json is named twice"),
@@ -118,7 +118,7 @@ def test_a_budget_that_cannot_pay_is_status_3(run, folder):
     before = sorted(folder.iterdir())
     code, out, err = run(
         *(*FIT, "-o", "more.csv", "--ledger", "study.db"),
-        *("--save", "model.npz", "--report", "report.html"),
+        *("--save", "model.safetensors", "--report", "report.html"),
     )
     assert (code, out) == (3, "")
     assert "Nothing was charged or released" in err
@@ -189,13 +189,15 @@ def test_conditions_on_what_only_the_fit_will_know(run, folder):
     assert code == 1
     assert "Add --save" in err
     assert not (folder / "study.db").exists()
-    code, _, err = run(*command, *ledger, "--where", "sex=Alien", "--save", "model.npz")
+    code, _, err = run(*command, *ledger, "--where", "sex=Alien", "--save", "model.safetensors")
     assert code == 1
     assert "cannot be 'Alien'" in err
     assert "was made and charged" in err
     assert not (folder / "new.csv").exists()
     assert len(charges("study.db")) == 1
-    code, _, _ = run("synth", "--model", "model.npz", "-o", "new.csv", "--where", "sex=Female")
+    code, _, _ = run(
+        "synth", "--model", "model.safetensors", "-o", "new.csv", "--where", "sex=Female"
+    )
     assert code == 0
     assert set(pd.read_csv(folder / "new.csv")["sex"]) == {"Female"}
 
@@ -205,12 +207,17 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
         raise OSError(28, "No space left on device", "report.html")
 
     monkeypatch.setattr(synth.DPTableSynthesizer, "quality_report", fail)
-    code, _, err = run(*FIT, "-o", "new.csv", "--save", "model.npz", "--report", "report.html")
+    code, _, err = run(
+        *FIT, "-o", "new.csv", "--save", "model.safetensors", "--report", "report.html"
+    )
     assert code == 1
-    assert "the fit was made and charged before what follows went wrong; model.npz keeps it" in err
+    assert (
+        "the fit was made and charged before what follows went wrong; model.safetensors keeps it"
+        in err
+    )
     assert "No space left on device" in err
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("data.csv", "model.npz", "new.csv", "schema.json")
+        *("data.csv", "model.safetensors", "new.csv", "schema.json")
     ]
 
 

@@ -309,7 +309,7 @@ def check_file(draw: st.DrawFn, method: str) -> None:
         unchanged(f"SlicedSketch.{method}", sketch, lambda: call(path), allowed=(OSError,))
 
 
-PATHS = ("/nonexistent/sketch.npz", gettempdir(), Path(gettempdir()), "a\0b", "/dev/null")
+PATHS = ("/nonexistent/sketch.safetensors", gettempdir(), Path(gettempdir()), "a\0b", "/dev/null")
 
 
 def check_stream(draw: st.DrawFn) -> None:

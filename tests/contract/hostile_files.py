@@ -1,18 +1,23 @@
-"""Sketch files as an attacker would write them: any header, any archive, any fact."""
+"""Files and messages as an attacker would write them: any header, any array, any fact.
 
-import io
+The checksum is right wherever there can be one: damage is not what protects us.
+"""
+
 import json
 import os
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-PREFIX = struct.Struct("<8sHIQI")  # of a packet of `skdpot.federated.wire`
+from skdpot._utils import records
+
+
+class Anything(records.Record):
+    """Is read whatever its kind."""
+
+    most_header = 2**27
 
 
 class Bomb:
@@ -25,44 +30,72 @@ class Bomb:
         return os.mkdir, (self.trace,)
 
 
-def entry(descr: str, shape: tuple[Any, ...], body: bytes = b"", *, fortran: bool = False) -> bytes:
-    """Return an ``.npy`` file whose header says what it is told to."""
-    text = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {shape!r}, }}"
-    header = text.encode()
-    header += b" " * (-(len(header) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + body
+def facts_of(data: bytes) -> Any:
+    """Return what a file or message says beside its arrays."""
+    return records.unpack(data, Anything)[2]
 
 
-def saved(array: np.ndarray, *, allow_pickle: bool = False) -> bytes:
-    """Return an ``.npy`` file as numpy writes it."""
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=allow_pickle)
-    return file.getvalue()
+def arrays_of(data: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays of a file or message."""
+    return dict(sorted(records.unpack(data, Anything)[3].items()))
 
 
-def unpacked(path: Path) -> dict[str, bytes]:
-    """Return the entries of an archive."""
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+def forged(
+    data: bytes, facts: Any = None, arrays: Any = None, *, kind: Any = None, version: Any = None
+) -> bytes:
+    """Return a file or message with other facts, arrays (`...` removes one), kind or version."""
+    old_kind, old_version, old_facts, old_arrays = records.unpack(data, Anything)
+    changed = {k: v for k, v in (old_arrays | (arrays or {})).items() if v is not ...}
+    return records.pack(
+        old_kind if kind is None else kind,
+        old_version if version is None else version,
+        old_facts if facts is None else facts,
+        changed,
+    )
 
 
-def pack(path: Path, entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> None:
-    """Write an archive of these entries."""
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, content in entries.items():
-            archive.writestr(name, content)
+def with_text(data: bytes, text: str) -> bytes:
+    """Return a file or message whose facts are this text, valid JSON or not."""
+    *_, arrays = records.unpack(data, Anything)
+    start, body = split(data)
+    try:
+        crc = records._checksum(json.loads(text), arrays)
+        text = f'{text[:-1]},"crc32":{crc}' + "}"
+    except (ValueError, TypeError, RecursionError):
+        pass
+    return joined(start | {"__metadata__": {"skdpot": text}}, body)
 
 
-def facts_of(path: Path) -> dict[str, Any]:
-    """Return the facts of a sketch file."""
-    facts: dict[str, Any] = json.loads(str(np.load(path)["facts"]))
-    return facts
+def text_of(data: bytes) -> str:
+    """Return the facts as text, without the checksum."""
+    facts = json.loads(split(data)[0]["__metadata__"]["skdpot"])
+    facts.pop("crc32")
+    return json.dumps(facts)
 
 
-def with_facts(entries: dict[str, bytes], facts: Any) -> dict[str, bytes]:
-    """Return the entries with other facts: text, or what JSON writes."""
-    text = facts if isinstance(facts, str) else json.dumps(facts)
-    return entries | {"facts.npy": saved(np.array(text))}
+def split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the header of ``safetensors`` and the bytes behind it."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:start]), data[start:]
+
+
+def joined(header: Any, body: bytes = b"", *, length: int | None = None) -> bytes:
+    """Return ``safetensors`` with a header that may be anything."""
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(raw) if length is None else length).to_bytes(8, "little") + raw + body
+
+
+def with_tensor(data: bytes, name: str, dtype: Any, shape: Any, content: bytes) -> bytes:
+    """Return a file or message with one tensor replaced by whatever is promised of it."""
+    header, body = split(data)
+    start, stop = header[name]["data_offsets"]
+    longer = len(content) - (stop - start)
+    for other, entry in header.items():
+        if other != "__metadata__" and entry["data_offsets"][0] >= stop:
+            entry["data_offsets"] = [place + longer for place in entry["data_offsets"]]
+    places = [start, start + len(content)]
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": places}
+    return joined(header, body[:start] + content + body[stop:])
 
 
 def deep_change(facts: Any, path: tuple[str, ...], value: Any) -> Any:
@@ -72,28 +105,6 @@ def deep_change(facts: Any, path: tuple[str, ...], value: Any) -> Any:
     inner = deep_change(facts.get(path[0], {}), path[1:], value)
     changed = {name: old for name, old in facts.items() if name != path[0]}
     return changed if inner is ... else changed | {path[0]: inner}
-
-
-def packet(
-    header: bytes,
-    body: bytes = b"",
-    *,
-    header_length: int | None = None,
-    total: int | None = None,
-    version: int = 1,
-) -> bytes:
-    """Return a packet with a checksum that is right: damage is not what protects us."""
-    length = len(header) if header_length is None else header_length
-    size = PREFIX.size + len(header) + len(body) if total is None else total
-    start = PREFIX.pack(b"\x93skdpot\n", version, length, size, 0)[:-4]
-    checksum = zlib.crc32(header + body, zlib.crc32(start))
-    return start + struct.pack("<I", checksum) + header + body
-
-
-def parts(data: bytes) -> tuple[bytes, bytes]:
-    """Return header and body of a packet."""
-    length = PREFIX.unpack(data[: PREFIX.size])[2]
-    return data[PREFIX.size : PREFIX.size + length], data[PREFIX.size + length :]
 
 
 def mangled(data, good):

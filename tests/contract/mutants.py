@@ -1318,6 +1318,9 @@ def _search_tells() -> Iterator[tuple[str, Injection, str]]:
         f"estimators/test_private_search{part}.py::test_" for part in ("", "_statements")
     )
     winners = f"{stated}everything_that_the_winner_holds_states_the_search"
+    borne_by = [
+        f"{kind.lower()}_record:{kind}Record._check_statement" for kind in ("Sketch", "Table")
+    ]
     borne = f"{stated}a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"
     for kind, where, change, test in (
         ("a short seed for a candidate", drawn, ("random_bits(128)", "random_bits(31)"),
@@ -1328,9 +1331,9 @@ def _search_tells() -> Iterator[tuple[str, Injection, str]]:
          f"{winners}[classifier]"),
         ("the budget of a trial, in a sketch", restated, ("in self._stated_in", "in ()"),
          f"{winners}[flow]"),
-        ("sketches that tell more than a trial", f"{SLICING}sketch_record:_check_statement",
+        ("sketches that tell more than a trial", f"{SLICING}{borne_by[0]}",
          ("due > noise_scale * charged", "due > math.inf * charged"), borne),
-        ("tables that tell more than a trial", f"{TABLES}table_record:_check_statement",
+        ("tables that tell more than a trial", f"{TABLES}{borne_by[1]}",
          ("charged**2", "math.inf"), borne),
         ("a ledger remembered for each trial", f"{PRIVACY}ledger:Ledger.forget",
          ("_SEEN.pop(self.terms.uid, None)", "pass"),

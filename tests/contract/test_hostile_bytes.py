@@ -10,7 +10,6 @@ import sys
 import textwrap
 import threading
 import warnings
-import zipfile
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skdpot import PrivacyBudget, SlicedSketch
+from skdpot._utils.records import _classes
 from skdpot.exceptions import LedgerError, MessageError, PrivacyWarning
 from skdpot.federated.answering import answer
 from skdpot.federated.messages import (
@@ -36,26 +36,23 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import Party
 from skdpot.federated.releases import ReleaseFile
-from skdpot.federated.wire import pack as pack_message
-from skdpot.federated.wire import unpack
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing import array_archive
 from skdpot.slicing.plan import table_sensitivity
-from skdpot.slicing.sketch_file import read_sketch
+from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.slicing.strategy import square_root_strategy
 from tests.contract.hostile_files import (
     Bomb,
+    arrays_of,
     deep_change,
-    entry,
     facts_of,
+    forged,
+    joined,
     mangled,
-    pack,
-    packet,
-    parts,
-    saved,
-    unpacked,
-    with_facts,
+    split,
+    text_of,
+    with_tensor,
+    with_text,
 )
 
 RNG = np.random.default_rng(7001)
@@ -94,22 +91,13 @@ SMALL = {
 
 @pytest.fixture
 def path(tmp_path):
-    place = tmp_path / "sketch.npz"
+    place = tmp_path / "sketch.safetensors"
     CLASSES.save(place)
     return place
 
 
-def assert_refused_or_the_same(place, due):
-    """A damaged file is refused, unless the damage touches nothing that is read."""
-    try:
-        _, fitted = read_sketch(place)
-    except ValueError:
-        return
-    np.testing.assert_array_equal(fitted["statistic_"], due.statistic_)
-    np.testing.assert_array_equal(fitted["directions_"], due.directions_)
-    assert fitted["privacy_spent_"] == due.privacy_spent_
-    assert fitted["bounds_"] == due.bounds_
-    assert (fitted["n_samples_"], fitted["noise_scale_"]) == (due.n_samples_, due.noise_scale_)
+def read_sketch(place):
+    return SketchRecord.load(place).restore()
 
 
 # ------------------------------------------------------------------------ files of sketches
@@ -123,28 +111,32 @@ def test_a_file_cut_anywhere_is_refused(path):
             read_sketch(path)
 
 
-def test_a_flipped_bit_is_refused_or_touches_nothing(path):
+def test_every_flipped_bit_is_found(path):
     good = path.read_bytes()
     for position in range(0, len(good), 3):
         damaged = bytearray(good)
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)
-        assert_refused_or_the_same(path, CLASSES)
+        with pytest.raises(ValueError, match=REFUSED):
+            read_sketch(path)
 
 
 @pytest.fixture(scope="module")
 def shared_path(tmp_path_factory):
-    place = tmp_path_factory.mktemp("bytes") / "sketch.npz"
+    place = tmp_path_factory.mktemp("bytes") / "sketch.safetensors"
     CLASSES.save(place)
     return place, place.read_bytes()
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.data())
-def test_mangled_files_are_refused_or_the_same(shared_path, data):
+def test_mangled_files_are_refused(shared_path, data):
     place, good = shared_path
-    place.write_bytes(mangled(data, good))
-    assert_refused_or_the_same(place, CLASSES)
+    now = mangled(data, good)
+    place.write_bytes(now)
+    if now != good:
+        with pytest.raises(ValueError, match=REFUSED):
+            read_sketch(place)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -159,127 +151,129 @@ def test_random_bytes_are_refused(shared_path, content):
 
 
 TABLE = CLASSES.statistic_
-HOSTILE_ENTRIES = {
-    "promises a terabyte": entry("<f8", (2**37,)),
-    "promises more than there is": entry("<f8", (2**60, 2**60)),
-    "one huge text": entry("<U99999999", (1,)),
-    "negative length": entry("<f8", (-1, 3, 8), TABLE.tobytes()),
-    "length is true": entry("<f8", (True, 2, 24), TABLE.tobytes()),
-    "a number more": entry("<f8", TABLE.shape, TABLE.tobytes() + bytes(8)),
-    "a number less": entry("<f8", TABLE.shape, TABLE.tobytes()[:-8]),
-    "single precision": saved(TABLE.astype("<f4")),
-    "half precision": saved(TABLE.astype("<f2")),
-    "extended precision": entry("<f16", TABLE.shape, bytes(16 * TABLE.size)),
-    "complex": saved(TABLE.astype(complex)),
-    "integers": saved(TABLE.astype(int)),
-    "text": saved(TABLE.astype(str)),
-    "dates": entry("<M8[D]", TABLE.shape, TABLE.tobytes()),
-    "records": saved(TABLE.view([("x", "<f8")])),
-    "raw bytes": entry("|V8", TABLE.shape, TABLE.tobytes()),
-    "header is code": entry("__import__('os').abort()", TABLE.shape, TABLE.tobytes()),
-    "header of Python 2": entry("<f8", TABLE.shape, TABLE.tobytes()).replace(b"(2, ", b"(2L,"),
-    "no header": TABLE.tobytes(),
-    "nothing": b"",
-    "five dimensions": saved(TABLE[None, None]),
-    "no numbers": saved(TABLE[:0]),
-    "NaN": saved(np.where(TABLE == TABLE.max(), np.nan, TABLE)),
-    "infinity": saved(np.where(TABLE == TABLE.max(), -np.inf, TABLE)),
-    "off the lattice": saved(np.nextafter(TABLE, np.inf)),
-    "off the lattice in one place": saved(TABLE + np.eye(2, 3)[:, :, None] * 1e-9),
-    "denormal": saved(np.where(TABLE == TABLE.max(), 5e-324, TABLE)),
-    "unreachable": saved(TABLE + 2.0**40),
-    "other shape": saved(TABLE[:, :2]),
+SHAPE = list(TABLE.shape)
+HOSTILE_TENSORS = {
+    "promises a terabyte": ("F64", [2**37], b""),
+    "promises more than there is": ("F64", [2**60, 2**60], b""),
+    "product that wraps around": ("F64", [2**32, 2**32, 2**32], b""),
+    "negative length": ("F64", [-1, 3, 8], TABLE.tobytes()),
+    "length is true": ("F64", [True, 2, 24], TABLE.tobytes()),
+    "length is a fraction": ("F64", [2.5], TABLE.tobytes()),
+    "a number more": ("F64", SHAPE, TABLE.tobytes() + bytes(8)),
+    "a number less": ("F64", SHAPE, TABLE.tobytes()[:-8]),
+    "single precision": ("F32", SHAPE, TABLE.astype("<f4").tobytes()),
+    "half precision": ("F16", SHAPE, TABLE.astype("<f2").tobytes()),
+    "brain floats": ("BF16", SHAPE, TABLE.astype("<f2").tobytes()),
+    "complex": ("C64", SHAPE, TABLE.astype("<c8").tobytes()),
+    "integers": ("I64", SHAPE, TABLE.astype("<i8").tobytes()),
+    "bytes": ("U8", [*SHAPE, 8], TABLE.tobytes()),
+    "truth values": ("BOOL", SHAPE, bytes(TABLE.size)),
+    "an unknown type": ("__import__('os').abort()", SHAPE, TABLE.tobytes()),
+    "a type that is a list": (["F64"], SHAPE, TABLE.tobytes()),
+    "no type": (None, SHAPE, TABLE.tobytes()),
+    "a shape that is a number": ("F64", 48, TABLE.tobytes()),
+    "no numbers": ("F64", [0, *SHAPE[1:]], b""),
+    "other shape": ("F64", [SHAPE[0], SHAPE[2], SHAPE[1]], TABLE.tobytes()),
+    "five dimensions": ("F64", [1, 1, *SHAPE], TABLE.tobytes()),
+}
+HOSTILE_VALUES = {
+    "NaN": np.where(TABLE == TABLE.max(), np.nan, TABLE),
+    "infinity": np.where(TABLE == TABLE.max(), -np.inf, TABLE),
+    "off the lattice": np.nextafter(TABLE, np.inf),
+    "off the lattice in one place": TABLE + np.eye(2, 3)[:, :, None] * 1e-9,
+    "denormal": np.where(TABLE == TABLE.max(), 5e-324, TABLE),
+    "unreachable": TABLE + 2.0**40,
+    "other shape": TABLE[:, :2],
+    "five dimensions": TABLE[None, None],
+    "integers": TABLE.astype(np.int64),
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE_ENTRIES)
-def test_hostile_arrays_are_refused(case, path):
-    pack(path, unpacked(path) | {"statistic_.npy": HOSTILE_ENTRIES[case]})
+@pytest.mark.parametrize("case", HOSTILE_TENSORS)
+def test_hostile_tensors_are_refused(case, path):
+    path.write_bytes(with_tensor(path.read_bytes(), "statistic", *HOSTILE_TENSORS[case]))
     with pytest.raises(ValueError, match=r"sketch"):
         read_sketch(path)
 
 
-@pytest.mark.parametrize("form", ["big-endian", "fortran order", "stored", "again"])
-def test_what_other_machines_write_is_read(form, path):
-    entries = unpacked(path)
-    if form == "big-endian":
-        entries["statistic_.npy"] = saved(TABLE.astype(">f8"))
-        entries["classes_.npy"] = saved(CLASSES.classes_.astype(">U2"))
-    if form == "fortran order":
-        entries["statistic_.npy"] = saved(np.asfortranarray(TABLE))
-    pack(path, entries, zipfile.ZIP_STORED if form == "stored" else zipfile.ZIP_DEFLATED)
-    loaded = SlicedSketch.load(path)
-    np.testing.assert_array_equal(loaded.statistic_, TABLE)
-    np.testing.assert_array_equal(loaded.cdf_, CLASSES.cdf_)
-    assert loaded.classes_.tolist() == ["a", "bb"]
+@pytest.mark.parametrize("case", HOSTILE_VALUES)
+def test_hostile_arrays_are_refused(case, path):
+    path.write_bytes(forged(path.read_bytes(), arrays={"statistic": HOSTILE_VALUES[case]}))
+    with pytest.raises(ValueError, match=r"sketch|non-finite"):
+        read_sketch(path)
 
 
-def _add(place, name, content, **attributes):
-    info = zipfile.ZipInfo(name)
-    for key, value in attributes.items():
-        setattr(info, key, value)
-    with warnings.catch_warnings(), zipfile.ZipFile(place, "a") as archive:
-        warnings.simplefilter("ignore", UserWarning)  # that a name occurs twice
-        archive.writestr(info, content)
+def _header(change):
+    """Return a function that changes the header of ``safetensors``."""
+
+    def apply(data):
+        header, body = split(data)
+        return joined(change(header), body)
+
+    return apply
 
 
-def _patched(place, mark, offset, value):
-    """Change one byte of a header that starts with a mark."""
-    data = bytearray(place.read_bytes())
-    data[data.find(mark) + offset] = value
-    place.write_bytes(data)
+def _again(data):
+    """Name a tensor twice; a reader that takes the last one would not see the first."""
+    raw = data[8 : 8 + int.from_bytes(data[:8], "little")].rstrip()
+    entry = json.dumps(split(data)[0]["statistic"])
+    return joined(raw[:-1] + b',"statistic":' + entry.encode() + b"}", split(data)[1])
 
 
-SYMBOLIC_LINK = 0o120777 << 16
-HOSTILE_ARCHIVES = {
-    "an entry twice": lambda p: _add(p, "statistic_.npy", saved(TABLE * 0)),
-    "a path out of the directory": lambda p: _add(p, "../../evil.npy", saved(TABLE)),
-    "an absolute path": lambda p: _add(p, "/etc/evil.npy", saved(TABLE)),
-    "a symbolic link": lambda p: _add(
-        p, "feature_names_in_.npy", b"/etc/passwd", external_attr=SYMBOLIC_LINK
+HOSTILE_FILES = {
+    "a tensor twice": _again,
+    "another tensor beside": lambda d: forged(d, arrays={"extra": np.zeros(3)}),
+    "a tensor less": lambda d: forged(d, arrays={"half_widths": ...}),
+    "other metadata beside": _header(
+        lambda h: h | {"__metadata__": h["__metadata__"] | {"note": "trust me"}}
     ),
-    "another file beside": lambda p: _add(p, "setup.py", b"raise SystemExit"),
-    "a directory": lambda p: _add(p, "directions_.npy/", b""),
-    "twenty thousand entries": lambda p: pack(p, {f"{i}.npy": b"" for i in range(20_000)}),
-    "a long name": lambda p: _add(p, "x" * 60_000, b""),
-    "packed with bzip2": lambda p: pack(p, unpacked(p), zipfile.ZIP_BZIP2),
-    "packed with LZMA": lambda p: pack(p, unpacked(p), zipfile.ZIP_LZMA),
-    "encrypted": lambda p: _patched(p, b"PK\x01\x02", 8, 1),
-    "packed in an unknown way": lambda p: _patched(p, b"PK\x01\x02", 10, 99),
-    "for a newer reader": lambda p: _patched(p, b"PK\x01\x02", 6, 250),
-    "patched data": lambda p: _patched(p, b"PK\x01\x02", 8, 32),
-    "a comment": lambda p: p.write_bytes(p.read_bytes()[:-2] + b"\x05\x00hello"),
-    "bytes behind": lambda p: p.write_bytes(p.read_bytes() + bytes(30)),
-    "no entries": lambda p: pack(p, {}),
-    "an array file": lambda p: p.write_bytes(saved(TABLE)),
-    "a pickle": lambda p: p.write_bytes(pickle.dumps(Bomb(p.with_name("trace")))),
+    "an entry of a tensor more": _header(
+        lambda h: h | {"statistic": h["statistic"] | {"note": "trust me"}}
+    ),
+    "no metadata": _header(lambda h: {k: v for k, v in h.items() if k != "__metadata__"}),
+    "metadata that is a list": _header(lambda h: h | {"__metadata__": []}),
+    "metadata that is a number": _header(lambda h: h | {"__metadata__": {"skdpot": 3}}),
+    "a header that is a list": _header(lambda h: [h]),
+    "another order": _header(lambda h: dict(reversed(h.items()))),
+    "spaces": lambda d: joined(d[8 : 8 + int.from_bytes(d[:8], "little")] + b" " * 8, split(d)[1]),
+    "a header in other words": _header(lambda h: json.dumps(h, indent=1).encode()),
+    "a header in UTF-16": _header(lambda h: json.dumps(h).encode("utf-16")),
+    "offsets that overlap": _header(
+        lambda h: h | {"half_widths": h["half_widths"] | {"data_offsets": [0, 24]}}
+    ),
+    "bytes behind": lambda d: d + bytes(30),
+    "bytes between": lambda d: joined(split(d)[0], bytes(8) + split(d)[1]),
+    "a header beyond the end": lambda d: joined(b"{}", length=2**19),
+    "a huge header": lambda d: joined(b"{}", length=2**63),
+    "no header": lambda d: bytes(8),
+    "another kind": lambda d: forged(d, kind="skdpot.DPTableSynthesizer"),
+    "an older version": lambda d: forged(d, version=0),
+    "a newer version": lambda d: forged(d, version=2),
+    "a version that is true": lambda d: forged(d, version=True),
+    "a kind that is a number": lambda d: forged(d, kind=3),
+    "a message": lambda d: SMALL["distance"].to_bytes(),
+    "a pickle": lambda d: pickle.dumps(Bomb(Path("trace"))),
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE_ARCHIVES)
-def test_hostile_archives_are_refused(case, path):
-    HOSTILE_ARCHIVES[case](path)
-    with pytest.raises(ValueError, match="is not a sketch") as caught:
+@pytest.mark.parametrize("case", HOSTILE_FILES)
+def test_hostile_files_are_refused(case, path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    path.write_bytes(HOSTILE_FILES[case](path.read_bytes()))
+    with pytest.raises(ValueError, match="sketch|Sketch") as caught:
         read_sketch(path)
     assert len(str(caught.value)) < 300
     assert [place.name for place in path.parent.iterdir()] == [path.name]
 
 
-def test_no_pickle_in_a_file_is_executed(path):
-    trace = path.with_name("trace")
-    bomb = np.array([Bomb(trace)], dtype=object)
-    np.load(_with_pickle(path, "classes_.npy", bomb), allow_pickle=True)["classes_"]
-    assert trace.exists()  # this pickle does harm to who reads it
-    trace.rmdir()
-    for name in ("facts.npy", "statistic_.npy", "classes_.npy", "feature_names_in_.npy"):
-        with pytest.raises(ValueError, match="no array as this release writes it"):
-            SlicedSketch.load(_with_pickle(path, name, bomb))
-    assert not trace.exists()
-
-
-def _with_pickle(path, name, content):
-    pack(path, unpacked(path) | {name: saved(content, allow_pickle=True)})
-    return path
+def test_what_it_is_and_what_was_expected_is_said(path):
+    path.write_bytes(SMALL["distance"].to_bytes())
+    with pytest.raises(
+        ValueError, match=r"holds 'distance' version 1; expected 'skdpot.SlicedSketch' version 1"
+    ):
+        read_sketch(path)
+    with pytest.raises(MessageError, match=r"holds 'distance' version 1; expected 'sketch'"):
+        SketchMessage.from_bytes(path.read_bytes())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
@@ -305,20 +299,30 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
 NUMBERS = {
     ("n_samples",): [0, -1, 1.5, True, "200", None, 10**400, 2**54, []],
     ("noise_scale",): [-1.0, 0, math.nan, math.inf, 1e300, True, "1", None, 10**400],
-    ("parameters", "epsilon"): [0, -1, math.nan, True, "1", None, 10**400],
-    ("parameters", "delta"): [0, 1, -1e-5, math.nan, 2, "1", None],
-    ("parameters", "norm_bound"): [0, -1.0, math.nan, math.inf, True, "1", 10**400],
-    ("parameters", "conditional"): [False, 1, None, "yes"],
-    ("parameters", "group_size"): [0, 2, 1.0, True, 10**400],
-    ("parameters", "budget"): [None, "/etc/passwd"],
+    ("epsilon",): [0, -1, math.nan, True, "1", None, 10**400],
+    ("delta",): [0, 1, -1e-5, math.nan, 2, "1", None],
+    ("norm_bound",): [0, -1.0, math.nan, math.inf, True, "1", 10**400],
+    ("conditional",): [False, 1, None, "yes"],
+    ("public_labels",): [True, 1, None, "yes"],
+    ("group_size",): [0, 2, 1.0, True, 10**400],
+    ("budget",): [None, "/etc/passwd"],
     ("declared_bounds",): [1, None, "yes"],
-    ("label_counts",): [[100, 100], [200], "200", {}, [-1, 201]],
+    ("label_counts",): [[100, 100], [200], "200", {}, [-1, 201], []],
+    ("classes",): ["@", "@<U1", "@<U99999999", "@|O8", "@<c8", ["a", "bb"], 3, None],
+    ("feature_names",): [["a"], "abc", [1, 2, 3], {}],
+    ("statistic",): [None, "@<f8", "@<i8", "half_widths", [], {}],
+    ("bounds",): [None, [], {}, "@"],
+    ("bounds", "box"): [1, None, "yes"],
+    ("bounds", "radius"): [0, -1.0, math.nan, math.inf, True, None, 3.0, "1"],
+    ("bounds", "center"): [None, [0.0, 0.0, 0.0], "@<i8"],
+    ("spent",): [None, [], {}],
     ("spent", "epsilon"): [0.99, 1e-300, 0, -1, math.nan, 10**400, "1", None],
     ("spent", "delta"): [9e-6, 0, 1, math.nan, None],
     ("spent", "sigma"): [-1.0, 1e-9, math.nan, math.inf, None, "1"],
     ("spent", "sensitivity"): [-1.0, 1e9, math.nan, math.inf, None, "1"],
     ("spent", "assumptions"): ["none", [1], None, {}],
     ("spent", "mechanism"): [1, None, []],
+    ("spent", "relation"): ["add_or_remove_one", "none", None, 3],
     ("spent", "event"): [None, "GaussianEvent", [], {}],
     ("spent", "event", "type"): ["Path", "Event", "compose", None, ["GaussianEvent"]],
     ("spent", "event", "sigma"): [-1.0, 0, 1e-9, 1e9, math.nan, math.inf, "1", None],
@@ -328,47 +332,53 @@ NUMBERS = {
     ("spent", "event", "relation"): ["add_or_remove_one", "none", None, 3],
     ("spent", "event", "code"): ["import os"],
     ("note",): ["trust me"],
-    ("format",): ["skdpot", None, 3],
-    ("version",): [0, 2, True, 1.0, "1", None, [], 10**400],
 }
 
 
 @pytest.mark.parametrize("where", NUMBERS, ids="/".join)
 def test_facts_that_cannot_be_are_refused(where, path):
-    entries, facts = unpacked(path), facts_of(path)
+    good = path.read_bytes()
+    facts = facts_of(good)
     for value in [*NUMBERS[where], ...]:
-        removable = {("note",), ("spent", "event", "code"), ("parameters", "budget")}
-        defaults = {("label_counts",), ("spent", "mechanism"), ("spent", "event", "n_steps")}
-        if value is ... and where in removable | defaults | {("parameters", "group_size")}:
-            continue  # what is not there, or stands for its default, may be left out
-        pack(path, with_facts(entries, deep_change(facts, where, value)))
-        with pytest.raises(ValueError, match=r"sketch|Event|valid") as caught:
+        added = where in {("note",), ("spent", "event", "code"), ("budget",)}
+        if value is ... and added:
+            continue
+        path.write_bytes(forged(good, deep_change(facts, where, value)))
+        with pytest.raises(ValueError, match=REFUSED) as caught:
             read_sketch(path)
         assert len(str(caught.value)) < 600
 
 
 def test_texts_that_are_no_facts_are_refused(path):
-    entries, good = unpacked(path), json.dumps(facts_of(path))
-    for text in (
+    good = path.read_bytes()
+    text = text_of(good)
+    for change in (
         "",
         "{",
         "null",
+        "[]",
+        "3",
         "[" * 100_000,
         '{"a":' * 100_000,
         "9" * 5000,
-        good + good,
-        good + " " * 2**20,
-        good[:-1] + ', "n_samples": 100}',  # said twice
-        good.replace('"epsilon": 1.0', '"epsilon": 0.1, "epsilon": 1.0'),
-        good[:-1] + ', "x": [' + "0," * 10**6 + "0]}",
+        text + text,
+        text + " ",
+        text + " " * 2**20,
+        text[:-1] + ', "version": 1}',  # said twice
+        text.replace('"epsilon": 1.0', '"epsilon": 0.1, "epsilon": 1.0'),
+        text.replace('"epsilon": 1.0', '"epsilon": 1.00'),
+        text.replace('"epsilon": 1.0', '"epsilon": 1e999'),
+        text.replace('"epsilon": 1.0', '"\\u0065psilon": 1.0'),
+        text[:-1] + ', "x": 1}',
+        text[:-1] + ', "x": [' + "0," * 10**6 + "0]}",
     ):
-        pack(path, with_facts(entries, text))
+        path.write_bytes(with_text(good, change))
         with pytest.raises(ValueError, match=REFUSED):
             read_sketch(path)
-    for raw in (b"\xff\xff\xff\x7f", b"\x00\x00\x11\x00"):  # no characters
-        pack(path, entries | {"facts.npy": entry("<U1", (), raw)})
-        with pytest.raises(ValueError, match="no array as this release writes it"):
-            read_sketch(path)
+    # JSON with spaces says the same in other words.
+    path.write_bytes(with_text(good, text))
+    with pytest.raises(ValueError, match="only valid form"):
+        read_sketch(path)
 
 
 CLASS_ARRAYS = {
@@ -382,34 +392,44 @@ CLASS_ARRAYS = {
 
 @pytest.mark.parametrize("case", CLASS_ARRAYS)
 def test_classes_that_cannot_be_are_refused(case, path):
-    pack(path, unpacked(path) | {"classes_.npy": saved(CLASS_ARRAYS[case])})
+    made, classes = CLASSES.__sklearn_clone__(), CLASS_ARRAYS[case]
+    vars(made).update(vars(CLASSES))
+    made.classes_ = classes
+    path.write_bytes(SketchRecord.of(made).to_bytes())
     with pytest.raises(ValueError, match="sketch"):
         read_sketch(path)
 
 
+def test_text_of_no_characters_is_refused(path):
+    good = path.read_bytes()
+    for raw in (b"\xff\xff\xff\x7f", b"\x00\x00\x11\x00"):
+        classes = np.frombuffer(2 * raw + 2 * b"b\0\0\0", "u1").reshape(2, 8)
+        path.write_bytes(forged(good, arrays={"classes": classes}))
+        with pytest.raises(ValueError, match="holds no text"):
+            read_sketch(path)
+
+
 ARRAY_LIES = {
-    "long directions": ("directions_", lambda v: v * 1.001),
-    "short directions": ("directions_", lambda v: v * 0.5),
-    "zero directions": ("directions_", np.zeros_like),
-    "huge directions": ("directions_", lambda v: v * 1e200),
-    "wider ranges": ("half_widths_", lambda v: v * 2),
-    "negative ranges": ("half_widths_", np.negative),
-    "low above high": ("bounds_scale", np.negative),
-    "no width": ("bounds_scale", np.zeros_like),
-    "NaN centre": ("bounds_center", lambda v: v * np.nan),
-    "infinite centre": ("bounds_center", lambda v: v + np.inf),
-    "two radii": ("bounds_radius", lambda v: np.array([v, v])),
-    "larger ball": ("bounds_radius", lambda v: v * 3),
-    "no ball": ("bounds_radius", np.zeros_like),
-    "ball instead of box": ("bounds_radius", np.negative),
+    "long directions": ("directions", lambda v: v * 1.001),
+    "short directions": ("directions", lambda v: v * 0.5),
+    "zero directions": ("directions", np.zeros_like),
+    "huge directions": ("directions", lambda v: v * 1e200),
+    "wider ranges": ("half_widths", lambda v: v * 2),
+    "negative ranges": ("half_widths", np.negative),
+    "low above high": ("bounds.scale", np.negative),
+    "no width": ("bounds.scale", np.zeros_like),
+    "NaN centre": ("bounds.center", lambda v: v * np.nan),
+    "infinite centre": ("bounds.center", lambda v: v + np.inf),
+    "a centre of -0": ("bounds.center", lambda v: v - 0.0 if v.any() else -v),
 }
 
 
 @pytest.mark.parametrize("case", ARRAY_LIES)
 def test_geometry_that_cannot_be_is_refused(case, path):
     name, lie = ARRAY_LIES[case]
-    pack(path, unpacked(path) | {f"{name}.npy": saved(lie(np.load(path)[name]))})
-    with pytest.raises(ValueError, match=r"sketch|`center`|`radius`"):
+    good = path.read_bytes()
+    path.write_bytes(forged(good, arrays={name: lie(arrays_of(good)[name])}))
+    with pytest.raises(ValueError, match=r"sketch|`center`|`radius`|non-finite"):
         read_sketch(path)
 
 
@@ -417,7 +437,7 @@ def test_geometry_that_cannot_be_is_refused(case, path):
 def test_directions_must_have_unit_length_where_ranges_do_not_show_it(factor, path):
     """In a ball the binned range is the same along all directions."""
     sketch(bounds="private", norm_bound=2.0).save(path)
-    pack(path, unpacked(path) | {"directions_.npy": saved(factor * np.eye(3))})
+    path.write_bytes(forged(path.read_bytes(), arrays={"directions": factor * np.eye(3)}))
     with pytest.raises(ValueError, match="unit length"):
         read_sketch(path)
 
@@ -442,10 +462,11 @@ def proves(facts, statistic, conditional):
 )
 @given(st.data())
 def test_no_forged_statement_promises_more_than_its_noise(tmp_path, data):
-    place = tmp_path / "sketch.npz"
+    place = tmp_path / "sketch.safetensors"
     original = data.draw(st.sampled_from([PLAIN, CLASSES, MERGED]))
     original.save(place)
-    facts = facts_of(place)
+    good = place.read_bytes()
+    facts = facts_of(good)
     factors = st.sampled_from([1, 1, 1, 0.5, 2, 0.999, 1.001, 10])
     for where in (
         ("spent", "epsilon"),
@@ -464,28 +485,12 @@ def test_no_forged_statement_promises_more_than_its_noise(tmp_path, data):
     if data.draw(st.booleans()):  # as one who takes care would lie
         for name in ("sigma", "sensitivity"):
             facts = deep_change(facts, ("spent", name), facts["spent"]["event"][name])
-    pack(place, with_facts(unpacked(place), facts))
+    place.write_bytes(forged(good, facts))
     try:
         read_sketch(place)
     except ValueError:
         return
     assert proves(facts, original.statistic_, original is CLASSES)
-
-
-def test_files_that_pack_too_well_are_stored_and_read(tmp_path, monkeypatch):
-    """Thousands of axes are a matrix of zeros; the reader's bound must not lock them out."""
-    monkeypatch.setattr(array_archive, "_FREE", 2**8)
-    monkeypatch.setattr(array_archive, "_RATIO", 4)
-    made = SlicedSketch(math.inf, bounds=(-1, 1), slices=np.eye(60), n_bins=4).fit(
-        RNG.uniform(-1, 1, (9, 60))
-    )
-    place = tmp_path / "axes.npz"
-    made.save(place)
-    assert place.stat().st_size > made.directions_.nbytes
-    np.testing.assert_array_equal(SlicedSketch.load(place).statistic_, made.statistic_)
-    pack(place, unpacked(place))  # packed by somebody else
-    with pytest.raises(ValueError, match="nothing was unpacked"):
-        SlicedSketch.load(place)
 
 
 # -- memory, measured in a process of its own
@@ -494,7 +499,7 @@ MEASURE = """
 import json, pathlib, resource, sys, time, tracemalloc
 from skdpot.exceptions import MessageError
 from skdpot.federated.messages import Message
-from skdpot.slicing.sketch_file import read_sketch
+from skdpot.slicing.sketch_record import SketchRecord
 
 used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 limit = used + 700 * 2**20
@@ -504,7 +509,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     tracemalloc.start()
     start = time.process_time()
     try:
-        Message.from_bytes(data) if data else read_sketch(path)
+        Message.from_bytes(data) if data else SketchRecord.load(path).restore()
         end = "read"
     except Exception as error:
         end = type(error).__name__
@@ -517,64 +522,32 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
 
 def _bombs(directory):
     """Write files and messages that ask for far more memory than they are long."""
-    entries = unpacked(_saved(directory / "plain.npz"))
-    zeros = bytes(2**28)
+    PLAIN.save(directory / "plain.safetensors")
+    good = (directory / "plain.safetensors").read_bytes()
+    text = text_of(good)
+    names = ["a" * 400_000, *"b" * 20_000]  # in an array each would take the room of the longest
+    many = {f"{k}": {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]} for k in range(10_000)}
+    huge = {"points": {"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}}
     bombs = {
-        "terabyte": {"statistic_.npy": entry("<f8", (2**37,))},
-        "overflow": {"statistic_.npy": entry("<f8", (2**62, 4))},
-        "unpacks to 256 MB": {"statistic_.npy": entry("<f8", (2**25,), zeros)},
-        "unpacks to 60 MB": {"statistic_.npy": entry("<f8", (1, 3, 2**21), zeros[: 3 * 2**24])},
-        "facts of 60 MB": {"facts.npy": entry("<U15000000", (), zeros[: 6 * 10**7])},
-        "names of 60 MB": {"feature_names_in_.npy": entry("<U5000000", (3,), zeros[: 6 * 10**7])},
+        "terabyte": with_tensor(good, "statistic", "F64", [2**37], b""),
+        "overflow": with_tensor(good, "statistic", "F64", [2**62, 4], b""),
+        "one huge text": forged(good, deep_change(facts_of(good), ("classes",), "@<U99999999")),
+        "long names": forged(good, deep_change(facts_of(good), ("feature_names",), names)),
+        "long list": with_text(good, text[:-1] + ', "x": [' + "0," * 400_000 + "0]}"),
+        "deep list": with_text(good, text[:-1] + ', "x": ' + "[" * 200_000 + "]" * 200_000 + "}"),
+        "long text": with_text(good, text[:-1] + ', "x": "' + "e" * 900_000 + '"}'),
+        "header length": joined(b"{}", length=2**40),
+        "many tensors": joined(split(good)[0] | many, split(good)[1]),
+        "one huge tensor": joined(split(good)[0] | huge, split(good)[1]),
+        "deep": joined(b"[" * 2**20),
+        "long": joined(b"[" + b"0," * 2**18 + b"0]"),
+        "digits": joined(b'{"version":' + b"9" * 2**19 + b"}"),
+        "spaces": joined(b" " * 2**20),
+        "floats": joined(b"[" + b"1e5," * 2**17 + b"0]"),
     }
-    for name, change in bombs.items():
-        pack(directory / f"{name}.npz", entries | change)
-    _understate(directory / "unpacks to 256 MB.npz", directory / "says it is short.npz")
-    text = json.dumps(facts_of(directory / "plain.npz"))[:-1]
-    for name, more in {
-        "long list": ', "x": [' + "0," * 400_000 + "0]}",
-        "deep list": ', "x": ' + "[" * 400_000 + "]" * 400_000 + "}",
-        "long event": ', "x": "' + "e" * 900_000 + '"}',
-    }.items():
-        pack(directory / f"{name}.npz", with_facts(entries, text + more))
-    header = json.dumps(
-        {
-            "arrays": [{"dtype": "<f8", "name": "points", "shape": [2**40]}],
-            "facts": {},
-            "kind": "interpolating measure",
-            "version": 1,
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
-    messages = {
-        "terabyte": packet(header.encode()),
-        "total": packet(header.encode(), total=2**60),
-        "header length": packet(header.encode(), header_length=2**32 - 1),
-        "deep": packet(b"[" * 2**20),
-        "long": packet(b'{"arrays":[' + b"0," * 2**18 + b"0]}"),
-        "digits": packet(b'{"version":' + b"9" * 2**19 + b"}"),
-        "spaces": packet(b" " * 2**20),
-        "floats": packet(b"[" + b"1e5," * 2**17 + b"0]"),
-    }
-    for name, data in messages.items():
+    for name, data in bombs.items():
+        (directory / f"{name}.safetensors").write_bytes(data)
         (directory / f"{name}.message").write_bytes(data)
-
-
-def _saved(place):
-    PLAIN.save(place)
-    return place
-
-
-def _understate(bomb, target):
-    """Let the directory of an archive say that its largest entry is short."""
-    data = bytearray(bomb.read_bytes())
-    at = data.find(b"PK\x01\x02")
-    while at >= 0:
-        if int.from_bytes(data[at + 24 : at + 28], "little") > 2**27:
-            data[at + 24 : at + 28] = (2**10).to_bytes(4, "little")
-        at = data.find(b"PK\x01\x02", at + 4)
-    target.write_bytes(data)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
@@ -589,14 +562,11 @@ def test_hostile_bytes_take_little_memory_and_time(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     measured = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(measured) == len(list(tmp_path.iterdir())) >= 18
-    # What unpacks to less than the bound is unpacked, and copied twice on the way.
-    within = {"unpacks to 60 MB.npz", "facts of 60 MB.npz", "names of 60 MB.npz"}
+    assert len(measured) == len(list(tmp_path.iterdir())) == 31
     for name, end, size, peak, seconds in measured:
-        harmless = ("plain.npz", "names of 60 MB.npz")  # such names may be
-        assert end == "read" if name in harmless else end in ("MessageError", "ValueError"), name
-        constant = CONSTANT_MEMORY + (200 * 2**20 if name in within else 0)
-        assert peak <= MULTIPLE * size + constant, (name, size, peak)
+        due = "read" if name == "plain.safetensors" else "ValueError"
+        assert end == ("MessageError" if name.endswith("message") else due), (name, end)
+        assert peak <= MULTIPLE * size + CONSTANT_MEMORY, (name, size, peak)
         assert seconds < 10, (name, seconds)
 
 
@@ -604,14 +574,16 @@ def test_hostile_bytes_take_little_memory_and_time(tmp_path):
 
 
 def test_all_kinds_of_messages_are_tried():
-    assert {type(message) for message in SMALL.values()} == set(Message._kinds.values())
+    assert {type(message) for message in SMALL.values()} == {
+        made for made in _classes(Message) if "kind" in vars(made)
+    }
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_message_cut_anywhere_is_refused(name):
     good = SMALL[name].to_bytes()
     for length in range(len(good)):
-        with pytest.raises(MessageError, match="truncated"):
+        with pytest.raises(MessageError, match="is not a message, or it is damaged"):
             Message.from_bytes(good[:length])
 
 
@@ -621,7 +593,7 @@ def test_every_flipped_bit_of_a_message_is_found(name):
     for position in range(0, 8 * len(good), 5):
         damaged = bytearray(good)
         damaged[position // 8] ^= 1 << position % 8
-        with pytest.raises(MessageError, match=r"packet"):
+        with pytest.raises(MessageError, match=REFUSED):
             Message.from_bytes(bytes(damaged))
 
 
@@ -629,8 +601,10 @@ def test_every_flipped_bit_of_a_message_is_found(name):
 @given(st.sampled_from(sorted(SMALL)), st.data())
 def test_forged_messages_are_refused_or_have_one_spelling(name, data):
     """The checksum is right here, so that every later check is met."""
-    header, body = map(bytearray, parts(SMALL[name].to_bytes()))
-    target = header if data.draw(st.booleans()) else body
+    good = SMALL[name].to_bytes()
+    header, body = split(good)
+    target = bytearray(text_of(good).encode() if data.draw(st.booleans()) else body)
+    is_text = target != body
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(target)))
         stop = data.draw(st.integers(start, min(len(target), start + 9)))
@@ -642,7 +616,10 @@ def test_forged_messages_are_refused_or_have_one_spelling(name, data):
                 ),
             )
         )
-    sent = packet(bytes(header), bytes(body))
+    if is_text:
+        sent = _respelled(good, target.decode(errors="replace"))
+    else:
+        sent = _with_checksum(joined(header, bytes(target)))
     try:
         arrived = Message.from_bytes(sent)
     except MessageError:
@@ -650,18 +627,33 @@ def test_forged_messages_are_refused_or_have_one_spelling(name, data):
     assert arrived.to_bytes() == sent
     if isinstance(arrived, SketchMessage):
         record = arrived.record
-        conditional = record.facts["parameters"]["conditional"]
-        assert proves(record.facts, record.arrays["statistic_"], conditional)
+        facts = facts_of(sent)["record"]
+        assert proves(facts, record.statistic, record.conditional)
 
 
-def _forged(message, *, facts=None, arrays=None):
-    sent = unpack(message.to_bytes())
-    merged = sent.facts | (facts or {}), sent.arrays | (arrays or {})
-    return pack_message(sent.kind, sent.version, *merged)
+def _respelled(good, text):
+    """Return a message with these facts in the only spelling, where they are any."""
+    try:
+        facts = json.loads(text)
+        return forged(good, facts["content"], kind=facts["kind"], version=facts["version"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return with_text(good, text)
+
+
+def _with_checksum(data):
+    try:
+        return with_text(data, text_of(data))
+    except ValueError:
+        return data
 
 
 def _numbers(message):
-    return dict(unpack(message.to_bytes()).arrays)
+    return arrays_of(message.to_bytes())
+
+
+def _forged(message, *, facts=None, arrays=None):
+    good = message.to_bytes()
+    return forged(good, facts_of(good) | (facts or {}), arrays)
 
 
 OFF = np.nextafter(PLAIN.statistic_, np.inf)
@@ -671,8 +663,8 @@ MANY = np.zeros((1, 3, 513))
 @pytest.mark.parametrize(
     ("forged", "text"),
     [
-        (lambda: _forged(SMALL["sketch"], arrays={"statistic_": OFF}), "off the lattice"),
-        (lambda: _forged(SMALL["sketch"], arrays={"statistic_": MANY}), "at most 512 bins"),
+        (lambda: _forged(SMALL["sketch"], arrays={"record.statistic": OFF}), "off the lattice"),
+        (lambda: _forged(SMALL["sketch"], arrays={"record.statistic": MANY}), "at most 512 bins"),
         (lambda: _forged(SMALL["sketch"], facts={"note": "trust me"}), "unknown"),
         (lambda: SketchMessage(sketch(n_bins=600)).to_bytes(), "at most 512 bins"),
     ],
@@ -695,11 +687,11 @@ def test_no_array_of_a_message_may_be_swapped_for_another():
 
 def test_statements_of_strangers_are_shown_as_text(path):
     script = "<script>alert(1)</script>"
-    facts = facts_of(path)
+    facts = facts_of(path.read_bytes())
     for where in (("spent", "mechanism"), ("spent", "assumptions")):
         value = script if where[1] == "mechanism" else [script]
         facts = deep_change(facts, where, value)
-    pack(path, with_facts(unpacked(path), facts))
+    path.write_bytes(forged(path.read_bytes(), facts))
     page = SlicedSketch.load(path).privacy_spent_._repr_html_()
     assert "&lt;script&gt;" in page
     assert script not in page
@@ -709,17 +701,19 @@ def test_hostile_requests_charge_nothing(tmp_path):
     budget = PrivacyBudget(1.0, ledger=tmp_path / "ledger")
     party = Party("north", ROWS, budget=budget)
     good = SMALL["sketch request"].to_bytes()
-    header, body = parts(good)
+    header, body = split(good)
+    facts, wide = facts_of(good), arrays_of(good)["directions"]
     for data in (
         b"",
         good[:-1],
         good + b"x",
-        packet(header, body[:-8]),
-        packet(header.replace(b'"n_bins":8', b'"n_bins":4096'), body),
-        packet(header.replace(b'"n_bins":8', b'"n_bins":-8'), body),
-        packet(header, np.full(len(body) // 8, np.nan).tobytes()),
-        packet(header, np.zeros(len(body) // 8).tobytes()),
-        packet(b"[" * 10**5),
+        joined(header, body[:-8]),
+        forged(good, facts | {"n_bins": 4096}),
+        forged(good, facts | {"n_bins": -8}),
+        forged(good, arrays={"directions": np.full_like(wide, np.nan)}),
+        forged(good, arrays={"directions": np.zeros_like(wide)}),
+        forged(good, arrays={"directions": wide * 2}),
+        joined(b"[" * 10**5),
         pickle.dumps(Bomb(tmp_path / "trace")),
         SMALL["sketch"].to_bytes(),
     ):
@@ -783,6 +777,7 @@ def test_a_damaged_file_of_releases_sends_what_was_sent_or_makes_it_anew(release
 def test_events_of_a_message_are_of_this_package():
     """The examples state what their noise gives, by another route."""
     for name in ("sketch", "sketch with classes"):
-        record = SMALL[name].record
-        assert isinstance(SMALL[name].statement.event, GaussianEvent)
-        assert proves(record.facts, record.arrays["statistic_"], name != "sketch")
+        message = SMALL[name]
+        assert isinstance(message.statement.event, GaussianEvent)
+        facts = facts_of(message.to_bytes())["record"]
+        assert proves(facts, message.record.statistic, name != "sketch")

@@ -318,8 +318,8 @@ def streamed():
 
 
 def saved(tmp_path):
-    fitted(epsilon=0.7).save(tmp_path / "sketch.npz")
-    return SlicedSketch.load(tmp_path / "sketch.npz")
+    fitted(epsilon=0.7).save(tmp_path / "sketch.safetensors")
+    return SlicedSketch.load(tmp_path / "sketch.safetensors")
 
 
 def published(tmp_path):

@@ -1,6 +1,5 @@
 """Private selection: the law of the trials, the worst case, the event and its ledger."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -30,8 +29,8 @@ from skdpot.privacy.group_privacy import in_different_parts
 from skdpot.privacy.number_of_trials import TrialLaw
 from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep, worst_profile
 from skdpot.privacy.relation import Relation
-from skdpot.slicing.event_record import event_from_dict, event_to_dict
 from tests.contract.event_suite import DELTA, NOT_POSITIVE, EventSuite
+from tests.privacy.written_events import written_and_read
 
 LAWS = [(10, 1.0), (10, 0.0), (10, math.inf), (4, 0.5), (30, -0.5)]
 NOT_PROBABLE = (-1e-9, 1.0, math.nan, "0", None, True)
@@ -381,7 +380,7 @@ def test_events_are_written_and_read():
         BudgetedEvent(mu=0.3, leak=1e-9, relation=Relation.ADD_REMOVE),
     ):
         both = ComposedEvent(events=(event, event))
-        assert event_from_dict(json.loads(json.dumps(event_to_dict(both)))) == both
+        assert written_and_read(both) == both
         assert "mu=0.3" in describe_event(event)
         [words] = event_in_words(event)
         assert "0.3 standard deviations" in words

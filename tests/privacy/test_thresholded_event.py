@@ -5,7 +5,6 @@ on all kinds of neighbours. Nothing is simulated.
 """
 
 import itertools
-import json
 import math
 from fractions import Fraction
 
@@ -35,7 +34,7 @@ from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.group_privacy import in_different_parts
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, total_spent
-from skdpot.slicing.event_record import event_from_dict, event_to_dict
+from tests.privacy.written_events import written_and_read
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 # Sigma and threshold in steps of a lattice that has so many steps to a count.
@@ -434,10 +433,9 @@ def test_it_is_described_stored_and_read():
         == "ThresholdedCountsEvent(sigma=100.0, threshold=641.0, n_columns=2, lattice=1.0)"
     )
     nested = ComposedEvent(events=(HIDING, PLAIN))
-    stored = json.loads(json.dumps(event_to_dict(nested)))
-    assert event_from_dict(stored) == nested
+    assert written_and_read(nested) == nested
     with pytest.raises(ValueError, match="`threshold` must be at least 1 \\+ sigma"):
-        event_from_dict(stored["events"][0] | {"threshold": 2.0})
+        written_and_read(HIDING, threshold=2.0)
 
 
 def test_rows_in_different_parts_repeat_it():

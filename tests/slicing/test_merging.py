@@ -119,8 +119,8 @@ def test_bounds_must_be_declared():
 def test_one_release_is_not_two_parties(position, tmp_path):
     """A copy of a release is the same rows again, and the same noise twice is not independent."""
     parties = [sketch(rows, epsilon=1.0) for rows in PARTIES]
-    parties[0].save(tmp_path / "copy.npz")
-    parties.insert(position, SlicedSketch.load(tmp_path / "copy.npz"))
+    parties[0].save(tmp_path / "copy.safetensors")
+    parties.insert(position, SlicedSketch.load(tmp_path / "copy.safetensors"))
     for order in (parties, parties[::-1]):
         with pytest.raises(ValueError, match="one sketch twice"):
             order[0].merge(*order[1:])

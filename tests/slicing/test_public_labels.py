@@ -218,10 +218,10 @@ def test_parties_that_assume_something_else_are_not_merged(changes, text):
 def test_files_pickles_and_messages_keep_everything(tmp_path, group_size):
     sketch = SlicedSketch(2.0, **PUBLIC | {"classes": range(5)}, group_size=group_size)
     sketch.fit(X, TIMES)
-    sketch.save(tmp_path / "sketch.npz")
+    sketch.save(tmp_path / "sketch.safetensors")
     message = Message.from_bytes(SketchMessage(sketch).to_bytes())
     for copy in (
-        SlicedSketch.load(tmp_path / "sketch.npz"),
+        SlicedSketch.load(tmp_path / "sketch.safetensors"),
         pickle.loads(pickle.dumps(sketch)),
         message.sketch,
     ):

@@ -192,7 +192,7 @@ def test_an_open_sketch_cannot_be_read_or_copied(reading, open_sketch):
 
 
 def test_an_open_sketch_cannot_be_saved(open_sketch, tmp_path):
-    path = tmp_path / "sketch.npz"
+    path = tmp_path / "sketch.safetensors"
     with pytest.raises(OpenSketchError, match="open"):
         open_sketch.save(path)
     assert not path.exists()

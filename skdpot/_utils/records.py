@@ -1,0 +1,373 @@
+"""The one way to write things down: frozen dataclasses as ``safetensors``, without pickle.
+
+Arrays lie under the names of their fields, and everything else is one JSON text in the header. Any
+reader of ``safetensors`` can show what a file holds.
+
+Who reads bytes does not trust who wrote them. Lengths and shapes are compared with the bytes that
+are really there before anything is allocated, types are those that the class declares, and nothing
+is executed. There is exactly one way to write an object and a reader refuses any other, so that
+equal objects are equal bytes and nothing hides beside what is read. The checksum finds damage; it
+does not prove who the sender is.
+"""
+
+import json
+import math
+import re
+import stat
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+
+__all__ = ["LARGEST_COUNT", "MOST_BYTES", "Record", "pack", "refusing", "unpack"]
+
+MOST_BYTES = 2**31
+LARGEST_COUNT = 2**53
+_TYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "I64": np.dtype("<i8"),
+    "U8": np.dtype("u1"),
+}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+# Arrays of other types are stored as bytes, and their type stands where the array was.
+_OTHERS = re.compile(r"@((?:[<|](?:[biuf][1248]|U[1-9][0-9]{0,7}|[mM]8(?:\[[0-9a-zA-Z]+\])?))?)")
+_DEEPEST = 20
+_LARGEST_CHARACTER = 0x10FFFF
+
+Packed = tuple[str, int, Any, dict[str, np.ndarray]]
+
+
+class Record:
+    """A frozen dataclass that can be written down: plain values, arrays and other dataclasses.
+
+    Annotations say what `from_bytes` accepts. Whoever can check more does so in `__post_init__`.
+    """
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    noun: ClassVar[str] = "record"
+    most_header: ClassVar[int] = 2**20  # bytes; parsed, they take some twenty times as much memory
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the record; always the same for equal records."""
+        arrays: dict[str, np.ndarray] = {}
+        data = pack(self.kind, self.version, _plain(self, "", arrays), arrays)
+        n_header = int.from_bytes(data[:8], "little")
+        if n_header > self.most_header:
+            raise ValueError(
+                f"The header of this {self.noun} takes {n_header} bytes, and it may have at most "
+                f"{self.most_header}. Shorten the longest lists, of categories or names perhaps."
+            )
+        return data
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, *, max_bytes: int = MOST_BYTES, source: str = "The data"
+    ) -> Self:
+        """Read what somebody else may have written, or raise ValueError."""
+        with refusing(cls.noun):
+            kind, version, content, arrays = unpack(data, cls, max_bytes, source)
+            known = {made.kind: made for made in _classes(cls) if "kind" in vars(made)}
+            due = known.get(kind)
+            if due is None or version != due.version:
+                expected = ", ".join(
+                    f"{name!r} version {made.version}" for name, made in known.items()
+                )
+                raise ValueError(
+                    f"{source} holds {kind!r:.60} version {version}; expected {expected}."
+                )
+            record: Self = _built(due, content, "", arrays)
+            if arrays:
+                raise ValueError(f"The {cls.noun} has unknown arrays, {len(arrays)} of them.")
+            if record.to_bytes() != bytes(data):
+                raise ValueError(f"The {cls.noun} is not written in its only valid form.")
+            return record
+
+    def save(self, path: str | Path) -> None:
+        """Write a file; an existing one is replaced."""
+        data = self.to_bytes()
+        Path(path).write_bytes(data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file that may come from somebody else, or raise ValueError or OSError."""
+        place = Path(path)
+        found = place.stat()  # opening a pipe would wait for its writer
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise ValueError(f"{place.name} is not a {cls.noun}: it is no regular file.")
+        if found.st_size > MOST_BYTES:
+            raise ValueError(
+                f"{place.name} has {found.st_size} bytes; at most {MOST_BYTES} are read."
+            )
+        with place.open("rb") as file:
+            return cls.from_bytes(file.read(found.st_size), source=place.name)
+
+
+@contextmanager
+def refusing(noun: str) -> Iterator[None]:
+    """Refuse what cannot be as a ValueError, without a warning."""
+    try:
+        # Absurd numbers overflow on the way to their refusal; warnings would come first.
+        with np.errstate(all="ignore"):
+            yield
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"The {noun} lacks an entry, or has a wrong one.") from error
+
+
+def pack(kind: str, version: int, content: Any, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return ``safetensors`` bytes of what JSON can hold and of arrays.
+
+    The layout is written here so that equal contents are equal bytes whatever the release of
+    ``safetensors``.
+    """
+    held = {
+        name: array.astype(array.dtype.newbyteorder("<"), copy=False)
+        for name, array in arrays.items()
+    }
+    facts = {"content": content, "kind": kind, "version": version}
+    text = _text(facts | {"crc32": _checksum(facts, held)})
+    header: dict[str, Any] = {"__metadata__": {"skdpot": text}}
+    end, parts = 0, []
+    for name in _order(held):
+        dtype, shape = _layout(held[name])
+        parts.append(held[name].tobytes("C"))
+        place = [end, end := end + len(parts[-1])]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": place}
+    raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    return b"".join((len(raw).to_bytes(8, "little"), raw, *parts))
+
+
+def unpack(
+    data: bytes, due: type[Record], max_bytes: int = MOST_BYTES, source: str = "The data"
+) -> Packed:
+    """Return kind, version, content and arrays of bytes that are whole and undamaged."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ValueError(f"A {due.noun} is read from bytes, got {type(data).__name__}.")
+    if len(data) > max_bytes:
+        raise ValueError(f"{source} has {len(data)} bytes; at most {max_bytes} are read.")
+    data = bytes(data)
+    broken = f"{source} is not a {due.noun}, or it is damaged: "
+    start = 8 + int.from_bytes(data[:8], "little")
+    if len(data) < 8 or start > 8 + due.most_header or start > len(data):
+        raise ValueError(f"{broken}its header is too long, or it is truncated.")
+    try:
+        metadata = json.loads(data[8:start])["__metadata__"]
+        facts = json.loads(metadata["skdpot"], parse_constant=_infinity, parse_int=_integer)
+        tensors = deserialize(data)
+        arrays = {name: _array(**tensor) for name, tensor in tensors}
+        checksum = facts.pop("crc32")
+        if set(facts) != {"content", "kind", "version"}:
+            raise ValueError("unknown entries")
+        if type(facts["kind"]) is not str or type(facts["version"]) is not int:
+            raise TypeError("a kind and a version are due")
+        found = _checksum(facts, arrays)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{broken}it is no safetensors that skdpot wrote.") from error
+    except RecursionError as error:
+        raise ValueError(f"{broken}it is nested too deeply.") from error
+    if checksum != found:
+        raise ValueError(f"{broken}its checksum does not match.")
+    return facts["kind"], facts["version"], facts["content"], arrays
+
+
+def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
+    array: np.ndarray = np.frombuffer(bytes(data), _TYPES[dtype])
+    return array.reshape(shape)
+
+
+def _order(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Return the names with bytes last, so that numbers begin at multiples of their size."""
+    return sorted(arrays, key=lambda name: (arrays[name].dtype == np.uint8, name))
+
+
+def _layout(array: np.ndarray) -> tuple[str, list[int]]:
+    return _NAMES[array.dtype], list(array.shape)
+
+
+def _checksum(facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
+    layout = {name: _layout(array) for name, array in arrays.items()}
+    checksum = zlib.crc32(_text([facts, layout]).encode())
+    for name in _order(arrays):
+        checksum = zlib.crc32(np.ascontiguousarray(arrays[name]).data, checksum)
+    return checksum
+
+
+def _text(content: Any) -> str:
+    """Return the only spelling of what JSON can hold."""
+    return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _infinity(word: str) -> float:
+    """Read the constant Infinity, an epsilon without privacy; refuse NaN."""
+    if word != "Infinity":
+        raise ValueError("NaN or minus infinity")
+    return math.inf
+
+
+def _integer(digits: str) -> int:
+    number = int(digits) if len(digits) < 21 else 2**63
+    if abs(number) >= 2**63:
+        raise ValueError("an integer of more than 64 bits")
+    return number
+
+
+def _classes(cls: type[Any]) -> list[type[Any]]:
+    """Return a class and all that derive from it."""
+    return [cls, *(found for made in cls.__subclasses__() for found in _classes(made))]
+
+
+def _has_variants(cls: type[Any]) -> bool:
+    """Whether the class is one of several that a field can hold, so that its name is written."""
+    related = (*cls.__mro__[1:], *cls.__subclasses__())
+    return not issubclass(cls, Record) and any(map(is_dataclass, related))
+
+
+def _plain(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a value as JSON, and put its arrays beside."""
+    if isinstance(value, np.ndarray):
+        return _stored(value, path, arrays)
+    if is_dataclass(value):
+        held = (item.name for item in fields(value) if item.init)
+        found = {name: _plain(getattr(value, name), _at(path, name), arrays) for name in held}
+        return found | ({"type": type(value).__name__} if _has_variants(type(value)) else {})
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError(f"{path} has names that are no text, and cannot be written.")
+        return {name: _plain(inner, _at(path, name), arrays) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, _at(path, str(k)), arrays) for k, inner in enumerate(value)]
+    return _scalar(value, path)
+
+
+def _scalar(value: Any, path: str) -> Any:
+    """Return text, a number, a truth value or None as JSON writes it and reads it back."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        value.encode()  # a ValueError for half of a surrogate pair
+    elif isinstance(value, float):
+        if not (math.isfinite(value) or value == math.inf):
+            raise ValueError(f"{path} is NaN or minus infinity, and cannot be written.")
+    elif isinstance(value, int):
+        if abs(value) >= 2**63:
+            raise ValueError(f"{path} is an integer of more than 64 bits, and cannot be written.")
+    elif value is not None:
+        raise ValueError(f"{path} is a {type(value).__name__}, which cannot be written.")
+    return value
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _stored(array: np.ndarray, path: str, arrays: dict[str, np.ndarray]) -> str:
+    """Put an array beside, and return what stands in its place."""
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+    if array.dtype in (np.dtype("<f8"), np.dtype("<i8")):
+        mark, arrays[path] = "@", array
+    elif _OTHERS.fullmatch(mark := f"@{array.dtype.str}"):
+        arrays[path] = np.frombuffer(array.tobytes(), "u1").reshape(
+            (*array.shape, array.dtype.itemsize)
+        )
+    else:
+        raise ValueError(f"{path} holds objects that are not strings or numbers, and cannot be.")
+    _check_values(array, path)
+    return mark
+
+
+def _check_values(array: np.ndarray, path: str) -> None:
+    if array.dtype.kind == "b" and (array.view("u1") > 1).any():
+        raise ValueError(f"{path!r:.60} holds no truth values.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{path!r:.60} holds non-finite values, NaN or infinity.")
+
+
+def _read_array(hint: Any, mark: Any, path: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    match = _OTHERS.fullmatch(mark) if isinstance(mark, str) else None
+    if match is None:
+        raise TypeError("an array is due")
+    array = arrays.pop(path)
+    if match[1]:
+        dtype = np.dtype(match[1])
+        array = array.view(dtype).reshape(array.shape[:-1])
+        if dtype.kind == "U" and (array.view("<u4") > _LARGEST_CHARACTER).any():
+            raise ValueError(f"{path!r:.60} holds no text.")
+    if given := get_args(hint):
+        number = get_args(given[1])[0]
+        if not np.issubdtype(array.dtype, get_origin(number) or number):
+            raise TypeError("an array of another type is due")
+    _check_values(array, path)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+@cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    found = get_type_hints(cls)
+    return {item.name: found[item.name] for item in fields(cls) if item.init}
+
+
+def _built(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return what `_plain` took apart, or raise ValueError or TypeError."""
+    origin = get_origin(hint)
+    if hint is Any:
+        return tree
+    if path.count(".") > _DEEPEST:
+        raise ValueError("The fields are nested too deeply.")
+    if origin in (Union, UnionType):
+        return _one_of(hint, tree, path, arrays)
+    if origin is tuple and isinstance(tree, list):
+        inner, *_ = get_args(hint)  # all of one kind
+        return tuple(_built(inner, part, _at(path, str(k)), arrays) for k, part in enumerate(tree))
+    if np.ndarray in (origin, hint):
+        return _read_array(hint, tree, path, arrays)
+    if is_dataclass(hint):
+        return _made(hint, tree, path, arrays)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(tree)
+    whole = type(tree) is int and abs(tree) <= LARGEST_COUNT
+    if (hint is float and (type(tree) is float or whole)) or (
+        hint is type(tree) and origin is None
+    ):
+        return tree
+    raise TypeError(f"{path!r:.60} is of another type")
+
+
+def _one_of(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    for member in get_args(hint):
+        try:
+            return _built(member, tree, path, arrays)
+        except TypeError:
+            continue
+    raise TypeError(f"{path!r:.60} is of another type")
+
+
+def _made(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    if not isinstance(tree, dict):
+        raise TypeError(f"{path!r:.60} must be a mapping")
+    tree, made = dict(tree), hint
+    if _has_variants(hint):
+        name = tree.pop("type")
+        known = {one.__name__: one for one in _classes(hint) if is_dataclass(one)}
+        if not isinstance(name, str) or name not in known:
+            raise ValueError(f"{path} names a {hint.__name__.lower()} that is not known.")
+        made = known[name]
+    hints = _hints(made)
+    if set(tree) != set(hints):
+        missing, unknown = sorted(set(hints) - set(tree)), len(set(tree) - set(hints))
+        raise ValueError(
+            f"{path or 'The record'} lacks {missing} and has {unknown} unknown entries."
+        )
+    return made(
+        **{name: _built(hints[name], tree[name], _at(path, name), arrays) for name in hints}
+    )

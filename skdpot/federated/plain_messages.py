@@ -1,0 +1,529 @@
+"""What all messages share, and the messages that carry no noise: rows follow from them.
+
+Their docstrings say how. See the attacks in `skdpot.audit`, which read nothing but messages.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from skdpot._utils.records import MOST_BYTES, Record
+from skdpot.exceptions import MessageError
+from skdpot.federated.measures import DiscreteMeasure
+
+__all__ = [
+    "INTERPOLATIONS",
+    "CostMatrices",
+    "DistanceMessage",
+    "DistancesAtFractions",
+    "FractionRequest",
+    "GeodesicMeasure",
+    "InterpolatingMeasure",
+    "Message",
+    "ReferenceMeasure",
+    "as_fraction",
+    "as_fractions",
+    "check_type",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+INTERPOLATIONS = ("barycentric", "exact")
+_LARGEST_COORDINATE = 1e100  # beyond it squares and their sums may overflow
+_LARGEST_SQUARE = 1e210
+_MOST_FRACTIONS = 64
+_MASS_ERROR = 1e-6
+
+
+class Message(Record):
+    """Something that one participant of a protocol sends to another.
+
+    Messages are frozen. They are equal when their bytes are. A message of another party is
+    read with `from_bytes`, which validates everything and runs no code of the sender.
+
+    Every message says in `reveals`, in one sentence, what it tells to whom; its class says it
+    at length. Its repr shows sizes only, so that a log of messages is no copy of them.
+    """
+
+    noun: ClassVar[str] = "message"
+    _REVEALS: ClassVar[str]
+
+    @property
+    def reveals(self) -> str:
+        """What the message reveals, and to whom: one sentence."""
+        return self._REVEALS
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Length of the message on the line."""
+        return len(self.to_bytes())
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, *, max_bytes: int = MOST_BYTES, source: str = "The data"
+    ) -> Self:
+        """Read a message that somebody else wrote.
+
+        Parameters
+        ----------
+        data : bytes
+            What arrived.
+        max_bytes : int, default=2**31
+            Longer messages are refused unread.
+        source : str, default="The data"
+            What errors call the bytes.
+
+        Returns
+        -------
+        Message
+            Of this class; ``Message.from_bytes`` reads every kind.
+
+        Raises
+        ------
+        MessageError
+            If the bytes are damaged, of another kind or version, or what they say cannot be.
+        """
+        try:
+            return super().from_bytes(data, max_bytes=max_bytes, source=source)
+        except ValueError as error:
+            raise MessageError(f"{error!s:.400}") from error
+
+    def __eq__(self, other: object) -> bool:
+        """Compare bit for bit."""
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self is other or self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        """Hash what is sent."""
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        """Return kind and sizes, never values."""
+        held = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        sizes = "".join(
+            f"{name}: {' x '.join(map(str, array.shape))}, "
+            for name, array in held.items()
+            if isinstance(array, np.ndarray)
+        )
+        return f"<{type(self).__name__} ({sizes}{self.n_bytes} bytes)>"
+
+    def _store(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Measure(Message):
+    """A message that is a measure: points, and masses unless these are equal."""
+
+    points: FloatArray
+    masses: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        """Check the points and their masses, and keep read-only copies."""
+        points = as_points("points", self.points)
+        self._store("points", points)
+        self._store("masses", as_masses(self.masses, len(points)))
+
+    @property
+    def measure(self) -> DiscreteMeasure:
+        """The measure that is sent."""
+        return DiscreteMeasure(self.points, self.masses)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Target(_Measure):
+    """A measure that parties are asked to move theirs towards."""
+
+    t: float | None = None
+    interpolation: str = "barycentric"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        super().__post_init__()
+        self._store("t", None if self.t is None else as_fraction("t", self.t))
+        if self.interpolation not in INTERPOLATIONS:
+            raise MessageError('interpolation must be "barycentric" or "exact".')
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReferenceMeasure(_Target):
+    """The reference γ that all parties interpolate towards, from the server to each party.
+
+    Reveals nothing: γ is drawn without looking at anybody's rows. But γ is what makes an
+    `InterpolatingMeasure` readable, and every participant has it.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_support, n_features)
+        Points of the reference.
+    masses : array-like of shape (n_support,), optional
+        Their shares; None for equal ones.
+    t : float, optional
+        How far of the way to γ each party shall go, in (0, 1). None when one party keeps that
+        for itself.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Which interpolating measure is asked for.
+
+    Raises
+    ------
+    MessageError
+        If a value is out of range.
+    """
+
+    kind: ClassVar[str] = "reference"
+    _REVEALS: ClassVar[str] = "Nothing: it is drawn without looking at anybody's rows."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InterpolatingMeasure(_Measure):
+    """A party's measure moved a fraction t of the way to the reference, to the server.
+
+    **Reveals every row, exactly, to whoever knows the reference and t**: the server, and every
+    party that is shown the message. It is no more private than the rows.
+
+    - As many rows as reference points, equal masses: the message holds
+      ``η_i = (1 - t) x_i + t γ_σ(i)``, one point a row, in the order of the rows. The optimal
+      plan between η and γ is again the secret matching σ, because σ maximises both terms of
+      ``sum ⟨η_i, γ_s(i)⟩ = (1 - t) sum ⟨x_i, γ_s(i)⟩ + t sum ⟨γ_σ(i), γ_s(i)⟩``. So one optimal
+      transport gives ``x_i = (η_i - t γ_σ(i)) / (1 - t)``: a second for a thousand rows, whatever
+      the scale of the reference and t. That finding the plan is hard, as the paper says, is
+      not so.
+    - Other sizes: the secret plan minimises the convex ``‖η - t diag(1/a) Q γ‖²`` over all
+      couplings Q, which solvers find.
+    - The exact interpolation holds one point for each entry of the plan that is not zero:
+      every row occurs, some of them several times.
+    - t unknown: the plan does not depend on t, so only that one number is missing. Any feature
+      that is constant in the data, such as a pixel that is always black, gives it away.
+
+    **Also reveals differences of rows to a server that sees two of them**, made with the same
+    reference and t, even if it does not know these. Rows that were matched with the same
+    reference point differ by ``(1 - t) (x_i - y_j)``, exactly, and where the reference spreads
+    wide enough to hide rows, such pairs are the ones that lie close together. Whoever knows one
+    side's rows then knows the other's.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_points, n_features)
+        Points of the measure.
+    masses : array-like of shape (n_points,), optional
+        Their shares; None for equal ones.
+
+    Raises
+    ------
+    MessageError
+        If a value is out of range.
+
+    References
+    ----------
+    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad).
+    """
+
+    kind: ClassVar[str] = "interpolating measure"
+    _REVEALS: ClassVar[str] = (
+        "Every row of the sender, exactly, to whoever knows the reference and t; to who sees two "
+        "such messages also the differences (1 - t)(x_i - y_j) of paired rows."
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GeodesicMeasure(_Target):
+    """The measure ξ between two parties that FedWad improves round by round, to both of them.
+
+    The first one is drawn at random and reveals nothing. **Every later one is made of both
+    parties' interpolating measures, and reveals each party's rows to the other.** Each ξ lies
+    at the known fraction t between the two: a party that knows its own reads the other's
+    from ξ, like a row from an `InterpolatingMeasure`, and from that the other's rows. Nor does it
+    take such care: as the rounds go on ξ settles on the geodesic between μ and ν, and
+    who holds μ extends the segments from its own rows through the last ξ to where ν must be. The
+    server, which has all of ξ and η, reads the rows of both from the first η that it gets.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_support, n_features)
+        Points of the measure.
+    masses : array-like of shape (n_support,), optional
+        Their shares; None for equal ones.
+    t : float, optional
+        How far of the way to ξ each party shall go in this round, in (0, 1). None when only
+        the distance to ξ is asked for.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Which interpolating measure is asked for.
+
+    Raises
+    ------
+    MessageError
+        If a value is out of range.
+
+    References
+    ----------
+    Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
+    """
+
+    kind: ClassVar[str] = "geodesic measure"
+    _REVEALS: ClassVar[str] = (
+        "From the second round on the rows of each party to the other, which extends the segments "
+        "from its own points through these."
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FractionRequest(_Measure):
+    """A party's interpolating measure, with the question how far another party's are from it.
+
+    **Reveals to the recipient, who knows the reference, every row of the sender up to one
+    unknown number**, its fraction t: everything that `InterpolatingMeasure` says holds here too.
+    Keeping t back is what the protocol calls private; see there why it is not.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_points, n_features)
+        The sender's interpolating measure.
+    masses : array-like of shape (n_points,), optional
+        Shares of its points; None for equal ones.
+    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
+        How far of the way to the reference the recipient shall go for each of its answers.
+
+    Raises
+    ------
+    MessageError
+        If a value is out of range.
+    """
+
+    fractions: FloatArray = (0.25, 0.5, 0.75)  # type: ignore[assignment]
+
+    kind: ClassVar[str] = "fraction request"
+    _REVEALS: ClassVar[str] = (
+        "Every row of the sender, up to its one unknown fraction t, to whoever knows the reference."
+    )
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        super().__post_init__()
+        self._store("fractions", as_fractions(self.fractions))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistancesAtFractions(Message):
+    """Squared distances of a party's interpolating measures from the asker's, to the asker.
+
+    Reveals one exact number for each fraction. **That is little for one request, but not
+    private.** Every row moves these numbers, and no noise covers it: who knows all rows but one
+    can test with certainty whether the last one is a given person. And the asker chooses the
+    measure. Asked about one single point p the answer is ``‖p - mean‖² + variance``, so that
+    requests about d + 1 points give the mean of the rows exactly; a measure with a little
+    mass far away in one direction finds the rows that are outermost there.
+
+    Parameters
+    ----------
+    fractions : array-like of shape (n_fractions,)
+        The fractions that were asked for.
+    squared_distances : array-like of shape (n_fractions,)
+        W₂² between the two measures at each fraction.
+
+    Raises
+    ------
+    MessageError
+        If a value is out of range.
+    """
+
+    fractions: FloatArray
+    squared_distances: FloatArray
+
+    kind: ClassVar[str] = "distances at fractions"
+    _REVEALS: ClassVar[str] = (
+        "A few exact distances to the asker: enough to test with certainty for one row when the "
+        "others are known, and to find rows after many requests."
+    )
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        fractions = as_fractions(self.fractions)
+        distances = as_costs("squared_distances", self.squared_distances, fractions.shape)
+        self._store("fractions", fractions)
+        self._store("squared_distances", distances)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CostMatrices(Message):
+    """Squared distances of each of a party's moved rows from the asker's points, to the asker.
+
+    **Reveals every row exactly to the asker as soon as it has sent more points than there are
+    features.** The asker knows its points p_j, and the squared distances ``‖η_i - p_j‖²`` from
+    d + 1 of them in general position give η_i by linear equations (trilateration, as in a GPS
+    receiver). With fewer points the asker learns the projection of η_i on their span, and its
+    distance from it. The rows follow: one plan serves all fractions, so that
+    ``x_i = (s' η_i(s) - s η_i(s')) / (s' - s)`` from any two of them, without the plan
+    or the reference. The masses are told as they are.
+
+    Parameters
+    ----------
+    fractions : array-like of shape (n_fractions,)
+        The fractions that were asked for.
+    costs : array-like of shape (n_fractions, n_rows, n_points)
+        Squared Euclidean distances.
+    masses : array-like of shape (n_rows,), optional
+        Shares of the party's points; None for equal ones.
+
+    Raises
+    ------
+    MessageError
+        If a value is out of range.
+    """
+
+    fractions: FloatArray
+    costs: FloatArray
+    masses: FloatArray | None = None
+
+    kind: ClassVar[str] = "cost matrices"
+    _REVEALS: ClassVar[str] = (
+        "Every row of the sender, exactly, to the asker: squared distances to more known points "
+        "than there are features locate each row."
+    )
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        fractions = as_fractions(self.fractions)
+        costs = as_costs("costs", self.costs, (len(fractions), None, None))
+        self._store("fractions", fractions)
+        self._store("costs", costs)
+        self._store("masses", as_masses(self.masses, costs.shape[1]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistanceMessage(Message):
+    """One squared distance: of a party's rows from a measure, to the server, or a result.
+
+    Reveals one exact number to the recipient. **A number is not private because it is one
+    number.** It moves with every row, and no noise covers it: who knows all rows but one can
+    test with certainty whether the last one is a given person. Who may ask for distances from
+    measures of its own choice learns more with each answer: from single points the mean of the
+    rows after d + 1 of them, from others single rows.
+
+    As a result, from the server to the parties, it is a function of both parties' rows, and tells
+    each of them that much about the other's.
+
+    Parameters
+    ----------
+    squared_distance : float
+        W₂².
+
+    Raises
+    ------
+    MessageError
+        If the number is out of range.
+    """
+
+    squared_distance: float
+
+    kind: ClassVar[str] = "distance"
+    _REVEALS: ClassVar[str] = (
+        "One exact distance to the recipient: enough to test with certainty for one row when the "
+        "others are known."
+    )
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        squared = as_squared_distance(self.squared_distance)
+        self._store("squared_distance", squared)
+
+
+def as_points(name: str, value: ArrayLike) -> np.ndarray:
+    """Return points as a read-only table, or raise MessageError."""
+    points = _as_floats(name, value)
+    if points.ndim != 2 or 0 in points.shape:
+        raise MessageError(
+            f"{name} must have shape (n_points, n_features), both at least 1; got {points.shape}."
+        )
+    if np.abs(points).max() > _LARGEST_COORDINATE:
+        raise MessageError(
+            f"{name} holds coordinates beyond {_LARGEST_COORDINATE:g}, whose squares are not "
+            "finite; use another unit."
+        )
+    return points
+
+
+def as_masses(value: ArrayLike | None, n_points: int) -> np.ndarray | None:
+    """Return the share of each point, or None for equal shares, or raise MessageError."""
+    if value is None:
+        return None
+    masses = _as_floats("masses", value)
+    if masses.shape != (n_points,) or masses.min() < 0 or masses.max() > 1 + _MASS_ERROR:
+        raise MessageError(f"masses must hold one share in [0, 1] for each of {n_points} points.")
+    if abs(masses.sum() - 1) > _MASS_ERROR:
+        raise MessageError("masses must sum to 1; divide them by their sum.")
+    return masses
+
+
+def as_fractions(value: ArrayLike) -> np.ndarray:
+    """Return increasing fractions of the way to the reference, or raise MessageError."""
+    fractions = _as_floats("fractions", value)
+    if fractions.ndim != 1 or not 1 <= fractions.size <= _MOST_FRACTIONS:
+        raise MessageError(
+            f"fractions must have shape (n_fractions,), with 1 to {_MOST_FRACTIONS} of them."
+        )
+    if fractions[0] <= 0 or fractions[-1] >= 1 or (np.diff(fractions) <= 0).any():
+        raise MessageError("fractions must increase and lie strictly between 0 and 1.")
+    return fractions
+
+
+def as_costs(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> np.ndarray:
+    """Return squared distances of a shape (None is any length), or raise MessageError."""
+    costs = _as_floats(name, value)
+    fits = costs.ndim == len(shape) and all(
+        length >= 1 and due in (None, length)
+        for length, due in zip(costs.shape, shape, strict=True)
+    )
+    if not fits:
+        due_text = ", ".join("any" if length is None else str(length) for length in shape)
+        raise MessageError(f"{name} must have shape ({due_text}), got {costs.shape}.")
+    if costs.min() < 0 or costs.max() > _LARGEST_SQUARE:
+        raise MessageError(f"{name} must lie between 0 and {_LARGEST_SQUARE:g}.")
+    return costs
+
+
+def as_fraction(name: str, value: Any) -> float:
+    """Return one fraction of the way to the reference, or raise MessageError."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and 0 < value < 1):
+        raise MessageError(f"{name} must be a number strictly between 0 and 1.")
+    return float(value)
+
+
+def as_squared_distance(value: Any) -> float:
+    """Return a squared distance as a float, or raise MessageError."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and math.isfinite(value) and 0 <= value <= _LARGEST_SQUARE):
+        raise MessageError(
+            f"squared_distance must be a number between 0 and {_LARGEST_SQUARE:g}; no value is "
+            "shown, because it may be private."
+        )
+    return float(value)
+
+
+def _as_floats(name: str, value: ArrayLike) -> np.ndarray:
+    """Return a read-only copy in double precision, finite."""
+    array: np.ndarray | None
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = None
+    if array is None:
+        raise MessageError(f"{name} must hold real numbers.")
+    if not np.isfinite(array).all():
+        raise MessageError(f"{name} must not hold NaN or infinity.")
+    array.setflags(write=False)
+    return array
+
+
+def check_type(given: object, *due: type[Message]) -> None:
+    """Raise MessageError unless a message of one of the classes is given."""
+    if not isinstance(given, due):
+        names = " or ".join(kind.__name__ for kind in due)
+        raise MessageError(f"A {names} is due, got {type(given).__name__}.")
