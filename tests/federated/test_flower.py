@@ -453,7 +453,7 @@ ROWS_INSTEAD = InterpolatingMeasure(np.ones((3, 2))).to_bytes()
         ({"answers": [b"one", b"two"]}, "something else than answers"),
         ({"answers": ["text"]}, "something else than answers"),
         ({"answers": [b"\x93skdpot\n"]}, "truncated"),
-        ({"answers": [ROWS_INSTEAD]}, "A SketchMessage is due"),
+        ({"answers": [ROWS_INSTEAD]}, "expected 'sketch'"),
         ({"format": 9}, "format 1"),
     ],
 )
