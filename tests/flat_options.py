@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from skdpot import PrivateTrajectorySampler
+from skdpot import PrivateTrajectorySampler, PrivateWassersteinDistance
 
 
 def with_mechanism(estimator: Any, mechanism: Any, *args: Any, **options: Any) -> Any:
@@ -20,3 +20,10 @@ def trajectory_sampler(
 ) -> PrivateTrajectorySampler:
     """Make a trajectory sampler."""
     return with_mechanism(PrivateTrajectorySampler, mechanism, *args, **options)
+
+
+def private_distance(
+    protocol: Any = "sliced", *args: Any, **options: Any
+) -> PrivateWassersteinDistance:
+    """Make an estimator of distances."""
+    return with_mechanism(PrivateWassersteinDistance, protocol, *args, **options)

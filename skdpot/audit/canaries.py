@@ -313,7 +313,7 @@ def _of_distance(request: CanaryRequest) -> CanaryPairs:
     if hasattr(estimator, "estimator"):  # contributions publish the rows of reference
         inner = PrivateWassersteinDistance() if estimator.estimator is None else estimator.estimator
         return _of_distance(replace(request, estimator=inner))
-    if estimator.protocol == "sliced":
+    if estimator._is_private:
         return _corners(request)
     raise NoKnownAttackError(
         f"No attack on PrivateWassersteinDistance(protocol={estimator.protocol!r}): it "

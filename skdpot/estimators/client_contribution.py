@@ -8,9 +8,9 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone
 
 from skdpot._utils.validation import HasMethods, all_or_nothing, check_is_fitted, fit_context
-from skdpot.estimators._distance_estimate import DistanceEstimate
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.federated.party import Party
+from skdpot.federated.results import DistanceEstimate
 
 __all__ = ["ClientContribution"]
 

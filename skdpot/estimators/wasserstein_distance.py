@@ -1,17 +1,39 @@
 """The Wasserstein distance between parties who cannot share their data."""
 
 import math
-from numbers import Integral, Real
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, Self
 
-from skdpot._utils.validation import Interval, StrOptions, all_or_nothing, fit_context
-from skdpot.estimators._comparisons import Comparisons
-from skdpot.estimators._distance_protocols import PROTOCOLS
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+
+from skdpot._utils.rng import spawn_streams
+from skdpot._utils.validation import (
+    Interval,
+    StrOptions,
+    all_or_nothing,
+    check_is_fitted,
+    check_parameters,
+    fit_context,
+    validate_rows,
+)
+from skdpot.federated.messages import Message
+from skdpot.federated.party import Party
+from skdpot.federated.results import DistanceEstimate
+from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.plain_distance import FedWad, Triangle
+from skdpot.mechanisms.sliced_distance import Sliced, SlicedSide
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["PrivateWassersteinDistance"]
+
+PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
 
 # What a fit sets, beyond what scikit-learn takes care of.
 _FITTED = (
@@ -20,7 +42,21 @@ _FITTED = (
 )
 
 
-class PrivateWassersteinDistance(PrivateEstimatorMixin, Comparisons):
+def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
+    """Say whether `transform` exists: always, but for a sketch after `fit` alone.
+
+    A sketch is one table for all rows, so that before `fit` a pipeline must not take the
+    estimator for a step that transforms rows.
+    """
+    if estimator._is_private and not hasattr(estimator, "sketch_"):
+        raise AttributeError(
+            'With protocol="sliced" transform publishes a table that can be compared with the '
+            "one that fit published: call fit first."
+        )
+    return True
+
+
+class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     """Wasserstein distance between data sets of parties who cannot share them.
 
     Only the default protocol is differentially private. With ``protocol="triangle"`` and
@@ -29,15 +65,16 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, Comparisons):
 
     Parameters
     ----------
-    protocol : {"sliced", "triangle", "fedwad"}, default="sliced"
-        "sliced": each party publishes a private sketch (`SlicedSketch`), and the sliced
-        Wasserstein distance is estimated from the two, less what their noise adds.
-        "triangle" (TriangleWad): each party publishes an interpolation of its rows with a
-        shared Gaussian sample; the distance of the two is scaled up. "fedwad" (FedWad): the
-        parties close in on a measure between them in rounds. Both are **not private**.
+    protocol : {"sliced", "triangle", "fedwad"}, Sliced, Triangle or FedWad, default="sliced"
+        "sliced", short for `Sliced()`: each party publishes a private sketch (`SlicedSketch`), and
+        the sliced Wasserstein distance is estimated from the two, less what their noise adds.
+        "triangle", short for `Triangle()` (TriangleWad): each party publishes an interpolation of
+        its rows with a shared Gaussian sample; the distance of the two is scaled up. "fedwad",
+        short for `FedWad()`: the parties close in on a measure between them in rounds. Both are
+        **not private**.
     epsilon : float, default=1.0
-        Privacy parameter of each sketch; ``inf`` for no privacy. Of "sliced" only, as are the
-        parameters down to `target`.
+        Privacy parameter of each sketch; ``inf`` for no privacy. Read by "sliced" alone, like
+        `bounds` and `norm_bound`.
     delta : float, default=1e-5
         Privacy parameter of each sketch, in (0, 1).
     budget : PrivacyBudget, optional
@@ -51,57 +88,16 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, Comparisons):
         the rows of one party, and distances are then in the unit of the scaled features.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
-    n_slices : int or "auto", default="auto"
-        Number of directions. "auto" depends on the number of features alone, so that parties
-        of all sizes take the same.
-    n_bins : int, default=64
-        Number of bins along each direction, 512 at most.
-    slices : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_slices, \
-n_features), default="orthogonal"
-        How directions are drawn, or public directions. Not the axes first, as in `SlicedSketch`:
-        along them alone, data with equal marginals cannot be told apart.
-    target : {"population", "data"}, default="population"
-        Between what the distance is estimated. "population": the laws that the rows were
-        sampled from; zero if both parties sample from one law. "data": the rows themselves.
-    t : float, default=0.5
-        Where between a party's rows (0) and the shared measure (1) its message lies, in (0, 1).
-        Of "triangle", and of "fedwad" if `draw_t` is False.
-    disclose_t : bool, default=True
-        Whether both parties of "triangle" use the public `t`. If not, the fitted party keeps
-        `t` to itself, the other answers for three values, and a parabola through the answers
-        is read at `t` (Theorem 3.5, which is an inequality: this approximates).
-    draw_t : bool, default=True
-        Whether each round of "fedwad" draws its t uniformly. With a fixed one the rounds
-        stall far from the distance.
-    gamma_scale : float, default=1.0
-        Standard deviation of the shared Gaussian sample. From about the spread of the data on,
-        "triangle" returns the distance *linearised* through the sample, far above W₂.
-    gamma_mean : float, default=0.0
-        Mean of the shared Gaussian sample.
-    n_support : int, optional
-        Number of rows of the shared sample; by default as many as the fitted rows.
-    interpolation : {"barycentric", "exact"}, default="barycentric"
-        Whether a row that the plan splits is moved to the mean of its targets, or split.
-    n_rounds : int, default=30
-        Rounds of "fedwad".
-    labeled : bool, default=False
-        Whether rows are compared together with the mean and the covariance of their class
-        (section 3.4.1 of the paper); needs `y`. Not for "sliced".
-    shared_seed : int, default=0
-        Draws everything that is public and that the parties must share: directions, the
-        Gaussian sample, the t of each round. It gives nothing away: it is no `random_state`.
-        Messages are only comparable if they were made with one seed (and with "triangle" one
-        `t`, `n_support`, `gamma_scale` and `gamma_mean`).
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where projections are counted.
     random_state : int, RandomState or None, default=None
         Makes the privacy noise reproducible. For tests only: whoever knows it can remove the
         noise.
-    verbose : int, default=0
-        1 shows a progress bar over the rounds of "fedwad".
 
     Attributes
     ----------
+    protocol_ : Sliced, Triangle or FedWad
+        The protocol that the estimator was fitted with.
     sketch_ : SlicedSketch
         What this party published; only with ``protocol="sliced"``.
     bounds_ : DataBounds
@@ -128,15 +124,10 @@ n_features), default="orthogonal"
 
     See Also
     --------
+    skdpot.mechanisms.Sliced, skdpot.mechanisms.Triangle, skdpot.mechanisms.FedWad : The protocols.
     ClientContribution : Who of many parties is near to a reference.
     skdpot.federated.party.Party : Data sets that stay where they are.
     skdpot.metrics.wasserstein_distance : Between two data sets that one person holds.
-
-    References
-    ----------
-    "sliced": this package. "triangle": W. Li, Y. Pang, "Private Wasserstein distance", with
-    the corrections of the user guide. "fedwad": A. Rakotomamonjy, K. Nadjahi, L. Ralaivola,
-    "Federated Wasserstein distance", ICLR 2024.
 
     Examples
     --------
@@ -152,58 +143,29 @@ n_features), default="orthogonal"
     """
 
     _stated_in = ("sketch_",)
+    _mechanisms = PROTOCOLS
     _parameter_constraints: dict[str, list[Any]] = {
-        "protocol": [StrOptions(set(PROTOCOLS))],
+        "protocol": [StrOptions(set(PROTOCOLS)), *PROTOCOLS.values()],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "budget": [PrivacyBudget, None],
         "bounds": SlicedSketch._parameter_constraints["bounds"],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_bins": [Interval(Integral, 2, 512, closed="both")],
-        "slices": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
-        "target": [StrOptions({"population", "data"})],
-        "t": [Interval(Real, 0, 1, closed="neither")],
-        "disclose_t": ["boolean"],
-        "draw_t": ["boolean"],
-        "gamma_scale": [Interval(Real, 0, None, closed="left")],
-        "gamma_mean": [Interval(Real, None, None, closed="neither")],
-        "n_support": [Interval(Integral, 1, None, closed="left"), None],
-        "interpolation": [StrOptions({"barycentric", "exact"})],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
-        "labeled": ["boolean"],
-        "shared_seed": [Interval(Integral, 0, None, closed="left")],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
         self,
-        protocol: str = "sliced",
+        protocol: str | Mechanism = "sliced",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
         budget: PrivacyBudget | None = None,
         bounds: Any = "private",
         norm_bound: float | None = None,
-        n_slices: int | str = "auto",
-        n_bins: int = 64,
-        slices: Any = "orthogonal",
-        target: str = "population",
-        t: float = 0.5,
-        disclose_t: bool = True,
-        draw_t: bool = True,
-        gamma_scale: float = 1.0,
-        gamma_mean: float = 0.0,
-        n_support: int | None = None,
-        interpolation: str = "barycentric",
-        n_rounds: int = 30,
-        labeled: bool = False,
-        shared_seed: int = 0,
         device: str = "auto",
         random_state: Any = None,
-        verbose: int = 0,
     ) -> None:
         self.protocol = protocol
         self.epsilon = epsilon
@@ -211,26 +173,8 @@ n_features), default="orthogonal"
         self.budget = budget
         self.bounds = bounds
         self.norm_bound = norm_bound
-        self.n_slices = n_slices
-        self.n_bins = n_bins
-        self.slices = slices
-        self.target = target
-        self.t = t
-        self.disclose_t = disclose_t
-        self.draw_t = draw_t
-        self.gamma_scale = gamma_scale
-        self.gamma_mean = gamma_mean
-        self.n_support = n_support
-        self.interpolation = interpolation
-        self.n_rounds = n_rounds
-        self.labeled = labeled
-        self.shared_seed = shared_seed
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
-
-    def _epsilon_due(self) -> float:
-        return self.epsilon if self.protocol == "sliced" else math.inf
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, masses: Any = None) -> Self:
@@ -241,7 +185,7 @@ n_features), default="orthogonal"
         X : array-like of shape (n_samples, n_features)
             This party's rows, at least two.
         y : array-like of shape (n_samples,), optional
-            Their classes; only used with ``labeled=True``.
+            Their classes; only used by a protocol with ``labeled=True``.
         masses : array-like of shape (n_samples,), optional
             Non-negative weights of the rows, scaled to sum to one. Not for "sliced", where
             every person counts alike.
@@ -261,14 +205,255 @@ n_features), default="orthogonal"
         with all_or_nothing(self):
             for name in _FITTED:
                 self.__dict__.pop(name, None)
-            PROTOCOLS[self.protocol].fit(self, X, y, masses)
-            self._fitted_protocol = self.protocol
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            protocol = chosen_mechanism(self.protocol, PROTOCOLS)
+            streams = spawn_streams(self.random_state if protocol.is_private else None, self._name)
+            own = protocol.release(FitContext.of(self, X, streams), rows, y, masses)
+            self.protocol_, self._own, self.n_samples_ = protocol, own, len(rows)
+            self.privacy_spent_ = own.privacy_spent
+            if isinstance(own, SlicedSide):
+                self.sketch_, self.bounds_ = own.sketch, own.bounds
+            else:
+                self.reference_ = own.reference
         # Here, so that warnings that are made errors do not lose what was paid for.
-        PROTOCOLS[self.protocol].advise(self)
+        protocol.advise(own)
         return self
+
+    def compare(self, other: Any, y: Any = None, *, masses: Any = None) -> DistanceEstimate:
+        """Estimate the distance to another party's measure, and say how far to trust it.
+
+        Parameters
+        ----------
+        other : array-like of shape (n_rows, n_features), PrivateWassersteinDistance, \
+Party, or a published message
+            The other party. Rows are treated as public; with the protocols that are not
+            private they play the other party's part. A sequence of parties stands for the
+            union of their rows (with ``protocol="triangle"``).
+        y : array-like of shape (n_rows,), optional
+            Classes of rows; needed with ``labeled=True``.
+        masses : array-like of shape (n_rows,), optional
+            Weights of rows.
+
+        Returns
+        -------
+        DistanceEstimate
+            Distance, standard error, noise floor, interval, and what was sent.
+
+        Raises
+        ------
+        ValueError
+            If the other party measures something else.
+        MessageError
+            If what it sent is damaged or does not fit.
+        """
+        check_is_fitted(self)
+        found = tuple(self._side(o) for o in other) if _is_union(other) else self._side(other)
+        return self.protocol_.compare(self._own, found, y, masses)
+
+    def distance(self, other: Any, y: Any = None, *, masses: Any = None) -> float:
+        """Return the estimated distance to another party's measure.
+
+        Parameters
+        ----------
+        other, y, masses
+            As in `compare`.
+
+        Returns
+        -------
+        float
+            W₂, or SW₂ with ``protocol="sliced"``; in the unit of the features, or of the
+            scaled features where `bounds` scales each by its own range
+            (``compare(other).unit`` tells).
+        """
+        return self.compare(other, y, masses=masses).distance
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the distance to public rows: higher is nearer.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            **Public** rows.
+        y : array-like of shape (n_rows,), optional
+            Their classes; only used with ``labeled=True``.
+
+        Returns
+        -------
+        float
+            Minus `distance`.
+        """
+        return 0.0 - self.distance(X, y)
+
+    def publish(self, X: Any = None, y: Any = None) -> Message:
+        """Return the message that a party sends under this protocol.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), optional
+            Rows of another party, which are measured like the fitted ones: with "sliced" a new
+            release at (epsilon, delta), charged to `budget`. None stands for the fitted rows,
+            whose sketch is published already: that is free.
+        y : array-like of shape (n_rows,), optional
+            Their classes; only used with ``labeled=True``.
+
+        Returns
+        -------
+        Message
+            A `SketchMessage`, or an `InterpolatingMeasure` (the first one of "fedwad"). Its
+            ``reveals`` says what it tells, and to whom.
+        """
+        check_is_fitted(self)
+        if X is not None:
+            _check_rows(X)
+            validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
+        return self.protocol_.publish(self._context(X), self._own, X, y)
+
+    @available_if(_publishes)
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the numbers that a party with these rows would publish.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows. With "sliced" they are private: **each call releases and charges a new
+            sketch**, and calls on the same rows add up. Publish once and keep what comes back.
+
+        Returns
+        -------
+        ndarray of shape (n_slices, n_bins + 1) or (n_rows, n_features)
+            With "sliced" the noisy distribution functions, otherwise the interpolated rows.
+            `publish` returns the whole message.
+        """
+        check_is_fitted(self)
+        return self.protocol_.numbers(self.publish(X))
+
+    def score_samples(self, X: Any, y: Any = None) -> np.ndarray:
+        """Return the data value of each row: how it moves the distance to this measure.
+
+        The derivative of the squared distance when mass is moved to a row from all others
+        (equation 13 of the paper). Rows with large positive values drive the distance up:
+        they are likely noise. Negative ones bring the two together.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            **Public** rows.
+        y : array-like of shape (n_rows,), optional
+            Their classes; only used with ``labeled=True``.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Values, in the squared unit of the distance. `skdpot.federated.valuation.DataValues`
+            ranks them.
+        """
+        check_is_fitted(self)
+        _check_rows(X)
+        rows = validate_rows(self, X, reset=False, min_samples=self.protocol_.fewest_rows)
+        return self.protocol_.values(self._own, rows, y)
+
+    def pairwise_distances(
+        self, parties: Sequence[Party] | Mapping[str, Any], *, return_std: bool = False
+    ) -> pd.DataFrame | tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the distances between all parties; each publishes once.
+
+        Parameters
+        ----------
+        parties : sequence of Party, or mapping of name to rows
+            At least two. A `Party` has privacy parameters of its own and must allow the
+            protocol. Rows are private to a party made for them, which publishes with the
+            parameters of this estimator.
+        return_std : bool, default=False
+            Whether to return standard errors of the distances too; zero for the protocols that
+            add no noise.
+
+        Returns
+        -------
+        distances : DataFrame of shape (n_parties, n_parties)
+            Symmetric, zero on the diagonal.
+        standard_errors : DataFrame of shape (n_parties, n_parties)
+            Only with ``return_std=True``.
+
+        Notes
+        -----
+        The estimator need not be fitted; with "sliced" it must declare public bounds then.
+
+        Privacy
+        -------
+        With "sliced" one Gaussian event a party. A `Party` charges its own budget. For rows that
+        are given, `budget` is charged once for all of them, before any noise is drawn: each
+        person's row must be with one party only (parallel composition). Of a person whose rows
+        are with k parties k sketches are released, as if `budget` were charged k times.
+        """
+        check_parameters(self)
+        fitted = getattr(self, "protocol_", None)
+        protocol = chosen_mechanism(self.protocol, PROTOCOLS) if fitted is None else fitted
+        matrix = protocol.matrix(self._context(None), getattr(self, "_own", None), parties)
+        return matrix if return_std else matrix[0]
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def _is_private(self) -> bool:
+        return isinstance(self.protocol, Sliced) or self.protocol == "sliced"
+
+    def _epsilon_due(self) -> float:
+        return self.epsilon if self._is_private else math.inf
+
+    def _context(self, X: Any) -> FitContext:
+        """Return the terms of what is published after `fit`."""
+        return FitContext.of(self, X, spawn_streams(None, self._name))
+
+    def _side(self, other: Any) -> Any:
+        """Return the other side of a comparison: what it has published, a party, or its rows."""
+        if isinstance(other, bytes) or other is None:
+            raise TypeError(
+                "The other side must be rows, a Party, a fitted estimator or a message, got "
+                f"{type(other).__name__}. Read bytes with "
+                "skdpot.federated.messages.Message.from_bytes."
+            )
+        ours = self.protocol_
+        if isinstance(other, PrivateWassersteinDistance):
+            check_is_fitted(other)
+            if type(other.protocol_) is not type(ours):
+                raise ValueError(
+                    f"This estimator was fitted with protocol={ours.name!r} and the other one with "
+                    f"{other.protocol_.name!r}; both must play the same."
+                )
+            return other._own
+        if isinstance(other, Message) and not isinstance(other, ours.messages):
+            raise TypeError(
+                f"A {type(other).__name__} cannot be compared under protocol={ours.name!r}."
+            )
+        if isinstance(other, SketchReadings) and ours.is_private:
+            check_is_fitted(other)
+        elif not isinstance(other, Party | Message):
+            validate_rows(self, other, reset=False, min_samples=ours.fewest_rows)
+        return other
 
     def __sklearn_tags__(self) -> Any:
         """Say that the noise differs from fit to fit."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+
+def _is_union(other: Any) -> bool:
+    """Whether several parties were given rather than rows."""
+    parts = (Party, Message, SketchReadings, BaseEstimator)
+    return (
+        isinstance(other, Sequence)
+        and len(other) > 0
+        and all(isinstance(part, parts) for part in other)
+    )
+
+
+def _check_rows(X: Any) -> None:
+    """Refuse what is no table of rows where rows are due."""
+    if isinstance(X, (Party, Message, BaseEstimator, bytes)) or X is None:
+        raise TypeError(
+            f"X must be a table of rows, got {type(X).__name__}. Parties, messages and fitted "
+            "estimators can be given to compare and distance."
+        )

@@ -6,6 +6,17 @@ An estimator takes the name of a mechanism, or an object with parameters of its 
 
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
+from skdpot.mechanisms.plain_distance import FedWad, Triangle
+from skdpot.mechanisms.sliced_distance import Sliced
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 
-__all__ = ["FitContext", "MeanFieldLangevin", "Mechanism", "TrajectorySketch", "chosen_mechanism"]
+__all__ = [
+    "FedWad",
+    "FitContext",
+    "MeanFieldLangevin",
+    "Mechanism",
+    "Sliced",
+    "TrajectorySketch",
+    "Triangle",
+    "chosen_mechanism",
+]

@@ -47,6 +47,8 @@ class FitContext:
         Where to compute.
     verbose : int
         Whether to show progress.
+    random_state : int, RandomState or None
+        What makes noise reproducible, for parties that are made for this estimator.
     """
 
     caller: str
@@ -59,12 +61,22 @@ class FitContext:
     source: Any
     device: str = "auto"
     verbose: int = 0
+    random_state: Any = None
 
     @classmethod
     def of(cls, estimator: BaseEstimator, X: Any, streams: Streams) -> Self:
         """Read the terms from the parameters of an estimator."""
         given = estimator.get_params(deep=False)
-        names = ("epsilon", "delta", "budget", "bounds", "norm_bound", "device", "verbose")
+        names = (
+            "epsilon",
+            "delta",
+            "budget",
+            "bounds",
+            "norm_bound",
+            "device",
+            "verbose",
+            "random_state",
+        )
         terms = {name: given[name] for name in names if name in given}
         terms = {"bounds": "private", "norm_bound": None} | terms
         return cls(caller=type(estimator).__name__, streams=streams, source=X, **terms)

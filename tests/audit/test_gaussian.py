@@ -10,11 +10,11 @@ import skdpot.slicing.sketch as sketch_module
 from skdpot import (
     ClientContribution,
     PrivacyBudget,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit import CanaryPairs, GaussianAuditResult, gaussian_audit
 from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
+from tests.flat_options import private_distance
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
 PAIR = CanaryPairs(first=np.array([[1, 0.99]]), second=np.array([[-1, -0.99]]))
@@ -162,7 +162,7 @@ def test_refusals():
         gaussian_audit(make(budget=PrivacyBudget(1.0)), X)
     with pytest.raises(ValueError, match="random_state=None"):
         gaussian_audit(make(random_state=0), X)
-    nested = ClientContribution(PrivateWassersteinDistance(bounds=(-1, 1), random_state=0))
+    nested = ClientContribution(private_distance(bounds=(-1, 1), random_state=0))
     with pytest.raises(ValueError, match="estimator__random_state=None"):
         gaussian_audit(nested, X)
     with pytest.raises(ValueError, match="CanaryPairs of one pair"):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdpot import PrivateWassersteinDistance, SlicedSketch
+from skdpot import SlicedSketch
 from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
@@ -13,6 +13,7 @@ from skdpot.audit.canaries import CanaryPairs
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.privacy.recording import record_releases
+from tests.flat_options import private_distance
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 
@@ -122,5 +123,5 @@ def test_bounds_of_something_else_are_left_out() -> None:
 
 def test_declared_bounds_leave_no_histogram() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, size=(100, 3))
-    fit = PrivateWassersteinDistance(bounds=(-1, 1), n_slices=3, n_bins=4)
+    fit = private_distance(bounds=(-1, 1), n_slices=3, n_bins=4)
     assert np.all(_histogram_score(_audited(fit, X, _coins())) == 0)

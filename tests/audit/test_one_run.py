@@ -16,7 +16,6 @@ from skdpot import (
     DPSlicedGenerator,
     PrivacyBudget,
     PrivateScaler,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
@@ -24,6 +23,7 @@ from skdpot.audit.attacks import default_score
 from skdpot.audit.audit_result import lower_text
 from skdpot.audit.matched_filter import linear_evidence
 from skdpot.audit.one_run import claimed
+from tests.flat_options import private_distance
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
 M = 600
@@ -237,8 +237,8 @@ def test_a_budget_is_not_spent_on_audits():
 
 
 def test_what_promises_nothing_has_no_attack():
-    with pytest.raises(ValueError, match="No attack on PrivateWassersteinDistance.*triangle"):
-        one_run_audit(PrivateWassersteinDistance("triangle"), X)
+    with pytest.raises(ValueError, match="No attack on PrivateWassersteinDistance.*Triangle"):
+        one_run_audit(private_distance("triangle"), X)
     with pytest.raises(ValueError, match="No attack on LogisticRegression"):
         one_run_audit(LogisticRegression(), X)
 

@@ -38,7 +38,6 @@ from skdpot import (
     PrivateScaler,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit.audit_result import AuditResult
@@ -67,7 +66,7 @@ from skdpot.privacy.events import (
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 # Few rows, so that fits take no time: they warn that noise hides much.
 pytestmark = [
@@ -105,8 +104,8 @@ FITS = {
         X, np.array(["no", "yes"])[Y], sensitive_features=GROUPS
     ),
     "regressor": lambda: FairPrivateRegressor(n_steps=5).fit(X, X[:, 1], sensitive_features=GROUPS),
-    "distance": lambda: PrivateWassersteinDistance(**BOUNDS).fit(X),
-    "contribution": lambda: ClientContribution(PrivateWassersteinDistance(**BOUNDS)).fit(X),
+    "distance": lambda: private_distance(**BOUNDS).fit(X),
+    "contribution": lambda: ClientContribution(private_distance(**BOUNDS)).fit(X),
     "paths": lambda: trajectory_sampler(**BOUNDS).fit(X, np.arange(240) % 3),
     "scaler": lambda: PrivateScaler().fit(X),
     "pipeline": lambda: make_pipeline(PrivateScaler(budget=PrivacyBudget(2.0)), sampler()),
@@ -371,7 +370,7 @@ def test_no_noise():
     assert level == "stop"
     assert text.startswith("No privacy")
     with pytest.warns(NotPrivateWarning):
-        fit = PrivateWassersteinDistance("triangle").fit(X)
+        fit = private_distance("triangle").fit(X)
     assert warnings_of(fit)[0][0] == "stop"
 
 
@@ -737,7 +736,7 @@ def test_page_without_noise():
     value = made.to_frame().set_index(["section", "fact"])["value"]
     assert value["privacy", "epsilon"] == math.inf
     with pytest.warns(NotPrivateWarning):
-        fit = PrivateWassersteinDistance("triangle").fit(X)
+        fit = private_distance("triangle").fit(X)
     text = Page(privacy_report(fit).to_html()).text
     assert "Nothing is listed" in text
     assert "claims no privacy that could be refuted" in text

@@ -23,9 +23,10 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
+from skdpot.mechanisms import FedWad, MeanFieldLangevin, Sliced, TrajectorySketch, Triangle
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from tests.contract.fuzz_harness import Purse, is_finite
+from tests.flat_options import private_distance
 
 __all__ = [
     "DRAWINGS",
@@ -273,9 +274,9 @@ REGRESSOR = {
 }
 
 
-def of_mechanism(variants: dict[str, Any]) -> dict[str, Any]:
+def of_mechanism(variants: dict[str, Any], chosen_by: str = "mechanism") -> dict[str, Any]:
     """Name the parameters of a mechanism as those of its estimator."""
-    return {f"mechanism__{name}": values for name, values in variants.items()}
+    return {f"{chosen_by}__{name}": values for name, values in variants.items()}
 
 
 STEPS = {
@@ -316,23 +317,23 @@ LANGEVIN = {
     "noise_multiplier": (None, 0.0, 1.0, [1.0], [1.0, 2.0], 1e300, 1e-300),
 }
 DISTANCE = {
-    **SHAPES,
     "n_bins": (2, 8),
+    "n_slices": SHAPES["n_slices"],
+    "slices": SHAPES["slices"],
     "target": ("population", "data"),
     "shared_seed": (0, 5),
-    "verbose": (0, 1),
 }
 PLAIN_DISTANCE = {
     "t": (0.5, 1e-9, 1 - 1e-9, 5e-324),
-    "disclose_t": (True, False),
-    "draw_t": (True, False),
     "gamma_scale": (1.0, 0.0, 1e-300, 1e300),
     "gamma_mean": (0.0, 1e300, -5.0),
     "n_support": (None, 1, 3, 30),
     "interpolation": ("barycentric", "exact"),
-    "n_rounds": (1, 3),
     "labeled": (False, True),
-    "verbose": (0, 1),
+}
+PLAIN = {
+    "triangle": (Triangle(), {"disclose_t": (True, False)}),
+    "fedwad": (FedWad(n_rounds=2), {"draw_t": (True, False), "n_rounds": (1, 3)}),
 }
 
 TWO_NUMBERS = TableSchema(
@@ -419,17 +420,21 @@ TARGETS: dict[str, Target] = {
         for gradient in ("sketch", "ranks")
     },
     "PrivateWassersteinDistance sliced": Target(
-        PrivateWassersteinDistance, BOX | SIZES, check_distance, DISTANCE, options=("masses",)
+        PrivateWassersteinDistance,
+        BOX | {"protocol": Sliced(**SIZES)},
+        check_distance,
+        PRIVACY | of_mechanism(DISTANCE, "protocol"),
+        options=("masses",),
     ),
     **{
         f"PrivateWassersteinDistance {protocol}": Target(
             PrivateWassersteinDistance,
-            {"protocol": protocol, "n_rounds": 2},
+            {"protocol": chosen},
             check_distance,
-            PLAIN_DISTANCE,
+            of_mechanism(PLAIN_DISTANCE | variants, "protocol"),
             options=("masses",),
         )
-        for protocol in ("triangle", "fedwad")
+        for protocol, (chosen, variants) in PLAIN.items()
     },
     "PrivateTrajectorySampler sketch": Target(
         PrivateTrajectorySampler,
@@ -515,7 +520,7 @@ def purse(target: Target) -> dict[str, Any]:
 def contribution() -> Any:
     """Return a fitted `ClientContribution`."""
     rows = np.random.default_rng(2).uniform(-1, 1, (24, 2))
-    private = PrivateWassersteinDistance(n_slices=2, n_bins=4, epsilon=50.0, bounds=(-1, 1))
+    private = private_distance(n_slices=2, n_bins=4, epsilon=50.0, bounds=(-1, 1))
     return ClientContribution(private).fit(rows)
 
 

@@ -34,7 +34,7 @@ from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import default_canaries
 from skdpot.audit.one_run import one_run_audit
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 DELTA = 1e-7
 CONFIDENCE = 0.999
@@ -133,9 +133,7 @@ def _generator(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedGen
 
 
 def _distance(epsilon: float) -> PrivateWassersteinDistance:
-    return PrivateWassersteinDistance(
-        epsilon=epsilon, delta=DELTA, bounds=BOX, n_bins=32, n_slices=64
-    )
+    return private_distance(epsilon=epsilon, delta=DELTA, bounds=BOX, n_bins=32, n_slices=64)
 
 
 def _trajectories(epsilon: float, mechanism: str, **parameters: Any) -> PrivateTrajectorySampler:

@@ -22,7 +22,6 @@ from skdpot import (
     PrivacyBudget,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.exceptions import PrivacyWarning
@@ -36,7 +35,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.events import GaussianEvent, ThresholdedCountsEvent
 from skdpot.privacy.recording import record_releases
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 # All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
 D, N = 3, 400
@@ -104,7 +103,7 @@ CASES = {
     "trajectories, mfld, kmeans": (
         trajectory_sampler("mfld", warm_start="kmeans", **MFLD), {"y": TIMES}, [4, 1, 1],
     ),
-    "distance": (PrivateWassersteinDistance(**COUNTED), {}, [1]),
+    "distance": (private_distance(**COUNTED), {}, [1]),
     "scaler": (PrivateScaler(), {}, []),
 }  # fmt: skip
 

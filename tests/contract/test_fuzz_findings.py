@@ -20,7 +20,6 @@ from skdpot import (
     PrivateScaler,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
-    PrivateWassersteinDistance,
     SlicedSketch,
     datasets,
     metrics,
@@ -29,7 +28,7 @@ from skdpot import (
 from skdpot.exceptions import MessageError
 from skdpot.mechanisms import TrajectorySketch
 from skdpot.privacy import gdp_delta
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 SECRET, NUMBER = "qzxj-private", 8765.4321
 X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
@@ -105,7 +104,7 @@ def test_an_autoencoder_refuses_noise_beyond_single_precision(name, budget):
 @pytest.mark.parametrize("bounds", [(-1e300, 1e300), (0, 1e-200)])
 def test_bounds_that_no_message_can_carry_are_refused_before_the_sketch(bounds, budget):
     """The fit was charged, and every comparison with it was then refused."""
-    distance = PrivateWassersteinDistance(**SMALL | {"bounds": bounds}, budget=budget)
+    distance = private_distance(**SMALL | {"bounds": bounds}, budget=budget)
     uncharged(distance, lambda: distance.fit(X), "bounds", MessageError)
 
 
@@ -365,7 +364,7 @@ def test_sizes_of_a_sketch_may_be_integers_of_numpy(budget):
 
 
 def test_values_of_rows_that_are_too_far_away():
-    distance = PrivateWassersteinDistance(**SMALL, epsilon=50.0).fit(X)
+    distance = private_distance(**SMALL, epsilon=50.0).fit(X)
     with pytest.raises(ValueError, match="at most 1e\\+150"):
         distance.score_samples([[1e300, 0.0], [0.0, 0.0]])
 
@@ -390,7 +389,7 @@ def test_huge_codes_are_decoded_without_a_warning():
 
 @pytest.mark.parametrize("parties", [torch.nn.Linear(1, 1), 3, "ab", None, iter([])])
 def test_what_is_no_collection_of_parties(parties):
-    distance = PrivateWassersteinDistance(**SMALL, epsilon=50.0)
+    distance = private_distance(**SMALL, epsilon=50.0)
     reference = ClientContribution(distance).fit(X)
     with pytest.raises(TypeError, match="must be a sequence of Party"):
         reference.contributions(parties)
@@ -426,7 +425,7 @@ def test_an_epsilon_whose_square_no_float_holds(budget):
         FairPrivateClassifier(alpha=0.0),
         FairPrivateRegressor(alpha=0.0),
         PrivateTrajectorySampler(TrajectorySketch()),
-        PrivateWassersteinDistance(),
+        private_distance(),
     ],
     ids=repr,
 )
@@ -503,7 +502,7 @@ def test_clipping_norms_may_be_large_integers(name, budget):
 @pytest.mark.parametrize("protocol", ["triangle", "fedwad"])
 def test_weights_that_are_no_numbers_are_not_quoted(protocol, masses):
     """Texts were."""
-    distance = PrivateWassersteinDistance(protocol, n_rounds=1)
+    distance = private_distance(protocol)
     with pytest.raises(ValueError, match="masses must be finite") as refusal:
         distance.fit(X, masses=masses)
     assert SECRET not in repr(refusal.value)

@@ -35,7 +35,6 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSWAutoencoder,
     PrivateTrajectorySampler,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.exceptions import ReplayError
@@ -49,7 +48,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.recording import first_difference, record_releases, replay_releases
 from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(40)
@@ -154,8 +153,8 @@ CASES = {
     "regressor, ranks": (
         regressor(gradient="ranks"), {"y": TARGETS[:, 0], "sensitive_features": GROUPS}, "y",
     ),
-    "distance": (PrivateWassersteinDistance(**SKETCH), {}, ""),
-    "contribution": (ClientContribution(PrivateWassersteinDistance(**SKETCH)), {}, ""),
+    "distance": (private_distance(**SKETCH), {}, ""),
+    "contribution": (ClientContribution(private_distance(**SKETCH)), {}, ""),
     "paths": (paths(mechanism="sketch"), {"y": TIMES}, ""),
     "paths, rough": (paths(mechanism="sketch", smooth=False, **BOX), {"y": TIMES}, ""),
     "paths, exact": (paths(mechanism="sketch", coupling="exact"), {"y": TIMES}, ""),
@@ -358,7 +357,7 @@ def streamed(rows, y):
 
 def published(rows):
     """What a party would publish of rows that are not those of its fit."""
-    fitted = PrivateWassersteinDistance(**SKETCH, random_state=3).fit(PUBLIC)
+    fitted = private_distance(**SKETCH, random_state=3).fit(PUBLIC)
     return SimpleNamespace(published=fitted.transform(rows))
 
 

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from skdpot import ClientContribution, PrivacyBudget, PrivateWassersteinDistance
+from skdpot import ClientContribution, PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, NotPrivateWarning
 from skdpot.federated.party import Party
+from tests.flat_options import private_distance
 
 RNG = np.random.default_rng(12)
 SERVER = RNG.normal(0.0, 0.2, size=(3000, 3))
 CLIENTS = {f"client {k}": RNG.normal(0.1 * k, 0.2, size=(3000, 3)) for k in range(4)}
-DISTANCE = PrivateWassersteinDistance(epsilon=3.0, bounds=(-1, 1), n_slices=12)
+DISTANCE = {"epsilon": 3.0, "bounds": (-1, 1), "n_slices": 12}
 
 
 def judge(**changes):
-    return ClientContribution(PrivateWassersteinDistance(**(DISTANCE.get_params() | changes)))
+    return ClientContribution(private_distance(**(DISTANCE | changes)))
 
 
 def test_nearer_clients_contribute_more():
@@ -47,7 +48,7 @@ def test_equal_clients_share_equally():
 
 
 def test_without_privacy():
-    given = PrivateWassersteinDistance("triangle", gamma_scale=0.0)
+    given = private_distance("triangle", gamma_scale=0.0)
     with pytest.warns(NotPrivateWarning):
         fitted = ClientContribution(given).fit(SERVER[:100])
     rows = {name: x[:100] for name, x in CLIENTS.items()}

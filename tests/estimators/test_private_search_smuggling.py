@@ -21,7 +21,6 @@ from skdpot import (
     PrivacyBudget,
     PrivateScaler,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
 )
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators import private_search
@@ -32,6 +31,7 @@ from skdpot.privacy.number_of_trials import TrialLaw
 from skdpot.privacy.spent import PrivacySpent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
+from tests.flat_options import private_distance
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (400, 3))
@@ -227,8 +227,8 @@ def test_a_part_that_keeps_rows_is_refused(when):
     "estimator",
     [
         PrivateSWAutoencoder(2, private=False, n_steps=2),
-        PrivateWassersteinDistance(protocol="triangle"),
-        PrivateWassersteinDistance(protocol="fedwad"),
+        private_distance(protocol="triangle"),
+        private_distance(protocol="fedwad"),
         clone(FLOW).set_params(mechanism="presample", sigma=0.0),
         clone(FLOW).set_params(mechanism="presample", sigma=0.05),
     ],

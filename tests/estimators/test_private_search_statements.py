@@ -24,7 +24,6 @@ from skdpot import (
     PrivateScaler,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
     SlicedSketch,
     TableEncoder,
     TableSchema,
@@ -39,7 +38,7 @@ from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.tables.table_record import TableRecord
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (400, 3))
@@ -68,7 +67,7 @@ WINNERS = {
     "paths": trajectory_sampler(n_slices=3, **PATHS),
     "paths by gradients": trajectory_sampler("mfld", sampling_rate=0.1, **PATHS),
     "tables": DPTableSynthesizer(SCHEMA, n_particles=200),
-    "distance": PrivateWassersteinDistance(**SKETCH),
+    "distance": private_distance(**SKETCH),
     "pipeline": make_pipeline(PrivateScaler(), DPSlicedFlowSampler(**FLOW)),
     "columns": make_pipeline(
         ColumnTransformer([("c", PrivateScaler(), [0])], remainder="passthrough"),

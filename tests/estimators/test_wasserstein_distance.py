@@ -13,7 +13,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
 from skdpot._utils.rng import SecretStream
-from skdpot.estimators._distance_estimate import common_scale
 from skdpot.exceptions import (
     BudgetExceededError,
     MessageError,
@@ -24,8 +23,10 @@ from skdpot.exceptions import (
 from skdpot.federated.measures import labelled_measure
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
 from skdpot.federated.party import Party
+from skdpot.federated.results import common_scale
 from skdpot.metrics import wasserstein_distance
 from skdpot.privacy.data_bounds import DataBounds
+from tests.flat_options import private_distance
 
 RNG = np.random.default_rng(5)
 N = 3000
@@ -39,11 +40,11 @@ seeded = pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.Pri
 
 
 def sliced(**changes):
-    return PrivateWassersteinDistance(**(PUBLIC | changes))
+    return private_distance(**(PUBLIC | changes))
 
 
 def plain(protocol, **changes):
-    return PrivateWassersteinDistance(protocol, **changes)
+    return private_distance(protocol, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +96,13 @@ def test_equal_parties_are_not_told_apart():
 
 def test_the_unit_is_that_of_the_features_where_all_are_scaled_alike():
     """Ten times the numbers are ten times as far apart."""
-    tens = PrivateWassersteinDistance(epsilon=np.inf, bounds=(-10, 10)).fit(10 * HERE)
+    tens = private_distance(epsilon=np.inf, bounds=(-10, 10)).fit(10 * HERE)
     assert tens.distance(10 * THERE) == pytest.approx(2.5, abs=0.04)
-    norms = PrivateWassersteinDistance(epsilon=np.inf, norm_bound=2.0).fit(HERE)
+    norms = private_distance(epsilon=np.inf, norm_bound=2.0).fit(HERE)
     assert norms.distance(THERE) == pytest.approx(0.25, abs=0.01)
     ones = sliced(epsilon=np.inf, n_slices="auto").fit(HERE).score_samples(THERE)
     np.testing.assert_allclose(tens.score_samples(10 * THERE), 100 * ones, rtol=1e-6, atol=1e-6)
-    apart = PrivateWassersteinDistance(epsilon=np.inf, bounds=([-1, -1, -2], [1, 1, 2])).fit(HERE)
+    apart = private_distance(epsilon=np.inf, bounds=([-1, -1, -2], [1, 1, 2])).fit(HERE)
     estimate = apart.compare(THERE)
     assert estimate.unit == "scaled features"
     assert estimate.distance == pytest.approx(0.25 * np.sqrt((1 + 1 + 0.25) / 3), abs=0.01)
@@ -198,15 +199,15 @@ def test_a_fitted_sliced_distance_holds_no_row():
 
 
 def test_transform_is_there_once_there_is_something_to_compare_with():
-    assert not hasattr(PrivateWassersteinDistance(), "transform")
+    assert not hasattr(private_distance(), "transform")
     assert hasattr(sliced().fit(HERE), "transform")
-    assert hasattr(PrivateWassersteinDistance("triangle"), "transform")
+    assert hasattr(private_distance("triangle"), "transform")
 
 
 def test_private_bounds_are_shared_by_publishing_them():
     """What the first party has published, bounds included, is what others measure."""
-    fitted = PrivateWassersteinDistance(epsilon=5.0).fit(HERE)
-    there = PrivateWassersteinDistance(epsilon=5.0, bounds=fitted.bounds_).fit(THERE)
+    fitted = private_distance(epsilon=5.0).fit(HERE)
+    there = private_distance(epsilon=5.0, bounds=fitted.bounds_).fit(THERE)
     truth = np.sqrt(np.mean((0.25 / fitted.bounds_.scale) ** 2))
     for side in (fitted.publish(THERE), there, Party("there", THERE, epsilon=5.0)):
         estimate = fitted.compare(side)
@@ -214,7 +215,7 @@ def test_private_bounds_are_shared_by_publishing_them():
         assert low < truth < high
         assert estimate.unit == "scaled features"
     with pytest.raises(ValueError, match="different bounds"):
-        fitted.compare(PrivateWassersteinDistance(epsilon=5.0).fit(THERE + 100))
+        fitted.compare(private_distance(epsilon=5.0).fit(THERE + 100))
 
 
 @pytest.mark.parametrize(
@@ -244,12 +245,10 @@ def test_a_union_of_parties(exact, other):
         exact.compare([other, clone(other)])
 
 
-def test_neither_classes_nor_weights_in_a_sketch(exact):
-    with pytest.raises(ValueError, match="counts every row once"):
-        sliced(labeled=True).fit(FEW, LABELS)
+def test_no_weights_in_a_sketch(exact):
     with pytest.raises(ValueError, match="counts every row once"):
         sliced().fit(FEW, masses=np.ones(60))
-    with pytest.raises(ValueError, match="neither classes nor weights"):
+    with pytest.raises(ValueError, match="counts every row once"):
         exact.compare(FEW, masses=np.ones(60))
 
 
@@ -280,7 +279,7 @@ def test_pairwise_distances_of_rows_and_of_parties():
     with pytest.raises(TypeError, match="sequence of Party"):
         fitted.pairwise_distances([HERE, THERE])
     with pytest.raises(ValueError, match="same for all and public"):
-        PrivateWassersteinDistance().pairwise_distances(rows)
+        private_distance().pairwise_distances(rows)
 
 
 def test_every_party_of_a_matrix_pays_once():
@@ -381,7 +380,7 @@ def test_rows_do_not_leave_in_a_pickle(protocol):
     fitted = plain(protocol).fit(FEW)
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(fitted)
-    assert clone(fitted).protocol == protocol
+    assert not hasattr(clone(fitted), "protocol_")
     shown = repr(vars(fitted))
     assert all(f"{value:.6g}" not in shown for value in FEW.ravel())
 
@@ -468,8 +467,14 @@ def test_values_and_matrix(protocol):
 def test_in_a_pipeline_and_a_grid_search():
     pipeline = make_pipeline(FunctionTransformer(), sliced(epsilon=np.inf)).fit(HERE)
     assert pipeline.score(THERE) == pytest.approx(-0.25, abs=0.01)
-    search = GridSearchCV(sliced(epsilon=50.0), {"n_bins": [16, 64]}, cv=2).fit(HERE)
-    assert search.best_params_["n_bins"] in (16, 64)
+    search = GridSearchCV(sliced(epsilon=50.0), {"protocol__n_bins": [16, 64]}, cv=2).fit(HERE)
+    assert search.best_params_["protocol__n_bins"] in (16, 64)
+
+
+@plainly
+def test_a_grid_search_over_a_parameter_of_the_protocol():
+    search = GridSearchCV(plain("triangle"), {"protocol__t": [0.2, 0.6]}, cv=2).fit(FEW)
+    assert search.best_estimator_.protocol_.t == search.best_params_["protocol__t"]
 
 
 def test_wrong_input_is_refused(exact):
@@ -478,7 +483,7 @@ def test_wrong_input_is_refused(exact):
     with pytest.raises(ValueError, match="NaN"):
         exact.score(np.full((5, 3), np.nan))
     with pytest.raises(AttributeError, match="not fitted"):
-        PrivateWassersteinDistance().distance(HERE)
+        private_distance().distance(HERE)
 
 
 # What users stumbled over
@@ -509,7 +514,7 @@ def test_a_finite_budget_refuses_a_matrix_too(protocol):
     with pytest.raises(BudgetExceededError):
         plain(protocol, budget=budget).pairwise_distances({"a": FEW, "b": OTHERS})
     with pytest.raises(ValueError, match="disclose_t=True"):
-        plain(protocol, disclose_t=False).pairwise_distances({"a": FEW, "b": OTHERS})
+        plain("triangle", disclose_t=False).pairwise_distances({"a": FEW, "b": OTHERS})
     with pytest.raises(ValueError, match="Party objects that hold them"):
         plain(protocol, labeled=True).pairwise_distances({"a": FEW, "b": OTHERS})
     assert len(budget.history()) == 0
@@ -527,7 +532,7 @@ def test_equal_marginals_are_told_apart_in_many_dimensions():
     rng = np.random.default_rng(8)
     copies = np.repeat(rng.normal(0, 0.2, size=(4000, 1)), 70, axis=1)
     apart = rng.normal(0, 0.2, size=(4000, 70))
-    fitted = PrivateWassersteinDistance(epsilon=np.inf, bounds=(-1, 1)).fit(copies)
+    fitted = private_distance(epsilon=np.inf, bounds=(-1, 1)).fit(copies)
     assert fitted.compare(apart).interval(0.999999)[0] > 0.03
 
 
@@ -541,8 +546,8 @@ def test_a_little_mass_far_away_is_not_missed(share):
 
     here, there = rows(0.0), rows(share)
     public = {"bounds": (-1, 1), "epsilon": 1.0, "target": "data"}
-    first = PrivateWassersteinDistance(**public).fit(here)
-    second = PrivateWassersteinDistance(**public).fit(there)
+    first = private_distance(**public).fit(here)
+    second = private_distance(**public).fit(there)
     truth = np.sqrt(
         np.mean(
             (
@@ -581,7 +586,7 @@ def test_frames_go_in_without_a_warning_and_in_one_order():
 
 
 def test_the_unit_and_what_is_not_known_are_in_the_repr():
-    found = PrivateWassersteinDistance(epsilon=5.0).fit(HERE)
+    found = private_distance(epsilon=5.0).fit(HERE)
     assert "in scaled features" in repr(found.compare(THERE))
     estimate = sliced(epsilon=1.0).fit(HERE).compare(HERE)
     assert ("not told apart from 0" in repr(estimate)) == (estimate.interval()[0] == 0)

@@ -20,12 +20,11 @@ from skdpot import (
     FairPrivateRegressor,
     PrivateScaler,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.audit import default_score, one_run_audit
 from skdpot.preprocessing import CategoricalColumn, TableSchema
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 from tests.golden.fits import Exact, Found, Single
 
 __all__ = ["AUDITS"]
@@ -132,10 +131,10 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "generator, smoothing": lambda: generator("smoothing"),
     "generator, gradient": lambda: generator("gradient", n_latents=16, batch_size=1000),
     "distance": lambda: audit(
-        PrivateWassersteinDistance(n_bins=8, n_slices=16, **BOX, **SEED), np.empty((0, 8))
+        private_distance(n_bins=8, n_slices=16, **BOX, **SEED), np.empty((0, 8))
     ),
     "contribution": lambda: audit(
-        ClientContribution(PrivateWassersteinDistance(n_bins=8, n_slices=16, **BOX, **SEED)),
+        ClientContribution(private_distance(n_bins=8, n_slices=16, **BOX, **SEED)),
         np.empty((0, 8)),
     ),
     "autoencoder": lambda: audit(PrivateSWAutoencoder(**NET), np.empty((0, 16))),

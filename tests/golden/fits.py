@@ -24,7 +24,6 @@ from skdpot import (
     FairPrivateRegressor,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
     SlicedSketch,
 )
 from skdpot.datasets import (
@@ -66,7 +65,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.accounting import compose
 from skdpot.slicing.directions import make_directions
 from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import private_distance, trajectory_sampler
 
 __all__ = ["CASES", "Exact", "Single"]
 
@@ -281,7 +280,7 @@ def paths(mechanism: str, groups: Any = None, **options: Any) -> Found:
 def distance(protocol: str = "sliced", y: Any = None, others: Any = None, **options: Any) -> Found:
     fewer = {"n_slices": 3, "n_bins": 8} | SEED if protocol == "sliced" else {"random_state": 3}
     rows = X if protocol == "sliced" else X[:60]
-    fitted = PrivateWassersteinDistance(protocol, **(fewer | options)).fit(rows, y)
+    fitted = private_distance(protocol, **(fewer | options)).fit(rows, y)
     estimate = fitted.compare(OTHERS, others)
     found = {
         "squared distance": Single(estimate.squared),
@@ -298,7 +297,7 @@ def distance(protocol: str = "sliced", y: Any = None, others: Any = None, **opti
 
 
 def contribution() -> Found:
-    nested = PrivateWassersteinDistance(n_slices=3, n_bins=8, **SEED, **BOX)
+    nested = private_distance(n_slices=3, n_bins=8, **SEED, **BOX)
     fitted = ClientContribution(nested).fit(X)
     table = fitted.contributions({"a": OTHERS, "b": PUBLIC})
     return {"clients": Exact(list(table.index)), "table": table.to_numpy(dtype=float)}

@@ -30,7 +30,6 @@ from skdpot import (
     PrivateScaler,
     PrivateSearchCV,
     PrivateSWAutoencoder,
-    PrivateWassersteinDistance,
     SlicedSketch,
     TableEncoder,
     TableSchema,
@@ -40,6 +39,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import NumericColumn
 from skdpot.privacy.parts import learns
 from skdpot.privacy.spent import total_spent
+from tests.flat_options import private_distance
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (600, 3))
@@ -212,7 +212,7 @@ def test_rows_of_a_private_step_are_remembered_into_a_pipeline():
     [
         (PrivateScaler(epsilon=math.inf), "PrivateScaler has no noise"),
         (PrivateSWAutoencoder(private=False), "PrivateSWAutoencoder has no noise"),
-        (PrivateWassersteinDistance("triangle"), "PrivateWassersteinDistance has no noise"),
+        (private_distance("triangle"), "PrivateWassersteinDistance has no noise"),
         (PatchExtractor(), "several rows of one"),
         (LogisticRegression(), "LogisticRegression would learn"),
         (GridSearchCV(SKETCH, {}), "GridSearchCV would learn"),

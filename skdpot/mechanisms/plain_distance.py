@@ -1,0 +1,408 @@
+"""TriangleWad and FedWad: protocols of distances that are not private."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skdpot._utils.notices import warn_not_private
+from skdpot._utils.validation import Interval, StrOptions
+from skdpot.federated.exchange import SERVER, Exchange
+from skdpot.federated.geodesic import drawn_fractions
+from skdpot.federated.measures import gaussian_reference
+from skdpot.federated.messages import (
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    Message,
+    ReferenceMeasure,
+)
+from skdpot.federated.party import Party
+from skdpot.federated.plans import optimal_plan
+from skdpot.federated.protocols import (
+    PairwiseResult,
+    fedwad,
+    pairwise_fedwad,
+    pairwise_triangle,
+    triangle,
+    triangle_to_union,
+)
+from skdpot.federated.results import DistanceEstimate, Frames, as_parties, square
+from skdpot.federated.triangle import rescaled
+from skdpot.federated.valuation import calibrated_values
+from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.spent import PrivacySpent, charge
+
+__all__ = ["FedWad", "PlainSide", "Triangle"]
+
+_numbers = count(1)  # parties that meet need different names
+
+_SHARED: dict[str, list[Any]] = {
+    "t": [Interval(Real, 0, 1, closed="neither")],
+    "gamma_scale": [Interval(Real, 0, None, closed="left")],
+    "gamma_mean": [Interval(Real, None, None, closed="neither")],
+    "n_support": [Interval(Integral, 1, None, closed="left"), None],
+    "interpolation": [StrOptions({"barycentric", "exact"})],
+    "labeled": ["boolean"],
+    "shared_seed": [Interval(Integral, 0, None, closed="left")],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PlainSide:
+    """A party with its rows, and where everybody goes."""
+
+    party: Party
+    reference: ReferenceMeasure | GeodesicMeasure
+    privacy_spent: PrivacySpent
+
+
+class PlainProtocol(Mechanism):
+    """What the two protocols that are not private have in common."""
+
+    name: str
+    warning: str
+    is_private = False
+    fewest_rows = 2
+    messages: tuple[type[Message], ...] = ()
+
+    t: float
+    gamma_scale: float
+    gamma_mean: float
+    n_support: int | None
+    interpolation: str
+    labeled: bool
+    shared_seed: int
+
+    def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> PlainSide:
+        """Keep the rows, and draw what the parties share."""
+        own = self._party(f"fitted party {next(_numbers)}", context.source, y, masses)
+        reference = gaussian_reference(
+            self.n_support or len(rows),
+            own.n_dimensions,
+            mean=self.gamma_mean,
+            scale=self.gamma_scale,
+            rng=np.random.default_rng(self.shared_seed),
+        )
+        spent = charge(
+            context.budget,
+            NonPrivateEvent(),
+            epsilon=np.inf,
+            delta=context.delta,
+            n_samples=len(rows),
+            label=context.caller,
+            assumptions=(),
+            sigma=None,
+            sensitivity=None,
+            mechanism=f"{self.name}: an interpolation of every row, without noise",
+        )
+        return PlainSide(own, self._announced(reference.points), spent)
+
+    def advise(self, side: Any = None) -> None:
+        """Say that nothing is private."""
+        warn_not_private(self.warning)
+
+    def numbers(self, message: InterpolatingMeasure) -> np.ndarray:
+        """Return the interpolated rows."""
+        return message.points
+
+    def publish(self, context: FitContext, own: PlainSide, X: Any, y: Any) -> InterpolatingMeasure:
+        """Return what a party sends, which reveals its rows."""
+        party = own.party if X is None else self._other(X, y, None)
+        return self._moved(own.reference, party)
+
+    def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> Frames:
+        """Play the protocol between all parties."""
+        self.advise()
+        if self.labeled and isinstance(parties, Mapping):
+            raise ValueError(
+                "pairwise_distances is played with classes by Party objects that hold them: "
+                "Party(name, X, y, allows=...)."
+            )
+        members = as_parties(parties, self.name, lambda: context.budget)
+        shared: dict[str, Any] = {
+            "n_support": self.n_support,
+            "gamma_mean": self.gamma_mean,
+            "gamma_scale": self.gamma_scale,
+        }
+        if own is not None:
+            shared = {"reference": own.reference.measure}
+        rng = np.random.default_rng(self.shared_seed)
+        result = self._pairwise(members, interpolation=self.interpolation, rng=rng, **shared)
+        errors = dict.fromkeys(result.details, 0.0)
+        return result.to_frame(), square(result.names, errors)
+
+    def _moved(self, reference: Any, party: Party) -> InterpolatingMeasure:
+        """Return the message of a party."""
+        return party.interpolate(reference, self.t if reference.t is None else None)
+
+    def _party(self, name: str, X: Any, y: Any, masses: Any) -> Party:
+        """Return rows as a party that takes part."""
+        if self.labeled and y is None:
+            raise ValueError(
+                "labeled=True requires y to be passed, but the target y is None: pass the class "
+                "of each row."
+            )
+        labels = y if self.labeled else None
+        return Party(name, X, labels, masses=masses, allows=(self.name, "values"))
+
+    def _other(self, other: Any, y: Any, masses: Any) -> Party:
+        """Return the other side as a party."""
+        if isinstance(other, Party):
+            return other
+        if isinstance(other, PlainSide):
+            return other.party
+        return self._party("other party", other, y, masses)
+
+    def _announced(self, points: np.ndarray) -> Any:
+        """Return the message that tells the parties where to go."""
+        raise NotImplementedError
+
+    def _pairwise(self, parties: Sequence[Party], **shared: Any) -> PairwiseResult:
+        """Play the protocol between all parties."""
+        raise NotImplementedError
+
+
+class Triangle(PlainProtocol):
+    """TriangleWad: each party publishes an interpolation with a shared sample. Not private.
+
+    The distance of two interpolations is scaled up. Whoever sees the message of a party and knows
+    the sample and t, as the server does, recovers every row of it exactly
+    (`skdpot.audit.reconstruction`).
+
+    Parameters
+    ----------
+    t : float, default=0.5
+        Where between a party's rows (0) and the shared measure (1) its message lies, in (0, 1).
+    disclose_t : bool, default=True
+        Whether both parties use the public `t`. If not, the fitted party keeps `t` to itself, the
+        other answers for three values, and a parabola through the answers is read at `t`
+        (Theorem 3.5, which is an inequality: this approximates).
+    gamma_scale : float, default=1.0
+        Standard deviation of the shared Gaussian sample. From about the spread of the data on,
+        the result is the distance *linearised* through the sample, far above W₂.
+    gamma_mean : float, default=0.0
+        Mean of the shared Gaussian sample.
+    n_support : int, optional
+        Number of rows of the shared sample; by default as many as the fitted rows.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Whether a row that the plan splits is moved to the mean of its targets, or split.
+    labeled : bool, default=False
+        Whether rows are compared together with the mean and the covariance of their class
+        (section 3.4.1 of the paper); needs `y`.
+    shared_seed : int, default=0
+        Draws the shared sample. Messages are only comparable if all parameters are equal.
+
+    Privacy
+    -------
+    None. A budget with a finite epsilon refuses it.
+
+    References
+    ----------
+    W. Li, Y. Pang, "Private Wasserstein distance", with the corrections of the user guide.
+
+    Examples
+    --------
+    >>> from skdpot import PrivateWassersteinDistance
+    >>> from skdpot.mechanisms import Triangle
+    >>> distance = PrivateWassersteinDistance(protocol=Triangle(t=0.3))
+    """
+
+    name = "triangle"
+    warning = (
+        'protocol="triangle" is not private: whoever sees the message of a party and knows the '
+        "shared reference and t, as the server does, recovers every row of it exactly, in the "
+        "time of one optimal transport (skdpot.audit.reconstruction shows it). "
+        'protocol="sliced" is differentially private.'
+    )
+    messages = (InterpolatingMeasure,)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_SHARED,
+        "disclose_t": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        t: float = 0.5,
+        disclose_t: bool = True,
+        gamma_scale: float = 1.0,
+        gamma_mean: float = 0.0,
+        n_support: int | None = None,
+        interpolation: str = "barycentric",
+        labeled: bool = False,
+        shared_seed: int = 0,
+    ) -> None:
+        self.t = t
+        self.disclose_t = disclose_t
+        self.gamma_scale = gamma_scale
+        self.gamma_mean = gamma_mean
+        self.n_support = n_support
+        self.interpolation = interpolation
+        self.labeled = labeled
+        self.shared_seed = shared_seed
+
+    def compare(self, own: PlainSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
+        """Play the protocol with another party, with several, or with a message."""
+        if isinstance(other, InterpolatingMeasure):
+            return self._compare_message(own, other)
+        options: dict[str, Any] = {
+            "t": self.t,
+            "disclose_t": self.disclose_t,
+            "reference": own.reference.measure,
+            "interpolation": self.interpolation,
+        }
+        if isinstance(other, tuple):
+            sellers = [self._other(part, None, None) for part in other]
+            result = triangle_to_union(own.party, sellers, **options)
+        else:
+            result = triangle(own.party, self._other(other, y, masses), **options)
+        return DistanceEstimate(result.squared_distance, self.name, result.transcript)
+
+    def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
+        """Return what the potentials between the two messages say of the rows."""
+        other, gamma = self._other(rows, y, None), own.reference.measure
+        plan = triangle(own.party, other, t=self.t, reference=gamma).details
+        values = calibrated_values(plan.target_potential, plan.target.masses)
+        return values / (1 - self.t) ** 2
+
+    def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> Frames:
+        """Play the protocol between all parties, at a t that all know."""
+        if not self.disclose_t:
+            raise ValueError(
+                "pairwise_distances is played at a t that all parties know: disclose_t=True."
+            )
+        return super().matrix(context, own, parties)
+
+    def _announced(self, points: np.ndarray) -> ReferenceMeasure:
+        t = self.t if self.disclose_t else None
+        return ReferenceMeasure(points, None, t, self.interpolation)
+
+    def _pairwise(self, parties: Sequence[Party], **shared: Any) -> PairwiseResult:
+        return pairwise_triangle(parties, t=self.t, **shared)
+
+    def _compare_message(self, own: PlainSide, message: InterpolatingMeasure) -> DistanceEstimate:
+        """Compare this party's message with one that came from elsewhere."""
+        moved = self._moved(own.reference, own.party)
+        exchange = Exchange()
+        exchange.send(0, own.party.name, (SERVER,), moved, InterpolatingMeasure)
+        arrived = exchange.send(0, "other party", (SERVER,), message, InterpolatingMeasure)
+        squared = rescaled(optimal_plan(moved.measure, arrived.measure).squared_distance, self.t)
+        return DistanceEstimate(squared, self.name, exchange.transcript)
+
+
+class FedWad(PlainProtocol):
+    """FedWad: two parties close in on a measure between them, in rounds. Not private.
+
+    The server recovers every row of both parties from the first round, and each party those of the
+    other from the last (`skdpot.audit.reconstruction`).
+
+    Parameters
+    ----------
+    n_rounds : int, default=30
+        Number of rounds.
+    draw_t : bool, default=True
+        Whether each round draws its t uniformly. With a fixed one the rounds stall far from the
+        distance.
+    t : float, default=0.5
+        How far parties move in each round, in (0, 1), if `draw_t` is False.
+    gamma_scale, gamma_mean : float, default=1.0, 0.0
+        Standard deviation and mean of the Gaussian sample that the rounds begin with.
+    n_support : int, optional
+        Number of rows of that sample; by default as many as the fitted rows.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Whether a row that the plan splits is moved to the mean of its targets, or split.
+    labeled : bool, default=False
+        Whether rows are compared together with the mean and the covariance of their class; needs
+        `y`.
+    shared_seed : int, default=0
+        Draws the sample and the t of each round.
+
+    Privacy
+    -------
+    None. A budget with a finite epsilon refuses it.
+
+    References
+    ----------
+    A. Rakotomamonjy, K. Nadjahi, L. Ralaivola, "Federated Wasserstein distance", ICLR 2024.
+
+    Examples
+    --------
+    >>> from skdpot import PrivateWassersteinDistance
+    >>> from skdpot.mechanisms import FedWad
+    >>> distance = PrivateWassersteinDistance(protocol=FedWad(n_rounds=10))
+    """
+
+    name = "fedwad"
+    warning = (
+        'protocol="fedwad" is not private: the server recovers every row of both parties from '
+        "the first round, and each party those of the other from the last "
+        '(skdpot.audit.reconstruction shows it). protocol="sliced" is differentially private.'
+    )
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_SHARED,
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "draw_t": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_rounds: int = 30,
+        draw_t: bool = True,
+        t: float = 0.5,
+        gamma_scale: float = 1.0,
+        gamma_mean: float = 0.0,
+        n_support: int | None = None,
+        interpolation: str = "barycentric",
+        labeled: bool = False,
+        shared_seed: int = 0,
+    ) -> None:
+        self.n_rounds = n_rounds
+        self.draw_t = draw_t
+        self.t = t
+        self.gamma_scale = gamma_scale
+        self.gamma_mean = gamma_mean
+        self.n_support = n_support
+        self.interpolation = interpolation
+        self.labeled = labeled
+        self.shared_seed = shared_seed
+
+    def compare(self, own: PlainSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
+        """Play all rounds with another party."""
+        if isinstance(other, tuple):
+            raise ValueError(
+                'protocol="fedwad" is played by two parties; protocol="triangle" and "sliced" '
+                "compare with the union of several."
+            )
+        result = self._play(own, self._other(other, y, masses))
+        return DistanceEstimate(result.squared_distance, self.name, result.transcript)
+
+    def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
+        """Return the values that the rows' owner computes in FedBary, against the last ξ."""
+        party = self._other(rows, y, None)
+        values: np.ndarray = party.values_against(self._play(own, party).details.reference).values
+        return values
+
+    def _play(self, own: PlainSide, other: Party) -> Any:
+        return fedwad(
+            own.party,
+            other,
+            n_rounds=self.n_rounds,
+            t="drawn" if self.draw_t else self.t,
+            reference=own.reference.measure,
+            interpolation=self.interpolation,
+            rng=np.random.default_rng(self.shared_seed),
+        )
+
+    def _announced(self, points: np.ndarray) -> GeodesicMeasure:
+        t = self.t
+        if self.draw_t:
+            rng = np.random.default_rng(self.shared_seed)
+            t = float(drawn_fractions(self.n_rounds, rng)[0])
+        return GeodesicMeasure(points, None, t, self.interpolation)
+
+    def _pairwise(self, parties: Sequence[Party], **shared: Any) -> PairwiseResult:
+        t = "drawn" if self.draw_t else self.t
+        return pairwise_fedwad(parties, n_rounds=self.n_rounds, t=t, **shared)
