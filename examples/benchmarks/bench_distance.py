@@ -35,6 +35,7 @@ from distance_tasks import gaussian_pair, mnist_pair, with_noise
 from distance_valuation import contribution, detection, selection
 from fair_tasks import DEFAULT_DATA
 from mnist_halves import DEFAULT_CACHE
+from sklearn.base import clone
 from tqdm import tqdm
 
 from skdpot import PrivateWassersteinDistance
@@ -42,6 +43,7 @@ from skdpot.audit.reconstruction import reconstruct, rows_from_sketch
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.federated.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure
 from skdpot.federated.transcript import Transcript
+from skdpot.mechanisms import FedWad, Triangle
 from skdpot.metrics import wasserstein_distance
 from skdpot.slicing import sliced_wasserstein_distance
 
@@ -135,10 +137,11 @@ def _methods(X: np.ndarray, Y: np.ndarray, largest: float) -> Iterator[dict[str,
 
 def _played(X: np.ndarray, Y: np.ndarray, **parameters: Any) -> dict[str, Any]:
     """Play a protocol that is not private, and attack one party with what the server saw."""
+    protocol = {"triangle": Triangle, "fedwad": FedWad}[parameters.pop("protocol")](**parameters)
     start = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
-        fitted = PrivateWassersteinDistance(**parameters).fit(X)
+        fitted = PrivateWassersteinDistance(protocol).fit(X)
     estimate = fitted.compare(Y)
     seconds = perf_counter() - start
     start = perf_counter()
@@ -172,7 +175,7 @@ def _sketched(X: np.ndarray, Y: np.ndarray, epsilon: float, largest: float) -> d
     private = PrivateWassersteinDistance(epsilon=epsilon, bounds=(-largest, largest))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)  # noise drowns a thousand images
-        first, second = private.fit(X), PrivateWassersteinDistance(**private.get_params()).fit(Y)
+        first, second = private.fit(X), clone(private).fit(Y)
     estimate = first.compare(second)
     seconds = perf_counter() - start
     guess = rows_from_sketch(second.sketch_, len(Y), np.random.default_rng(0))

@@ -20,6 +20,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from skdpot import ClientContribution, PrivateWassersteinDistance
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.federated.valuation import DataValues
+from skdpot.mechanisms import FedWad, Sliced, Triangle
 
 __all__ = ["contribution", "detection", "selection"]
 
@@ -51,10 +52,14 @@ def selection(seeds: int, _: Path) -> Iterator[dict[str, Any]]:
     for seed in range(10 * seeds):
         X, y, X_test, y_test = training_market(seed)
         for name, parameters in {
-            "TriangleWad, scale 0.1": {"protocol": "triangle", "gamma_scale": 0.1},
-            "TriangleWad, scale 5": {"protocol": "triangle", "gamma_scale": 5.0},
-            "sketch, ε = 3": {"epsilon": 3.0, "bounds": (-8, 8), "n_slices": 10},
-            "sketch, ε = ∞": {"epsilon": np.inf, "bounds": (-8, 8), "n_slices": 10},
+            "TriangleWad, scale 0.1": {"protocol": Triangle(gamma_scale=0.1)},
+            "TriangleWad, scale 5": {"protocol": Triangle(gamma_scale=5.0)},
+            "sketch, ε = 3": {"protocol": Sliced(n_slices=10), "epsilon": 3.0, "bounds": (-8, 8)},
+            "sketch, ε = ∞": {
+                "protocol": Sliced(n_slices=10),
+                "epsilon": np.inf,
+                "bounds": (-8, 8),
+            },
             "random": None,
         }.items():
             values = np.random.default_rng(seed).random(len(X))
@@ -94,13 +99,11 @@ def _valued(task: Detection) -> Iterator[tuple[str, np.ndarray, float]]:
     """Yield values of the rows, large for noise."""
     bounds = (-task.limit, task.limit)
     for name, parameters in {
-        "TriangleWad, scale 1": {"protocol": "triangle", "gamma_scale": 1.0},
+        "TriangleWad, scale 1": {"protocol": Triangle(gamma_scale=1.0)},
         "TriangleWad, scale 100, 20 points": {
-            "protocol": "triangle",
-            "gamma_scale": 100.0,
-            "n_support": 20,
+            "protocol": Triangle(gamma_scale=100.0, n_support=20)
         },
-        "FedWad (FedBary)": {"protocol": "fedwad", "n_rounds": 10},
+        "FedWad (FedBary)": {"protocol": FedWad(n_rounds=10)},
         "sketch, ε = 1": {"epsilon": 1.0, "bounds": bounds},
         "sketch, ε = ∞": {"epsilon": np.inf, "bounds": bounds},
     }.items():
@@ -126,7 +129,7 @@ def _shares(
     for name, parameters in {
         "sketch, ε = 1": {"epsilon": 1.0, "bounds": (-1, 1)},
         "sketch, ε = 3": {"epsilon": 3.0, "bounds": (-1, 1)},
-        "TriangleWad": {"protocol": "triangle", "gamma_scale": 0.01, "n_support": 500},
+        "TriangleWad": {"protocol": Triangle(gamma_scale=0.01, n_support=500)},
     }.items():
         distance = PrivateWassersteinDistance(**parameters)
         start = perf_counter()

@@ -125,7 +125,7 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
         else:
             assert budget is None or charges == 1, f"{charges} charges"
             check_statement(estimator, budget)
-            if target.private and estimator.get_params().get("protocol", "sliced") == "sliced":
+            if target.private and not is_plain(estimator):
                 assert not holds_number(vars(estimator)), "an attribute holds a private value"
         if target.private and not is_marked(parameters):
             # Once they are published the classes of y are public, and shown.
@@ -170,12 +170,19 @@ def holds_number(value: Any, depth: int = 6) -> bool:
     return holds_number(vars(value), depth - 1) if hasattr(value, "__dict__") else False
 
 
+def is_plain(estimator: Any) -> bool:
+    """Whether an estimator was fitted with a protocol that adds no noise."""
+    return hasattr(estimator, "protocol_") and not estimator.protocol_.is_private
+
+
 def check_statement(estimator: Any, budget: PrivacyBudget | None) -> None:
     """The statement says what was asked for, and the history agrees."""
     spent = estimator.privacy_spent_
-    own_noise = [getattr(estimator, name, None) for name in ("sigma", "noise_multiplier")]
-    plain = getattr(estimator, "protocol", "sliced") != "sliced"
-    if plain or not getattr(estimator, "private", True):
+    given = estimator.get_params()
+    own_noise = [
+        value for name, value in given.items() if name.endswith(("sigma", "noise_multiplier"))
+    ]
+    if is_plain(estimator) or not getattr(estimator, "private", True):
         assert math.isinf(spent.epsilon)
     elif all(noise is None for noise in own_noise):
         assert spent.epsilon == pytest.approx(float(estimator.epsilon), rel=1e-6)

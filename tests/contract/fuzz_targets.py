@@ -86,7 +86,7 @@ def check_predictor(predictor: Any, n_rows: int) -> None:
 
 def check_distance(distance: Any, n_rows: int) -> None:
     assert distance.n_samples_ == n_rows
-    if not distance.labeled and distance.protocol == "sliced":
+    if distance.protocol_.is_private:
         assert 0 <= distance.distance(public_rows(distance)) < np.inf
 
 
