@@ -22,9 +22,9 @@ import pandas as pd
 from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
+import skdpot.preprocessing.column_base
 import skdpot.tables.choice
 import skdpot.tables.coarsening
-import skdpot.tables.column_grid
 import skdpot.tables.fitting
 import skdpot.tables.model
 import skdpot.tables.plan
@@ -33,6 +33,7 @@ from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
 from skdpot.slicing import sparse_directions
 
 MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
+column_base = skdpot.preprocessing.column_base
 tables = skdpot.tables
 
 # What is changed: a module, its constant, and another value.
@@ -57,7 +58,7 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "... no groups of bins": ((tables.plan, "_MOST_GROUPS", 64), (tables.plan, "_SEEN_CELL", 1e-9)),
     "... 12 bins in place of 24": ((tables.coarsening, "MAX_BINS", 12),),
     "... 48 bins in place of 24": ((tables.coarsening, "MAX_BINS", 48),),
-    "... 64 cells in place of 256": ((tables.column_grid, "MAX_CELLS", 64),),
+    "... 64 cells in place of 256": ((column_base, "MAX_CELLS", 64),),
     "... counts held ten times tighter": ((tables.scaling, "SMOOTHING", 0.005),),
     "... counts held ten times looser": ((tables.scaling, "SMOOTHING", 0.5),),
     "... particles not fitted again when drawn": ((tables.model, "_SWEEPS", 0),),

@@ -31,16 +31,11 @@ from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
 
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
-from skdpot.preprocessing.table_columns import (
-    BooleanColumn,
-    CategoricalColumn,
-    NumericColumn,
-    TableColumn,
-)
+from skdpot.preprocessing import CategoricalColumn, NumericColumn
+from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.slicing.directions import orthogonal_directions
-from skdpot.tables.column_grid import column_grid
 
 __all__ = [
     "CanaryPairs",
@@ -415,7 +410,7 @@ def _half_a_scale_apart(request: CanaryRequest) -> CanaryPairs:
     table = Table.of(request.X, schema.names)
     sides: list[list[np.ndarray]] = [[], []]
     for column in schema:
-        grid = column_grid(_with_values(column, table))
+        grid = _with_values(column, table).grid()
         first = request.rng.integers(grid.n_cells, size=request.n_pairs)
         least, most = (grid.n_cells // 2,) * 2 if grid.on_scale else (1, grid.n_cells - 1)
         shift = request.rng.integers(least, max(least, most) + 1, size=request.n_pairs)
@@ -427,11 +422,7 @@ def _half_a_scale_apart(request: CanaryRequest) -> CanaryPairs:
 def _with_values(column: TableColumn, table: Table) -> TableColumn:
     """Return a column that says which values it has, by public rows where it leaves that open."""
     name = column.name
-    numbered = isinstance(column, (NumericColumn, BooleanColumn)) or (
-        isinstance(column, CategoricalColumn)
-        and all(isinstance(level, int | float) for level in column.categories or ())
-    )
-    if not numbered:
+    if not column.is_numbered:
         raise ValueError(
             f"The rows of an audit are arrays of numbers, and column {name!r} is none of numbers. "
             "Number its categories, or give canaries= and score= yourself."
@@ -444,9 +435,7 @@ def _with_values(column: TableColumn, table: Table) -> TableColumn:
             f"Nothing says which values column {name!r} has: give some rows, or state its bounds "
             "or categories in the schema."
         )
-    if isinstance(column, NumericColumn):
-        return column.within(float(present.min()), float(present.max()))
-    return column.replace(categories=tuple(np.unique(present).tolist()))
+    return column.completed(present)
 
 
 def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:

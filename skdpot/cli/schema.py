@@ -7,12 +7,7 @@ from typing import Any
 
 from skdpot.cli.console import FAILED, OK, USAGE, CommandError, Console, OutputFile, check_outputs
 from skdpot.cli.table_files import FileFormat, read_guessable
-from skdpot.preprocessing.table_columns import (
-    BooleanColumn,
-    CategoricalColumn,
-    NumericColumn,
-    TableColumn,
-)
+from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
 
@@ -91,7 +86,7 @@ def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
     if args.private_all:
         stated = {text.partition("=")[0] for text in args.range}
         names = [name for name in schema.names if name not in stated]
-    return schema.replace(*(_left_open(_column(schema, name, "--private")) for name in names))
+    return schema.replace(*(_column(schema, name, "--private").left_open() for name in names))
 
 
 def _column(schema: TableSchema, name: str, option: str) -> TableColumn:
@@ -105,17 +100,6 @@ def _column(schema: TableSchema, name: str, option: str) -> TableColumn:
     )
 
 
-def _left_open(column: TableColumn) -> TableColumn:
-    """Return a column without bounds, categories or a scale, all of which come from values."""
-    if isinstance(column, CategoricalColumn):
-        return column.replace(categories=None, other=None, ordered=False)
-    if isinstance(column, BooleanColumn):
-        return column  # the two truth values are no secret
-    if isinstance(column, NumericColumn):
-        column = column.replace(log_scale=False)
-    return column.replace(lower=None, upper=None)
-
-
 def _ranged(schema: TableSchema, text: str) -> TableColumn:
     """Return a column with the bounds that COLUMN=LOW..HIGH states."""
     name, _, ends = text.rpartition("=")
@@ -123,44 +107,34 @@ def _ranged(schema: TableSchema, text: str) -> TableColumn:
     if not (name and dots and low and high):
         raise CommandError(f"--range {text}: write COLUMN=LOW..HIGH.", USAGE)
     column = _column(schema, name, "--range")
-    if isinstance(column, CategoricalColumn | BooleanColumn):
+    if not column.on_scale:
         raise CommandError(
             f"--range {text}: {name!r} is {column.kind}, without bounds. "
-            "Numbers and dates have bounds; convert texts to them first.",
+            "Numbers, dates and durations have bounds; convert texts to them first.",
             USAGE,
         )
-    bounds: list[Any] = [low, high]
-    if isinstance(column, NumericColumn):
-        try:
-            bounds = [float(end) for end in bounds]
-        except ValueError:
-            raise CommandError(f"--range {text}: {name!r} needs numbers.", USAGE) from None
-        if column.integer:
-            bounds = [int(end) if end.is_integer() else end for end in bounds]
-    return column.replace(lower=bounds[0], upper=bounds[1])
+    scale: Any = column
+    try:
+        bounds = [scale.typed_bound(end) for end in (low, high)]
+    except ValueError as error:
+        problem = str(error)
+    else:
+        return column.replace(lower=bounds[0], upper=bounds[1])
+    raise CommandError(f"--range {text}: {problem}", USAGE)
 
 
 def _show(schema: TableSchema, path: str, console: Console) -> None:
     """Write what would become public, every category of it."""
-    rows = [(column.name, _described(column)) for column in schema]
+    rows = [
+        (c.name, c.describe(in_full=True) + ("; may be missing" if c.missing else ""))
+        for c in schema
+    ]
     console.ask(f"{console.paragraph(_GUESSED.format(path=path))}\n\n{console.columns(rows)}\n\n")
     if schema.excluded:
         console.ask(f"{console.paragraph(f'Left out: {_listed(schema.excluded)}.')}\n\n")
     for note in schema.notes:
         console.ask(f"{console.paragraph(f'Note: {note}')}\n\n")
     console.ask(f"{console.paragraph(_ADVICE)}\n")
-
-
-def _described(column: TableColumn) -> str:
-    """Say which values a column can have, without leaving out a digit or a category."""
-    words = column.describe()
-    if isinstance(column, CategoricalColumn) and column.is_resolved:
-        words = f"{column.n_categories} categories: {_listed(map(str, column.levels))}"
-    elif isinstance(column, NumericColumn) and column.is_resolved:
-        numbers = "integers" if column.integer else "numbers"
-        scale = ", on a logarithmic scale" if column.log_scale else ""
-        words = f"{numbers} from {column.lower!r} to {column.upper!r}{scale}"
-    return f"{words}; may be missing" if column.missing else words
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -12,7 +12,6 @@ from skdpot.cli.console import OK, USAGE, CommandError, Console, OutputFile, che
 from skdpot.cli.table_files import FileFormat, check_writable_format, read_table, write_table
 from skdpot.cli.where import check_conditions, read_conditions
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer
-from skdpot.preprocessing.schema_plan import check_readable
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.display import rounded_up
@@ -166,8 +165,9 @@ def _fit(
     args: Namespace, form: FileFormat, outputs: _Outputs, console: Console, facts: dict[str, Any]
 ) -> tuple[DPTableSynthesizer, list[str]]:
     """Fit a synthesizer; whatever can be refused is refused before the charge."""
-    table, schema = read_table(args.data, confirmed_schema(args.schema), form)
-    check_writable_format(args.output, Table.of(table).kind)
+    frame, schema = read_table(args.data, confirmed_schema(args.schema), form)
+    table = Table.of(frame)
+    check_writable_format(args.output, table.kind)
     if args.target is not None and args.target not in schema.names:
         raise CommandError(
             f"--target names {args.target!r}; there are {', '.join(schema.names)}.", USAGE
@@ -177,7 +177,7 @@ def _fit(
     check_cap(args.ledger, args.epsilon_cap, args.epsilon)
     delta = delta_for(args.ledger, args.delta)
     warn_of_epsilon(args.epsilon, console)
-    check_readable(table, schema.bind(table))
+    schema.bind(table).read(table)  # once: the fit finds what was read
     budget = open_budget(args.ledger, args.epsilon_cap, args.epsilon, delta)
     synthesizer = DPTableSynthesizer(
         schema,

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,17 +15,27 @@ from typing import Any, TextIO
 import pandas as pd
 
 from skdpot.cli.console import CommandError
-from skdpot.cli.text_columns import (
-    MISSING_TEXTS,
-    declared_column,
-    inferred_values,
-    read_declared,
+from skdpot.preprocessing.boolean_column import text_truths
+from skdpot.preprocessing.column_base import (
+    present_texts,
+    strings,
+    text_double,
+    text_number,
+    text_numbers,
 )
+from skdpot.preprocessing.numeric_column import text_doubles, text_integers
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
 
 __all__ = ["FileFormat", "check_writable_format", "read_guessable", "read_table", "write_table"]
 
+# What pandas takes for a missing value.
+MISSING_TEXTS = frozenset(
+    (
+        *("", "NA", "N/A", "n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "NULL", "null", "None"),
+        *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    )
+)
 _CHUNK = 10_000
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
@@ -89,11 +99,11 @@ def read_table(path: str, schema: TableSchema, form: FileFormat) -> tuple[Any, T
         frame = _read_parquet(path)
         _check_names(path, list(frame.columns), schema)
         return frame[[name for name in frame.columns if name in schema.names]], schema
-    schema = schema.replace(*map(declared_column, schema))
+    schema = schema.replace(*(column.stated() for column in schema))
     names, texts = _read_texts(path, form)
     _check_names(path, names, schema)
     columns = {
-        name: read_declared(schema[name], values, form.missing_texts)
+        name: schema[name].parse(values, form.missing_texts)
         for name, values in zip(names, texts, strict=True)
         if name in schema.names
     }
@@ -124,6 +134,24 @@ def read_guessable(path: str, form: FileFormat) -> Any:
     names, texts = _read_texts(path, form)
     columns = [inferred_values(values, form.missing_texts) for values in texts]
     return pd.DataFrame(dict(zip(names, columns, strict=True)))
+
+
+def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
+    """Return a column with the data type that its texts suggest, which depends on every row."""
+    values = present_texts(texts, missing)
+    numbers = text_numbers(values, text_number)
+    if numbers is not None:
+        whole = [number for number in numbers if isinstance(number, int)]
+        present = [number for number in numbers if number is not None]
+        if len(whole) < len(present):
+            return text_doubles(text_numbers(values, text_double) or [])
+        if not present or -(2**63) <= min(whole) <= max(whole) < 2**63:
+            found = text_integers(numbers)
+            return found if len(present) < len(numbers) else found.astype("int64")
+    truths = text_truths(values)
+    if truths is None:
+        return strings(values)
+    return truths if truths.hasnans else truths.astype("bool")
 
 
 def check_writable_format(path: str | Path, kind: str) -> None:

@@ -5,17 +5,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import pandas as pd
-
 from skdpot.cli.console import USAGE, CommandError
-from skdpot.preprocessing.table_columns import (
-    BooleanColumn,
-    CategoricalColumn,
-    NumericColumn,
-    TableColumn,
-)
+from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_schema import TableSchema
-from skdpot.tables.column_grid import column_grid
 from skdpot.tables.conditions import parse_conditions
 
 __all__ = ["check_conditions", "read_conditions"]
@@ -87,7 +79,7 @@ def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: b
             "--save, and then the fit is kept in any case; or state the values in the schema."
         )
     known = {name: wanted for name, wanted in conditions.items() if name not in open_columns}
-    resolved = tuple(column_grid(column) for column in schema if column.is_resolved)
+    resolved = tuple(column.grid() for column in schema if column.is_resolved)
     parse_conditions(known, resolved)
 
 
@@ -121,17 +113,15 @@ def _known(name: str, schema: TableSchema) -> str:
 
 
 def _from_text(column: TableColumn, operator: str, text: str) -> Any:
-    if isinstance(column, CategoricalColumn | BooleanColumn):
+    if not column.on_scale:
         if operator != "=":
             raise CommandError(f"--where: {column.name!r} is no scale, so that only = fits.", USAGE)
-        if isinstance(column, BooleanColumn):
-            return _truth(column, text)
-        return _category(column, text)
+        return _typed(column, text)
     if operator == "=" and not text:
         return None
     low, dots, high = text.partition("..")
     if operator == "=" and not dots:
-        value = _place(column, low)
+        value = _typed(column, low)
         return (value, value)
     if dots and operator != "=":
         raise CommandError(f"--where {column.name}{operator}{text}: give one value.", USAGE)
@@ -139,52 +129,26 @@ def _from_text(column: TableColumn, operator: str, text: str) -> Any:
         high = ""
     elif operator == "<=":
         low, high = "", low
-    return (_place(column, low) if low else None, _place(column, high) if high else None)
+    return (_typed(column, low) if low else None, _typed(column, high) if high else None)
 
 
 def _from_json(column: TableColumn, value: Any) -> Any:
-    if isinstance(column, CategoricalColumn | BooleanColumn):
+    if not column.on_scale or value is None:
         return value
     if isinstance(value, list):
         if len(value) != 2:
             raise CommandError(f"--where: {column.name!r} takes [smallest, largest].", USAGE)
-        return tuple(None if end is None else _place(column, end) for end in value)
-    return None if value is None else (_place(column, value), _place(column, value))
+        return tuple(None if end is None else _typed(column, end) for end in value)
+    return (_typed(column, value),) * 2
 
 
-def _place(column: TableColumn, value: Any) -> Any:
-    """Return a limit on a scale: a number, or the text of a date."""
-    is_number = isinstance(column, NumericColumn)
+def _typed(column: TableColumn, text: Any) -> Any:
+    """Return a value that somebody typed."""
     try:
-        if not is_number:
-            pd.Timestamp(value)
-            return str(value).strip()
-        number = float(value)
-    except (TypeError, ValueError):
-        kind = "a number" if is_number else "a date"
-        raise CommandError(f"--where: {column.name!r} is {kind}, not {value!r}.", USAGE) from None
-    return int(number) if number.is_integer() else number
-
-
-def _truth(column: BooleanColumn, text: str) -> bool | None:
-    if not text:
-        return None
-    if text.lower() not in _TRUTH:
-        raise CommandError(f"--where: {column.name!r} is True or False, not {text!r}.", USAGE)
-    return _TRUTH[text.lower()]
-
-
-def _category(column: CategoricalColumn, text: str) -> Any:
-    """Return one category, or several that are separated by commas, or None for missing."""
-    if not column.is_resolved:
-        return text or None
-    levels = {str(level): level for level in column.levels}
-    if text in levels:
-        return levels[text]
-    parts = [part.strip() for part in text.split(",")]
-    if text and all(part in levels for part in parts):
-        return [levels[part] for part in parts]
-    return text or None
+        return column.condition(text)
+    except ValueError as error:
+        problem = str(error)
+    raise CommandError(f"--where: {problem}", USAGE)
 
 
 def _joined(name: str, before: Any, after: Any) -> Any:

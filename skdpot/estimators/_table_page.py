@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from skdpot._utils.pages import render
-from skdpot.estimators._table_cautions import OF_ROWS
-from skdpot.estimators._table_numbers import NUMBERS
+from skdpot.estimators._table_comparison import NUMBERS, OF_ROWS
 from skdpot.metrics._panels import data_address
 from skdpot.metrics.marginals_display import draw_pairs
 from skdpot.privacy.display import epsilon_text

@@ -12,18 +12,15 @@ import skdpot
 from skdpot._utils.pages import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot.estimators._synthetic_rows import check_n_samples
-from skdpot.estimators._table_cautions import cautions_of
 from skdpot.estimators._table_comparison import (
-    TableComparison,
+    cautions_of,
     compare_with_releases,
     compare_with_rows,
 )
-from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_page import NOT_COMPARED, TITLE, quality_fragment
-from skdpot.metrics.marginals import Marginal, as_columns
+from skdpot.metrics.marginals import Marginal
 from skdpot.metrics.marginals_display import MarginalsDisplay
-from skdpot.preprocessing.table_columns import BooleanColumn, CategoricalColumn, DatetimeColumn
-from skdpot.preprocessing.table_frames import Table
+from skdpot.preprocessing.table_frames import Table, read_table
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.spent import PrivacySpent
 
@@ -233,13 +230,11 @@ def make_report(
     size = int(np.clip(n_rows, _FEWEST, _MOST)) if n_samples is None else check_n_samples(n_samples)
     rng = solver_generator(random_state)
     synthetic = synthesizer.sample(size, random_state=int(rng.integers(2**31)))
-    comparison: TableComparison
+    drawn = Table.of(synthetic, schema.names)
     if table is None:
-        comparison = compare_with_releases(model, grids, Table.of(synthetic, schema.names), rng)
+        comparison = compare_with_releases(model, grids, drawn, rng)
     else:
-        comparison = compare_with_rows(
-            schema.columns, _series(table, schema), _series(Table.of(synthetic), schema)
-        )
+        comparison = compare_with_rows(schema, table, drawn)
     return TableQualityReport(
         of_rows=table is not None,
         n_rows=n_rows,
@@ -256,34 +251,6 @@ def make_report(
         created=datetime.now(UTC),
         version=skdpot.__version__,
     )
-
-
-def _series(table: Table, schema: TableSchema) -> dict[str, pd.Series]:
-    """Return the columns of the schema, each of the kind that it states."""
-    given = list(as_columns(table.data, "X").values())
-    found = dict(zip(table.names, given, strict=True))
-    columns = {}
-    for column in schema:
-        values = found[column.name]
-        if isinstance(column, CategoricalColumn | BooleanColumn):
-            values = _as_categories(values, column)
-        elif isinstance(column, DatetimeColumn) and not pd.api.types.is_datetime64_any_dtype(
-            values
-        ):
-            values = pd.to_datetime(values)
-        columns[column.name] = values
-    return columns
-
-
-def _as_categories(values: pd.Series, column: Any) -> pd.Series:
-    """Return values as text, in their order if the schema says that they have one."""
-    codes: np.ndarray = column.to_codes(values)
-    levels = getattr(column, "levels", (False, True))
-    names = list(map(str, levels))
-    if len(set(names)) < len(names):  # the number 1 and the text "1"
-        names = list(map(repr, levels))
-    ordered = bool(getattr(column, "ordered", False))
-    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=ordered))
 
 
 def _mean(values: pd.Series) -> float | None:

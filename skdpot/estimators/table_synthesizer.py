@@ -8,34 +8,27 @@ from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
+from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import Interval, all_or_nothing, check_is_fitted, fit_context
 from skdpot.estimators._synthetic_rows import check_n_samples
-from skdpot.estimators._table_cautions import warn_of_small_table
-from skdpot.estimators._table_input import read_table
 from skdpot.estimators._table_outputs import TableOutputs
-from skdpot.metrics.marginals import marginal_total_variation
-from skdpot.preprocessing.schema_plan import (
-    GUESSED,
-    bound_schema,
-    check_readable,
-    release_schema,
-    warn_of_guess,
-)
-from skdpot.preprocessing.table_columns import DatetimeColumn
-from skdpot.preprocessing.table_frames import Table, build_table
-from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.metrics.marginals import as_columns, marginal_total_variation
+from skdpot.preprocessing.column_base import ColumnGrid
+from skdpot.preprocessing.schema_plan import GUESSED, release_schema, warn_of_guess
+from skdpot.preprocessing.table_frames import PlainColumn, Table, build_table, read_table
+from skdpot.preprocessing.table_schema import TableSchema, bound_schema
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.slicing.marginals import IntArray, NoisyMarginal
-from skdpot.tables.column_grid import ColumnGrid, column_grid
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import TableProblem, fit_table
 from skdpot.tables.model import TableModel, draw_cells
@@ -52,6 +45,7 @@ _ASSUMPTIONS = (
     "every value is of the kind that the schema states; others are refused",
     "each person contributes one row",
 )
+_MOST_NOISE = 0.1  # of the rows: more on the counts of a column calls for a warning
 _STAGES = {"columns": 1, "tree": 1, "pairs": 1, "particles": 1}
 _FEWEST_PARTICLES, _MOST_PARTICLES = 20_000, 100_000
 _SCORED_ROWS = 20_000
@@ -232,34 +226,34 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
         The class documentation says what is released; ``privacy_spent_`` states the event.
         """
         with all_or_nothing(self):
-            table, schema = self._read(X)
+            table, schema, readings = self._read(X)
             plan = plan_tables(
                 privacy_target(self.epsilon, self.delta, self.budget), schema, table.n_rows
             )
             noise = plan.marginal_sigmas("columns", np.ones(len(schema)))
-            warn_of_small_table(float(noise[0]), table.n_rows)
+            _warn_of_small_table(float(noise[0]), table.n_rows)
             spent = self._charge(plan)
             warn_of_composition(X, spent, self.budget, type(self).__name__)
-            self._release(table, plan)
+            self._release(table.kind, readings, plan)
             self.privacy_spent_ = spent
         return self
 
-    def _read(self, X: Any) -> tuple[Table, TableSchema]:
+    def _read(self, X: Any) -> tuple[Table, TableSchema, dict[str, PlainColumn]]:
         """Validate the table, its schema and the target, before any charge."""
         given = self.schema
         if not (given is None or isinstance(given, TableSchema)):
             given = TableSchema.from_json(given)
         names = None if given is None else given.names
         table = read_table(self, X, reset=True, names=names, min_samples=2)
-        schema = bound_schema(given, table.data, type(self).__name__)
+        schema = bound_schema(given, table, type(self).__name__)
         if self.target is not None and self.target not in schema.names:
             raise ValueError(
                 f"target={self.target!r} is no column of the table; they are "
                 f"{', '.join(map(repr, schema.names))}."
             )
-        check_readable(table.data, schema)
+        readings = schema.read(table)
         warn_of_guess(schema, type(self).__name__)
-        return table, schema
+        return table, schema, readings
 
     def _charge(self, plan: TablePlan) -> PrivacySpent:
         guessed = (GUESSED,) if plan.schema.schema.guessed else ()
@@ -279,22 +273,22 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
             mechanism=_mechanism(plan),
         )
 
-    def _release(self, table: Table, plan: TablePlan) -> None:
+    def _release(self, kind: str, readings: dict[str, PlainColumn], plan: TablePlan) -> None:
         """Publish: the only step that sees private rows."""
         streams = spawn_streams(self.random_state, type(self).__name__)
         with self._progress() as advance:
-            schema = release_schema(table.data, plan.schema, streams)
-            grids = tuple(column_grid(column) for column in schema)
+            schema = release_schema(readings, plan.schema, streams)
+            grids = tuple(column.grid() for column in schema)
             problem = TableProblem(
-                codes=_codes(table, grids),
+                codes=_codes(readings, grids),
                 grids=grids,
                 target=None if self.target is None else schema.names.index(self.target),
-                n_particles=self._n_particles(table.n_rows),
+                n_particles=self._n_particles(plan.n_samples),
             )
             self.model_ = fit_table(problem, plan, streams, advance)
         self.marginals_ = (*self.model_.columns, *self.model_.marginals)
         self.schema_, self._grids = schema, grids
-        self.n_samples_, self._kind = table.n_rows, table.kind
+        self.n_samples_, self._kind = plan.n_samples, kind
 
     def _n_particles(self, n_samples: int) -> int:
         if self.n_particles is not None:
@@ -360,7 +354,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
             cells = draw_cells(codes[:, place], model.bins[place], rng, kept)
             values = grid.values(cells, rng, None if found is None else found.within)
             columns[grid.column.name] = values if found is None else found.enforce(values)
-        return build_table(self._kind, columns, {c.name: c for c in self.schema_})
+        return build_table(self._kind, columns, self.schema_)
 
     def score(self, X: Any, y: object = None) -> float:
         """Return minus the mean total variation distance over all pairs of columns.
@@ -381,18 +375,19 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
         """
         check_is_fitted(self)
         table = read_table(self, X, reset=False, names=self.schema_.names)
-        names = list(self.schema_.names)
-        public = table.data if table.kind == "array" else table.data[names]
-        if table.kind == "pandas":  # dates that are written as text, as the schema reads them
-            read = [c for c in self.schema_ if isinstance(c, DatetimeColumn)]
-            public = public.assign(
-                **{
-                    c.name: c.from_unit(c.to_unit(public[c.name])).set_axis(public.index)
-                    for c in read
-                }
-            )
         drawn = self.sample(max(_SCORED_ROWS, table.n_rows), random_state=0)
-        return -marginal_total_variation(public, drawn, n_way=min(2, len(names)))
+        tables = [self._scored(part) for part in (table, Table.of(drawn, self.schema_.names))]
+        return -marginal_total_variation(*tables, n_way=min(2, len(self.schema_)))
+
+    def _scored(self, table: Table) -> pd.DataFrame:
+        """Return the columns of the schema, times as the schema reads them."""
+        given = dict(zip(table.names, as_columns(table.data, "X").values(), strict=True))
+        times = {
+            c.name: c.compared(c.from_unit(c.to_unit(given[c.name])))
+            for c in self.schema_
+            if c.is_time
+        }
+        return pd.DataFrame({name: times.get(name, given[name]) for name in self.schema_.names})
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags: missing values are allowed, and quality is that of noise."""
@@ -404,13 +399,38 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
         return tags
 
 
-def _codes(table: Table, grids: tuple[ColumnGrid, ...]) -> IntArray:
-    codes = np.empty((table.n_rows, len(grids)), dtype=np.int32, order="F")
-    for place, grid in enumerate(grids):
-        codes[:, place] = grid.codes(table.column(grid.column.name))
+def _codes(readings: dict[str, PlainColumn], grids: tuple[ColumnGrid, ...]) -> IntArray:
+    columns = list(readings.values())
+    codes = np.empty((len(columns[0]), len(grids)), dtype=np.int32, order="F")
+    for place, (grid, values) in enumerate(zip(grids, columns, strict=True)):
+        codes[:, place] = grid.codes(values)
     return codes
 
 
 def _mechanism(plan: TablePlan) -> str:
     before = "" if plan.schema.event is None else "private schema, "
     return before + "noisy counts of columns and of chosen pairs"
+
+
+def _warn_of_small_table(sigma: float, n_rows: int) -> None:
+    """Warn of noise that leaves hardly anything of a table.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise on the counts of a column.
+    n_rows : int
+        Number of rows, which is public.
+
+    Warns
+    -----
+    PrivacyWarning
+        Whatever the rows are.
+    """
+    if sigma > _MOST_NOISE * n_rows:
+        warn_of_privacy(
+            f"The table is too small for this epsilon: it has {n_rows:,} rows, and the noise on "
+            f"each count of a column has a standard deviation of {sigma:,.3g} rows. Synthetic rows "
+            "may say little more than the schema does. Use more rows, fewer columns or a larger "
+            "epsilon."
+        )

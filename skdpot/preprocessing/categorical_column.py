@@ -1,29 +1,67 @@
 """Columns of categories."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_dtypes import category_dtype, dtype_family
-from skdpot.preprocessing.table_values import category_key, distinct_values
+from skdpot.preprocessing.boolean_column import BooleanColumn
+from skdpot.preprocessing.column_base import (
+    CodedColumn,
+    TableColumn,
+    present_texts,
+    strings,
+    text_number,
+    text_numbers,
+)
+from skdpot.preprocessing.numeric_column import no_number
+from skdpot.preprocessing.table_frames import (
+    PlainColumn,
+    category_dtype,
+    category_key,
+    dtype_family,
+)
 
 __all__ = ["CategoricalColumn"]
 
-IntArray = npt.NDArray[np.int64]
-
-_UNKNOWN = -2
+_OTHER = "other"
 # What each family of data types can hold, by the kinds of `category_key`.
 _HOLDS = {"text": "text", "integer": "number", "float": "number", "boolean": "boolean"}
 
+# What a guess takes for a list of categories.
+_FEW = 100
+_MOST_DISTINCT = 0.5
+_FEW_ROWS = 20
+_MOST = 0.9  # of the distinct texts that tell what they are
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DATE = re.compile(
+    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
+    rf"|\d{{1,2}}[\s./-]*{_MONTH}[\s.,/-]*(\d{{4}}|\d{{2}})"
+    rf"|{_MONTH}\.?\s*\d{{1,2}},?\s*\d{{4}})(\D.*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_NUMBER = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,.'\s]?\d{3})*([.,]\d+)?\s*[%$€£¥]?\s*\)?")
+_NUMBER_AND_UNIT = re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*([^\d\s]*)")
+_NO_DATE = (
+    "left out: its texts look like dates, and not all are in ISO format (2024-01-31). Convert it, "
+    "with pandas.to_datetime(column, dayfirst=True) for instance, or format='mixed'."
+)
+_NO_NUMBER = (
+    "left out: its texts look like numbers with separators or units, such as 1,234.50 or 75 kg, or "
+    "with words among them. Write plain numbers such as 1234.50, and nothing where one is missing; "
+    "pandas.read_csv(path, thousands=',') reads 1,234.50, with decimal=',' and thousands='.' it "
+    "reads 1.234,50."
+)
+
 
 @dataclass(frozen=True, repr=False)
-class CategoricalColumn(TableColumn):
+class CategoricalColumn(CodedColumn):
     """Values from a list of categories.
 
     Parameters
@@ -111,19 +149,84 @@ class CategoricalColumn(TableColumn):
         return (*self.categories, self.other) if extra else self.categories
 
     @property
-    def n_categories(self) -> int:
-        """Number of categories, with `other`."""
-        return len(self.levels)
+    def is_numbered(self) -> bool:
+        """Whether an array of numbers can hold the values."""
+        return all(isinstance(level, int | float) for level in self.categories or ())
 
-    def describe(self) -> str:
-        """Say in a few words which values the column can have."""
+    def completed(self, values: npt.NDArray[Any]) -> Self:
+        """Return the column with the categories that occur among public values."""
+        return self.replace(categories=tuple(np.unique(values).tolist()))
+
+    @property
+    def likely_empty(self) -> int | None:
+        """Place of the category that stands for all others."""
+        return None if self.other is None else self.level(self.other)
+
+    def level(self, value: Any) -> int | None:
+        """Return the place of a category, of which True is none of the number 1."""
+        return None if (key := category_key(value)) is None else self._places.get(key)
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        return {category_key(level): place for place, level in enumerate(self.levels)}
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words, or in full, which values the column can have."""
         if self.categories is None:
             return "categories to be selected privately"
+        if in_full:
+            texts = (text if text.strip() else repr(text) for text in map(str, self.levels))
+            return f"{len(self.levels)} categories: {', '.join(texts)}"
         shown = ", ".join(map(str, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
         order = "ordered " if self.ordered else ""
         return f"{len(self.levels)} {order}categories: {shown}"
 
-    def to_codes(self, values: Any) -> IntArray:
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse those that are no categories of the column.
+
+        Without a list these are values that could be none, whichever the categories will be.
+        """
+        column = super().read(values)
+        if None in column.keys:
+            raise ValueError(
+                f"Column {self.name!r} holds something that is neither a string nor a finite "
+                "number nor a boolean, and so no category; convert it first."
+            )
+        if self.is_resolved:
+            known = self._places.keys()
+            if not (self.missing or self.other is not None or known >= set(column.keys)):
+                raise ValueError(
+                    f"Column {self.name!r} holds a value that is not among its "
+                    f"{len(self.levels)} categories. List it, name a category that takes all "
+                    "others (other=), or let them count as missing (missing=True)."
+                )
+        elif self.dtype is not None:
+            for key in column.keys:
+                if key is not None and (why := _misfit(key, self.dtype)):
+                    raise ValueError(
+                        f"Column {self.name!r} must hold {why}, for its data type is "
+                        f"{self.dtype!r}. Convert the column, or change the schema (the offending "
+                        "value is not shown because it may be private)."
+                    )
+        return column
+
+    def labels(self, values: PlainColumn) -> npt.NDArray[Any]:
+        """Return the values that categories are selected from, equal numbers as one."""
+        if values.values.dtype.kind != "O":
+            return values.present
+        codes = values.distinct[0]
+        plain = np.empty(len(values.keys), dtype=object)
+        plain[:] = [_plain(key[1]) for key in values.keys if key]
+        return plain[codes[codes >= 0]]
+
+    def listed(self, selected: tuple[Any, ...]) -> Self:
+        """Return the column with categories, and one that takes all other values."""
+        other = self.other
+        if other is None:
+            other = _free_name(selected, self.dtype or "object")
+        return self.replace(categories=selected, other=other)
+
+    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
         """Return the position of each value in `levels`.
 
         Parameters
@@ -144,44 +247,11 @@ class CategoricalColumn(TableColumn):
             no value.
         """
         column = self.read(values)
-        codes, uniques = distinct_values(column)
-        positions = {category_key(level): code for code, level in enumerate(self.levels)}
-        unknown = _UNKNOWN if self.other is None else positions[category_key(self.other)]
-        keys = [self._key(value) for value in uniques]
-        table = np.array([*(positions.get(key, unknown) for key in keys), -1], dtype=np.int64)
-        found = table[codes]
-        if self.other is None and (found == _UNKNOWN).any():
-            if not self.missing:
-                raise ValueError(
-                    f"Column {self.name!r} holds a value that is not among its "
-                    f"{len(self.levels)} categories. List it, name a category that takes all "
-                    "others (other=), or let them count as missing (missing=True)."
-                )
-            found[found == _UNKNOWN] = -1
-        return found
-
-    def check_values(self, values: Any) -> None:
-        """Refuse values that are no categories, whichever the categories will be.
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            The column.
-
-        Raises
-        ------
-        ValueError
-            If one could be no category of the column's data type. The message names the column
-            and quotes no value.
-        """
-        for value in distinct_values(self.read(values))[1]:
-            key = self._key(value)
-            if self.dtype is not None and (why := _misfit(key, self.dtype)):
-                raise ValueError(
-                    f"Column {self.name!r} must hold {why}, for its data type is {self.dtype!r}. "
-                    "Convert the column, or change the schema (the offending value is not shown "
-                    "because it may be private)."
-                )
+        unknown = -1 if self.other is None else self._places[category_key(self.other)]
+        table = np.array(
+            [*(self._places.get(key, unknown) for key in column.keys), -1], dtype=np.int64
+        )
+        return table[column.distinct[0]]
 
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
         """Return the categories at positions in `levels`.
@@ -201,7 +271,7 @@ class CategoricalColumn(TableColumn):
         ValueError
             If a code is out of range, or -1 although `missing` is False.
         """
-        positions = self.checked_codes(codes, len(self.levels))
+        positions = self.checked_codes(codes)
         missing = positions < 0
         self.check_missing(missing)
         dtype = self.dtype or "object"
@@ -239,14 +309,77 @@ class CategoricalColumn(TableColumn):
             )
         return int(key[1]) if dtype_family(self.dtype) == "integer" else key[1]
 
-    def _key(self, value: Any) -> tuple[str, Any]:
-        key = category_key(value)
-        if key is None:
-            raise ValueError(
-                f"Column {self.name!r} holds something that is neither a string nor a finite "
-                "number nor a boolean, and so no category; convert it first."
+    def left_open(self) -> Self:
+        """Return the column without categories and their order."""
+        return self.replace(categories=None, other=None, ordered=False)
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
+        """List the distinct values if they are few, and leave out what looks like identifiers."""
+        n = len(values.present)
+        if self.categories is not None and not keep:  # the data type lists them
+            why = _left_out(self.levels, n)
+            return (None, why) if why else (self, "")
+        column, keys = self.left_open(), values.keys
+        if None in keys:
+            return None, "left out: it holds things that are neither strings nor numbers."
+        if all(key[0] == "boolean" for key in keys if key):
+            return BooleanColumn(column.name, missing=column.missing, dtype=column.dtype), ""
+        if not keep and (why := _left_out(values.distinct[1], n)):
+            return None, why
+        if len(keys) > _FEW or keep:
+            return column, (
+                f"has {len(keys)} distinct texts; those that occur often enough will be selected "
+                "privately. List them if they are public."
             )
-        return key
+        ordered = sorted(key for key in keys if key)
+        note = "" if len(keys) < n or n < 2 else "every text occurs once. Is it an identifier?"
+        return column.replace(categories=[key[1] for key in ordered]), note
+
+    def _held(self) -> str:
+        """Return "text", "number" or "boolean", or "several" kinds, that the categories are."""
+        if self.categories is not None:
+            kinds = {key[0] for key in self._places}
+            return kinds.pop() if len(kinds) == 1 else "several"
+        if self.dtype is None:
+            return "text"
+        family = dtype_family(category_dtype(self.dtype) or self.dtype)
+        return "number" if family in ("integer", "float") else "text"
+
+    def _text_dtype(self) -> str:
+        return "str" if self._held() == "text" else "object"
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as categories; one that is listed is not missing."""
+        levels = {str(level): level for level in self.levels} if self.is_resolved else {}
+        values = present_texts(texts, missing - levels.keys())
+        held = self._held()
+        if held == "number":
+            numbers = text_numbers(values, text_number)
+            if numbers is None:
+                raise no_number(self.name)
+            return pd.Series(numbers, dtype=object)
+        if held == "text":
+            return strings(values)
+        known = [None if value is None else levels.get(value, value) for value in values]
+        return pd.Series(known, dtype=object)
+
+    def condition(self, text: str) -> Any:
+        """Return one category, or several that are separated by commas, or None for missing."""
+        if not self.is_resolved:
+            return text or None
+        levels = {str(level): level for level in self.levels}
+        if text in levels:
+            return levels[text]
+        parts = [part.strip() for part in text.split(",")]
+        if text and all(part in levels for part in parts):
+            return [levels[part] for part in parts]
+        return text or None
+
+
+def _plain(value: Any) -> Any:
+    """Return a category, a whole number as an integer."""
+    whole = isinstance(value, float) and value == int(value)
+    return int(value) if whole else value
 
 
 def _misfit(key: tuple[str, Any], dtype: str) -> str:
@@ -263,3 +396,60 @@ def _misfit(key: tuple[str, Any], dtype: str) -> str:
         if not limits.min <= key[1] <= limits.max:
             return f"integers from {limits.min} to {limits.max}"
     return ""
+
+
+def _free_name(selected: tuple[Any, ...], dtype: str) -> Any:
+    """Return a category that the data type can hold and that was not selected, if there is one."""
+    taken = set(map(category_key, selected))
+    candidates = _names(category_dtype(dtype) or dtype)
+    # None is left when each value of the data type was selected; then there are no others.
+    return next((name for name in candidates if category_key(name) not in taken), None)
+
+
+def _names(dtype: str) -> Iterable[Any]:
+    """Return the categories that a data type can hold, those first that are likely to be free."""
+    family = dtype_family(dtype)
+    if family == "integer":
+        limits = np.iinfo(dtype.lower())
+        if limits.min == 0:
+            return range(limits.max, -1, -1)
+        return chain(range(-1, limits.min - 1, -1), range(limits.max + 1))
+    if family == "float":
+        return count(-1, -1)
+    return (_OTHER + "_" * length for length in count())
+
+
+def _left_out(distinct: Iterable[Any], n: int) -> str:
+    """Say why a column of texts, `n` of them, is no list of categories; empty if it may be one."""
+    values = list(distinct)
+    texts = [value for value in values if isinstance(value, str)]
+    if sum(map(bool, map(_DATE.fullmatch, texts))) > _MOST * len(texts):
+        return _NO_DATE
+    alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
+    if len(alike) > _MOST * len(texts) and not all(map(_is_float, alike)):
+        return _NO_NUMBER
+    if len(texts) == len(values) > _FEW and _have_units(texts):
+        return _NO_NUMBER
+    if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
+        return (
+            f"left out: {len(values)} distinct texts in {n} rows look like identifiers or free "
+            "text. Drop the column, or leave it excluded."
+        )
+    return ""
+
+
+def _have_units(texts: Iterable[str]) -> bool:
+    """Whether all but three texts are numbers, with two units at most, and not all are plain."""
+    matches = {text: _NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts}
+    numbers = [match for match in matches.values() if match]
+    units = {match[2] for match in numbers}
+    plain = all(map(_is_float, matches))
+    return len(numbers) >= len(matches) - 3 and len(units) <= 2 and not plain
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

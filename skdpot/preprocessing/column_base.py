@@ -1,6 +1,15 @@
-"""What the columns of a schema have in common."""
+"""What a column of a schema does, on a scale or of categories.
 
-from collections.abc import Mapping
+A kind of column is a class in a file of its own and a line in `skdpot.preprocessing.table_schema`.
+It reads values, each by itself: an array has one data type, and one half among integers would make
+floats of them all, so that the value of one person would change how those of others are read and
+a record would no longer move one count by one. It also encodes and decodes, describes itself, is
+written as JSON, says what is estimated privately where a schema leaves something open, is guessed
+from values, and is read from text.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -8,33 +17,34 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.table_dtypes import dtype_family, pandas_dtype
-from skdpot.preprocessing.table_values import PlainColumn, read_column
+from skdpot.preprocessing.table_frames import (
+    PlainColumn,
+    dtype_family,
+    pandas_dtype,
+    read_column,
+)
 
-__all__ = ["TableColumn"]
+__all__ = ["CodedColumn", "ColumnGrid", "ScaledColumn", "TableColumn", "TickColumn"]
+
+IntArray = npt.NDArray[np.integer]
+FloatArray = npt.NDArray[np.float64]
+
+MAX_CELLS = 256
+_TRIES = 12
+_MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
+_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, repr=False)
 class TableColumn:
-    """Base class of the columns of a schema.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    missing : bool, default=False
-        Whether values may be missing, which is public.
-    dtype : str, optional
-        Data type of decoded values; by default that of the table that an encoder is fitted on.
-
-    Raises
-    ------
-    ValueError
-        If a field is not valid; the message names the column and the field.
-    """
+    """Base class of the columns of a schema."""
 
     kind: ClassVar[str]
-    families: ClassVar[tuple[str, ...]]
+    families: ClassVar[tuple[str, ...]]  # of data types that it reads
+    on_scale: ClassVar[bool] = False  # whether it has bounds rather than categories
+    figure: ClassVar[str] = "category"  # what it is in figures: "number", "date" or "category"
+    is_time: ClassVar[bool] = False  # whether text in a table may stand for its values
 
     name: str
     _: KW_ONLY
@@ -59,8 +69,68 @@ class TableColumn:
         """Whether nothing is left to be estimated privately."""
         return True
 
-    def describe(self) -> str:
-        """Say in a few words which values the column can have."""
+    @property
+    def is_numbered(self) -> bool:
+        """Whether an array of numbers can hold the values."""
+        return False
+
+    def completed(self, values: npt.NDArray[Any]) -> "TableColumn":
+        """Return the column with what it leaves open taken from public values, none missing."""
+        return self
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say which values the column can have, in a few words or without leaving one out."""
+        raise NotImplementedError
+
+    def grid(self) -> "ColumnGrid":
+        """Return the finest cells that the values of a resolved column are counted in."""
+        raise NotImplementedError
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Return the place of each value in [0, 1], NaN where it is missing."""
+        raise NotImplementedError
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Return the values at places in [0, 1]."""
+        raise NotImplementedError
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Names of the coordinates of a point that stands for a value."""
+        return [self.name, *([f"{self.name} is missing"] if self.missing else [])]
+
+    def encode(self, values: Any) -> FloatArray:
+        """Return a point of norm 1 at most for each value.
+
+        A line from -1 to 1, and where values may be missing one coordinate more, which is 1 where
+        a value is missing; the other is then 0.
+        """
+        unit = self.to_unit(values)
+        missing = np.isnan(unit)
+        places = np.where(missing, 0.0, 2 * np.where(missing, 0.0, unit) - 1)[:, None]
+        return np.column_stack([places, missing]) if self.missing else places
+
+    def decode(self, points: FloatArray) -> pd.Series:
+        """Return the values whose points are nearest."""
+        unit = np.clip((points[:, 0] + 1) / 2, 0.0, 1.0)
+        if self.missing:
+            unit[self._is_missing(*points.T)] = np.nan
+        return self.from_unit(unit)
+
+    def _is_missing(self, position: FloatArray, mask: FloatArray) -> npt.NDArray[np.bool_]:
+        """Whether the point of missing values is nearer than that of any value.
+
+        Values lie at (p, 0) with abs(p) <= 1, missing ones at (0, 1). The point (x, m) is as far
+        from both where 2 m = 1 + 2 x p - p^2, p being the value that is nearest to x.
+        """
+        nearest = np.clip(position, -1.0, 1.0)
+        if (last := self._last_step) is not None:
+            nearest = np.rint((nearest + 1) / 2 * last) / max(last, 1) * 2 - 1
+        return 2 * mask > 1 + 2 * position * nearest - nearest**2
+
+    @property
+    def _last_step(self) -> int | None:
+        """How many even steps the values are apart; None if they are not even steps."""
         raise NotImplementedError
 
     @classmethod
@@ -68,9 +138,44 @@ class TableColumn:
         """Return a column of which only public facts are known."""
         return cls(name, dtype=dtype, missing=missing)
 
+    @classmethod
+    def from_texts(cls, values: PlainColumn, base: "TableColumn") -> "TableColumn | None":
+        """Return a column of this kind if a column of texts reads as one."""
+        return None
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
+        """Return the column that values suggest, None to leave it out, and a note or nothing.
+
+        The values are read without any privacy; `keep` says that they shall not be left out.
+        """
+        return self, ""
+
+    def left_open(self) -> "TableColumn":
+        """Return the column without anything that may come from values."""
+        return self
+
     def bind(self, dtype: str) -> Self:
         """Return a copy that has the data type of a table, if it has none of its own."""
         return self if self.dtype is not None else self.replace(dtype=dtype)
+
+    def stated(self) -> Self:
+        """Return a copy that states its data type, so that no text in a file can."""
+        return self if self.dtype is not None else self.replace(dtype=self._text_dtype())
+
+    def _text_dtype(self) -> str:
+        raise NotImplementedError
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as values of this column, each read by itself."""
+        raise NotImplementedError
+
+    def condition(self, text: str) -> Any:
+        """Return what somebody typed as a value, or several, to look for."""
+        raise NotImplementedError
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as metrics and figures compare them."""
+        return values
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked again."""
@@ -95,12 +200,9 @@ class TableColumn:
         return cls(**entries)
 
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse missing ones that the column does not allow.
+        """Read values and refuse those that the column cannot hold.
 
-        Raises
-        ------
-        ValueError
-            Naming the column, never quoting a value.
+        What was read once is not converted again.
         """
         try:
             column = read_column(values)
@@ -136,17 +238,6 @@ class TableColumn:
         """Refuse to decode missing values in a column that has none."""
         if missing.any() and not self.missing:
             raise ValueError(f"Column {self.name!r} has missing=False: there is none to decode.")
-
-    def checked_codes(self, codes: npt.ArrayLike, n_categories: int) -> npt.NDArray[np.int64]:
-        """Return codes as integers and refuse those that are out of range."""
-        given = np.asarray(codes)
-        whole = given.dtype.kind in "iu" or given.size == 0
-        if not whole or (given.size and not -1 <= given.min() <= given.max() < n_categories):
-            raise ValueError(
-                f"Column {self.name!r}: codes must be integers from -1 (missing) to "
-                f"{n_categories - 1}."
-            )
-        return given.astype(np.int64)
 
     def _check_dtype(self, dtype: Any) -> None:
         try:
@@ -185,3 +276,434 @@ def _short(value: object) -> str:
     if isinstance(value, tuple) and len(value) > 8:
         return f"({', '.join(map(repr, value[:6]))}, ... {len(value)} in all)"
     return repr(value)
+
+
+class CodedColumn(TableColumn):
+    """Base class of columns of categories, which are coded by their places in `levels`."""
+
+    ordered: bool
+
+    @property
+    def levels(self) -> tuple[Any, ...]:
+        """All values that the column can have."""
+        raise NotImplementedError
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories, with those for other values."""
+        return len(self.levels)
+
+    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
+        """Return the position of each value in `levels`, -1 where it is missing."""
+        raise NotImplementedError
+
+    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
+        """Return the categories at positions in `levels`, of which -1 is a missing value."""
+        raise NotImplementedError
+
+    def level(self, value: Any) -> int | None:
+        """Return the place of a category; None if there is no such."""
+        raise NotImplementedError
+
+    def grid(self) -> "ColumnGrid":
+        """Return a cell for each category."""
+        return ColumnGrid(self, self.n_categories, self.is_ranked)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the order of the categories means something to who counts them."""
+        return self.ordered
+
+    @property
+    def likely_empty(self) -> int | None:
+        """Place of the category that stands for all others."""
+        return None
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Return the place of each category in their order."""
+        codes = self.to_codes(values)
+        return np.where(codes < 0, np.nan, codes / max(self.n_categories - 1, 1))
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Return the nearest categories in their order."""
+        places = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(places)
+        codes = np.rint(np.where(missing, 0.0, places) * (self.n_categories - 1))
+        return self.from_codes(np.where(missing, -1, codes).astype(np.int64))
+
+    @property
+    def coordinates(self) -> list[str]:
+        """One for each category where they have no order."""
+        names = super().coordinates
+        if self.ordered:
+            return names
+        return [*(f"{self.name}={level}" for level in self.levels), *names[1:]]
+
+    def encode(self, values: Any) -> FloatArray:
+        """Return a point of norm 1 at most for each value: without an order, one of a simplex."""
+        if self.ordered:
+            return super().encode(values)
+        codes = self.to_codes(values)
+        points = np.zeros((len(codes), self.n_categories + self.missing))
+        points[np.arange(len(codes)), np.where(codes < 0, self.n_categories, codes)] = 1.0
+        return points
+
+    def decode(self, points: FloatArray) -> pd.Series:
+        """Return the categories whose points are nearest."""
+        if self.ordered:
+            return super().decode(points)
+        codes = np.argmax(points, axis=1)
+        return self.from_codes(np.where(codes == self.n_categories, -1, codes))
+
+    @property
+    def _last_step(self) -> int:
+        return self.n_categories - 1
+
+    def checked_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return codes as integers and refuse those that are out of range."""
+        given = np.asarray(codes)
+        whole = given.dtype.kind in "iu" or given.size == 0
+        last = self.n_categories - 1
+        if not whole or (given.size and not -1 <= given.min() <= given.max() <= last):
+            raise ValueError(
+                f"Column {self.name!r}: codes must be integers from -1 (missing) to {last}."
+            )
+        return given.astype(np.int64)
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as text, in their order if they have one."""
+        names = list(map(str, self.levels))
+        if len(set(names)) < len(names):  # the number 1 and the text "1"
+            names = list(map(repr, self.levels))
+        codes = self.to_codes(values)
+        return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=self.ordered))
+
+
+@dataclass(frozen=True, repr=False)
+class ScaledColumn(TableColumn):
+    """Base class of columns of values between two bounds, which have places in [0, 1]."""
+
+    on_scale: ClassVar[bool] = True
+    figure: ClassVar[str] = "number"
+
+    lower: Any = None
+    upper: Any = None
+
+    @property
+    def log_scale(self) -> bool:
+        """Whether places are logarithmic rather than even."""
+        return False
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether both bounds are known."""
+        return self.lower is not None and self.upper is not None
+
+    @property
+    def n_values(self) -> int | None:
+        """How many values there are; None for a continuum, or while a bound is not known."""
+        raise NotImplementedError
+
+    @property
+    def _last_step(self) -> int | None:
+        return None if self.log_scale or self.n_values is None else self.n_values - 1
+
+    def left_open(self) -> Self:
+        """Return the column without bounds."""
+        return self.replace(lower=None, upper=None)
+
+    def numbers(self, values: Any) -> FloatArray:
+        """Return the numbers that bounds are estimated from, NaN where one is missing."""
+        raise NotImplementedError
+
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with estimates for the bounds that it lacks.
+
+        One on the wrong side of a known bound becomes that bound. If nothing was `found`, the
+        estimates say nothing.
+        """
+        raise NotImplementedError
+
+    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        """Return the part of an interval inside the bounds, None being no end, and its places."""
+        raise NotImplementedError
+
+    def typed_bound(self, text: str) -> Any:
+        """Return a bound that somebody typed."""
+        return text
+
+    def _clipped(self, lowest: Any, highest: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Return the part of an interval that lies inside the bounds."""
+        if lowest is not None and highest is not None and lowest > highest:
+            raise self._nothing("the smallest value that it allows exceeds the largest")
+        lowest = lower if lowest is None else max(lowest, lower)
+        highest = upper if highest is None else min(highest, upper)
+        if lowest > highest:
+            raise self._nothing(f"its schema has bounds {self.lower!r} and {self.upper!r}")
+        return lowest, highest
+
+    def _nothing(self, why: str) -> ValueError:
+        return ValueError(
+            f"No value of {self.name!r} lies in the interval that conditions asks for: {why}."
+        )
+
+    def _unbounded(self) -> ValueError:
+        return ValueError(
+            f"Column {self.name!r} has no bounds yet: state them, or have a TableEncoder "
+            "estimate them privately."
+        )
+
+    def _frequent(self) -> FloatArray:
+        """Return the places of values that many rows may share: the bounds."""
+        return np.array([0.0, 1.0])
+
+    def grid(self) -> "ColumnGrid":
+        """Return a cell for each value, or intervals of equal length if there are too many.
+
+        Intervals come with cells for single values that many rows may share.
+        """
+        n_values = 1 if self.lower == self.upper else self.n_values
+        even = n_values == 1 or not self.log_scale
+        if even and n_values is not None and n_values <= _MAX_VALUES:
+            places = np.arange(n_values) / max(n_values - 1, 1)
+            return ColumnGrid(self, n_values, True, places, places)
+        edges = np.arange(MAX_CELLS + 1) / MAX_CELLS
+        points = np.unique(self._frequent())
+        starts, stops = np.append(edges[:-1], points), np.append(edges[1:], points)
+        # A single value comes before the interval that begins with it, and after any other.
+        order = np.lexsort((stops, starts))
+        return ColumnGrid(self, len(starts), True, starts[order], stops[order])
+
+
+@dataclass(frozen=True, repr=False)
+class TickColumn(ScaledColumn):
+    """Base class of columns of times between two bounds, in ticks of a resolution."""
+
+    is_time: ClassVar[bool] = True
+
+    lower: str | None = None
+    upper: str | None = None
+    resolution: str = "s"
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
+            raise ValueError(
+                f"Column {self.name!r}: resolution must be one of {', '.join(_SECONDS)}."
+            )
+
+    def _bound_seconds(self, bound: str) -> int:
+        """Return a bound as `seconds` counts."""
+        raise NotImplementedError
+
+    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
+        """Return whole seconds, rounded down."""
+        unit, step = np.datetime_data(column.values.dtype)
+        ticks = np.where(column.missing, 0, column.values.astype(np.int64))
+        if unit in _SECONDS:
+            return ticks * (step * _SECONDS[unit])
+        return ticks * step // _PER_SECOND[unit]
+
+    def bounds_around(self, first: float, last: float) -> dict[str, str]:
+        """Return bounds that hold the seconds from `first` to `last`, in whole days."""
+        raise NotImplementedError
+
+    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
+        """Return values that `seconds` counts like that."""
+        raise NotImplementedError
+
+    @property
+    def n_values(self) -> int | None:
+        """Number of ticks; None while a bound is not known."""
+        if self.lower is None or self.upper is None:
+            return None
+        length = self._bound_seconds(self.upper) - self._bound_seconds(self.lower)
+        return length // _SECONDS[self.resolution] + 1
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words which values the column can have."""
+        length = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}[self.resolution]
+        ends = f"{length} from {self.lower or '?'} to {self.upper or '?'}"
+        return ends if self.is_resolved else f"{ends}, bounds to be estimated privately"
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Return the place of each time between the bounds, which it is clipped to."""
+        first, last = self._ticks()
+        column = self.read(values)
+        tick = _SECONDS[self.resolution]
+        seconds = np.clip(self.seconds(column), first, first + last * tick)
+        unit: FloatArray = (seconds - first) // tick / np.float64(last or 1)
+        unit[column.missing] = np.nan
+        return unit
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Return the times on the nearest ticks."""
+        first, last = self._ticks()
+        numbers = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(numbers)
+        self.check_missing(missing)
+        ticks = np.rint(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * last)
+        return self._from_seconds(
+            first + ticks.astype(np.int64) * _SECONDS[self.resolution], missing
+        )
+
+    def _ticks(self) -> tuple[int, int]:
+        """Return the seconds of the first tick and the number of the last."""
+        n_values = self.n_values
+        if self.lower is None or n_values is None:
+            raise self._unbounded()
+        return self._bound_seconds(self.lower), n_values - 1
+
+    def numbers(self, values: Any) -> FloatArray:
+        """Return seconds, NaN where a time is missing."""
+        column = self.read(values)
+        return np.where(column.missing, np.nan, self.seconds(column).astype(np.float64))
+
+    def within(self, lower: str, upper: str) -> Self:
+        """Return the column with bounds in the place of those that it lacks."""
+        first, last = self.lower or lower, self.upper or upper
+        if self._bound_seconds(first) > self._bound_seconds(last):
+            first, last = (last, last) if self.lower is None else (first, first)
+        return self.replace(lower=first, upper=last)
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
+        """Choose the longest ticks on which all times lie, and whole days that hold them."""
+        present = values.present
+        kept = PlainColumn(present, np.zeros(len(present), dtype=bool), values.dtype)
+        found = self
+        for resolution in ("D", "h", "min", "s"):
+            found = self.replace(resolution=resolution)
+            seconds = found.seconds(kept)
+            found = found.replace(**found.bounds_around(seconds.min(), seconds.max() + 1))
+            decoded = read_column(found.from_unit(found.to_unit(kept)))
+            if np.array_equal(decoded.values, kept.values):
+                break
+        return found, ""
+
+    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        """Return the first and the last tick that a condition allows, and their places."""
+        first, last = self._limit(self.lower), self._limit(self.upper)
+        lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
+        lowest, highest = self._clipped(lowest, highest, first, last)
+        start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
+        # Times between two ticks became the earlier.
+        if self.from_unit([start])[0] < lowest:
+            start += 1.0 / max((self.n_values or 1) - 1, 1)
+        if start > stop:
+            raise self._nothing(f"it holds no value of the resolution {self.resolution!r}")
+        return (*self.from_unit([start, stop]), start, stop)
+
+    def _limit(self, value: Any) -> Any:
+        """Return the end of an interval as the values of the column are."""
+        raise NotImplementedError
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts, which are read as times when the column is."""
+        return strings(present_texts(texts, missing))
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGrid:
+    """Cells of one column: its categories, its possible values, or places on its scale."""
+
+    column: Any
+    n_cells: int
+    ordered: bool
+    starts: FloatArray | None = None
+    stops: FloatArray | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of codes, that of missing values included."""
+        return self.n_cells + int(self.column.missing)
+
+    @property
+    def on_scale(self) -> bool:
+        """Whether cells are places on a scale rather than categories."""
+        return self.starts is not None
+
+    @property
+    def is_doubtful(self) -> npt.NDArray[np.bool_]:
+        """Whether each cell may well be empty: that of missing values, and of all others."""
+        doubtful = np.zeros(self.size, dtype=np.bool_)
+        doubtful[self.n_cells :] = True
+        if not self.on_scale and self.column.likely_empty is not None:
+            doubtful[self.column.likely_empty] = True
+        return doubtful
+
+    def codes(self, values: Any) -> IntArray:
+        """Return the cell of each value, int32 of shape (n_rows,)."""
+        if self.starts is None or self.stops is None:
+            codes: IntArray = self.column.to_codes(values)
+            return np.where(codes < 0, self.n_cells, codes).astype(np.int32)
+        unit: FloatArray = self.column.to_unit(values)
+        is_interval = self.stops > self.starts
+        if not is_interval.any():
+            cells = np.rint(np.nan_to_num(unit) * max(self.n_cells - 1, 1)).astype(np.int32)
+        else:
+            intervals = np.flatnonzero(is_interval)
+            places = np.searchsorted(self.starts[intervals], np.nan_to_num(unit), side="right")
+            cells = intervals[np.maximum(places - 1, 0)].astype(np.int32)
+            for cell in np.flatnonzero(~is_interval):
+                cells[unit == self.starts[cell]] = cell
+        return np.where(np.isnan(unit), np.int32(self.n_cells), cells)
+
+    def values(
+        self, codes: IntArray, rng: np.random.Generator, within: tuple[float, float] | None = None
+    ) -> pd.Series:
+        """Draw a value in each cell, on a scale evenly inside the part `within`."""
+        column = self.column
+        if self.starts is None or self.stops is None:
+            found: pd.Series = column.from_codes(np.where(codes == self.n_cells, -1, codes))
+            return found
+        lower, upper = (np.append(ends, np.nan)[codes] for ends in (self.starts, self.stops))
+        if within is not None:
+            lower, upper = np.clip(lower, *within), np.clip(upper, *within)
+        unit = lower + (upper - lower) * rng.random(len(codes))
+        if column.n_values is not None:
+            # Values that are rounded may leave their cell: such are drawn again.
+            wrong = np.flatnonzero(upper > lower)
+            for _ in range(_TRIES):
+                reached = self.codes(column.from_unit(unit[wrong]))
+                wrong = wrong[reached != codes[wrong]]
+                unit[wrong] = (lower + (upper - lower) * rng.random(len(codes)))[wrong]
+        found = column.from_unit(unit)
+        return found
+
+
+def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | None]:
+    """Return None for the texts that mean a missing value."""
+    return [None if text in missing else text for text in texts]
+
+
+def strings(values: Sequence[str | None]) -> pd.Series:
+    """Return a column of texts."""
+    return pd.Series(values, dtype=pandas_dtype("str", True))
+
+
+def text_numbers(
+    values: Iterable[str | None], convert: Callable[[str], int | float | None]
+) -> list[int | float | None] | None:
+    """Return texts as numbers, None if some are none. What is NaN is missing."""
+    try:
+        return [None if value is None else convert(value) for value in values]
+    except ValueError:  # it quotes the text
+        return None
+
+
+def text_number(text: str) -> int | float | None:
+    """Return an integer, which may have any size, or else the nearest double."""
+    number = text_double(text)
+    try:
+        return int(text)
+    except ValueError:
+        return number
+
+
+def text_double(text: str) -> float | None:
+    """Return the nearest double."""
+    if "_" in text or not text.isascii():  # Python reads more than other programs do
+        raise ValueError
+    number = float(text)
+    return None if math.isnan(number) else number

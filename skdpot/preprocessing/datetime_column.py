@@ -1,36 +1,43 @@
 """Columns of dates and times between two bounds."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from numbers import Number
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_dtypes import datetime_zone, dtype_family, pandas_dtype
-from skdpot.preprocessing.table_objects import as_times
-from skdpot.preprocessing.table_values import PlainColumn
+from skdpot.preprocessing.column_base import TableColumn, TickColumn
+from skdpot.preprocessing.table_frames import (
+    PlainColumn,
+    datetime_zone,
+    dtype_family,
+    pandas_dtype,
+)
 
 __all__ = ["DatetimeColumn"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DEFAULT = "datetime64[s]"
 # Sooner or later a nanosecond counter overflows.
 _NANOSECONDS = (date(1678, 1, 1), date(2261, 12, 31))
 _EPOCH = datetime(1970, 1, 1)
 _DAYS = (date.min + timedelta(days=1), date.max - timedelta(days=1))
 _FIRST_SECOND, _LAST_SECOND = ((day.toordinal() - _EPOCH.toordinal()) * 86400 for day in _DAYS)
+_UNKNOWN = ("1900-01-01", "2100-01-01")
 _DATED = "a date or time in ISO format between the years 1 and 9999, such as '2024-01-31'"
+
+# What Python reads, many times as fast as pandas does.
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, repr=False)
-class DatetimeColumn(TableColumn):
+class DatetimeColumn(TickColumn):
     """Dates and times between two bounds, in ticks of a day, an hour, a minute or a second.
 
     Parameters
@@ -66,18 +73,11 @@ class DatetimeColumn(TableColumn):
 
     kind: ClassVar[str] = "datetime"
     families: ClassVar[tuple[str, ...]] = ("datetime",)
-
-    lower: str | None = None
-    upper: str | None = None
-    resolution: str = "s"
+    figure: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
         super().__post_init__()
-        if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
-            raise ValueError(
-                f"Column {self.name!r}: resolution must be one of {', '.join(_SECONDS)}."
-            )
         first, last = self._limits
         for side in ("lower", "upper"):
             bound = self._bound(side)
@@ -90,7 +90,7 @@ class DatetimeColumn(TableColumn):
         if self.lower is not None and self.upper is not None:
             offsets = {_parsed(bound).tzinfo is None for bound in (self.lower, self.upper)}
             known = self.dtype is not None or len(offsets) == 1
-            if known and self._seconds(self.lower) > self._seconds(self.upper):
+            if known and self._bound_seconds(self.lower) > self._bound_seconds(self.upper):
                 raise ValueError(
                     f"Column {self.name!r}: lower={self.lower!r} is after upper={self.upper!r}."
                 )
@@ -101,113 +101,30 @@ class DatetimeColumn(TableColumn):
         resolution = "D" if dtype == "date" else "s"
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
+    @classmethod
+    def from_texts(cls, values: PlainColumn, base: TableColumn) -> TableColumn | None:
+        """Return a column of times if all texts are dates in ISO format."""
+        texts = {value for value in values.present[:1000] if isinstance(value, str)}
+        if not texts or not all(len(text) >= 8 and text[:4].isdigit() for text in texts):
+            return None
+        proposed = cls(base.name, missing=base.missing, dtype=_DEFAULT)
+        try:
+            return proposed.guessed(proposed.read(values), False)[0]
+        except ValueError:
+            return None
+
     def bind(self, dtype: str) -> Self:
         """Return a copy with a data type: that of a table, or for dates written as text a time."""
         return super().bind(_DEFAULT if dtype_family(dtype) == "text" else dtype)
 
-    @property
-    def is_resolved(self) -> bool:
-        """Whether both bounds are known."""
-        return self.lower is not None and self.upper is not None
-
-    @property
-    def n_values(self) -> int | None:
-        """Number of ticks; None while a bound is not known."""
-        if self.lower is None or self.upper is None:
-            return None
-        length = self._seconds(self.upper) - self._seconds(self.lower)
-        return length // _SECONDS[self.resolution] + 1
-
-    def describe(self) -> str:
-        """Say in a few words which values the column can have."""
-        length = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}[self.resolution]
-        ends = f"{length} from {self.lower or '?'} to {self.upper or '?'}"
-        return ends if self.is_resolved else f"{ends}, bounds to be estimated privately"
-
-    def to_unit(self, values: Any) -> FloatArray:
-        """Map times to [0, 1].
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            Times; those outside of the bounds are clipped. Lists of strings in ISO format will do.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            NaN where a value is missing.
-
-        Raises
-        ------
-        ValueError
-            If something is not a time, or misses although `missing` is False. The message names
-            the column and quotes no value.
-        """
-        first, last = self._ticks()
-        column = self.read_times(values)
-        tick = _SECONDS[self.resolution]
-        seconds = np.clip(self.seconds(column), first, first + last * tick)
-        unit = (seconds - first) // tick / np.float64(last or 1)
-        unit[column.missing] = np.nan
-        return unit
-
-    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Map numbers of [0, 1] back to times.
-
-        Parameters
-        ----------
-        unit : array-like of shape (n_rows,)
-            Numbers outside of [0, 1] are clipped; NaN is a missing value.
-
-        Returns
-        -------
-        Series of shape (n_rows,)
-            Of the data type of the column; the nearest ticks.
-
-        Raises
-        ------
-        ValueError
-            If something misses although `missing` is False.
-        """
-        first, last = self._ticks()
-        numbers = np.asarray(unit, dtype=np.float64)
-        missing = np.isnan(numbers)
-        self.check_missing(missing)
-        ticks = np.rint(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * last)
-        seconds = first + ticks.astype(np.int64) * _SECONDS[self.resolution]
-        times = seconds.astype("datetime64[s]")
-        times[missing] = np.datetime64("NaT")
-        target, zone = pandas_dtype(self.dtype or _DEFAULT, self.missing), datetime_zone(self.dtype)
-        index = pd.DatetimeIndex(times)
-        if zone is None:
-            return pd.Series(index.astype(target))
-        if self.resolution == "D":  # midnight of the zone; where there are two, the first
-            earlier = np.ones(len(index), dtype=bool)
-            index = index.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
-        else:
-            index = index.tz_localize("UTC").tz_convert(zone)
-        return pd.Series(index.astype(target))
-
-    def read_times(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is not a time.
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            The column; lists of strings in ISO format will do.
-
-        Returns
-        -------
-        PlainColumn
-
-        Raises
-        ------
-        ValueError
-            Naming the column, never quoting a value.
-        """
-        column = self.read(values)
-        if column.values.dtype.kind == "O":
-            column = _from_objects(column)
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a time."""
+        column = super().read(values)
+        if column.values.dtype.kind == "O" and (times := as_times(column.present)) is not None:
+            found, zoned = times
+            ticks = np.zeros(len(column), dtype=found.dtype)
+            ticks[~column.missing] = found
+            column = PlainColumn(ticks, column.missing, f"datetime64[us{', UTC' * zoned}]")
         if column.values.dtype.kind != "M":
             raise ValueError(
                 f"Column {self.name!r} must hold dates or times. Convert it with pandas.to_datetime"
@@ -223,17 +140,12 @@ class DatetimeColumn(TableColumn):
                 )
         return column
 
-    def seconds(self, column: PlainColumn) -> IntArray:
+    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
         """Return whole seconds since 1970; for days those of the clocks in the column's zone.
 
         No clock is known before the year 1 or after 9999: days beyond are moved there first.
         """
-        unit, step = np.datetime_data(column.values.dtype)
-        ticks = np.where(column.missing, 0, column.values.astype(np.int64))
-        if unit in _SECONDS:
-            seconds = ticks * (step * _SECONDS[unit])
-        else:
-            seconds = ticks * step // _PER_SECOND[unit]
+        seconds = super().seconds(column)
         zone = datetime_zone(self.dtype or column.dtype)
         if self.resolution != "D" or zone is None:
             return seconds
@@ -241,36 +153,27 @@ class DatetimeColumn(TableColumn):
         clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
         return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
 
-    def within(self, lower: str, upper: str) -> Self:
-        """Return the column with bounds in the place of those that it lacks.
+    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
+        times = seconds.astype("datetime64[s]")
+        times[missing] = np.datetime64("NaT")
+        target, zone = pandas_dtype(self.dtype or _DEFAULT, self.missing), datetime_zone(self.dtype)
+        index = pd.DatetimeIndex(times)
+        if zone is None:
+            return pd.Series(index.astype(target))
+        if self.resolution == "D":  # midnight of the zone; where there are two, the first
+            earlier = np.ones(len(index), dtype=bool)
+            index = index.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
+        else:
+            index = index.tz_localize("UTC").tz_convert(zone)
+        return pd.Series(index.astype(target))
 
-        Parameters
-        ----------
-        lower, upper : str
-            Estimates in ISO format; one on the wrong side of a known bound becomes that bound.
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with estimates for the bounds that it lacks, in seconds."""
+        estimates = tuple(self.bounds_around(lower, upper).values()) if found else _UNKNOWN
+        return self.within(*estimates)
 
-        Returns
-        -------
-        DatetimeColumn
-        """
-        first, last = self.lower or lower, self.upper or upper
-        if self._seconds(first) > self._seconds(last):
-            first, last = (last, last) if self.lower is None else (first, first)
-        return self.replace(lower=first, upper=last)
-
-    def iso_bounds(self, first: float, last: float) -> dict[str, str]:
-        """Return bounds that hold the seconds from `first` to `last`, in whole days.
-
-        Parameters
-        ----------
-        first, last : float
-            Seconds since 1970, as `seconds` counts them.
-
-        Returns
-        -------
-        dict
-            ``lower`` and ``upper`` in ISO format.
-        """
+    def bounds_around(self, first: float, last: float) -> dict[str, str]:
+        """Return bounds in ISO format that hold the seconds from `first` to `last`, in days."""
         days = [np.floor(first / 86400), np.ceil(last / 86400)]
         earliest, latest = (day.toordinal() for day in self._limits)
         ordinals = [int(np.clip(day + _EPOCH.toordinal(), earliest, latest)) for day in days]
@@ -286,17 +189,7 @@ class DatetimeColumn(TableColumn):
             return _NANOSECONDS
         return _DAYS
 
-    def _ticks(self) -> tuple[int, int]:
-        """Return the seconds of the first tick and the number of the last."""
-        n_values = self.n_values
-        if self.lower is None or n_values is None:
-            raise ValueError(
-                f"Column {self.name!r} has no bounds yet: state them, or have a TableEncoder "
-                "estimate them privately."
-            )
-        return self._seconds(self.lower), n_values - 1
-
-    def _seconds(self, bound: str) -> int:
+    def _bound_seconds(self, bound: str) -> int:
         """Return a bound as `seconds` counts."""
         time, zone = _parsed(bound), datetime_zone(self.dtype)
         if time.tzinfo is None:
@@ -318,6 +211,40 @@ class DatetimeColumn(TableColumn):
             time = datetime(time.year, time.month, time.day)
         return (time - _EPOCH) // timedelta(seconds=1)
 
+    def _limit(self, value: Any) -> pd.Timestamp:
+        """Return a limit like the column's values; without an offset it is in the column's zone."""
+        zone = datetime_zone(self.dtype)
+        try:
+            stamp = pd.Timestamp("" if isinstance(value, Number) else value)  # a number is no time
+            if zone is not None and stamp.tzinfo is None:
+                return stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+            if not pd.isna(stamp) and (stamp.tzinfo is None) == (zone is None):
+                return stamp if zone is None else stamp.tz_convert(zone)
+        except (ValueError, TypeError, OverflowError):
+            pass
+        offset = "" if zone else " without an offset from UTC"
+        raise ValueError(
+            f"The condition on {self.name!r} must be a date or time in ISO format{offset}, or a "
+            "tuple of two, or of one and None."
+        )
+
+    def condition(self, text: Any) -> str:
+        """Return the text of a date that somebody typed."""
+        try:
+            pd.Timestamp(text)
+        except (TypeError, ValueError):
+            text = None
+        if text is None:
+            raise ValueError(f"{self.name!r} is a date; write it in ISO format, as 2024-01-31.")
+        return str(text).strip()
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as times, those written as text too."""
+        return values if pd.api.types.is_datetime64_any_dtype(values) else pd.to_datetime(values)
+
+    def _text_dtype(self) -> str:
+        return _DEFAULT
+
     def _bound(self, side: str) -> str | None:
         value = getattr(self, side)
         try:
@@ -336,12 +263,42 @@ def _parsed(bound: str) -> datetime:
     return datetime.fromisoformat(bound).replace(microsecond=0)
 
 
-def _from_objects(column: PlainColumn) -> PlainColumn:
-    """Return dates that are stored as Python objects or ISO strings as times, if they all are."""
-    found = as_times(column.present)
-    if found is None:
-        return column
-    times, zoned = found
-    values = np.zeros(len(column), dtype=times.dtype)
-    values[~column.missing] = times
-    return PlainColumn(values, column.missing, f"datetime64[us{', UTC' * zoned}]")
+def as_times(values: Iterable[Any]) -> tuple[npt.NDArray[Any], bool] | None:
+    """Return dates, times and ISO texts as times, and whether they have offsets or zones.
+
+    Those with an offset are in UTC. None if they are not all times, or some have an offset and
+    others none.
+    """
+    known: dict[Any, tuple[np.datetime64, bool]] = {}
+    found = []
+    for value in values:
+        if not isinstance(value, str | date | np.datetime64):
+            return None
+        key = (type(value), value)  # a date and the midnight that it begins with are two
+        if key not in known:
+            try:
+                known[key] = _time(value)
+            except (ValueError, OverflowError):
+                return None
+        found.append(known[key])
+    zones = {zoned for _, zoned in found}
+    if len(zones) > 1:
+        return None
+    return np.array([time for time, _ in found], dtype="datetime64[us]"), True in zones
+
+
+def _time(value: Any) -> tuple[np.datetime64, bool]:
+    """Return one time, in UTC if it has an offset, and whether it has one."""
+    if isinstance(value, str):
+        if _ISO.fullmatch(value):
+            value = datetime.fromisoformat(value)
+        else:
+            value = pd.to_datetime(value, format="ISO8601")
+    if isinstance(value, np.datetime64 | pd.Timestamp):  # of any unit, and so of any year
+        stamp = pd.Timestamp(value)
+        zoned = stamp.tzinfo is not None
+        stamp = stamp.tz_convert("UTC").tz_localize(None) if zoned else stamp
+        return stamp.floor("us").as_unit("us").to_datetime64(), zoned
+    if getattr(value, "tzinfo", None) is None:
+        return np.datetime64(value, "us"), False
+    return np.datetime64(value.astimezone(UTC).replace(tzinfo=None), "us"), True

@@ -2,30 +2,41 @@
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_dtypes import dtype_family
-from skdpot.preprocessing.table_objects import LARGEST_INTEGER, as_float, as_integer
-from skdpot.preprocessing.table_values import PlainColumn
+from skdpot.preprocessing.column_base import (
+    ScaledColumn,
+    TableColumn,
+    present_texts,
+    text_double,
+    text_number,
+    text_numbers,
+)
+from skdpot.preprocessing.table_frames import PlainColumn, dtype_family
 
-__all__ = ["NumericColumn"]
+__all__ = ["NumericColumn", "text_doubles", "text_integers"]
 
 FloatArray = npt.NDArray[np.float64]
 
+LARGEST_INTEGER = 2**62
 # A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
 _LARGEST_RANGE = 2**48
 _LARGEST_LOG_RANGE = 2**40
+# What a guess takes for a scale.
+_FEW_VALUES = 20
+_HEAVY = 3.0
+_LARGEST_GUESS, _LARGEST_LOG_GUESS = 2**53, 2**39
 
 
 @dataclass(frozen=True, repr=False)
-class NumericColumn(TableColumn):
+class NumericColumn(ScaledColumn):
     r"""Numbers between two bounds, as they stand or on a logarithmic scale.
 
     Parameters
@@ -87,22 +98,22 @@ class NumericColumn(TableColumn):
             self._check_range(self.lower, self.upper)
 
     @property
-    def is_resolved(self) -> bool:
-        """Whether both bounds are known."""
-        return self.lower is not None and self.upper is not None
-
-    @property
     def n_values(self) -> int | None:
         """How many values there are; None for a continuum, or while a bound is not known."""
         if not self.integer or self.lower is None or self.upper is None:
             return None
         return int(self.upper - self.lower) + 1
 
-    def describe(self) -> str:
-        """Say in a few words which values the column can have."""
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words, or without leaving out a digit, which values the column can have."""
         numbers = "integers" if self.integer else "numbers"
-        scale = " on a logarithmic scale" if self.log_scale else ""
-        return f"{numbers} {_between(self.lower, self.upper)}{scale}"
+        scale = "on a logarithmic scale" if self.log_scale else ""
+        if in_full and self.is_resolved:
+            shown = f"{numbers} from {self.lower!r} to {self.upper!r}"
+            return f"{shown}, {scale}" if scale else shown
+        ends = ["?" if end is None else _written(end) for end in (self.lower, self.upper)]
+        private = "" if self.is_resolved else ", bounds to be estimated privately"
+        return f"{numbers} from {ends[0]} to {ends[1]}{private} {scale}".rstrip()
 
     def to_unit(self, values: Any) -> FloatArray:
         """Map values to [0, 1].
@@ -124,7 +135,7 @@ class NumericColumn(TableColumn):
             message names the column and quotes no value.
         """
         lower, upper = self._bounds()
-        column = self.read_numbers(values)
+        column = self.read(values)
         if self.integer:
             distance = (_integers(column, int(lower), int(upper)) - int(lower)).astype(np.float64)
         else:
@@ -167,24 +178,9 @@ class NumericColumn(TableColumn):
         steps = np.clip(np.rint(distance), 0.0, float(upper - lower)).astype(np.int64)
         return self.finish(int(lower) + steps, missing, self.dtype or "int64")
 
-    def read_numbers(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is not a finite number.
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            The column.
-
-        Returns
-        -------
-        PlainColumn
-
-        Raises
-        ------
-        ValueError
-            Naming the column, never quoting a value.
-        """
-        column = self.read(values)
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a finite number."""
+        column = super().read(values)
         if column.values.dtype.kind == "O":
             column = self._from_objects(column)
         if column.values.dtype.kind not in "biuf":
@@ -196,19 +192,17 @@ class NumericColumn(TableColumn):
             raise self._infinite()
         return column
 
-    def within(self, lower: float, upper: float) -> "NumericColumn":
-        """Return the column with bounds in the place of those that it lacks.
+    def numbers(self, values: Any) -> FloatArray:
+        """Return the values as doubles, NaN where one is missing."""
+        column = self.read(values)
+        return np.where(column.missing, np.nan, column.values.astype(np.float64))
 
-        Parameters
-        ----------
-        lower, upper : float
-            Estimates; they are rounded outwards to integers, and moved to where the data type,
-            the known bound and the largest range allow.
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with estimates for the bounds that it lacks, found or not."""
+        return self.within(lower, upper)
 
-        Returns
-        -------
-        NumericColumn
-        """
+    def within(self, lower: float, upper: float) -> Self:
+        """Return the column with bounds in the place of those that it lacks."""
         low, high = (-sys.float_info.max / 4, sys.float_info.max / 4)
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))
@@ -250,10 +244,7 @@ class NumericColumn(TableColumn):
 
     def _bounds(self) -> tuple[float | int, float | int]:
         if self.lower is None or self.upper is None:
-            raise ValueError(
-                f"Column {self.name!r} has no bounds yet: state them, or have a TableEncoder "
-                "estimate them privately."
-            )
+            raise self._unbounded()
         return self.lower, self.upper
 
     def _length(self, lower: float, upper: float) -> float:
@@ -294,6 +285,118 @@ class NumericColumn(TableColumn):
                     f"Column {self.name!r}: the bounds are beyond what {self.dtype!r} can hold."
                 )
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether an array of numbers can hold the values."""
+        return True
+
+    def completed(self, values: npt.NDArray[Any]) -> Self:
+        """Return the column with bounds at the smallest and the largest of public values."""
+        return self.within(float(values.min()), float(values.max()))
+
+    def _frequent(self) -> FloatArray:
+        """Return the places of both bounds, and of zero between them."""
+        lower, upper = self._bounds()
+        values = [lower, upper, *([0.0] if lower < 0.0 < upper else [])]
+        places: FloatArray = self.to_unit(
+            np.array([int(value) for value in values] if self.integer else values)
+        )
+        return places
+
+    def left_open(self) -> Self:
+        """Return the column without bounds, on its own scale."""
+        return self.replace(lower=None, upper=None, log_scale=False)
+
+    def limits(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
+        """Return the part of an interval inside the bounds, None being no end, and its places."""
+        for limit in (lowest, highest):
+            number = isinstance(limit, Real) and not isinstance(limit, bool) and limit == limit
+            if limit is not None and not number:
+                raise ValueError(
+                    f"The condition on {self.name!r} must be a number or a tuple of two, or of a "
+                    "number and None; True and False are no numbers."
+                )
+        # Through the bounds first: infinity cannot be rounded.
+        lowest, highest = self._clipped(lowest, highest, self.lower, self.upper)
+        if self.integer:
+            lowest, highest = math.ceil(lowest), math.floor(highest)
+            if lowest > highest:
+                raise self._nothing("no integer lies in it")
+        start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
+        return lowest, highest, start, stop
+
+    def condition(self, text: Any) -> float:
+        """Return a number that somebody typed."""
+        try:
+            number = float(text)
+        except (TypeError, ValueError):
+            number = None
+        if number is None:
+            raise ValueError(f"{self.name!r} is a number, not {text!r}.")
+        return int(number) if number.is_integer() else number
+
+    def typed_bound(self, text: str) -> float:
+        """Return a bound that somebody typed."""
+        try:
+            number = float(text)
+        except ValueError:
+            number = None
+        if number is None:
+            raise ValueError(f"{self.name!r} needs numbers.")
+        return int(number) if self.integer and number.is_integer() else number
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
+        """Choose bounds that hold all values, rounded outwards, and a scale."""
+        present = values.present
+        finite = present[np.isfinite(present)]
+        if not len(finite):
+            return None, "left out: it holds no finite number."
+        note = ""
+        if len(finite) < len(present):
+            note = "holds infinity, which an encoder refuses; replace it by a number or by missing."
+        low, high = finite.min().item(), finite.max().item()
+        whole = finite.dtype.kind in "iu" or (
+            bool((finite == np.rint(finite)).all()) and max(-low, high) < _LARGEST_GUESS
+        )
+        lower, upper = _rounded_outwards(low, high, whole)
+        with np.errstate(all="ignore"):
+            heavy = high - lower > _HEAVY * (np.quantile(finite, 0.99).item() - lower)
+        distinct = len(np.unique(finite)) == len(finite) >= _FEW_VALUES
+        if whole and distinct and high - low >= len(finite) - 1:
+            note = (
+                "every number occurs once. Exclude the column if it identifies rows or people; "
+                "encoded, it would only be noise."
+            )
+        if self.dtype is not None and whole and "int" in self.dtype.lower():
+            limits = np.iinfo(self.dtype.lower())
+            lower, upper = max(lower, limits.min), min(upper, limits.max)
+        found = self.replace(
+            integer=whole,
+            lower=int(lower) if whole else float(lower),
+            upper=int(upper) if whole else float(upper),
+            log_scale=bool(
+                lower >= 0 and heavy and not (whole and high - low > _LARGEST_LOG_GUESS)
+            ),
+        )
+        return found, note
+
+    def _text_dtype(self) -> str:
+        return "int64" if self.integer else "float64"
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as numbers."""
+        values = present_texts(texts, missing)
+        numbers = text_numbers(values, text_number if self.integer else text_double)
+        if numbers is None:
+            raise no_number(self.name)
+        if not self.integer:
+            return text_doubles(numbers)
+        try:
+            whole = [None if number is None else as_integer(number) for number in numbers]
+        except OverflowError:
+            raise self._infinite() from None
+        return text_integers(whole)
+
 
 def _integers(column: PlainColumn, lower: int, upper: int) -> npt.NDArray[np.int64]:
     """Return the nearest integers within the bounds; `lower` where a value is missing."""
@@ -307,12 +410,62 @@ def _integers(column: PlainColumn, lower: int, upper: int) -> npt.NDArray[np.int
     return np.clip(integers, lower, upper)
 
 
-def _between(lower: float | None, upper: float | None) -> str:
-    """Write an interval, of which nothing may be known yet."""
-    ends = ["?" if bound is None else _written(bound) for bound in (lower, upper)]
-    private = ", bounds to be estimated privately" if None in (lower, upper) else ""
-    return f"from {ends[0]} to {ends[1]}{private}"
-
-
 def _written(bound: float) -> str:
     return f"{bound:,d}" if isinstance(bound, int) else f"{bound:,.12g}"
+
+
+def as_integer(value: Any) -> int:
+    """Return the integer that is nearest to a number, between -2^62 and 2^62."""
+    if type(value) is int:
+        number = value
+    else:
+        number = int(value) if isinstance(value, Integral) else round(as_float(value))
+    if -LARGEST_INTEGER <= number <= LARGEST_INTEGER:
+        return number
+    return LARGEST_INTEGER if number > 0 else -LARGEST_INTEGER
+
+
+def as_float(value: Any) -> float:
+    """Return the nearest double, which is infinite where the number is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
+    """Round a range outwards to multiples of 5 % to 50 % of it; of few integers keep the ends."""
+    length = high - low
+    if (whole and length <= _FEW_VALUES) or not 1e-290 < length < 1e290:
+        return low, high
+    exponent = math.floor(math.log10(length)) - 1
+    if whole:
+        step = max(5 * 10**exponent, 1)
+        return math.floor(low) // step * step, -(-math.ceil(high) // step) * step
+    # Division by a power of ten gives the float next to the decimal number, so that 0.15 is 0.15.
+    steps = 5 * 10.0**exponent
+    first, last = math.floor(low / steps) * 5, math.ceil(high / steps) * 5
+    scale = 10.0 ** abs(exponent)
+    lower, upper = (n * scale if exponent > 0 else n / scale for n in (first, last))
+    return min(lower, low), max(upper, high)
+
+
+def no_number(name: str) -> ValueError:
+    """Return the error for a text that is no number."""
+    return ValueError(
+        f"Column {name!r} holds a text that is no number (not shown, because it may be private). "
+        "Is it a missing value? Then name it by --missing. Are there separators, as in 1,234.50? "
+        "Write 1234.50. If the column holds categories, declare them in the schema."
+    )
+
+
+def text_doubles(numbers: Sequence[int | float | None]) -> pd.Series:
+    """Return numbers that were read from text as doubles, NaN for None."""
+    return pd.Series(np.array(numbers, dtype=np.float64))
+
+
+def text_integers(numbers: Sequence[int | float | None]) -> pd.Series:
+    """Return integers of 64 bits, exactly, some of which may be missing."""
+    missing = np.array([number is None for number in numbers], dtype=bool)
+    values = np.array([0 if number is None else number for number in numbers], dtype=np.int64)
+    return pd.Series(pd.arrays.IntegerArray(values, missing))

@@ -16,22 +16,17 @@ from skdpot._utils.validation import (
     check_is_fitted,
     fit_context,
     read_rows,
-    validate_frame,
-    validate_rows,
 )
 from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing.schema_plan import (
     GUESSED,
     SchemaPlan,
-    bound_schema,
-    check_readable,
     plan_schema,
     release_schema,
     warn_of_guess,
 )
-from skdpot.preprocessing.table_blocks import TableBlocks
-from skdpot.preprocessing.table_frames import Table, build_table
-from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.preprocessing.table_frames import PlainColumn, build_table, read_table
+from skdpot.preprocessing.table_schema import TableSchema, bound_schema
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.events import Event
@@ -47,6 +42,8 @@ _PUBLIC = (
     "every value is of the kind that the schema says; others are refused",
     "each person contributes one row",
 )
+# Rounding in norms must not lead out of the ball.
+_INSIDE = 1 - 1e-12
 
 
 class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
@@ -193,51 +190,38 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         The class documentation says what is released; ``privacy_spent_`` states the event.
         """
         with all_or_nothing(self):
-            table = self._table(X, reset=True)
-            schema = self._public_schema(table)
-            check_readable(table.data, schema)
+            names = None if self.schema is None else self.schema.names
+            table = read_table(self, X, reset=True, names=names)
+            schema = bound_schema(self.schema, table, type(self).__name__)
+            readings = schema.read(table)
             warn_of_guess(schema, type(self).__name__)
             self.privacy_spent_ = None
             if not schema.is_resolved:
-                schema = self._resolve(X, table, schema)
-            self.schema_ = schema
-            self._kind = table.kind
-            self._blocks = TableBlocks(schema)
-            self.column_blocks_ = dict(self._blocks.slices)
+                schema = self._resolve(X, readings, table.n_rows, schema)
+            self.schema_, self._kind, self._column_names = schema, table.kind, table.names
+            self.column_blocks_, start = {}, 0
+            for column in schema:
+                width = len(column.coordinates)
+                self.column_blocks_[column.name] = slice(start, start + width)
+                start += width
         return self
 
-    def _table(self, X: Any, *, reset: bool) -> Table:
-        """Recognise the table and record or check the names of its columns."""
-        if Table.is_frame(X):
-            table = Table.of(X)
-            validate_frame(self, table.data, reset=reset)
-            return table
-        if type(X).__name__ == "LazyFrame":
-            return Table.of(X)  # says what to do
-        rows = validate_rows(self, X, reset=reset, dtype=(np.float64,), allow_nan=True)
-        if reset:
-            return Table.of(rows, None if self.schema is None else self.schema.names)
-        return Table.of(rows, self._column_names)
-
-    def _public_schema(self, table: Table) -> TableSchema:
-        """Return the schema with the data types of the table; nothing of it is private."""
-        self._column_names = table.names
-        return bound_schema(self.schema, table.data, type(self).__name__)
-
-    def _resolve(self, X: Any, table: Table, schema: TableSchema) -> TableSchema:
+    def _resolve(
+        self, X: Any, readings: dict[str, PlainColumn], n_rows: int, schema: TableSchema
+    ) -> TableSchema:
         """Charge for what the schema leaves open, then release it."""
-        if table.n_rows < 2:
+        if n_rows < 2:
             raise ValueError(
-                f"Found array with {table.n_rows} sample(s) while a minimum of 2 is required by "
+                f"Found array with {n_rows} sample(s) while a minimum of 2 is required by "
                 "TableEncoder to estimate bounds and categories."
             )
-        plan = self._plan(schema, table.n_rows)
+        plan = self._plan(schema, n_rows)
         event = plan.event
         if event is not None:
             self.privacy_spent_ = self._charge(event, plan)
             warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
         streams = spawn_streams(self.random_state, type(self).__name__)
-        return release_schema(table.data, plan, streams)
+        return release_schema(readings, plan, streams)
 
     def _plan(self, schema: TableSchema, n_samples: int) -> SchemaPlan:
         """Fix the noise so that the fit costs what was asked for and no more."""
@@ -295,7 +279,9 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             If a column cannot be read; the message names it and quotes no value.
         """
         check_is_fitted(self)
-        return self._blocks.encode(self._table(X, reset=False))
+        table = read_table(self, X, reset=False, names=self._column_names)
+        points = [column.encode(table.read(column)) for column in self.schema_]
+        return np.column_stack(points) * self._side
 
     def fit_transform(self, X: Any, y: object = None, **fit_params: Any) -> Any:
         """Fit, then encode the same rows.
@@ -346,8 +332,11 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
                 f"X has {places.shape[1]} coordinates, but {type(self).__name__} encodes rows by "
                 f"{self._n_features_out}."
             )
-        schema = {column.name: column for column in self.schema_.columns}
-        return build_table(self._kind, self._blocks.decode(places), schema)
+        columns = {
+            column.name: column.decode(places[:, self.column_blocks_[column.name]] / self._side)
+            for column in self.schema_
+        }
+        return build_table(self._kind, columns, self.schema_)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of the coordinates.
@@ -368,12 +357,22 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             given = [str(name) for name in np.asarray(input_features, dtype=object)]
             if given != list(self._column_names):
                 raise ValueError("input_features is not equal to feature_names_in_.")
-        return np.array(self._blocks.names, dtype=object)
+        names: list[str] = []
+        for name in (name for column in self.schema_ for name in column.coordinates):
+            while name in names:
+                name += "_"
+            names.append(name)
+        return np.array(names, dtype=object)
+
+    @property
+    def _side(self) -> float:
+        """Largest norm of the block of a column: just below 1 / sqrt(d), so that rows have 1."""
+        return _INSIDE / math.sqrt(len(self.schema_))
 
     @property
     def _n_features_out(self) -> int:
         """Number of coordinates."""
-        return self._blocks.n_coordinates
+        return sum(len(column.coordinates) for column in self.schema_)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of this estimator."""

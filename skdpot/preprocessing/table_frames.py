@@ -1,67 +1,322 @@
-"""Tables of pandas, polars, Arrow and numpy: taken apart into columns, and put together again."""
+"""Tables of pandas, polars, Arrow and numpy: read column by column, and put together again.
 
+A schema is written once and read with either library, so that it keeps the data type of a column
+as text: pandas' own name where there is one (``"int64"``, ``"Int64"``, ``"str"``,
+``"datetime64[us, UTC]"``), ``"category[...]"`` with the type of the categories inside, and two
+names for what only polars has: ``"date"`` and ``"enum"``.
+"""
+
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
+from numbers import Integral, Real
+from os import PathLike
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_dtypes import (
-    datetime_zone,
-    dtype_family,
-    dtype_name,
-    is_polars,
-    polars_dtype,
-)
-from skdpot.preprocessing.table_values import PlainColumn, read_column
+from skdpot._utils.validation import validate_frame, validate_rows
 
-__all__ = ["Table", "build_table"]
+__all__ = [
+    "PlainColumn",
+    "Table",
+    "add_time_type",
+    "build_table",
+    "category_dtype",
+    "category_key",
+    "datetime_zone",
+    "dtype_family",
+    "dtype_name",
+    "pandas_dtype",
+    "read_column",
+    "read_table",
+]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+# Names of numpy, and those of the nullable types, which pandas and polars share.
+_INTEGERS = {
+    f"{sign}int{bits}": f"{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+_FLOATS = {f"float{bits}": f"Float{bits}" for bits in (16, 32, 64)}
+_SIMPLE = {
+    **dict.fromkeys([*_INTEGERS, *_INTEGERS.values()], "integer"),
+    **dict.fromkeys([*_FLOATS, "Float32", "Float64"], "float"),
+    **dict.fromkeys(["bool", "boolean"], "boolean"),
+    **dict.fromkeys(["str", "string", "object"], "text"),
+    "enum": "category",
+    "date": "datetime",
+}
+_TIME_TYPES = {"datetime64": "Datetime"}  # names of numpy and of polars
+_TIME = re.compile(r"(\w+64)\[(s|ms|us|ns)(?:, (.+))?\]")
+_CATEGORY = re.compile(r"category\[(\w+)\]")
+# Before pandas 3 "str" was no data type of its own.
+_OLD_STRINGS = not isinstance(pd.api.types.pandas_dtype("str"), pd.StringDtype)
+_IN_CATEGORIES = ("integer", "float", "boolean", "text")
+
+_NO_TABLE = (
+    "X must be a DataFrame or a numeric array. It cannot be read as numbers: every argument must "
+    "be a string of digits or a number. Pass a DataFrame, such as pandas.DataFrame(X). The "
+    "offending value is not shown because it may be private."
+)
+
+
+def add_time_type(numpy_name: str, polars_name: str) -> None:
+    """Let tables hold another type of times in ticks; its family is the name less the 64."""
+    _TIME_TYPES[numpy_name] = polars_name
+
+
+def _time_parts(name: str) -> tuple[str, str, str | None] | None:
+    """Return numpy's name, the unit and the time zone in the name of a data type of times."""
+    found = _TIME.fullmatch(name)
+    if found is None or found[1] not in _TIME_TYPES:
+        return None
+    return found[1], found[2], found[3]
+
+
+def _is_polars(value: Any) -> bool:
+    """Whether `value` belongs to polars, which need not be installed to ask."""
+    kind = value if isinstance(value, type) else type(value)
+    return kind.__module__.partition(".")[0] == "polars"
+
+
+def dtype_family(name: str) -> str:
+    """Return what kind of values a data type holds, such as "integer", "text" or "datetime"."""
+    if name in _SIMPLE:
+        return _SIMPLE[name]
+    if (time := _time_parts(name)) is not None:
+        return time[0].removesuffix("64")
+    inside = _CATEGORY.fullmatch(name)
+    if inside and _SIMPLE.get(inside.group(1)) in _IN_CATEGORIES:
+        return "category"
+    raise ValueError(
+        f"data type {name!r} is not supported: a column holds numbers, booleans, strings, "
+        "categories, dates or durations. Convert it first"
+    )
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the name of a data type of pandas, numpy or polars; refuse those of no family."""
+    if _is_polars(dtype):
+        name = _polars_name(dtype)
+    elif isinstance(dtype, pd.CategoricalDtype):
+        unknown = dtype.categories is None
+        name = f"category[{'object' if unknown else dtype_name(dtype.categories.dtype)}]"
+    elif isinstance(dtype, np.dtype):
+        # Numbers in another byte order are read all the same, and given back in the native one.
+        name = "object" if dtype.kind in "US" else dtype.newbyteorder("=").name
+    else:
+        name = str(dtype)
+    dtype_family(name)
+    return name
+
+
+def _polars_name(dtype: Any) -> str:
+    text = str(dtype)
+    kind = text.partition("(")[0]
+    for numpy_name, polars_name in _TIME_TYPES.items():
+        if kind == polars_name:
+            zone = getattr(dtype, "time_zone", None)
+            return f"{numpy_name}[{dtype.time_unit}{f', {zone}' if zone else ''}]"
+    names = {"String": "str", "Boolean": "bool", "Date": "date", "Enum": "enum"}
+    names["Categorical"] = "category[str]"
+    lower = kind.lower()
+    return names.get(kind, lower if lower in (*_INTEGERS, *_FLOATS) else text)
+
+
+def datetime_zone(name: str | None) -> str | None:
+    """Return the time zone in the name of a data type, None without one."""
+    time = _time_parts(name or "")
+    return time[2] if time else None
+
+
+def category_dtype(name: str) -> str | None:
+    """Return the data type of the categories in ``"category[...]"``, None for other names."""
+    found = _CATEGORY.fullmatch("category[str]" if name == "enum" else name)
+    return found.group(1) if found else None
+
+
+def pandas_dtype(name: str, missing: bool) -> Any:
+    """Return the pandas data type of a column without a list of categories.
+
+    Where values may be missing, integers and booleans are nullable.
+    """
+    if missing:
+        name = {**_INTEGERS, "bool": "boolean"}.get(name, name)
+    if name == "str" and _OLD_STRINGS:
+        name = "object"
+    return pd.api.types.pandas_dtype("datetime64[s]" if name == "date" else name)
+
+
+def _polars_dtype(pl: Any, name: str, categories: tuple[Any, ...]) -> Any:
+    """Return the polars data type of a column; `categories` are those of an ``"enum"``."""
+    if name == "enum":
+        return pl.Enum([str(category) for category in categories])
+    if (time := _time_parts(name)) is not None:
+        kind, unit, zone = time
+        parts = ("ms" if unit == "s" else unit, *([zone] if zone else []))
+        return getattr(pl, _TIME_TYPES[kind])(*parts)
+    inside = category_dtype(name)
+    if inside in ("str", "string", "object"):
+        return pl.Categorical
+    families = {"boolean": pl.Boolean, "text": pl.String, "datetime": pl.Date}
+    name = inside or name
+    number = {**_INTEGERS, **_FLOATS}.get(name, name)
+    return families.get(dtype_family(name)) or getattr(pl, number)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainColumn:
+    """The values of one column in numpy's types, read once.
+
+    Integers, floats, booleans, times (UTC for those with a zone) or objects. Where `missing`,
+    `values` mean nothing.
+    """
+
+    values: npt.NDArray[Any]
+    missing: BoolArray
+    dtype: str
+
+    @property
+    def present(self) -> npt.NDArray[Any]:
+        """The values that are not missing."""
+        return self.values[~self.missing]
+
+    def __len__(self) -> int:
+        return len(self.missing)
+
+    @cached_property
+    def distinct(self) -> tuple[IntArray, list[Any]]:
+        """Position of each value among the distinct ones, -1 where it is missing, and these.
+
+        True and 1 are two values.
+        """
+        present = self.present
+        alike = pd.api.types.infer_dtype(present, skipna=False) in ("string", "integer", "boolean")
+        if present.dtype.kind != "O" or alike:
+            found, uniques = pd.factorize(present)
+            values = uniques.tolist()
+        else:
+            keys = [(type(value), value) if _is_hashable(value) else id(value) for value in present]
+            first: dict[Any, int] = {}
+            found = np.array([first.setdefault(key, len(first)) for key in keys], dtype=np.int64)
+            values = [key[1] if isinstance(key, tuple) else object() for key in first]
+        codes = np.full(len(self), -1, dtype=np.int64)
+        codes[~self.missing] = found
+        return codes, values
+
+    @cached_property
+    def keys(self) -> list[tuple[str, Any] | None]:
+        """The `category_key` of each distinct value."""
+        return list(map(category_key, self.distinct[1]))
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def category_key(value: Any) -> tuple[str, Any] | None:
+    """Return what two equal categories share, None for what is no category. Keys sort.
+
+    Numbers are compared by value, so that 1 and 1.0 are one category; True is another.
+    """
+    if isinstance(value, str):
+        return "text", str(value)
+    if isinstance(value, bool | np.bool_):
+        return "boolean", bool(value)
+    if isinstance(value, Integral):
+        return "number", int(value)
+    if isinstance(value, Real) and np.isfinite(float(value)):
+        return "number", float(value)
+    return None
+
+
+def read_column(values: Any) -> PlainColumn:
+    """Read one column, a Series or anything that is like one; NaN is missing. Quotes no value."""
+    if isinstance(values, PlainColumn):
+        return values
+    if _is_polars(values):
+        column = _read_polars(values)
+    else:
+        try:
+            series: pd.Series | None = _as_series(values)
+        except Exception:  # an array of another library may raise anything, and quote its values
+            series = None
+        if series is None:
+            raise ValueError("a column must be a Series or an array of one dimension.")
+        column = _read_pandas(series)
+    if column.values.dtype.kind == "f":
+        column.missing[:] |= np.isnan(column.values)
+    return column
+
+
+def _as_series(values: Any) -> pd.Series:
+    if isinstance(values, pd.Series):
+        return values
+    series = pd.Series(values)
+    if isinstance(values, list | tuple) and series.dtype.kind == "f":
+        return pd.Series(values, dtype=object)  # one float would make floats of all integers
+    return series
+
+
+def _read_pandas(series: pd.Series) -> PlainColumn:
+    name = dtype_name(series.dtype)
+    family = dtype_family(name)
+    missing = np.array(series.isna(), dtype=bool)
+    if family in ("text", "category"):
+        values = np.asarray(series.astype(object))
+    elif datetime_zone(name):
+        values = np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None))
+    elif isinstance(series.dtype, np.dtype):
+        values = np.asarray(series)
+    else:
+        filled = series.fillna(False if family == "boolean" else 0)
+        values = filled.to_numpy(dtype=name.lower().replace("boolean", "bool"))
+    return PlainColumn(values, missing, name)
+
+
+def _read_polars(series: Any) -> PlainColumn:
+    name = dtype_name(series.dtype)
+    family = dtype_family(name)
+    missing = series.is_null().to_numpy().astype(bool)
+    time = ("datetime64", "D", None) if name == "date" else _time_parts(name)
+    if family in ("text", "category"):
+        values = np.empty(len(series), dtype=object)
+        values[:] = series.to_list()
+    elif time is not None:
+        ticks = series.to_physical().fill_null(0).to_numpy().astype(np.int64)
+        values = ticks.astype(f"{time[0]}[{time[1]}]")
+    else:
+        values = series.fill_null(False if family == "boolean" else 0).to_numpy()
+    return PlainColumn(values, missing, name)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table with named columns, whichever library it belongs to.
-
-    Attributes
-    ----------
-    data : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
-        The table itself.
-    kind : {"pandas", "polars", "array"}
-        What it belongs to.
-    names : tuple of str
-        Names of the columns; ``x0``, ``x1`` and so on where it has none.
-    """
+    """A table with named columns, whichever library it belongs to; each column is read once."""
 
     data: Any
-    kind: str
+    kind: str  # "pandas", "polars" or "array"
     names: tuple[str, ...]
+    _read: dict[Any, PlainColumn] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, data: Any, names: tuple[str, ...] | None = None) -> "Table":
-        """Recognise a table.
+        """Recognise a table; `names` are those of the columns of an array (``x0``, ``x1``...).
 
-        Parameters
-        ----------
-        data : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
-            The table. One of another library that speaks Arrow's protocol (``pyarrow.Table``, for
-            instance) is read as one of polars.
-        names : tuple of str, optional
-            Names of the columns of an array.
-
-        Returns
-        -------
-        Table
-
-        Raises
-        ------
-        TypeError
-            If it is something else.
-        ValueError
-            If the names are not distinct strings.
+        A table of another library that speaks Arrow's protocol is read as one of polars.
         """
+        if isinstance(data, Table):
+            return data
         if isinstance(data, np.ndarray) and data.ndim == 2:
             return cls(data, "array", names or tuple(f"x{j}" for j in range(data.shape[1])))
         if not cls.is_frame(data):
@@ -70,7 +325,7 @@ class Table:
                 "A table must be a DataFrame of pandas or polars, or an array of two dimensions, "
                 f"got {type(data).__name__}.{advice}"
             )
-        if not (is_polars(data) or isinstance(data, pd.DataFrame)):
+        if not (_is_polars(data) or isinstance(data, pd.DataFrame)):
             data = _from_arrow(data)
         found = tuple(data.columns)
         if not all(isinstance(name, str) for name in found):
@@ -80,12 +335,12 @@ class Table:
             )
         if len(set(found)) < len(found):
             raise ValueError("Two columns of the table have the same name; rename one.")
-        return cls(data, "polars" if is_polars(data) else "pandas", found)
+        return cls(data, "polars" if _is_polars(data) else "pandas", found)
 
     @staticmethod
     def is_frame(data: Any) -> bool:
         """Whether `data` are a DataFrame of pandas or polars, or a table of Arrow."""
-        if is_polars(data):
+        if _is_polars(data):
             return type(data).__name__ == "DataFrame"
         pandas = type(data).__module__.partition(".")[0] == "pandas"
         return isinstance(data, pd.DataFrame) or (
@@ -98,13 +353,7 @@ class Table:
         return len(self.data)
 
     def series(self, name: str) -> Any:
-        """Return one column as its library has it.
-
-        Raises
-        ------
-        ValueError
-            If there is no such column.
-        """
+        """Return one column as its library has it."""
         if name not in self.names:
             raise ValueError(f"The table has no column {name!r}.")
         if self.kind == "array":
@@ -112,22 +361,22 @@ class Table:
         return self.data[name]
 
     def dtype(self, name: str) -> str:
-        """Return the name of the data type of a column.
-
-        Raises
-        ------
-        ValueError
-            If tables cannot have it; the message names the column.
-        """
+        """Return the name of the data type of a column."""
         try:
             return dtype_name(self.series(name).dtype)
         except ValueError as error:
             raise ValueError(f"Column {name!r}: {error}.") from None
 
     def column(self, name: str) -> PlainColumn:
-        """Return the values of a column."""
+        """Return the values of a column, of which nothing is known but the data type."""
         self.dtype(name)  # names the column where the data type is not supported
         return read_column(self.series(name))
+
+    def read(self, column: Any) -> PlainColumn:
+        """Return the values of a column of a schema, read and checked when first asked for."""
+        if column not in self._read:
+            self._read[column] = column.read(self.column(column.name))
+        return self._read[column]
 
     def categories(self, name: str) -> tuple[list[Any], bool] | None:
         """Return the categories that the data type of a column lists, and whether in order.
@@ -161,24 +410,63 @@ def _from_arrow(data: Any) -> Any:
     raise TypeError(problem.format(type(data).__name__))
 
 
-def build_table(
-    kind: str, columns: Mapping[str, pd.Series], schema: Mapping[str, TableColumn]
-) -> Any:
-    """Put a table together.
+def read_table(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    names: tuple[str, ...] | None,
+    min_samples: int = 1,
+) -> Table:
+    """Validate a table and record its columns on an estimator, or check them.
 
-    Parameters
-    ----------
-    kind : {"pandas", "polars", "array"}
-        What to build.
-    columns : mapping of str to Series of pandas
-        Values of each column, as `from_unit` and `from_codes` return them.
-    schema : mapping of str to TableColumn
-        The column of the schema for each name.
-
-    Returns
-    -------
-    DataFrame of pandas or polars, or ndarray of float64
+    `names` are those of the columns of what is no DataFrame, which must be numbers, and those
+    that a DataFrame must have in any case. No message quotes a value.
     """
+    if not isinstance(X, Table) and not Table.is_frame(X):
+        _check_numbers(X)
+        rows = validate_rows(
+            estimator,
+            X,
+            reset=reset,
+            min_samples=min_samples,
+            dtype=(np.float64,),
+            allow_nan=True,
+            not_numeric=_NO_TABLE,
+        )
+        return Table.of(rows, names)
+    table = Table.of(X)
+    # What a schema leaves out of a fit need not be there afterwards.
+    is_what_was_kept = not reset and names is not None and set(table.names) == set(names)
+    if not is_what_was_kept or len(table.names) == estimator.n_features_in_:
+        validate_frame(estimator, table.data, reset=reset)
+    lacking = [] if reset or names is None else [n for n in names if n not in table.names]
+    if lacking:  # of one that was fitted to an array
+        raise ValueError(f"The table has no columns {', '.join(map(repr, lacking))}.")
+    if table.n_rows < min_samples or not table.names:
+        raise ValueError(
+            f"Found a table of {table.n_rows} rows and {len(table.names)} columns while a minimum "
+            f"of {min_samples} rows and one column is required by {type(estimator).__name__}."
+        )
+    return table
+
+
+def _check_numbers(X: Any) -> None:
+    """Refuse what is often passed for a table and is none, before it is read as numbers."""
+    if isinstance(X, str | bytes | PathLike):
+        raise TypeError(
+            f"X must be a table, not the {type(X).__name__} that names one: read it first, for "
+            "instance with pandas.read_csv, and pass the DataFrame."
+        )
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame: call collect() first, and pass the DataFrame.")
+    dicts = isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
+    if dicts or (isinstance(X, Mapping) and not hasattr(X, "shape")):
+        raise TypeError(_NO_TABLE)
+
+
+def build_table(kind: str, columns: Mapping[str, pd.Series], schema: Any) -> Any:
+    """Put a table of a kind ("pandas", "polars" or "array") together from decoded columns."""
     if kind == "pandas":
         return pd.DataFrame(dict(columns))
     if kind == "array":
@@ -187,22 +475,21 @@ def build_table(
     return pl.DataFrame([_polars_series(pl, schema[name], v) for name, v in columns.items()])
 
 
-def _polars_series(pl: Any, column: TableColumn, series: pd.Series) -> Any:
+def _polars_series(pl: Any, column: Any, series: pd.Series) -> Any:
     name = column.dtype or dtype_name(series.dtype)
     missing = series.isna().to_numpy(dtype=bool)
-    dtype = polars_dtype(name, getattr(column, "levels", ()))
-    family = dtype_family(name)
-    if family == "datetime":
-        zone = datetime_zone(name)
-        if zone is not None:
+    dtype = _polars_dtype(pl, name, getattr(column, "levels", ()))
+    time = ("datetime64", "D", None) if dtype == pl.Date else _time_parts(name)
+    if time is not None:
+        if time[2] is not None:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         unit = "D" if dtype == pl.Date else dtype.time_unit
-        ticks = series.to_numpy().astype(f"datetime64[{unit}]").astype(np.int64)
+        ticks = series.to_numpy().astype(f"{time[0]}[{unit}]").astype(np.int64)
         found = pl.Series(column.name, ticks).set(pl.Series(missing), None)
         if unit == "D":
             return found.cast(pl.Int32).cast(pl.Date)
-        found = found.cast(pl.Datetime(unit))
-        return found if zone is None else found.dt.replace_time_zone("UTC").cast(dtype)
+        found = found.cast(type(dtype)(unit))
+        return found if time[2] is None else found.dt.replace_time_zone("UTC").cast(dtype)
     if dtype.is_numeric() or dtype == pl.Boolean:
         plain = series.astype(object).where(~missing, None).tolist()
         return pl.Series(column.name, plain, dtype=dtype)

@@ -1,19 +1,47 @@
-"""Schemas: what is public about the columns of a table."""
+"""Schemas: what is public about the columns of a table, and what they leave to be estimated."""
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from skdpot.preprocessing.schema_display import schema_card, schema_frame
-from skdpot.preprocessing.schema_text import schema_fields, schema_text
-from skdpot.preprocessing.table_columns import TableColumn, column_for_dtype
-from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_guess import guess_columns, tells_who
+from skdpot._utils.notices import warn_of_privacy
+from skdpot._utils.pages import html_card
+from skdpot.preprocessing.boolean_column import BooleanColumn
+from skdpot.preprocessing.categorical_column import CategoricalColumn
+from skdpot.preprocessing.column_base import TableColumn
+from skdpot.preprocessing.datetime_column import DatetimeColumn
+from skdpot.preprocessing.numeric_column import NumericColumn
+from skdpot.preprocessing.table_frames import PlainColumn, Table, dtype_family
 
-__all__ = ["TableSchema"]
+__all__ = ["KINDS", "TableSchema", "bound_schema", "tells_who"]
+
+# Every kind of column that there is.  The first that reads the data type of a column is guessed.
+KINDS: tuple[type[TableColumn], ...] = (
+    NumericColumn,
+    DatetimeColumn,
+    CategoricalColumn,
+    BooleanColumn,
+)
+_BY_NAME = {kind.kind: kind for kind in KINDS}
+_OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
+_OF_FAMILY["boolean"] = BooleanColumn
+
+_FORMAT = "skdpot.TableSchema"
+_VERSION = 1
+_KEYS = frozenset(("guessed", "excluded", "notes", "columns"))
+
+# Names of columns that tell who somebody is, when words for the person are taken off.
+_PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
+_WHO = re.compile(
+    rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
+    r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
+    r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,8 +97,7 @@ class TableSchema:
             object.__setattr__(self, field, tuple(value))
         if not self.columns or not all(isinstance(c, TableColumn) for c in self.columns):
             raise ValueError(
-                "columns must hold one or more of NumericColumn, DatetimeColumn, CategoricalColumn "
-                "and BooleanColumn."
+                f"columns must hold one or more of {', '.join(k.__name__ for k in KINDS)}."
             )
         if not all(isinstance(text, str) for text in (*self.excluded, *self.notes)):
             raise ValueError("excluded and notes must hold strings.")
@@ -244,10 +271,18 @@ class TableSchema:
                     raise ValueError(
                         f"{argument} names {name!r}, but the table has no such column."
                     )
-        columns, excluded, notes = guess_columns(table, **given, public=_column_with_categories)
+        columns, notes, excluded = [], [], list(given["exclude"])
+        for name in [name for name in table.names if name not in excluded]:
+            column, note = _guess(table, name, name in given["include"])
+            if column is None:
+                excluded.append(name)
+            else:
+                columns.append(column)
+            if note:
+                notes.append(f"{name!r}: {note}")
         if not columns:
             raise ValueError("No column is left to describe: " + " ".join(notes))
-        return cls(columns, excluded, True, notes)
+        return cls(tuple(columns), tuple(excluded), True, tuple(notes))
 
     def bind(self, X: Any) -> "TableSchema":
         """Return the schema in the order of the columns of a table, with its data types.
@@ -277,6 +312,10 @@ class TableSchema:
         columns = tuple(self[name].bind(table.dtype(name)) for name in kept)
         return TableSchema(columns, self.excluded, self.guessed, self.notes)
 
+    def read(self, table: Table) -> dict[str, PlainColumn]:
+        """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
+        return {column.name: table.read(column) for column in self.columns}
+
     def _check_names(self, table: Table) -> None:
         lacking = [repr(name) for name in self.names if name not in table.names]
         known = {*self.names, *self.excluded}
@@ -304,7 +343,15 @@ class TableSchema:
         str
             The text, whether it was written or not.
         """
-        text = schema_text(self)
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "guessed": self.guessed,
+            "excluded": self.excluded,
+            "notes": self.notes,
+            "columns": [column.to_dict() for column in self.columns],
+        }
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -329,7 +376,7 @@ class TableSchema:
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
-        return cls(**schema_fields(text))
+        return cls(**_fields(text))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a column, to be read.
@@ -340,7 +387,16 @@ class TableSchema:
             Indexed by name, with the kind, the values, whether some may be missing, and the data
             type.
         """
-        return schema_frame(self.columns)
+        rows = [
+            {
+                "kind": column.kind,
+                "values": column.describe(),
+                "missing": "allowed" if column.missing else "no",
+                "dtype": column.dtype or "as in the table",
+            }
+            for column in self.columns
+        ]
+        return pd.DataFrame(rows, index=pd.Index(self.names, name="column"))
 
     def __repr__(self) -> str:
         """Return the names, and whether values were read for it."""
@@ -351,11 +407,33 @@ class TableSchema:
 
     def _repr_html_(self) -> str:
         """Return the columns as a card for notebooks."""
-        return schema_card(self)
+        shown = self.to_frame().itertuples(index=False)
+        rows = [(name, *row[:3]) for name, row in zip(self.names, shown, strict=True)]
+        options: dict[str, Any] = {"template": "schema.html", "schema": self, "rows": rows}
+        return html_card("Table schema", f"{len(self)} columns", **options)
+
+
+def tells_who(name: str) -> bool:
+    """Return whether the name of a column, which is public, says that it tells who somebody is."""
+    word = re.sub(r"[\W_]+", "", name).lower()
+    return bool(word) and _WHO.fullmatch(word) is not None
+
+
+def bound_schema(given: TableSchema | None, X: Any, caller: str) -> TableSchema:
+    """Return a schema with the data types of a table, by default of its public facts alone."""
+    schema = TableSchema.from_dtypes(X) if given is None else given
+    if given is None and schema.excluded:
+        names = ", ".join(map(repr, schema.excluded))
+        warn_of_privacy(
+            f"{caller}: {names} left out: by their names, such columns tell who "
+            "somebody is. Drop them before; or declare what they hold in a schema, if it does not."
+        )
+    return schema.bind(X)
 
 
 def _column_from_dtype(table: Table, name: str) -> TableColumn:
-    return column_for_dtype(name, table.dtype(name), table.can_miss(name))
+    dtype = table.dtype(name)
+    return _OF_FAMILY[dtype_family(dtype)].from_dtype(name, dtype, table.can_miss(name))
 
 
 def _column_with_categories(table: Table, name: str) -> TableColumn:
@@ -364,3 +442,63 @@ def _column_with_categories(table: Table, name: str) -> TableColumn:
     if listed is None or not listed[0]:
         return column
     return column.replace(categories=listed[0], ordered=listed[1])
+
+
+def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str]:
+    """Return a column and a note about it, which may be empty; None for what is left out."""
+    if tells_who(name) and not keep:
+        return None, "left out: by its name it tells who somebody is."
+    try:
+        values = table.column(name)
+        column = _column_with_categories(table, name).replace(missing=bool(values.missing.any()))
+        if not len(values.present):
+            return None, "left out: it holds no value."
+        if values.values.dtype.kind == "O" and (keep or not column.is_resolved):
+            found = (kind.from_texts(values, column) for kind in KINDS if None not in values.keys)
+            if (times := next(filter(None, found), None)) is not None:
+                what = f"{times.figure}s"
+                return times, f"text that reads as {what}; they are decoded as {what}."
+        return column.guessed(values, keep)
+    except ValueError as error:
+        return None, f"{str(error).removeprefix(f'Column {name!r}').lstrip(': ')}"
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """Read what `TableSchema.to_json` wrote; somebody else may have written it."""
+    try:
+        content = json.loads(text, object_pairs_hook=_said_once)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"This is no schema: it is not valid JSON ({error}).") from None
+    if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+        raise ValueError(f'This is no schema: it does not say "format": "{_FORMAT}".')
+    version = content.pop("version", None)
+    if type(version) is not int or version != _VERSION:
+        raise ValueError(
+            f"The schema has version {version!r:.40}; this release reads version {_VERSION}."
+        )
+    if unknown := set(content) - _KEYS:
+        raise ValueError(f"The schema has an unknown entry {min(unknown)!r:.40}.")
+    columns = content.pop("columns", None)
+    if not isinstance(columns, list):
+        raise ValueError("The schema has no list of columns.")
+    return {"columns": tuple(_column(entries) for entries in columns), **content}
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("This is no schema: an entry is said twice.")
+    return entries
+
+
+def _column(entries: Any) -> TableColumn:
+    """Rebuild a column from what its `to_dict` returned."""
+    if not isinstance(entries, Mapping):
+        raise ValueError("Every column of a schema must be an object with a kind and a name.")
+    fields = dict(entries)
+    kind = fields.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _BY_NAME:
+        raise ValueError(
+            f"A column has the unknown kind {kind!r:.40}; there are {', '.join(_BY_NAME)}."
+        )
+    return _BY_NAME[kind].from_dict(fields)

@@ -3,17 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Number, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from skdpot.preprocessing.table_columns import BooleanColumn, NumericColumn
-from skdpot.preprocessing.table_dtypes import datetime_zone
-from skdpot.preprocessing.table_values import category_key
+from skdpot.preprocessing.column_base import ColumnGrid
 from skdpot.slicing.marginals import FloatArray
-from skdpot.tables.column_grid import ColumnGrid
 
 __all__ = ["Condition", "parse_conditions"]
 
@@ -192,26 +188,19 @@ def _ends(grid: ColumnGrid, first: Any, last: Any) -> tuple[int, int]:
 
 
 def _level(grid: ColumnGrid, value: Any) -> int:
-    """Return the place of a category; True is none of the number 1."""
-    if isinstance(grid.column, BooleanColumn):
-        levels: tuple[Any, ...] = (False, True)
-        alike = [pd.api.types.is_scalar(value) and level == value for level in levels]
-    else:
-        column: Any = grid.column
-        levels, key = column.levels, category_key(value)
-        alike = [key is not None and category_key(level) == key for level in levels]
-    found = [place for place, same in enumerate(alike) if same]
-    if not found:
+    """Return the place of a category."""
+    place: int | None = grid.column.level(value)
+    if place is None:
+        levels = grid.column.levels
         raise ValueError(
             f"{grid.column.name!r} cannot be {value!r}; its categories are "
             f"{', '.join(map(repr, levels[:20]))}{', ...' if len(levels) > 20 else ''}."
         )
-    return found[0]
+    return place
 
 
 def _interval(grid: Any, lowest: Any, highest: Any) -> Condition:
-    limits = _numbers if isinstance(grid.column, NumericColumn) else _times
-    lowest, highest, start, stop = limits(grid.column, lowest, highest)
+    lowest, highest, start, stop = grid.column.limits(lowest, highest)
     starts, stops = grid.starts, grid.stops
     overlap = np.minimum(stop + _ROUNDING, stops) - np.maximum(start - _ROUNDING, starts)
     lengths = stops - starts  # 0 for single values, which are in or out
@@ -219,73 +208,3 @@ def _interval(grid: Any, lowest: Any, highest: Any) -> Condition:
     kept = np.where(overlap >= 0.0, np.clip(shares, _POINT, 1.0), 0.0)
     kept = np.append(kept, 0.0) if grid.column.missing else kept
     return Condition(kept, (lowest, highest), (start, stop))
-
-
-def _numbers(column: Any, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
-    """Return limits of a numeric column inside its bounds, and the same in the unit interval."""
-    for limit in (lowest, highest):
-        number = isinstance(limit, Real) and not isinstance(limit, bool) and limit == limit
-        if limit is not None and not number:
-            raise ValueError(
-                f"The condition on {column.name!r} must be a number or a tuple of two, or of a "
-                "number and None; True and False are no numbers."
-            )
-    # Through the bounds first: infinity cannot be rounded.
-    lowest, highest = _inside_bounds(column, lowest, highest, column.lower, column.upper)
-    if column.integer:
-        lowest, highest = math.ceil(lowest), math.floor(highest)
-        if lowest > highest:
-            raise _nothing(column, "no integer lies in it")
-    start, stop = column.to_unit(pd.Series([lowest, highest])).tolist()
-    return lowest, highest, start, stop
-
-
-def _times(column: Any, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
-    """Return the first and the last tick that a condition allows, and their places."""
-    first, last = _time(column, column.lower), _time(column, column.upper)
-    lowest, highest = (None if end is None else _time(column, end) for end in (lowest, highest))
-    lowest, highest = _inside_bounds(column, lowest, highest, first, last)
-    start, stop = column.to_unit(pd.Series([lowest, highest])).tolist()
-    # Times between two ticks became the earlier.
-    if column.from_unit([start])[0] < lowest:
-        start += 1.0 / max(column.n_values - 1, 1)
-    if start > stop:
-        raise _nothing(column, f"it holds no value of the resolution {column.resolution!r}")
-    return (*column.from_unit([start, stop]), start, stop)
-
-
-def _inside_bounds(
-    column: Any, lowest: Any, highest: Any, lower: Any, upper: Any
-) -> tuple[Any, Any]:
-    """Return the part of an interval that lies inside the bounds of a scale."""
-    if lowest is not None and highest is not None and lowest > highest:
-        raise _nothing(column, "the smallest value that it allows exceeds the largest")
-    lowest = lower if lowest is None else max(lowest, lower)
-    highest = upper if highest is None else min(highest, upper)
-    if lowest > highest:
-        raise _nothing(column, f"its schema has bounds {column.lower!r} and {column.upper!r}")
-    return lowest, highest
-
-
-def _nothing(column: Any, why: str) -> ValueError:
-    return ValueError(
-        f"No value of {column.name!r} lies in the interval that conditions asks for: {why}."
-    )
-
-
-def _time(column: Any, value: Any) -> pd.Timestamp:
-    """Return a limit as the column's values are; without an offset it is in the column's zone."""
-    zone = datetime_zone(column.dtype)
-    try:
-        stamp = pd.Timestamp("" if isinstance(value, Number) else value)  # a number is no time
-        if zone is not None and stamp.tzinfo is None:
-            return stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
-        if not pd.isna(stamp) and (stamp.tzinfo is None) == (zone is None):
-            return stamp if zone is None else stamp.tz_convert(zone)
-    except (ValueError, TypeError, OverflowError):
-        pass
-    offset = "" if zone else " without an offset from UTC"
-    raise ValueError(
-        f"The condition on {column.name!r} must be a date or time in ISO format{offset}, or a "
-        "tuple of two, or of one and None."
-    )

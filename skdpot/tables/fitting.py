@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skdpot._utils.rng import Streams
+from skdpot.preprocessing.column_base import ColumnGrid
 from skdpot.slicing.marginal_release import release_marginals, release_misfits
 from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
 from skdpot.tables.choice import (
@@ -18,7 +19,6 @@ from skdpot.tables.choice import (
     sampling_misfit,
 )
 from skdpot.tables.coarsening import ColumnBins, coarsen
-from skdpot.tables.column_grid import ColumnGrid
 from skdpot.tables.model import TableModel
 from skdpot.tables.plan import TablePlan
 from skdpot.tables.tree import ColumnTree, TreeNode, fit_tree

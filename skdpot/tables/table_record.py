@@ -21,7 +21,6 @@ from skdpot.privacy.stated import check_epsilon_delta, check_statement
 from skdpot.slicing.marginal_release import MARGINAL_LATTICE, MARGINAL_SENSITIVITY
 from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
 from skdpot.tables.coarsening import ColumnBins
-from skdpot.tables.column_grid import column_grid
 from skdpot.tables.model import TableModel
 from skdpot.tables.plan import shares_of
 from skdpot.tables.tree import ColumnTree
@@ -90,7 +89,7 @@ class TableRecord(Record):
             raise ValueError("The synthesizer makes tables of an unknown kind.")
         self._check_parameters(schema)
         self._check_names(schema)
-        grids = tuple(column_grid(column) for column in schema)
+        grids = tuple(column.grid() for column in schema)
         _check_model(self.model, [grid.size for grid in grids])
         self._check_statement()
         model, names = self.model, self.feature_names

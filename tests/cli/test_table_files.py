@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from skdpot.cli import table_files
 from skdpot.cli.console import CommandError, OutputFile, check_outputs
 from skdpot.cli.table_files import (
+    MISSING_TEXTS,
     FileFormat,
     check_writable_format,
+    inferred_values,
     read_guessable,
     read_table,
     write_table,
 )
-from skdpot.cli.text_columns import MISSING_TEXTS, inferred_values
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

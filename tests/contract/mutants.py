@@ -1129,7 +1129,8 @@ def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:
          ("_check_drawable(sigma, shares, len(schema))", "pass"), "noise too small"),
         ("a value that the schema does not list",
          f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer._read",
-         ("check_readable(table.data, schema)", "pass"), "a value of no category"),
+         ("schema.read(table)",
+          "{c.name: table.series(c.name) for c in schema}"), "a value of no category"),
     ):  # fmt: skip
         yield (
             kind,
@@ -1304,8 +1305,8 @@ def _uncounted_tables() -> Iterator[tuple[str, Injection, str]]:
         ("predictions from private rows", f"{TABLES}fitting:_release_pairs",
          ("pair.counts(particles.codes, particles.weights)", "pair.counts(codes)"), replay),
         ("rows kept for later", f"{ESTIMATORS}table_synthesizer:DPTableSynthesizer._release",
-         ("self.n_samples_, self._kind = table.n_rows, table.kind",
-          "self.n_samples_, self._kind, self._codes = table.n_rows, table.kind, problem.codes"),
+         ("self.n_samples_, self._kind = plan.n_samples, kind",
+          "self.n_samples_, self._kind, self._codes = plan.n_samples, kind, problem.codes"),
          replay),
     ):  # fmt: skip
         yield kind, rewritten(where, change), test
@@ -1466,9 +1467,10 @@ def _other_records() -> Iterator[tuple[str, Injection, str]]:
          "preprocessing/test_table_objects.py::test_one_half_does_not_round_large_integers"),
         ("categories by the first that occurs",
          f"{columns}categorical_column:CategoricalColumn.to_codes",
-         ("found = table[codes]", "found = np.where(codes < 0, -1, codes % len(self.levels))"),
+         ("return table[column.distinct[0]]",
+          "codes = column.distinct[0]; return np.where(codes < 0, -1, codes % len(self.levels))"),
          f"{codes}[arrow-String]"),
-        ("times by the earliest", f"{columns}datetime_column:DatetimeColumn.to_unit",
+        ("times by the earliest", f"{columns}column_base:TickColumn.to_unit",
          ("(seconds - first)", "(seconds - seconds.min())"),
          f"{codes}[polars-Datetime(us, None)]"),
     ):  # fmt: skip

@@ -42,7 +42,7 @@ from skdpot.estimators._search_scores import find_scorer
 from skdpot.estimators.private_search import PrivateSearchCV
 from skdpot.estimators.search_leaks import search_leaks
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.preprocessing.table_columns import CategoricalColumn, NumericColumn
+from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.events import BudgetedEvent, PrivateSelectionEvent

@@ -29,7 +29,7 @@ from skdpot import (
     TableSchema,
 )
 from skdpot.federated.messages import SketchMessage
-from skdpot.preprocessing.table_columns import NumericColumn
+from skdpot.preprocessing import NumericColumn
 from skdpot.privacy.events import ComposedEvent, PoissonGaussianEvent
 from skdpot.privacy.ledger import Ledger
 from skdpot.privacy.number_of_trials import TrialLaw

@@ -16,9 +16,7 @@ from matplotlib.image import imread
 from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
-from skdpot.estimators._table_comparison import _misfit
-from skdpot.estimators._table_marginals import drawn_marginal
-from skdpot.estimators._table_numbers import numbers_of_counts
+from skdpot.estimators._table_comparison import _misfit, drawn_marginal, numbers_of_counts
 from skdpot.estimators.table_report import TableQualityReport
 from skdpot.exceptions import PrivacyWarning
 from skdpot.metrics import (
@@ -29,7 +27,6 @@ from skdpot.metrics import (
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.slicing.marginals import Marginal, NoisyMarginal
 from skdpot.tables.coarsening import project_to_total
-from skdpot.tables.column_grid import column_grid
 from tests.tables.table_models import CASES, SCHEMA, as_polars, fit, fitted, people
 
 GROWN = people(20_000, seed=5)
@@ -424,7 +421,7 @@ def test_without_noise_counts_know_the_rows():
 def test_the_noise_of_a_mean_is_what_noise_does():
     """The mean of 400 draws is right to four of its standard deviations: no bias."""
     rng = np.random.default_rng(0)
-    grid = column_grid(NumericColumn("x", lower=0, upper=99, integer=True))
+    grid = NumericColumn("x", lower=0, upper=99, integer=True).grid()
     counts = np.where(np.arange(100) < 20, 1000.0, 0.0)
     found = [
         numbers_of_counts(grid, noisy(grid, counts + 30 * rng.standard_normal(100), 30.0))
@@ -437,10 +434,10 @@ def test_the_noise_of_a_mean_is_what_noise_does():
 
 
 def test_figures_that_the_noise_leaves_nothing_of():
-    grid = column_grid(NumericColumn("x", lower=0, upper=99, integer=True))
+    grid = NumericColumn("x", lower=0, upper=99, integer=True).grid()
     found = numbers_of_counts(grid, noisy(grid, np.ones(100), 100.0))
     assert all(math.isnan(figure) for figure in found.values())
-    one = column_grid(NumericColumn("x", lower=5, upper=5))
+    one = NumericColumn("x", lower=5, upper=5).grid()
     found = numbers_of_counts(one, noisy(one, [100.0], 1.0))
     assert found == {"mean": 5.0, "std": 0.0, "quantile_99": 5.0, "mean_noise": 0.0}
 
@@ -548,7 +545,7 @@ def noisy(grid, counts, sigma=2.0):
 
 
 def test_a_drawn_marginal_of_integers():
-    grid = column_grid(NumericColumn("x", lower=10, upper=15, integer=True, missing=True))
+    grid = NumericColumn("x", lower=10, upper=15, integer=True, missing=True).grid()
     counts = [10, 20, 30, 20, 10, 5, 5]
     shares = np.array(counts) / 100
     drawn, joined = drawn_marginal(grid, noisy(grid, counts), shares, 100, 3)
@@ -562,7 +559,7 @@ def test_a_drawn_marginal_of_integers():
 
 
 def test_a_drawn_marginal_leaves_out_empty_ends():
-    grid = column_grid(NumericColumn("x", lower=0.0, upper=2.56))
+    grid = NumericColumn("x", lower=0.0, upper=2.56).grid()
     inside = np.zeros(grid.size)
     inside[(grid.starts >= 0.5) & (grid.stops <= 0.75) & (grid.stops > grid.starts)] = 100
     drawn, joined = drawn_marginal(grid, noisy(grid, inside), inside / inside.sum(), 6400, 16)
@@ -574,12 +571,12 @@ def test_a_drawn_marginal_leaves_out_empty_ends():
 
 
 def test_a_drawn_marginal_of_dates_and_of_a_logarithmic_scale():
-    days = column_grid(DatetimeColumn("d", lower="1970-01-11", upper="1970-01-20", resolution="D"))
+    days = DatetimeColumn("d", lower="1970-01-11", upper="1970-01-20", resolution="D").grid()
     even = np.full(10, 0.1)
     drawn, _ = drawn_marginal(days, noisy(days, 10 * even), even, 10, 10)
     assert drawn.kind == "date"
     np.testing.assert_allclose(drawn.values, 9.5 + np.arange(11))
-    scale = column_grid(NumericColumn("m", lower=0, upper=99_999, log_scale=True))
+    scale = NumericColumn("m", lower=0, upper=99_999, log_scale=True).grid()
     even = np.full(scale.size, 1 / scale.size)
     drawn, _ = drawn_marginal(scale, noisy(scale, 1000 * even), even, 1000, 8)
     np.testing.assert_allclose(drawn.values, np.linspace(0, 1, 9))
@@ -590,18 +587,18 @@ def test_a_drawn_marginal_of_dates_and_of_a_logarithmic_scale():
 
 
 def test_a_drawn_marginal_of_categories():
-    free = column_grid(CategoricalColumn("c", categories=["a", "b", "c"]))
+    free = CategoricalColumn("c", categories=["a", "b", "c"]).grid()
     drawn, joined = drawn_marginal(free, noisy(free, [10, 60, 30]), np.array([0, 0.5, 0.5]), 100, 9)
     assert drawn.values.tolist() == ["b", "c", "a"]
     assert drawn.synthetic.tolist() == [0.5, 0.5, 0]
     assert joined.tolist() == [0, 1, 2]
-    rising = column_grid(CategoricalColumn("c", categories=["a", "b", "c"], ordered=True))
+    rising = CategoricalColumn("c", categories=["a", "b", "c"], ordered=True).grid()
     drawn, _ = drawn_marginal(rising, noisy(rising, [10, 60, 30]), np.full(3, 1 / 3), 100, 9)
     assert drawn.values.tolist() == ["a", "b", "c"]
 
 
 def test_a_report_of_many_categories_joins_the_rarest_with_their_noise():
-    grid = column_grid(CategoricalColumn("c", categories=[f"k{k}" for k in range(20)]))
+    grid = CategoricalColumn("c", categories=[f"k{k}" for k in range(20)]).grid()
     counts = np.arange(20, 0, -1.0) * 10
     drawn, _ = drawn_marginal(grid, noisy(grid, counts), counts / counts.sum(), 2100, 24)
     display = MarginalsDisplay(marginals=[drawn]).plot()

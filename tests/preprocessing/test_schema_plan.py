@@ -20,6 +20,7 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.preprocessing.schema_plan import plan_schema, release_schema
+from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy import private_ranges
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.bounds_plan import plan_private_bounds
@@ -42,10 +43,14 @@ def seeded(seed=0):
     return Streams(SecretStream(seed), public, public)
 
 
+def released(frame, plan, seed=0):
+    return release_schema(plan.schema.read(Table.of(frame)), plan, seeded(seed))
+
+
 def resolved(frame, mu=MU, columns=None, seed=0):
     schema = TableSchema(columns) if columns else TableSchema.from_dtypes(frame)
     plan = plan_schema(schema.bind(frame), len(frame), mu=mu, delta=TAIL)
-    return release_schema(frame, plan, seeded(seed))
+    return released(frame, plan, seed)
 
 
 # --------------------------------------------------------------- what is paid
@@ -104,7 +109,7 @@ def test_the_plan_depends_on_public_facts_only(frame):
     with pytest.raises(ValueError, match=r"'x' has no data type; call schema.bind"):
         plan_schema(TableSchema([NumericColumn("x")]), 9, mu=MU, delta=TAIL)
     with pytest.raises(ValueError, match="The plan is for 20000 rows, got 3"):
-        release_schema(frame.iloc[:3], first, seeded())
+        released(frame.iloc[:3], first)
 
 
 def test_every_noise_is_charged_as_often_as_it_is_drawn(frame, monkeypatch):
@@ -388,7 +393,7 @@ def test_everything_is_exact_at_infinite_mu():
     plan = plan_schema(TableSchema.from_dtypes(frame), 2, mu=math.inf, delta=TAIL)
     assert all(isinstance(event, NonPrivateEvent) for event in leaves(plan.event))
     assert plan.sigma == ()
-    schema = release_schema(frame, plan, seeded())
+    schema = released(frame, plan)
     assert (schema["n"].lower, schema["n"].upper) == (3, 8)
     assert schema["c"].categories == ("y", "z")
 

@@ -450,7 +450,7 @@ def test_values_that_are_no_categories_are_refused(value):
     with pytest.raises(ValueError, match="'c' holds something that is neither a string nor"):
         column.to_codes(values)
     with pytest.raises(ValueError, match="'c' holds something that is neither a string nor"):
-        CategoricalColumn("c").check_values(values)
+        CategoricalColumn("c").read(values)
 
 
 @pytest.mark.parametrize(
@@ -466,9 +466,9 @@ def test_values_that_are_no_categories_of_the_data_type_are_refused(dtype, value
     """Before a fit that selects categories is charged, for they cannot be decoded."""
     column = CategoricalColumn("c", dtype=dtype)
     good = "a" if dtype == "str" else 1
-    column.check_values([good, good])
+    column.read([good, good])
     with pytest.raises(ValueError, match=message) as refused:
-        column.check_values(pd.Series([good, value], dtype=object))
+        column.read(pd.Series([good, value], dtype=object))
     assert "4711" not in str(refused.value)
 
 

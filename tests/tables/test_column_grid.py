@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.preprocessing.table_frames import Table, build_table
-from skdpot.tables.column_grid import column_grid
 
 YEAR = {"lower": "2024-01-01", "upper": "2024-12-31"}
 ROME = "datetime64[ns, Europe/Rome]"
@@ -57,7 +56,7 @@ POLARS = [name for name in COLUMNS if name not in ("others",)]
 @given(seed=st.integers(0, 2**32))
 def test_values_of_cells_are_in_them(name, seed):
     column, rng = COLUMNS[name], np.random.default_rng(seed)
-    grid = column_grid(column)
+    grid = column.grid()
     codes = np.concatenate((np.arange(grid.size), rng.integers(0, grid.size, 500)))
     values = grid.values(codes, rng)
     found = grid.codes(values)
@@ -74,10 +73,10 @@ def test_values_of_cells_are_in_them(name, seed):
 def test_values_of_cells_survive_polars(name):
     pytest.importorskip("polars")
     column, rng = COLUMNS[name], np.random.default_rng(0)
-    grid = column_grid(column)
+    grid = column.grid()
     codes = np.concatenate((np.arange(grid.size), rng.integers(0, grid.size, 300)))
     frame = build_table("polars", {"c": grid.values(codes, rng)}, {"c": column})
-    found = grid.codes(Table.of(frame).column("c"))
+    found = grid.codes(Table.of(frame).series("c"))
     assert np.abs(found - codes).max() <= (name == "short floats")
     assert np.mean(found != codes) < 0.01
 
@@ -85,7 +84,7 @@ def test_values_of_cells_survive_polars(name):
 @pytest.mark.parametrize("name", COLUMNS)
 def test_cells_are_few_and_cover_the_values(name):
     column = COLUMNS[name]
-    grid = column_grid(column)
+    grid = column.grid()
     assert grid.size == grid.n_cells + column.missing
     assert 1 <= grid.n_cells <= 512
     assert grid.is_doubtful.shape == (grid.size,)
@@ -107,7 +106,7 @@ def test_cells_are_few_and_cover_the_values(name):
 @pytest.mark.parametrize("name", ["integers", "floats", "log floats", "huge integers", "seconds"])
 def test_bounds_and_zero_have_cells_of_their_own(name):
     column = COLUMNS[name]
-    grid = column_grid(column)
+    grid = column.grid()
     values = column.from_unit([0.0, 1.0])
     special = grid.codes(values)
     assert (grid.starts[special] == grid.stops[special]).all()
@@ -122,7 +121,7 @@ def test_bounds_and_zero_have_cells_of_their_own(name):
 def test_logarithms_of_integers_stay_near_their_cells():
     """Low cells hold no integer at all: what is drawn there is the nearest one."""
     column = NumericColumn("c", lower=0, upper=10**5, integer=True, log_scale=True)
-    grid, rng = column_grid(column), np.random.default_rng(2)
+    grid, rng = column.grid(), np.random.default_rng(2)
     values = grid.values(np.arange(grid.n_cells), rng).to_numpy()
     lower, upper = (np.expm1(ends * np.log1p(10**5)) for ends in (grid.starts, grid.stops))
     assert (values >= np.floor(lower + 1e-9)).all()
@@ -131,7 +130,7 @@ def test_logarithms_of_integers_stay_near_their_cells():
 
 def test_all_integers_of_a_cell_are_drawn():
     column = NumericColumn("c", lower=0, upper=1000, integer=True)
-    grid, rng = column_grid(column), np.random.default_rng(3)
+    grid, rng = column.grid(), np.random.default_rng(3)
     cells = grid.codes(np.arange(1001))
     drawn = grid.values(rng.integers(0, grid.n_cells, 60_000), rng).to_numpy()
     counts = np.bincount(drawn, minlength=1001)
@@ -143,7 +142,7 @@ def test_all_integers_of_a_cell_are_drawn():
 @pytest.mark.parametrize("name", ["integers", "floats", "seconds", "log floats"])
 def test_values_stay_within_a_part_of_the_scale(name):
     column, rng = COLUMNS[name], np.random.default_rng(4)
-    grid = column_grid(column)
+    grid = column.grid()
     edges = column.to_unit(column.from_unit([0.301, 0.502]))
     inside = np.flatnonzero((grid.stops >= edges[0]) & (grid.starts <= edges[1]))
     drawn = grid.values(np.repeat(inside, 50), rng, tuple(edges))
@@ -154,12 +153,12 @@ def test_values_stay_within_a_part_of_the_scale(name):
 
 
 def test_values_beyond_the_bounds_are_in_the_outermost_cells():
-    grid = column_grid(COLUMNS["floats"])
+    grid = COLUMNS["floats"].grid()
     assert grid.codes(np.array([-99.0, 99.0])).tolist() == [0, grid.n_cells - 1]
 
 
 def test_what_may_be_empty():
-    others = column_grid(COLUMNS["others"])
+    others = COLUMNS["others"].grid()
     assert others.is_doubtful.tolist() == [False, False, True]
-    assert column_grid(COLUMNS["truth, missing"]).is_doubtful.tolist() == [False, False, True]
-    assert not column_grid(COLUMNS["integers"]).is_doubtful.any()
+    assert COLUMNS["truth, missing"].grid().is_doubtful.tolist() == [False, False, True]
+    assert not COLUMNS["integers"].grid().is_doubtful.any()

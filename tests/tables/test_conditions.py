@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
-from skdpot.tables.column_grid import column_grid
 from skdpot.tables.conditions import parse_conditions
 
 ROME = "datetime64[ns, Europe/Rome]"
@@ -46,7 +45,7 @@ NAMED = {
     "tall": CategoricalColumn("tall", categories=["S", "M"], ordered=True, other="huge"),
 }
 COLUMNS = SCALES | TIMES | NAMED
-GRIDS = tuple(column_grid(column) for column in COLUMNS.values())
+GRIDS = tuple(column.grid() for column in COLUMNS.values())
 
 
 def parsed(name, wanted):

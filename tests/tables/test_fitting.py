@@ -10,7 +10,6 @@ from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn
 from skdpot.privacy.calibration import SingleFitTarget
 from skdpot.privacy.recording import record_releases
 from skdpot.slicing.marginals import NoisyMarginal
-from skdpot.tables.column_grid import column_grid
 from skdpot.tables.fitting import TableProblem, fit_table
 from skdpot.tables.plan import plan_tables
 
@@ -23,7 +22,7 @@ SCHEMA = TableSchema(
         CategoricalColumn("e", categories=[1, 2, 3], ordered=True, dtype="int64"),
     ]
 )
-GRIDS = tuple(column_grid(column) for column in SCHEMA)
+GRIDS = tuple(column.grid() for column in SCHEMA)
 
 
 def dependent_codes(n_rows, seed):
