@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot.mechanisms import Sketch
 from skdpot.metrics import (
     BudgetDisplay,
     FlowDisplay,
@@ -37,11 +38,11 @@ X_private, X_public, y_private, y_public = train_test_split(
 )
 budget = PrivacyBudget(epsilon=12.0, delta=1e-4)
 sampler = DPSlicedFlowSampler(
+    Sketch(n_bins=16),
     epsilon=8.0,
     delta=1e-4,
     bounds=([4, 2, 1, 0], [8, 4.5, 7, 2.6]),
     conditional=True,
-    n_bins=16,
     budget=budget,
 )
 sampler.fit(X_private, y_private)

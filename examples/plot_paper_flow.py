@@ -20,6 +20,7 @@ import pandas as pd
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
+from skdpot.mechanisms import Presample
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
 
 RADIUS, SPREAD, N_ROWS, N_SLICES = 3.0, 0.3, 3000, 200
@@ -34,14 +35,14 @@ directions = orthogonal_directions(512, 2, rng)
 # %%
 # Release once, flow for ever
 # ---------------------------
-# ``mechanism="presample"`` is the paper's Algorithm 2 (DPSWflow), the cheaper of its two: the
+# ``mechanism=Presample()`` is the paper's Algorithm 2 (DPSWflow), the cheaper of its two: the
 # projections of all rows are released once. ``sigma=`` fixes the noise, and the statement says
 # what that costs. The last row is the library's own mechanism, a sketch at ε = 1. We only want
 # the releases here, and move particles ourselves below: so ``n_steps=1``.
 
 samplers = {
     f"every row, σ = {sigma:g}": DPSlicedFlowSampler(
-        "presample", sigma=sigma, norm_bound=RADIUS, n_slices=N_SLICES, n_steps=1
+        Presample(n_slices=N_SLICES, sigma=sigma), norm_bound=RADIUS, n_steps=1
     )
     for sigma in (0.0, 0.5, 1.0)
 }

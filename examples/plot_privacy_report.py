@@ -22,6 +22,7 @@ from sklearn.model_selection import train_test_split
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.audit import privacy_report, synthetic_membership
+from skdpot.mechanisms import Sketch
 
 data = load_breast_cancer()
 names = ["mean radius", "mean texture", "mean smoothness", "mean compactness", "mean symmetry",
@@ -34,7 +35,7 @@ X_private, X_public, y_private, y_public = train_test_split(X, y, test_size=0.5,
 
 budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
 sampler = DPSlicedFlowSampler(
-    epsilon=2.0, bounds=(low, high), conditional=True, classes=[0, 1], budget=budget
+    Sketch(classes=[0, 1]), epsilon=2.0, bounds=(low, high), conditional=True, budget=budget
 )
 sampler.fit(X_private, y_private)
 

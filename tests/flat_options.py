@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from skdpot import PrivateTrajectorySampler, PrivateWassersteinDistance
+from skdpot import DPSlicedFlowSampler, PrivateTrajectorySampler, PrivateWassersteinDistance
 
 
 def with_mechanism(estimator: Any, mechanism: Any, *args: Any, **options: Any) -> Any:
@@ -13,6 +13,11 @@ def with_mechanism(estimator: Any, mechanism: Any, *args: Any, **options: Any) -
     mechanism.set_params(**{name: value for name, value in options.items() if name in names})
     own = {name: value for name, value in options.items() if name not in names}
     return estimator(mechanism, *args, **own)
+
+
+def flow_sampler(mechanism: Any = "sketch", *args: Any, **options: Any) -> DPSlicedFlowSampler:
+    """Make a flow sampler."""
+    return with_mechanism(DPSlicedFlowSampler, mechanism, *args, **options)
 
 
 def trajectory_sampler(

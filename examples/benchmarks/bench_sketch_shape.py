@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
+from skdpot.mechanisms import Sketch
 from skdpot.privacy.calibration import privacy_target
 from skdpot.slicing import (
     orthogonal_directions,
@@ -83,11 +84,10 @@ class Case:
     def distance(self, n_slices: int, n_bins: int, seed: int) -> float:
         """Fit one shape; return the mean distance by class over the data's radius."""
         sampler = DPSlicedFlowSampler(
+            Sketch(n_slices, n_bins),
             epsilon=self.epsilon,
             delta=DELTA,
             norm_bound=1.0,
-            n_slices=n_slices,
-            n_bins=n_bins,
             conditional=self.train_labels is not None,
             n_particles=2000,
             n_steps=100,

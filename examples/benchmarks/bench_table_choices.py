@@ -30,6 +30,7 @@ import skdpot.tables.model
 import skdpot.tables.plan
 import skdpot.tables.scaling
 from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
+from skdpot.mechanisms import Sketch
 from skdpot.slicing import sparse_directions
 
 MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
@@ -111,11 +112,13 @@ def flow(sparse: bool) -> Callable[[TableTask, float, int], tuple[pd.DataFrame, 
     def run(task: TableTask, epsilon: float, seed: int) -> tuple[pd.DataFrame, float]:
         start = time.perf_counter()
         encoder = TableEncoder(task.schema).fit(task.train)
-        options: dict[str, Any] = {"norm_bound": 1.0, "n_particles": 20_000, "n_steps": 300}
+        sketch = Sketch()
         if sparse:
             rows = directions(encoder, task.target, np.random.default_rng(seed))
-            options |= {"slices": rows, "n_bins": 64}
-        sampler = DPSlicedFlowSampler(epsilon=epsilon, **options).fit(encoder.transform(task.train))
+            sketch = Sketch(slices=rows, n_bins=64)
+        sampler = DPSlicedFlowSampler(
+            sketch, epsilon, norm_bound=1.0, n_particles=20_000, n_steps=300
+        ).fit(encoder.transform(task.train))
         table = encoder.inverse_transform(sampler.sample(len(task.train), random_state=seed))
         return table, time.perf_counter() - start
 

@@ -23,6 +23,7 @@ from torch import nn
 
 from skdpot import DPSlicedFlowSampler, DPSlicedGenerator
 from skdpot.exceptions import PrivacyWarning
+from skdpot.mechanisms import Presample, Resample
 from skdpot.privacy import lemma1_sensitivity
 
 DELTA = 1e-5
@@ -82,12 +83,8 @@ class Method:
 def paper_flow_resampled(level: Level, seed: int) -> DPSlicedFlowSampler:
     """Return Algorithm 1: new directions, a new batch and new noise in each step."""
     return DPSlicedFlowSampler(
-        "resample",
+        Resample(BATCH_SIZE, n_slices=70, sigma=level.sigma),
         **_privacy(level, seed),
-        sigma=level.sigma,
-        n_slices=70,
-        slices="orthogonal",
-        batch_size=BATCH_SIZE,
         n_steps=level.n_epochs * STEPS_PER_EPOCH,
         step_size=STEP_SIZE,
         n_particles=N_SAMPLES,
@@ -97,11 +94,8 @@ def paper_flow_resampled(level: Level, seed: int) -> DPSlicedFlowSampler:
 def paper_flow_frozen(level: Level, seed: int) -> DPSlicedFlowSampler:
     """Return Algorithm 2: one release of all rows."""
     return DPSlicedFlowSampler(
-        "presample",
+        Presample(n_slices=31, n_subslices=25),
         **_privacy(level, seed),
-        n_slices=31,
-        n_subslices=25,
-        slices="orthogonal",
         n_steps=FROZEN_STEPS,
         step_size=STEP_SIZE,
         n_particles=N_SAMPLES,

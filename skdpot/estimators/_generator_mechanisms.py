@@ -19,7 +19,7 @@ from skdpot.estimators._generator_training import (
     new_network,
     train_generator,
 )
-from skdpot.estimators._mechanisms import SketchMechanism
+from skdpot.mechanisms import FitContext, Sketch
 from skdpot.nets.generator_training import (
     OutputUnits,
     generator_steps,
@@ -78,13 +78,28 @@ class SketchLoss:
         self, generator: "DPSlicedGenerator", streams: Streams, X: Any, y: Any
     ) -> dict[str, Any]:
         """Publish a `SlicedSketch`, after a look at the network that will be trained on it."""
+        rows = validate_rows(generator, X, reset=True, min_samples=2)
         if generator.module is not None:
-            rows = validate_rows(generator, X, reset=True, min_samples=2)
             n_classes = 0
             if generator.conditional:
                 n_classes = len(encode_labels(y, len(rows), generator.classes)[1])
             new_network(generator, 1, rows.shape[1], n_classes, streams.solver)
-        return SketchMechanism().release(generator, streams, X, y)
+        if generator.sigma is not None or generator.noise != "discrete":
+            raise ValueError(
+                'mechanism="sketch" takes its noise from epsilon and delta and adds it on a '
+                'lattice: leave sigma=None and noise="discrete". The other mechanisms take them.'
+            )
+        sketch = Sketch(generator.n_slices, generator.n_bins, generator.slices, generator.classes)
+        context = FitContext.of(generator, X, streams)
+        conditional = generator.conditional
+        release = sketch.release(context, rows, y, conditional=conditional, n_steps=None)
+        fitted = {
+            "sketch_": release.value,
+            "bounds_": release.bounds,
+            "privacy_spent_": release.privacy_spent,
+            "n_samples_": len(rows),
+        }
+        return fitted if release.classes is None else fitted | {"classes_": release.classes}
 
     def train(self, generator: "DPSlicedGenerator", rng: np.random.Generator) -> dict[str, Any]:
         """Train on the sketch, all classes at once and with equal weight."""

@@ -22,6 +22,7 @@ from skdpot.estimators._private_errors import publishable
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits, take
 from skdpot.estimators._search_scores import Scorer
 from skdpot.exceptions import SkdpotError
+from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.display import describe_event
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
@@ -41,7 +42,9 @@ __all__ = [
     "refuse_reserved",
 ]
 
-_SET_BY_SEARCH = ("epsilon", "delta", "budget", "random_state", "classes", "verbose")
+_SET_BY_SEARCH = (
+    *("epsilon", "delta", "budget", "random_state", "classes", "mechanism__classes", "verbose"),
+)
 # Parameters of composites that hold other estimators, or write their fits somewhere.
 _STRUCTURE = ("steps", "transformer_list", "transformers", "remainder", "memory")
 # What composites may not decide: a density is a fact about the rows, and what other processes say
@@ -176,8 +179,9 @@ def give_budget(
     for prefix, _ in composites(candidate):
         chosen |= {prefix + name: value for name, value in _OF_COMPOSITES.items()}
     if classes is not None:
-        undeclared = [prefix for prefix in prefixes if known.get(f"{prefix}classes") is None]
-        chosen |= {f"{prefix}classes": classes for prefix in undeclared}
+        for prefix, part in leaves(candidate):
+            if prefix in prefixes:
+                chosen |= {prefix + name: value for name, value in _declared(part, classes).items()}
     candidate.set_params(**{name: value for name, value in chosen.items() if name in known})
 
 
@@ -272,8 +276,25 @@ def needs_classes(part: Any) -> bool:
     -------
     bool
     """
-    known = part.get_params(deep=False)
+    mechanism = _mechanism_with_classes(part)
+    known = part.get_params(deep=False) | ({} if mechanism is None else mechanism.get_params())
     return "classes" in known and known["classes"] is None and bool(known.get("conditional", True))
+
+
+def _mechanism_with_classes(part: Any) -> Any:
+    """Return a copy of the mechanism of a part that declares its classes; None without one."""
+    if not (hasattr(part, "mechanism") and hasattr(part, "_mechanisms")):
+        return None
+    mechanism = chosen_mechanism(part.mechanism, part._mechanisms)
+    return mechanism if hasattr(mechanism, "classes") else None
+
+
+def _declared(part: Any, classes: np.ndarray) -> dict[str, Any]:
+    """Return the parameters that declare the classes of a part which declares none."""
+    mechanism = _mechanism_with_classes(part)
+    if mechanism is None:
+        return {"classes": classes} if getattr(part, "classes", None) is None else {}
+    return {"mechanism": mechanism.set_params(classes=classes)} if mechanism.classes is None else {}
 
 
 def _check_composite(composite: Any, caller: str) -> None:

@@ -1,35 +1,82 @@
 """Synthetic rows from a private release, by a particle flow."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import Streams, spawn_streams
+from skdpot._utils.rng import Streams, solver_generator, spawn_streams
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
+    check_is_fitted,
     fit_context,
+    validate_rows,
 )
-from skdpot.estimators._mechanisms import MECHANISMS
-from skdpot.estimators._particles import FlowParticles
+from skdpot.estimators._synthetic_rows import SyntheticRows, check_n_samples
+from skdpot.flows import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.rows import Presample, Resample
+from skdpot.mechanisms.sketch import Sketch
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import SlicedSketch
 
-__all__ = ["DPSlicedFlowSampler"]
+__all__ = ["DPSlicedFlowSampler", "FlowTrace"]
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "sketch": Sketch,
+    "resample": Resample,
+    "presample": Presample,
+}
 
 # What a fit sets, beyond what scikit-learn takes care of.
 _FITTED = (
-    *("sketch_", "releases_", "bounds_", "n_samples_", "classes_", "privacy_spent_"),
-    *("particles_", "particle_labels_", "displacements_", "feature_names_in_"),
+    *("mechanism_", "sketch_", "releases_", "bounds_", "n_samples_", "classes_"),
+    *("privacy_spent_", "particles_", "particle_labels_", "displacements_", "feature_names_in_"),
 )
+_MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000
+_FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
+_STATES = 24  # of a trace, by default: enough for the curve of the distance
 
 
-class DPSlicedFlowSampler(PrivateEstimatorMixin, FlowParticles):
+@dataclass(frozen=True, eq=False)
+class FlowTrace:
+    """The states of a flow, from the start to its end.
+
+    Parameters
+    ----------
+    steps : ndarray of shape (n_states,), int
+        Number of steps taken before each state; 0 is the start.
+    particles : ndarray of shape (n_states, n_particles, n_features)
+        Particles in the units of the data, not yet clipped to the bounds; a row is the same
+        particle in all states.
+    labels : ndarray of shape (n_particles,) or None
+        Class of each particle; None without classes.
+    distances : ndarray of shape (n_classes, n_states) or None
+        Sliced Wasserstein-2 distance of the particles of each class to the sketch, in the units of
+        the mapped features; None where the release is no sketch.
+    classes : ndarray of shape (n_classes,) or None
+        Classes, in the order of `distances`.
+
+    Privacy
+    -------
+    Post-processing of the release: states may be shown like synthetic rows.
+    """
+
+    steps: np.ndarray
+    particles: np.ndarray
+    labels: np.ndarray | None
+    distances: np.ndarray | None
+    classes: np.ndarray | None
+
+
+class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
     """Differentially private synthetic rows by a sliced Wasserstein flow.
 
     `fit` releases projections of the data with noise and moves particles until theirs have the
@@ -39,15 +86,15 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, FlowParticles):
 
     Parameters
     ----------
-    mechanism : {"sketch", "resample", "presample"}, default="sketch"
-        How private data are touched. "sketch" releases noisy distribution functions of the
-        projections along L directions. "resample" (Algorithm 1 of the paper, DPSWflow-r)
-        releases in each step the noisy projections of a new batch of rows along new
-        directions; "presample" (Algorithm 2, DPSWflow) those of all rows along L directions,
-        once.
+    mechanism : {"sketch", "resample", "presample"} or Mechanism, default="sketch"
+        How private data are touched: an object such as ``Sketch(n_bins=32)`` or a name, which is
+        short for the object with default parameters. `Sketch` releases noisy distribution functions
+        of the projections along L directions. `Resample` (Algorithm 1 of the paper, DPSWflow-r)
+        releases in each step the noisy projections of a new batch of rows along new directions;
+        `Presample` (Algorithm 2, DPSWflow) those of all rows along L directions, once.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when `sigma` is
-        given.
+        Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when the mechanism
+        is given its noise (``sigma``).
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
     budget : PrivacyBudget, optional
@@ -58,33 +105,14 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, FlowParticles):
         squared mu on estimating location and scale.
     norm_bound : float, optional
         Public bound of the norm of every row, in place of `bounds`.
-    n_slices : int or "auto", default="auto"
-        Number of directions L. "auto" is for a sketch a public rule in n, d and epsilon, for
-        "resample" 70 in each step, and for "presample" 31, or d if that is more.
-    n_bins : int or "auto", default="auto"
-        Number of bins along each direction of a sketch.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
-n_features), default="axes+orthogonal"
-        How directions are drawn, or public directions (of a sketch only). The axes come first
-        in a sketch only.
     conditional : bool, default=False
-        Make one table and one flow a class of `y`, so that `sample_labeled` works. Otherwise
-        `y` is ignored. Needs a sketch.
-    classes : array-like, optional
-        The public set of classes; by default the labels found in `y`, which then count as
-        public.
-    public_labels : bool, default=False
-        Whether everybody may know the label of every row: time stamps, hospitals, arms of a
-        trial. That takes less noise, and classes then occur exactly as often as in the data. Needs
-        ``conditional=True``.
-    group_size : int, default=1
-        How many rows one person may have given, all of different labels: the guarantee is for all
-        of them together. More than 1 needs ``public_labels=True``.
+        Make one table and one flow per class of `y`, so that `sample_labeled` works. Otherwise
+        `y` is ignored. Needs a `Sketch`, which says what is public about labels.
     n_particles : int, optional
         Number of particles kept after `fit`. By default the number of rows, at least 1000 and
         at most 10,000.
     n_steps : int, default=200
-        Steps of the flow. With "resample" each is a release that has to be paid for.
+        Steps of the flow. With `Resample` each is a release that has to be paid for.
     step_size : float or "auto", default="auto"
         First step, as a share of the longest stable one, in (0, 1]. "auto" is 1 for a sketch;
         otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3
@@ -93,20 +121,6 @@ n_features), default="axes+orthogonal"
         Entropic regularisation λ in the units of the mapped features, squared. It smooths the
         sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama scheme;
         at 0 those towards a sketch have momentum.
-    n_subslices : int, optional
-        Directions a step. By default about 64 of a sketch, in whole orthogonal blocks; all of
-        those of "resample"; and a random 25 in 31 of those of "presample".
-    batch_size : int, default=250
-        Rows of a step of "resample", at most all of them.
-    sampling : {"without_replacement", "poisson"}, default="without_replacement"
-        How "resample" draws its batches: of exactly `batch_size` rows, or of so many on average.
-    sigma : float, optional
-        Standard deviation of the noise on each projection of "resample" and "presample", in
-        the units of the mapped rows. `privacy_spent_` then says what epsilon that costs at
-        `delta`; it needs public bounds. By default the least noise for `epsilon`.
-    noise : {"discrete", "float"}, default="discrete"
-        "float" draws the noise of "resample" and "presample" as floating point numbers, which
-        is not hardened against attacks on their last bits.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the flow runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
@@ -117,10 +131,12 @@ n_features), default="axes+orthogonal"
 
     Attributes
     ----------
+    mechanism_ : Mechanism
+        The mechanism of the fit, a copy.
     sketch_ : SlicedSketch
-        The release; only with ``mechanism="sketch"``.
+        The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release; only with ``mechanism="resample"`` (a batch a step) or "presample".
+        The release; only with `Resample` (a batch per step) or `Presample`.
     bounds_ : DataBounds
         Map from the data to the ball in which rows are projected and particles move.
     n_samples_ : int
@@ -148,12 +164,13 @@ n_features), default="axes+orthogonal"
     together, charged before noise is drawn. For sensitivity and for what counts as public see
     `SlicedSketch`, and for rows `skdpot.privacy.projection_sensitivity`; neither diffusion nor
     the solver's own noise is counted. Protected are each row of X and, with
-    ``conditional=True``, its label unless ``public_labels=True``. Rows given to `score` are
+    ``conditional=True``, its label unless labels are public. Rows given to `score` are
     treated as public; a score on private rows is not private.
 
     See Also
     --------
     SlicedSketch : The default release alone.
+    skdpot.mechanisms : The mechanisms and their parameters.
 
     References
     ----------
@@ -175,46 +192,36 @@ n_features), default="axes+orthogonal"
     """
 
     _stated_in = ("sketch_",)
+    _mechanisms = MECHANISMS
     _parameter_constraints: dict[str, list[Any]] = {
-        **SlicedSketch._parameter_constraints,
-        "mechanism": [StrOptions(set(MECHANISMS))],
+        **{
+            name: SlicedSketch._parameter_constraints[name]
+            for name in ("epsilon", "delta", "budget", "bounds", "norm_bound", "conditional")
+        },
+        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "diffusion": [Interval(Real, 0, None, closed="left")],
-        "n_subslices": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "sampling": [StrOptions({"without_replacement", "poisson"})],
-        "sigma": [Interval(Real, 0, None, closed="left"), None],
-        "noise": [StrOptions({"discrete", "float"})],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
     def __init__(
         self,
-        mechanism: str = "sketch",
+        mechanism: str | Mechanism = "sketch",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
         budget: PrivacyBudget | None = None,
         bounds: Any = "private",
         norm_bound: float | None = None,
-        n_slices: int | str = "auto",
-        n_bins: int | str = "auto",
-        slices: Any = "axes+orthogonal",
         conditional: bool = False,
-        classes: ArrayLike | None = None,
-        public_labels: bool = False,
-        group_size: int = 1,
         n_particles: int | None = None,
         n_steps: int = 200,
         step_size: float | str = "auto",
         diffusion: float = 0.0,
-        n_subslices: int | None = None,
-        batch_size: int = 250,
-        sampling: str = "without_replacement",
-        sigma: float | None = None,
-        noise: str = "discrete",
         device: str = "auto",
         random_state: Any = None,
         verbose: int = 0,
@@ -225,22 +232,11 @@ n_features), default="axes+orthogonal"
         self.budget = budget
         self.bounds = bounds
         self.norm_bound = norm_bound
-        self.n_slices = n_slices
-        self.n_bins = n_bins
-        self.slices = slices
         self.conditional = conditional
-        self.classes = classes
-        self.public_labels = public_labels
-        self.group_size = group_size
         self.n_particles = n_particles
         self.n_steps = n_steps
         self.step_size = step_size
         self.diffusion = diffusion
-        self.n_subslices = n_subslices
-        self.batch_size = batch_size
-        self.sampling = sampling
-        self.sigma = sigma
-        self.noise = noise
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -257,7 +253,8 @@ n_features), default="axes+orthogonal"
         X : array-like of shape (n_samples, n_features)
             Private rows, at least two.
         y : array-like of shape (n_samples,), optional
-            Class labels, private unless `public_labels`; only used with ``conditional=True``.
+            Class labels, only used with ``conditional=True``; private unless the mechanism says
+            that they are public.
 
         Returns
         -------
@@ -272,17 +269,207 @@ n_features), default="axes+orthogonal"
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
+        mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
+        resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self):
-            self._release(streams, X, y)
+            self._release(mechanism, streams, X, y)
         self._generate(streams.solver)
         return self
 
-    def _release(self, streams: Streams, X: Any, y: Any) -> None:
-        """Publish: the only step that sees private rows."""
-        resolve_device(self.device)  # refused before any charge
+    def _release(self, mechanism: Any, streams: Streams, X: Any, y: Any) -> None:
+        """Charge and release: the only step that sees private rows."""
         for name in _FITTED:
             self.__dict__.pop(name, None)
-        for name, value in MECHANISMS[self.mechanism].release(self, streams, X, y).items():
-            setattr(self, name, value)
-        self._fitted_mechanism = self.mechanism
+        rows = validate_rows(self, X, reset=True, min_samples=2)
+        context = FitContext.of(self, X, streams)
+        release = mechanism.release(
+            context, rows, y, conditional=self.conditional, n_steps=self.n_steps
+        )
+        if isinstance(release.value, SlicedSketch):
+            self.sketch_ = release.value
+        else:
+            self.releases_ = release.value
+        if release.classes is not None:
+            self.classes_ = release.classes
+        self.mechanism_ = mechanism
+        self.bounds_, self.privacy_spent_ = release.bounds, release.privacy_spent
+        self.n_samples_, self._class_shares = len(rows), release.class_shares
         self._frame_out = isinstance(X, pd.DataFrame)
+
+    def trace(
+        self, steps: Any = None, *, n_particles: int = 1000, random_state: Any = None
+    ) -> FlowTrace:
+        """Run the flow once more and tell where its particles were; free of any privacy cost.
+
+        Parameters
+        ----------
+        steps : sequence of int, optional
+            Numbers of steps after which the particles are looked at, 0 for the start. By default
+            two dozen of them, close together at first and the last one at the end.
+        n_particles : int, default=1000
+            Number of particles, of all classes together.
+        random_state : int, RandomState or None, default=None
+            Seed; does not affect privacy.
+
+        Returns
+        -------
+        FlowTrace
+            Steps, particles, their classes and their distances to the sketch.
+
+        Raises
+        ------
+        ValueError
+            If `steps` or `n_particles` is out of range.
+
+        See Also
+        --------
+        skdpot.metrics.FlowDisplay : Draws it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot import DPSlicedFlowSampler
+        >>> X = np.random.default_rng(0).uniform(-1, 1, size=(1000, 2))
+        >>> sampler = DPSlicedFlowSampler(bounds=(-1, 1), n_steps=100).fit(X)
+        >>> trace = sampler.trace([0, 10, 100])
+        >>> trace.particles.shape
+        (3, 1000, 2)
+        """
+        check_is_fitted(self)
+        wanted = _recorded_steps(steps, self._schedule().n_steps)
+        sizes = apportion(check_n_samples(n_particles, "n_particles"), self._class_shares)
+        rng = solver_generator(random_state)
+        results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]
+        distances = [_distances_along(result, wanted) for result in results]
+        classes = getattr(self, "classes_", None)
+        states = [
+            np.concatenate(
+                [
+                    self.bounds_.from_ball(result.recorded[step][:size].astype(np.float64))
+                    for result, size in zip(results, sizes, strict=True)
+                ]
+            )
+            for step in wanted
+        ]
+        return FlowTrace(
+            np.array(wanted),
+            np.stack(states),
+            None if classes is None else np.repeat(classes, sizes),
+            None if None in distances else np.array(distances),
+            classes,
+        )
+
+    def _generate(self, rng: np.random.Generator) -> None:
+        """Run the flows of all classes and keep their particles."""
+        total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
+        sizes = apportion(total, self._class_shares)
+        results = [self._flow(k, size, rng) for k, size in enumerate(sizes.tolist())]
+        self.displacements_ = np.stack([result.displacements for result in results])
+        self._positions = np.repeat(np.arange(len(sizes)), sizes)
+        if hasattr(self, "classes_"):
+            self.particle_labels_ = self.classes_[self._positions]
+        # Last, because it tells that the flow is done.
+        self.particles_ = np.concatenate([self._to_data(result.particles) for result in results])
+
+    def _flow(
+        self,
+        position: int,
+        n_particles: int,
+        rng: np.random.Generator,
+        record_at: Sequence[int] = (),
+    ) -> FlowResult:
+        """Run the flow of the class at `position`."""
+        label = self.classes_[position] if hasattr(self, "classes_") else None
+        progress = "flow" if label is None else f"flow of class {label}"
+        result = sliced_flow(
+            self.mechanism_.problem(self._released, self.bounds_.radius, label),
+            max(n_particles, _FEWEST_PARTICLES),
+            self._schedule(),
+            rng,
+            device=resolve_device(self.device),
+            progress=progress if self.verbose else None,
+            record_at=record_at,
+        )
+        return replace(result, particles=result.particles[:n_particles])
+
+    @property
+    def _released(self) -> Any:
+        """What was released by the mechanism of the fit."""
+        return self.sketch_ if hasattr(self, "sketch_") else self.releases_
+
+    def _schedule(self) -> FlowSchedule:
+        """Return the steps of the flow."""
+        steps = (self.n_steps, self.step_size, self.diffusion)
+        schedule: FlowSchedule = self.mechanism_.schedule(self._released, *steps)
+        return schedule
+
+    def _check_generated(self, rng: np.random.Generator) -> None:
+        """Run the flow if there is a release but no particles: `fit` was interrupted."""
+        if not hasattr(self, "particles_"):
+            self._generate(rng)
+
+    def _scored_rows(self) -> np.ndarray:
+        self._check_generated(solver_generator(None))
+        return self.particles_
+
+    def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and the positions of their classes, in random order.
+
+        Up to the number of particles they are a random subset of them; for more, a new flow
+        with as many particles is run.
+        """
+        self._check_generated(rng)
+        sizes = rng.multinomial(n_samples, self._class_shares)
+        parts = [self._draw_class(k, int(size), rng) for k, size in enumerate(sizes) if size]
+        order = rng.permutation(n_samples)
+        positions = np.repeat(np.arange(len(sizes)), sizes)
+        return np.concatenate(parts)[order], positions[order]
+
+    def _draw_class(self, position: int, size: int, rng: np.random.Generator) -> np.ndarray:
+        particles = self.particles_[self._positions == position]
+        if size > len(particles):
+            return self._to_data(self._flow(position, size, rng).particles)
+        drawn: np.ndarray = particles[rng.choice(len(particles), size, replace=False)]
+        return drawn
+
+    def _to_data(self, particles: np.ndarray) -> np.ndarray:
+        """Map particles to the units of the data, inside the bounds that the rows were in."""
+        rows = self.bounds_.from_ball(particles.astype(np.float64))
+        return self.bounds_.from_ball(self.bounds_.to_ball(rows))
+
+
+def apportion(total: int, shares: np.ndarray) -> np.ndarray:
+    """Split a number by largest remainders.
+
+    Each part is within one of ``total * shares``, but where there are enough no part of a positive
+    share is empty: then the largest ones give.
+    """
+    quotas = total * shares
+    sizes = np.floor(quotas).astype(int)
+    largest = np.argsort(sizes - quotas, kind="stable")
+    sizes[largest[: total - sizes.sum()]] += 1
+    missing = np.flatnonzero((sizes == 0) & (shares > 0))
+    for position in missing if total >= np.count_nonzero(shares > 0) else ():
+        sizes[np.argmax(sizes)] -= 1
+        sizes[position] += 1
+    return sizes
+
+
+def _recorded_steps(steps: Any, n_steps: int) -> list[int]:
+    """Return increasing numbers of steps, by default at equal ratios: flows are fast at first."""
+    if steps is None:
+        spaced = np.geomspace(1, n_steps, min(_STATES, n_steps)).round().astype(int)
+        return [0, *np.unique(spaced).tolist()]
+    given = list(steps) if isinstance(steps, Iterable) else [steps]
+    whole = [isinstance(one, Integral) and not isinstance(one, bool) for one in given]
+    if not given or not all(whole) or not all(0 <= one <= n_steps for one in given):
+        raise ValueError(f"steps must be integers from 0, the start, to {n_steps}, the end.")
+    return sorted({int(one) for one in given})
+
+
+def _distances_along(result: FlowResult, steps: Sequence[int]) -> list[float] | None:
+    """Return the distance to the sketch of each recorded state; None without a sketch."""
+    problem = result.problem
+    if not isinstance(problem, SlicedFlowProblem):
+        return None
+    return [problem.distance(result.recorded[step]) for step in steps]

@@ -89,7 +89,9 @@ def search_leaks(search: Any) -> SearchLeaks:
     >>> from sklearn.model_selection import GridSearchCV
     >>> from skdpot import DPSlicedFlowSampler
     >>> from skdpot.estimators.search_leaks import search_leaks
-    >>> leaks = search_leaks(GridSearchCV(DPSlicedFlowSampler(), {"n_bins": [8, 16, 32]}))
+    >>> from skdpot.mechanisms import Sketch
+    >>> sampler = DPSlicedFlowSampler(Sketch())
+    >>> leaks = search_leaks(GridSearchCV(sampler, {"mechanism__n_bins": [8, 16, 32]}))
     >>> leaks.n_fits, leaks.has_budget, leaks.stops
     (16, False, False)
     >>> print(leaks)

@@ -7,6 +7,8 @@ An estimator takes the name of a mechanism, or an object with parameters of its 
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.plain_distance import FedWad, Triangle
+from skdpot.mechanisms.rows import Presample, Resample
+from skdpot.mechanisms.sketch import Sketch
 from skdpot.mechanisms.sliced_distance import Sliced
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 
@@ -15,6 +17,9 @@ __all__ = [
     "FitContext",
     "MeanFieldLangevin",
     "Mechanism",
+    "Presample",
+    "Resample",
+    "Sketch",
     "Sliced",
     "TrajectorySketch",
     "Triangle",

@@ -1,17 +1,20 @@
 """What all mechanisms share: parameters of their own, and the terms of a fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from skdpot._utils.rng import Streams
 from skdpot._utils.validation import check_parameters
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.spent import PrivacySpent
 
-__all__ = ["FitContext", "Mechanism", "chosen_mechanism"]
+__all__ = ["FitContext", "Mechanism", "Released", "chosen_mechanism", "refuse_classes"]
 
 
 class Mechanism(BaseEstimator):
@@ -49,6 +52,8 @@ class FitContext:
         Whether to show progress.
     random_state : int, RandomState or None
         What makes noise reproducible, for parties that are made for this estimator.
+    feature_names : ndarray or None
+        Names of the features, where the estimator knows them.
     """
 
     caller: str
@@ -62,10 +67,11 @@ class FitContext:
     device: str = "auto"
     verbose: int = 0
     random_state: Any = None
+    feature_names: Any = None
 
     @classmethod
     def of(cls, estimator: BaseEstimator, X: Any, streams: Streams) -> Self:
-        """Read the terms from the parameters of an estimator."""
+        """Read the terms from the parameters of an estimator that has validated X."""
         given = estimator.get_params(deep=False)
         names = (
             "epsilon",
@@ -79,6 +85,7 @@ class FitContext:
         )
         terms = {name: given[name] for name in names if name in given}
         terms = {"bounds": "private", "norm_bound": None} | terms
+        terms["feature_names"] = getattr(estimator, "feature_names_in_", None)
         return cls(caller=type(estimator).__name__, streams=streams, source=X, **terms)
 
     @property
@@ -91,6 +98,31 @@ class FitContext:
         return label if self.verbose else None
 
 
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What a mechanism released, and what came with it.
+
+    Parameters
+    ----------
+    value : SlicedSketch or SmoothedProjections
+        The release.
+    bounds : DataBounds
+        Map from the data to the ball that the release is of.
+    privacy_spent : PrivacySpent
+        What it cost.
+    classes : ndarray or None, default=None
+        Public classes of the rows; None without.
+    class_shares : ndarray of shape (n_classes,)
+        How often each of them occurs, as far as it was released; 1 without classes.
+    """
+
+    value: Any
+    bounds: DataBounds
+    privacy_spent: PrivacySpent
+    classes: np.ndarray | None = None
+    class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))
+
+
 AnyMechanism = TypeVar("AnyMechanism", bound=Mechanism)
 
 
@@ -101,3 +133,13 @@ def chosen_mechanism(
     mechanism = registry[given]() if isinstance(given, str) else clone(given)
     check_parameters(mechanism)
     return mechanism
+
+
+def refuse_classes(mechanism: Mechanism, conditional: bool) -> None:
+    """Refuse a class-conditional fit by a mechanism that releases rows, before any charge."""
+    if conditional:
+        raise ValueError(
+            f'conditional=True needs mechanism="sketch": with {type(mechanism).__name__} each '
+            "class would have rows of its own, and a record that changes its class would change "
+            "how many values there are, which no noise hides."
+        )

@@ -5,18 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.notices import warn_of_privacy
-from skdpot.privacy.bounds_plan import MAX_AUTO_FEATURES
-from skdpot.privacy.private_bounds import ball_radius
 from skdpot.slicing.decoding import known_total
 from skdpot.slicing.histogram import bin_edges
 from skdpot.slicing.strategy import square_root_strategy
 
-__all__ = ["MeasuredCDF", "measured_cdf", "warn_of_noise"]
-
-_MOST_NOISE = 0.2
-_MOST_NARROW = 0.05  # of more than MAX_AUTO_FEATURES features
-_MOST_NARROW_OF_FEW = 0.5
+__all__ = ["MeasuredCDF", "measured_cdf"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,79 +88,3 @@ def measured_cdf(sketch: Any, label: Any = None) -> MeasuredCDF:
     deviations = np.zeros_like(smooth)
     deviations[:, 1:-1] = sketch.noise_scale_ / total * np.sqrt(variances)
     return MeasuredCDF(bin_edges(sketch.half_widths_, strategy.n_bins), values, deviations)
-
-
-def warn_of_noise(sketch: Any, caller: str) -> None:
-    """Warn of synthetic rows that would show noise, or leave the range of the data.
-
-    Parameters
-    ----------
-    sketch : SlicedSketch
-        Closed.
-    caller : str
-        Name of the estimator that makes rows of it.
-
-    Warns
-    -----
-    PrivacyWarning
-        Of released values and the law of their noise alone. The thresholds are calibrated: where
-        the first is passed, rows were at least 0.6 times, mostly more than 0.8 times, as far from
-        the data as their mean repeated is (`doc/bounds.rst`).
-    """
-    noise = _typical_noise(sketch)
-    if noise > _MOST_NOISE:
-        classes = " conditional=False," if sketch.conditional else ""
-        warn_of_privacy(
-            f"{caller}: the noise hides the data: averaged over the slices, the noise of a "
-            f"distribution function has a standard deviation of about {noise:.2f} on its scale "
-            "from 0 to 1. Synthetic rows may say little more than the bounds do. Use more rows, a "
-            f"larger epsilon,{classes} fewer features (PCA fitted on public rows) or tight bounds."
-        )
-    elif _is_private_ball(sketch):
-        share = _narrow_features(sketch)
-        few = len(sketch.bounds_.center) <= MAX_AUTO_FEATURES
-        if share > (_MOST_NARROW_OF_FEW if few else _MOST_NARROW):
-            why = "too few rows" if few else f"more than {MAX_AUTO_FEATURES} features"
-            warn_of_privacy(
-                f"{caller}: private bounds of {why} are one ball, and about {share:.0%} of the "
-                "features vary less than its resolution, so that synthetic values leave their "
-                "range. State what is public, such as bounds=(0, 1) of pixels, or arrays with the "
-                "limits of each feature: synthetic rows are then clipped to it. Or leave out "
-                "features that hardly vary."
-            )
-
-
-def _is_private_ball(sketch: Any) -> bool:
-    """Whether private bounds are one radius that was found; a fallback has its own warning."""
-    private = isinstance(sketch.bounds, str) and sketch.norm_bound is None
-    bounds = sketch.bounds_
-    found = bounds.radius != ball_radius(len(bounds.center))
-    return private and found and bool(np.all(bounds.scale == 1.0))
-
-
-def _typical_noise(sketch: Any) -> float:
-    """Return the noise of a distribution function after its slices are averaged.
-
-    L slices of d features measure each of them about L / d times. The mean over classes, weighted
-    by their released sizes.
-    """
-    n_slices, n_features = sketch.directions_.shape
-    labels = getattr(sketch, "classes_", (None,))
-    shares = sketch.class_counts_ / sketch.class_counts_.sum()
-    noise = [
-        share * np.sqrt(np.mean(measured_cdf(sketch, label).deviations[:, 1:-1] ** 2))
-        for label, share in zip(labels, shares, strict=True)
-        if share > 0
-    ]
-    return float(np.sum(noise) * np.sqrt(n_features / n_slices))
-
-
-def _narrow_features(sketch: Any) -> float:
-    """Return the share of features whose released distribution is narrower than a bin."""
-    n_features = sketch.directions_.shape[1]
-    if not isinstance(sketch.slices, str) or not sketch.slices.startswith("axes"):
-        return 0.0
-    smooth = sketch.table(None).cdf[:n_features]
-    masses, places = np.diff(smooth, axis=1), np.arange(smooth.shape[1] - 1)
-    variances = masses @ places**2 - (masses @ places) ** 2
-    return float(np.mean(variances < 1.0))

@@ -313,11 +313,25 @@ n_features), default="axes+orthogonal"
         `origin` is what the rows of X were taken from, where that is another object.
         """
         with all_or_nothing(self):
-            self.__dict__.pop("_accumulator", None)
             rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
+            origin = X if origin is None else origin
+            return self._of_rows(label, streams, rows, codes, classes, origin)
+
+    def _of_rows(
+        self,
+        label: str,
+        streams: Streams,
+        rows: np.ndarray,
+        codes: np.ndarray | None,
+        classes: np.ndarray | None,
+        origin: Any,
+    ) -> Self:
+        """Release the sketch of rows that are validated; they were taken from `origin`."""
+        with all_or_nothing(self):
+            self.__dict__.pop("_accumulator", None)
+            self.n_features_in_ = rows.shape[1]
             self._open(label, streams, rows, classes, len(rows))
-            given = X if origin is None else origin
-            warn_of_composition(given, self.privacy_spent_, self.budget, label)
+            warn_of_composition(origin, self.privacy_spent_, self.budget, label)
             self._accumulator.add(rows, codes)
             return self.close()
 

@@ -12,7 +12,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from skdpot import (
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     PrivacyBudget,
     PrivateScaler,
@@ -23,7 +22,7 @@ from skdpot.audit.attacks import default_score
 from skdpot.audit.audit_result import lower_text
 from skdpot.audit.matched_filter import linear_evidence
 from skdpot.audit.one_run import claimed
-from tests.flat_options import private_distance
+from tests.flat_options import flow_sampler, private_distance
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))
 M = 600
@@ -232,7 +231,7 @@ def test_the_stronger_bound_is_for_gaussian_noise_that_all_records_see(fit, clai
 def test_a_budget_is_not_spent_on_audits():
     budget = PrivacyBudget(1.0)
     with pytest.raises(ValueError, match="budget=None"):
-        one_run_audit(DPSlicedFlowSampler(budget=budget), X)
+        one_run_audit(flow_sampler(budget=budget), X)
     assert len(budget.history()) == 0
 
 

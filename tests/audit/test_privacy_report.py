@@ -29,7 +29,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import skdpot.slicing.sketch as sketch_module
 from skdpot import (
     ClientContribution,
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -66,7 +65,7 @@ from skdpot.privacy.events import (
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 # Few rows, so that fits take no time: they warn that noise hides much.
 pytestmark = [
@@ -84,7 +83,7 @@ BOUNDS = {"bounds": (-1, 1)}
 
 
 def sampler(**options):
-    return DPSlicedFlowSampler(**({"n_steps": 10} | BOUNDS | options))
+    return flow_sampler(**({"n_steps": 10} | BOUNDS | options))
 
 
 FITS = {
@@ -845,13 +844,13 @@ def test_delta_is_added_to_probabilities_and_bounds_no_ratio():
 
 def test_few_others_have_no_rate_at_one_percent():
     X = np.random.default_rng(0).normal(size=(90, 3))
-    fitted = DPSlicedFlowSampler(epsilon=5.0, bounds=(-4, 4), n_particles=100, n_steps=5).fit(X)
+    fitted = flow_sampler(epsilon=5.0, bounds=(-4, 4), n_particles=100, n_steps=5).fit(X)
     assert "too few others" in privacy_report(fitted, X[:60], audit=False).to_html()
 
 
 def test_a_copy_with_another_claim_says_so():
     X = np.random.default_rng(0).uniform(-1, 1, size=(3000, 3))
-    fitted = DPSlicedFlowSampler(
+    fitted = flow_sampler(
         "resample", sigma=30.0, bounds=(-1, 1), n_steps=3, n_slices=4, batch_size=50
     ).fit(X)
     part = privacy_report(fitted, n_canaries=20).audits[0]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdpot import DPSlicedFlowSampler
 from skdpot.audit.attacks import default_score
 from skdpot.audit.audited_fit import AuditedFit, AuditTask
 from skdpot.audit.canaries import antipodal_pairs
+from tests.flat_options import flow_sampler
 
 N_PAIRS, N_FEATURES = 60, 16
 
@@ -20,7 +20,7 @@ def _score(audited: AuditedFit) -> np.ndarray:
 def _fitted(heads: np.ndarray, n_known: int = 5, **parameters: object) -> AuditedFit:
     """Fit with a seed, so that the tests have no false alarms."""
     settings = {"epsilon": np.inf, "n_steps": 12, "n_slices": 16} | parameters
-    sampler = DPSlicedFlowSampler(bounds=(-1, 1), n_particles=4, random_state=0, **settings)
+    sampler = flow_sampler(bounds=(-1, 1), n_particles=4, random_state=0, **settings)
     rng = np.random.default_rng(0)
     pairs = antipodal_pairs(
         N_PAIRS, -np.ones(N_FEATURES), np.ones(N_FEATURES), rng=rng, corners=True

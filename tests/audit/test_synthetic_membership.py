@@ -13,7 +13,7 @@ from scipy.stats import binomtest, norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot import DPSlicedFlowSampler, SlicedSketch
+from skdpot import SlicedSketch
 from skdpot.audit import (
     closest_record_share,
     density_ratio_membership,
@@ -22,7 +22,7 @@ from skdpot.audit import (
     synthetic_membership,
 )
 from skdpot.audit.membership.result import MembershipResult, binomial_limits
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import flow_sampler, trajectory_sampler
 
 RNG = np.random.default_rng(0)
 N, D = 300, 4
@@ -267,7 +267,7 @@ def test_copies_are_found_by_all():
 def test_a_flow_without_noise_overfits_and_a_private_one_does_not():
     exposed, private = (
         synthetic_membership(
-            DPSlicedFlowSampler(epsilon=epsilon, bounds=(-8, 8)).fit(MEMBERS),
+            flow_sampler(epsilon=epsilon, bounds=(-8, 8)).fit(MEMBERS),
             MEMBERS,
             np.concatenate([OTHERS, FRESH]),
             random_state=0,
@@ -309,7 +309,7 @@ def test_table_and_repr():
 
 
 def test_what_is_drawn():
-    sampler = DPSlicedFlowSampler(epsilon=np.inf, bounds=(-8, 8), n_steps=5).fit(MEMBERS)
+    sampler = flow_sampler(epsilon=np.inf, bounds=(-8, 8), n_steps=5).fit(MEMBERS)
     assert synthetic_membership(sampler, MEMBERS, OTHERS).n_synthetic == 1000
     found = synthetic_membership(sampler, MEMBERS, OTHERS, n_samples=50)
     assert found.n_synthetic == 50

@@ -208,20 +208,42 @@ CLASSES = {
     "group_size": (1, 1, 2),
 }
 FLOW = {
-    **CLASSES,
+    **PRIVACY,
+    "conditional": CLASSES["conditional"],
     "n_particles": (None, 1, 20),
     "n_steps": (1, 2, 5),
     "step_size": ("auto", 1.0, 0.01),
     "diffusion": (0.0, 0.1, 1e6),
-    "n_subslices": (None, 1, 2, 100),
-    "batch_size": (250, 1, 3),
-    "sampling": ("without_replacement", "poisson"),
-    "sigma": (None, 0.0, 1.0, 1e-20, 1e20),
-    "noise": ("discrete", "float"),
     "verbose": (0, 1, True),
 }
+ROWS = {
+    "slices": ("orthogonal", "uniform"),
+    "sigma": (None, 0.0, 1.0, 1e-20, 1e20),
+    "noise": ("discrete", "float"),
+}
+BATCHES = ROWS | {
+    "n_slices": (1, 3, 7, np.int64(2)),
+    "batch_size": (250, 1, 3),
+    "sampling": ("without_replacement", "poisson"),
+}
+SUBSLICES = {"n_subslices": (None, 1, 2, 100)}
+
+
+def of_mechanism(variants: dict[str, Any]) -> dict[str, Any]:
+    """Name the parameters of a mechanism as those of its estimator."""
+    return {f"mechanism__{name}": values for name, values in variants.items()}
+
+
+LABELLED = {name: CLASSES[name] for name in ("classes", "public_labels", "group_size")}
+OF_SKETCH = {name: CLASSES[name] for name in ("n_slices", "n_bins", "slices")}
+MECHANISMS = {
+    "sketch": of_mechanism(OF_SKETCH | LABELLED | SUBSLICES),
+    "resample": of_mechanism(BATCHES),
+    "presample": of_mechanism(ROWS | {"n_slices": CLASSES["n_slices"]} | SUBSLICES),
+}
 GENERATOR = {
-    **{name: FLOW[name] for name in (*CLASSES, "batch_size", "sampling", "sigma", "noise")},
+    **CLASSES,
+    **{name: BATCHES[name] for name in ("batch_size", "sampling", "sigma", "noise")},
     "n_steps": (1, 2, 3),
     "latent_dim": (None, 1, 3),
     "learning_rate": (5e-3, 1e-300, 10.0, 1e300),
@@ -367,9 +389,14 @@ TARGETS: dict[str, Target] = {
     **{
         f"DPSlicedFlowSampler {mechanism}": Target(
             DPSlicedFlowSampler,
-            {"mechanism": mechanism, "n_steps": 2, "n_particles": 20, "n_slices": 3, **BOX},
+            {
+                "mechanism": DPSlicedFlowSampler._mechanisms[mechanism](n_slices=3),
+                "n_steps": 2,
+                "n_particles": 20,
+                **BOX,
+            },
             check_rows_source,
-            FLOW,
+            FLOW | MECHANISMS[mechanism],
         )
         for mechanism in ("sketch", "resample", "presample")
     },
@@ -503,7 +530,8 @@ def good_fit(name: str) -> Any:
     ]
     if "classes" in target.small:
         y = np.array(target.small["classes"])[y]
-    rows_only = target.small.get("mechanism") in ("resample", "presample", "smoothing", "gradient")
+    mechanism = target.small.get("mechanism")
+    rows_only = mechanism in ("smoothing", "gradient") or hasattr(mechanism, "sigma")
     more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

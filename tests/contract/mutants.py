@@ -379,8 +379,8 @@ def _charged_once() -> Iterator[tuple[str, Injection, str]]:
         "all rows at every step",
         all_of(
             rewritten(
-                f"{ESTIMATORS}_mechanisms:RowMechanism._parameters",
-                ("n_steps=sampler.n_steps if self._resample else 1", "n_steps=sampler.n_steps"),
+                "skdpot.mechanisms.rows:Presample.release",
+                ("n_steps=1", "n_steps=n_steps"),
             ),
             one_step,
         ),

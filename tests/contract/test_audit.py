@@ -34,7 +34,7 @@ from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import default_canaries
 from skdpot.audit.one_run import one_run_audit
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 DELTA = 1e-7
 CONFIDENCE = 0.999
@@ -124,7 +124,7 @@ def _merged(epsilon: float) -> Callable[..., SlicedSketch]:
 
 
 def _flow(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedFlowSampler:
-    return DPSlicedFlowSampler(mechanism, epsilon, DELTA, bounds=BOX, **(_FEW | parameters))
+    return flow_sampler(mechanism, epsilon, DELTA, bounds=BOX, **(_FEW | parameters))
 
 
 def _generator(epsilon: float, mechanism: str, **parameters: Any) -> DPSlicedGenerator:

@@ -14,7 +14,6 @@ import pytest
 from sklearn.base import clone
 
 from skdpot import (
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -35,7 +34,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.events import GaussianEvent, ThresholdedCountsEvent
 from skdpot.privacy.recording import record_releases
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 # All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
 D, N = 3, 400
@@ -45,7 +44,7 @@ LABELS = (X[:, 0] + RNG.normal(size=N) > 0).astype(int)
 GROUPS = np.arange(N) % 2
 TIMES = np.arange(N) % 4
 COUNTED = {"n_slices": 3, "n_bins": 8}
-FLOW = {"n_slices": 3, "n_steps": 4, "batch_size": N, "n_particles": 10}
+FLOW = {"n_slices": 3, "n_steps": 4, "n_particles": 10}
 FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "batch_fraction": 1.0, "n_slices": 2}
 NET = {"n_steps": 4, "batch_size": N, "latent_dim": 2}
 MFLD = {"n_particles": 5, "schedule": [(0.01, None, 3), (0.005, None, 2)], "sampling_rate": 1.0}
@@ -56,10 +55,12 @@ MFLD = {"n_particles": 5, "schedule": [(0.01, None, 3), (0.005, None, 2)], "samp
 CASES = {
     "sketch": (SlicedSketch(**COUNTED), {}, [1]),
     "sketch, classes": (SlicedSketch(**COUNTED, conditional=True), {"y": LABELS}, [1]),
-    "flow, sketch": (DPSlicedFlowSampler(**FLOW, n_bins=8), {}, [1]),
-    "flow, resample": (DPSlicedFlowSampler("resample", **FLOW), {}, [1]),
-    "flow, resample, float": (DPSlicedFlowSampler("resample", noise="float", **FLOW), {}, [1]),
-    "flow, presample": (DPSlicedFlowSampler("presample", **FLOW), {}, [1]),
+    "flow, sketch": (flow_sampler(**FLOW, n_bins=8), {}, [1]),
+    "flow, resample": (flow_sampler("resample", **FLOW, batch_size=N), {}, [1]),
+    "flow, resample, float": (
+        flow_sampler("resample", noise="float", **FLOW, batch_size=N), {}, [1],
+    ),
+    "flow, presample": (flow_sampler("presample", **FLOW), {}, [1]),
     "generator, sketch": (DPSlicedGenerator(**COUNTED, n_steps=4), {}, [1]),
     "generator, smoothing": (
         DPSlicedGenerator("smoothing", n_slices=3, n_steps=4, batch_size=N), {}, [1],

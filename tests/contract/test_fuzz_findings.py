@@ -28,7 +28,7 @@ from skdpot import (
 from skdpot.exceptions import MessageError
 from skdpot.mechanisms import TrajectorySketch
 from skdpot.privacy import gdp_delta
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 SECRET, NUMBER = "qzxj-private", 8765.4321
 X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
@@ -201,7 +201,7 @@ def test_a_label_is_one_label(label):
 @pytest.mark.parametrize("method", ["sample", "sample_labeled"])
 def test_numbers_of_rows_that_no_sampler_can_draw(method, n_samples):
     """Booleans, and integers that no array can hold, ended in IndexError and OverflowError."""
-    sampler = DPSlicedFlowSampler(**SMALL, conditional=True, n_steps=1, n_particles=10)
+    sampler = flow_sampler(**SMALL, conditional=True, n_steps=1, n_particles=10)
     sampler.fit(X, LABELS)
     with pytest.raises(ValueError, match="n_samples"):
         getattr(sampler, method)(n_samples)
@@ -303,7 +303,7 @@ def test_time_stamps_that_cannot_be_read_are_not_quoted():
 @pytest.mark.parametrize("size", [np.uint8(3), np.uint64(3)])
 def test_numbers_of_rows_of_any_integer_type(size):
     """Unsigned 64-bit integers and signed ones make floating-point numbers."""
-    sampler = DPSlicedFlowSampler(**SMALL, conditional=True, n_steps=1, n_particles=10)
+    sampler = flow_sampler(**SMALL, conditional=True, n_steps=1, n_particles=10)
     assert sampler.fit(X, LABELS).sample(size).shape == (3, 2)
 
 
@@ -373,7 +373,7 @@ def test_values_of_rows_that_are_too_far_away():
 @pytest.mark.parametrize("name", ["n_particles", "n_slices", "n_steps", "batch_size"])
 def test_sizes_that_no_array_has_are_refused(name, size, budget):
     """They were charged, and then ended in OverflowError."""
-    sampler = DPSlicedFlowSampler(budget=budget).set_params(**{name: size})
+    sampler = flow_sampler(budget=budget).set_params(**{name: size})
     uncharged(sampler, lambda: sampler.fit(X), f"'{name}' parameter .* 2147483647")
 
 
@@ -415,8 +415,8 @@ def test_an_epsilon_whose_square_no_float_holds(budget):
     [
         SlicedSketch(),
         DPSlicedFlowSampler(),
-        DPSlicedFlowSampler("resample"),
-        DPSlicedFlowSampler("presample"),
+        flow_sampler("resample"),
+        flow_sampler("presample"),
         DPSlicedGenerator(),
         DPSlicedGenerator("smoothing"),
         DPSlicedGenerator("gradient"),

@@ -27,7 +27,6 @@ from sklearn.base import clone
 
 import skdpot
 from skdpot import (
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     FairPrivateClassifier,
     PrivateSWAutoencoder,
@@ -56,7 +55,7 @@ from skdpot.slicing.marginal_release import release_marginals, release_misfits
 from skdpot.slicing.marginals import Marginal
 from skdpot.trajectories import langevin, warm_start
 from skdpot.trajectories.warm_start import plan_warm_start
-from tests.flat_options import trajectory_sampler
+from tests.flat_options import flow_sampler, trajectory_sampler
 
 FALSE_ALARM, RARE = 1e-4, 1e-8
 MILLION = 1_000_000
@@ -351,7 +350,7 @@ SKETCHES = {
     "sent": lambda _: Message.from_bytes(SketchMessage(fitted()).to_bytes()).sketch,
     "published": published,
     "sampler": lambda _: quietly(
-        lambda: DPSlicedFlowSampler(bounds=(-1, 1), n_steps=1, n_slices=3).fit(ROWS).sketch_
+        lambda: flow_sampler(bounds=(-1, 1), n_steps=1, n_slices=3).fit(ROWS).sketch_
     ),
     "trajectories": lambda _: quietly(of_trajectories),
 }
@@ -458,7 +457,7 @@ def test_sums_of_warm_starts_are_on_their_lattice(seen):
 def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
     """Scaled by a radius that is no power of two, and rounded: functions of whole numbers."""
     outputs = seen(row_release, "_noisy")
-    sampler = DPSlicedFlowSampler(
+    sampler = flow_sampler(
         "resample", epsilon=5.0, norm_bound=0.7, n_steps=3, n_subslices=4, batch_size=40
     )
     quietly(lambda: sampler.fit(ROWS))
@@ -526,7 +525,7 @@ def test_sums_of_clipped_gradients_are_on_their_lattice(name, seen):
 @pytest.mark.parametrize("mechanism", ["resample", "presample"])
 def test_continuous_noise_says_so(mechanism):
     def statement(noise):
-        sampler = DPSlicedFlowSampler(
+        sampler = flow_sampler(
             mechanism, epsilon=5.0, bounds=(-1, 1), n_steps=2, batch_size=40, noise=noise
         )
         return str(quietly(lambda: sampler.fit(ROWS)).privacy_spent_)

@@ -27,7 +27,6 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import (
     ClientContribution,
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -48,7 +47,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.recording import first_difference, record_releases, replay_releases
 from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(40)
@@ -76,7 +75,7 @@ BINARY = {"y": np.minimum(LABELS, 1), "sensitive_features": GROUPS}
 
 
 def sampler(mechanism, **options):
-    return DPSlicedFlowSampler(mechanism, **FLOW, **options)
+    return flow_sampler(mechanism, **FLOW, **options)
 
 
 def generator(mechanism, **options):
@@ -110,7 +109,7 @@ CASES = {
         SlicedSketch(**SKETCH, **CLASSES, public_labels=True), {"y": LABELS}, "",
     ),
     "flow": (sampler("sketch", n_bins=8), {}, ""),
-    "flow, automatic": (DPSlicedFlowSampler(n_steps=3, n_particles=10), {}, ""),
+    "flow, automatic": (flow_sampler(n_steps=3, n_particles=10), {}, ""),
     "flow, classes": (sampler("sketch", n_bins=8, **CLASSES), {"y": LABELS}, "y"),
     "flow, diffusion": (sampler("sketch", n_bins=8, diffusion=0.1, n_subslices=1), {}, ""),
     "flow, resample": (sampler("resample", **ALL), {}, ""),

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateSWAutoencoder
+from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot._utils.rng import SecretStream
 from skdpot.datasets import make_biased_classification
 from skdpot.estimators import _autoencoder
@@ -21,6 +21,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import FixedSizeGaussianEvent
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
@@ -319,7 +320,7 @@ def test_a_search_can_try_a_fit_without_the_penalty():
 def test_groups_reach_a_first_step_and_its_fit_transform():
     budget = PrivacyBudget(10.0)
     first = autoencoder(budget=budget).set_fit_request(sensitive_features=True)
-    steps = [("ae", first), ("flow", DPSlicedFlowSampler(norm_bound=1.0, budget=budget, n_steps=5))]
+    steps = [("ae", first), ("flow", flow_sampler(norm_bound=1.0, budget=budget, n_steps=5))]
     made = Pipeline(steps).fit(X, sensitive_features=GROUPS)
     assert made[0].privacy_spent_.event.group_sizes == (120, 180)
     assert len(budget.history()) == 2

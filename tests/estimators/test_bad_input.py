@@ -8,6 +8,8 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
+from skdpot.mechanisms import Presample, Resample, Sketch
+from tests.flat_options import flow_sampler
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
 RNG = np.random.default_rng(8841)
@@ -96,21 +98,20 @@ BAD_PARAMETERS = {
 BAD_SAMPLER_PARAMETERS = {
     "mechanism": ({"mechanism": "copy"}, "'mechanism' parameter"),
     "step text": ({"step_size": "long"}, "'step_size' parameter"),
-    "no rows a batch": ({"batch_size": 0}, "'batch_size' parameter"),
-    "sampling": ({"mechanism": "resample", "sampling": "bernoulli"}, "'sampling' parameter"),
-    "noise": ({"mechanism": "resample", "noise": "laplace"}, "'noise' parameter"),
-    "negative sigma": ({"mechanism": "presample", "sigma": -1.0}, "'sigma' parameter"),
-    "infinite sigma": ({"mechanism": "presample", "sigma": np.inf}, "sigma"),
-    "sigma NaN": ({"mechanism": "presample", "sigma": np.nan}, "sigma"),
-    "sigma of a sketch": ({"sigma": 1.0}, "takes its noise from epsilon"),
-    "rows of classes": ({"mechanism": "resample", "conditional": True}, "needs mechanism="),
-    "directions of rows": ({"mechanism": "presample", "slices": np.eye(3)}, "draws its directions"),
+    "no rows a batch": ({"mechanism": Resample(batch_size=0)}, "'batch_size' parameter"),
+    "sampling": ({"mechanism": Resample(sampling="bernoulli")}, "'sampling' parameter"),
+    "noise": ({"mechanism": Resample(noise="laplace")}, "'noise' parameter"),
+    "negative sigma": ({"mechanism": Presample(sigma=-1.0)}, "'sigma' parameter"),
+    "infinite sigma": ({"mechanism": Presample(sigma=np.inf)}, "'sigma' parameter"),
+    "sigma NaN": ({"mechanism": Presample(sigma=np.nan)}, "'sigma' parameter"),
+    "rows of classes": ({"mechanism": Resample(), "conditional": True}, "needs mechanism="),
+    "directions of rows": ({"mechanism": Presample(slices=np.eye(3))}, "'slices' parameter"),
     "no particles": ({"n_particles": 0}, "'n_particles' parameter"),
     "no steps": ({"n_steps": 0}, "'n_steps' parameter"),
     "step of 0": ({"step_size": 0}, "'step_size' parameter"),
     "step beyond 1": ({"step_size": 1.5}, "'step_size' parameter"),
     "negative diffusion": ({"diffusion": -0.1}, "'diffusion' parameter"),
-    "no subslices": ({"n_subslices": 0}, "'n_subslices' parameter"),
+    "no subslices": ({"mechanism": Sketch(n_subslices=0)}, "'n_subslices' parameter"),
 }
 
 
@@ -131,13 +132,14 @@ def check_refusal(estimator, call, text):
     said = [str(refusal.value), repr(refusal.value), repr(estimator)]
     said += [str(warning.message) for warning in shown]
     for hidden in (SECRET, "123456", "1.23456"):
-        declared = "classes" in before and SECRET in np.ravel(before["classes"]).tolist()
+        owner = before.get("mechanism", estimator)
+        declared = SECRET in np.ravel(getattr(owner, "classes", None)).tolist()
         assert not any(hidden in text for text in said[: 2 if declared else None])
 
 
 ESTIMATORS = {
     "sketch": lambda **p: SlicedSketch(**({"bounds": (-1, 1), "budget": PrivacyBudget(9.0)} | p)),
-    "sampler": lambda **p: DPSlicedFlowSampler(
+    "sampler": lambda **p: flow_sampler(
         **({"bounds": (-1, 1), "budget": PrivacyBudget(9.0), "n_steps": 1} | p)
     ),
 }
@@ -172,7 +174,7 @@ def test_bad_parameters(make, name):
 @pytest.mark.parametrize("name", BAD_SAMPLER_PARAMETERS)
 def test_bad_parameters_of_the_sampler(name):
     changes, text = BAD_SAMPLER_PARAMETERS[name]
-    estimator = ESTIMATORS["sampler"](**(SMALL | changes))
+    estimator = DPSlicedFlowSampler(bounds=(-1, 1), budget=PrivacyBudget(9.0)).set_params(**changes)
     check_refusal(estimator, lambda: estimator.fit(GOOD, LABELS), text)
 
 
@@ -181,6 +183,8 @@ def test_bad_parameters_of_the_sampler(name):
 def test_a_fitted_estimator_keeps_its_fit(make, name):
     X, y, changes, text = BAD_DATA[name]
     estimator = ESTIMATORS[make](**SMALL).fit(GOOD)
+    if make == "sampler":
+        changes = {f"mechanism__{n}" if n == "classes" else n: one for n, one in changes.items()}
     estimator.set_params(**changes)
     check_refusal(estimator, lambda: estimator.fit(X, y), text)
 

@@ -10,12 +10,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_epsilon
 from skdpot.privacy.spent import total_spent
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (60, 2))
@@ -24,7 +25,7 @@ QUICK = {"bounds": (-1, 1), "n_slices": 2, "n_bins": 8, "n_steps": 2, "n_particl
 
 
 def sampler(budget=None, **changes):
-    return DPSlicedFlowSampler(budget=budget, **(QUICK | changes))
+    return flow_sampler(budget=budget, **(QUICK | changes))
 
 
 def budget_for(n_fits, epsilon=1.0):
@@ -46,7 +47,7 @@ def test_cross_validation_charges_every_fold(n_jobs):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_grid_search_charges_folds_times_candidates_and_the_refit(n_jobs):
     budget = PrivacyBudget(50.0)
-    grid = {"n_bins": [4, 8]}
+    grid = {"mechanism__n_bins": [4, 8]}
     search = GridSearchCV(sampler(budget), grid, cv=3, n_jobs=n_jobs, error_score="raise").fit(X)
     history = budget.history()
     assert len(history) == 7
@@ -57,7 +58,7 @@ def test_a_grid_search_charges_folds_times_candidates_and_the_refit(n_jobs):
 
 def test_a_search_that_runs_out_says_so():
     budget = budget_for(4)
-    search = GridSearchCV(sampler(budget), {"n_bins": [4, 8]}, cv=3, error_score="raise")
+    search = GridSearchCV(sampler(budget), {"mechanism__n_bins": [4, 8]}, cv=3, error_score="raise")
     with pytest.raises(BudgetExceededError, match="left"):
         search.fit(X)
     assert len(budget.history()) == 4
@@ -118,7 +119,7 @@ def test_budgets_of_another_relation_are_refused():
     assert len(budget.history()) == 0
 
 
-@pytest.mark.parametrize("estimator", [SlicedSketch, DPSlicedFlowSampler])
+@pytest.mark.parametrize("estimator", [SlicedSketch, flow_sampler])
 def test_without_a_budget_the_statement_stands_alone(estimator):
     options = {"epsilon": 3.0, "delta": 1e-7, "bounds": (-1, 1), "n_slices": 2, "n_bins": 8}
     spent = estimator(**options).fit(X).privacy_spent_
@@ -165,7 +166,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(estimator, bounds, tmp_
     options = {"budget": budget, "bounds": bounds, "n_slices": 2, "n_bins": 8}
     rows = np.tile(X, (50, 1))  # enough for private bounds to be found without a warning
     if estimator == "sampler":
-        DPSlicedFlowSampler(**options, n_steps=2, n_particles=20).fit(rows)
+        flow_sampler(**options, n_steps=2, n_particles=20).fit(rows)
     elif estimator == "fit":
         SlicedSketch(**options).fit(rows)
     else:

@@ -14,10 +14,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
-from skdpot.estimators._particles import apportion
+from skdpot.estimators.flow_sampler import apportion
 from skdpot.exceptions import PrivacyWarning
 from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 LABELS = np.array(["left", "right"])[(RNG.random(1500) < 0.25).astype(int)]
@@ -30,7 +31,7 @@ ACCURATE = {"n_slices": 60, "n_steps": 150}  # where the quality of the rows is 
 
 
 def sampler(**changes):
-    return DPSlicedFlowSampler(**(QUICK | changes))
+    return flow_sampler(**(QUICK | changes))
 
 
 def fitted_with_a_seed(**changes):
@@ -300,7 +301,7 @@ def test_diffusion_widens_the_sample():
 def test_sketch_is_that_of_a_sketch():
     """The sampler adds nothing to the release."""
     options = {"epsilon": np.inf, "bounds": (-1, 1), "n_bins": 16, "slices": np.eye(3)}
-    fitted = DPSlicedFlowSampler(**options, n_steps=1).fit(X)
+    fitted = flow_sampler(**options, n_steps=1).fit(X)
     sketch = SlicedSketch(**options).fit(X)
     np.testing.assert_array_equal(fitted.sketch_.statistic_, sketch.statistic_)
     assert fitted.sketch_.privacy_spent_ == fitted.privacy_spent_
@@ -422,7 +423,7 @@ def test_largest_remainders(total, counts):
 def warned(**parameters):
     """What a fit of the digits warns of."""
     X, y = load_digits(return_X_y=True)
-    sampler = DPSlicedFlowSampler(**{"n_particles": 300, "n_steps": 50} | parameters)
+    sampler = flow_sampler(**{"n_particles": 300, "n_steps": 50} | parameters)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sampler.fit(X / 16, y)
@@ -446,7 +447,7 @@ def test_values_that_leave_the_range_of_pixels_are_told_and_bounds_mend_it(scale
 def test_few_rows_of_features_of_many_scales_are_told(scale):
     """Of these 30 features most leave their range; 15 or more were narrow in all of 12 fits."""
     rows = load_breast_cancer().data
-    sampler = DPSlicedFlowSampler(epsilon=scale, n_particles=300, n_steps=50)
+    sampler = flow_sampler(epsilon=scale, n_particles=300, n_steps=50)
     with pytest.warns(PrivacyWarning, match="private bounds of too few rows are one ball"):
         made = sampler.fit(rows).sample(300)
     outside = (made < rows.min(axis=0)) | (made > rows.max(axis=0))
@@ -466,4 +467,4 @@ def test_correlated_features_with_a_ball_are_not_warned_of():
     rows = np.random.default_rng(0).normal(size=(5000, 40)) * np.linspace(0.5, 2, 40)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DPSlicedFlowSampler(n_particles=100, n_steps=5).fit(rows)
+        flow_sampler(n_particles=100, n_steps=5).fit(rows)

@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(515)
 X = np.clip(RNG.normal(size=(600, 3)) * 0.2 + [0.3, -0.4, 0.0], -1, 1) * [1, 2, 10]
@@ -20,7 +21,7 @@ OPTIONS = {"bounds": ([-1, -2, -10], [1, 2, 10]), "n_slices": 12, "n_bins": 32, 
 
 @pytest.fixture(scope="module")
 def sampler():
-    return DPSlicedFlowSampler(epsilon=np.inf, **OPTIONS).fit(X)
+    return flow_sampler(epsilon=np.inf, **OPTIONS).fit(X)
 
 
 @pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
@@ -55,9 +56,7 @@ def test_the_distance_is_that_of_the_sketch(sampler):
 
 def test_a_distance_that_is_known():
     """All particles at zero: the distance is the root mean square of the quantiles."""
-    problem = SlicedFlowProblem(
-        DPSlicedFlowSampler(epsilon=np.inf, **OPTIONS).fit(X).sketch_.table()
-    )
+    problem = SlicedFlowProblem(flow_sampler(epsilon=np.inf, **OPTIONS).fit(X).sketch_.table())
     levels = (np.arange(1024) + 0.5) / 1024
     expected = np.sqrt(np.mean(problem.table.quantiles(levels) ** 2))
     assert problem.distance(np.zeros((5, 3))) == pytest.approx(expected, rel=1e-5)
@@ -77,7 +76,7 @@ def test_the_end_of_a_trace_is_a_sample(sampler):
 
 def test_classes_have_flows_of_their_own():
     shift = np.where(Y == 1, 0.5, -0.5)[:, None] * np.array([1, 0, 0])
-    fitted = DPSlicedFlowSampler(epsilon=np.inf, conditional=True, **OPTIONS).fit(X + shift, Y)
+    fitted = flow_sampler(epsilon=np.inf, conditional=True, **OPTIONS).fit(X + shift, Y)
     trace = fitted.trace([0, 3, 40], n_particles=200)
     assert trace.distances.shape == (2, 3)
     assert trace.classes.tolist() == [0, 1]
@@ -94,7 +93,7 @@ def test_default_steps_begin_at_the_start_and_end_at_the_end(sampler):
     assert steps[-1] == 40
     assert (np.diff(steps) > 0).all()
     assert len(steps) < 26
-    short = DPSlicedFlowSampler(epsilon=5.0, **OPTIONS | {"n_steps": 1}).fit(X)
+    short = flow_sampler(epsilon=5.0, **OPTIONS | {"n_steps": 1}).fit(X)
     assert short.trace().steps.tolist() == [0, 1]
 
 
@@ -105,7 +104,7 @@ def test_steps_are_sorted_and_occur_once(sampler):
 
 def test_a_trace_is_free_and_leaves_the_sampler_alone():
     budget = PrivacyBudget(epsilon=3.0)
-    fitted = DPSlicedFlowSampler(epsilon=2.0, budget=budget, **OPTIONS).fit(X)
+    fitted = flow_sampler(epsilon=2.0, budget=budget, **OPTIONS).fit(X)
     before, particles = budget.epsilon_spent(), fitted.particles_.copy()
     keys = set(vars(fitted))
     fitted.trace()
@@ -124,7 +123,7 @@ def test_random_state(sampler):
 def test_rows_have_states_and_no_distance(mechanism):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        fitted = DPSlicedFlowSampler(
+        fitted = flow_sampler(
             mechanism, epsilon=9.0, bounds=([-1, -2, -10], [1, 2, 10]), n_steps=6
         ).fit(pd.DataFrame(X, columns=["a", "b", "c"]))
     trace = fitted.trace(n_particles=50)

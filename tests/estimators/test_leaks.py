@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from skdpot import DPSlicedFlowSampler, SlicedSketch
+from skdpot import SlicedSketch
+from tests.flat_options import flow_sampler
 
 X = np.random.default_rng(8841).uniform(-1, 1, (300, 3))
 OPTIONS = {"bounds": (-2, 2), "slices": np.eye(3), "n_bins": 16}
@@ -23,5 +24,5 @@ def test_the_same_rows_give_other_statistics_every_time(seeded):
 
 
 def test_particles_are_not_rows():
-    particles = DPSlicedFlowSampler(**OPTIONS, n_steps=5, n_particles=60).fit(X).particles_
+    particles = flow_sampler(**OPTIONS, n_steps=5, n_particles=60).fit(X).particles_
     assert np.min(np.abs(particles[:, None] - X[None]).max(axis=2)) > 0

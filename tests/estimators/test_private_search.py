@@ -27,7 +27,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot import (
-    DPSlicedFlowSampler,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -51,6 +50,7 @@ from skdpot.privacy.recording import record_releases
 from skdpot.privacy.spent import total_spent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (1000, 3))
@@ -380,11 +380,11 @@ def test_parameters_do_not_show_the_index_of_their_trial(monkeypatch):
 def test_no_generator_of_the_process_is_moved_by_a_trial(monkeypatch):
     """What the process draws after a search would else show how many trials there were."""
     quick = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
-    flow = DPSlicedFlowSampler(conditional=True, **FLOW)
+    flow = flow_sampler(conditional=True, **FLOW)
     with_trials(monkeypatch, 3)
     for estimator, candidates, options in (
         (quick, {"learning_rate": stats.uniform(0.1, 1)}, {}),
-        (flow, {"n_bins": [4]}, {"scoring": "synthetic_accuracy", "epsilon": 4.0}),
+        (flow, {"mechanism__n_bins": [4]}, {"scoring": "synthetic_accuracy", "epsilon": 4.0}),
     ):
         before = np.random.get_state()[1:], torch.get_rng_state()  # noqa: NPY002
         search(estimator=estimator, candidates=candidates, **options).fit(X, Y)
@@ -622,12 +622,16 @@ def test_without_privacy_there_is_no_noise(monkeypatch):
     ],
 )
 def test_samplers_can_be_searched(options):
-    sampler = DPSlicedFlowSampler(conditional=True, **FLOW)
+    sampler = flow_sampler(conditional=True, **FLOW)
     frame = pd.DataFrame(X, columns=list("abc"))
     found = search(
-        estimator=sampler, candidates={"n_bins": [4, 8, 16]}, epsilon=4.0, n_trials=2, **options
+        estimator=sampler,
+        candidates={"mechanism__n_bins": [4, 8, 16]},
+        epsilon=4.0,
+        n_trials=2,
+        **options,
     ).fit(frame, Y)
-    assert found.best_estimator_.n_bins == found.best_params_["n_bins"]
+    assert found.best_estimator_.mechanism.n_bins == found.best_params_["mechanism__n_bins"]
     rows, labels = found.sample_labeled(20)
     assert list(rows.columns) == list(found.feature_names_in_) == ["a", "b", "c"]
     assert found.sample(5, random_state=0).shape == (5, 3)

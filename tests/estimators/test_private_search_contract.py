@@ -3,8 +3,9 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpot import DPSlicedFlowSampler, FairPrivateClassifier, FairPrivateRegressor
+from skdpot import FairPrivateClassifier, FairPrivateRegressor
 from skdpot.estimators.private_search import PrivateSearchCV
+from tests.flat_options import flow_sampler
 
 # The checks set random_state, and have features about 100.
 pytestmark = [
@@ -23,7 +24,7 @@ SEARCHES = [
         score_bounds=(-3, 3),
     ),
     PrivateSearchCV(
-        DPSlicedFlowSampler(**FLOW), {"n_bins": [4, 8]}, n_trials=2, score_bounds=(-3, 3)
+        flow_sampler(**FLOW), {"mechanism__n_bins": [4, 8]}, n_trials=2, score_bounds=(-3, 3)
     ),
 ]
 

@@ -16,7 +16,6 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, StandardScaler
 
 from skdpot import (
-    DPSlicedFlowSampler,
     FairPrivateClassifier,
     PrivacyBudget,
     PrivateScaler,
@@ -27,18 +26,19 @@ from skdpot.estimators import private_search
 from skdpot.estimators._search_trials import make_candidate
 from skdpot.estimators.private_search import PrivateSearchCV
 from skdpot.exceptions import BudgetExceededError
+from skdpot.mechanisms import Presample
 from skdpot.privacy.number_of_trials import TrialLaw
 from skdpot.privacy.spent import PrivacySpent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
-from tests.flat_options import private_distance
+from tests.flat_options import flow_sampler, private_distance
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (400, 3))
 Y = (X[:, 0] > 0.1).astype(int)
 SPLIT = [(np.arange(300), np.arange(300, 400))]
 QUICK = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
-FLOW = DPSlicedFlowSampler(bounds=(-1, 1), n_slices=3, n_steps=3, n_particles=50)
+FLOW = flow_sampler(bounds=(-1, 1), n_slices=3, n_steps=3, n_particles=50)
 SHIFTS = {"m__shift": [0.0, 0.2]}
 
 
@@ -229,8 +229,8 @@ def test_a_part_that_keeps_rows_is_refused(when):
         PrivateSWAutoencoder(2, private=False, n_steps=2),
         private_distance(protocol="triangle"),
         private_distance(protocol="fedwad"),
-        clone(FLOW).set_params(mechanism="presample", sigma=0.0),
-        clone(FLOW).set_params(mechanism="presample", sigma=0.05),
+        clone(FLOW).set_params(mechanism=Presample(sigma=0.0)),
+        clone(FLOW).set_params(mechanism=Presample(n_slices=3, sigma=0.05)),
     ],
     ids=["autoencoder", "triangle", "fedwad", "no noise", "little noise"],
 )
@@ -421,8 +421,8 @@ def test_declared_classes_are_kept():
         assert found.classes_.tolist() == found.best_estimator_.classes_.tolist() == [0, 1, 5]
         with pytest.raises(ValueError, match="declared classes"):
             found.fit(X, Y + 1)
-    unlabelled = search(FLOW, {"n_bins": [4]}, score_bounds=(-1, 1)).fit(X, X[:, 0])
-    assert unlabelled.best_estimator_.classes is None
+    unlabelled = search(FLOW, {"mechanism__n_bins": [4]}, score_bounds=(-1, 1)).fit(X, X[:, 0])
+    assert unlabelled.best_estimator_.mechanism.classes is None
 
 
 def test_classes_of_a_fit_are_an_assumption_where_they_cannot_be_set():

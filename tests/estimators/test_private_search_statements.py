@@ -15,7 +15,6 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
 from skdpot import (
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -38,7 +37,7 @@ from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.tables.table_record import TableRecord
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (400, 3))
@@ -55,9 +54,9 @@ WINNERS = {
     "sketch": SlicedSketch(**SKETCH),
     "encoder": TableEncoder(),
     "encoder that releases nothing": make_pipeline(TableEncoder(SCHEMA), PrivateScaler()),
-    "flow": DPSlicedFlowSampler(conditional=True, **FLOW),
-    "flow of batches": DPSlicedFlowSampler("resample", batch_size=20, **FLOW),
-    "flow of rows": DPSlicedFlowSampler("presample", **FLOW),
+    "flow": flow_sampler(conditional=True, **FLOW),
+    "flow of batches": flow_sampler("resample", batch_size=20, **FLOW),
+    "flow of rows": flow_sampler("presample", **FLOW),
     "generator": DPSlicedGenerator(n_steps=2, **SKETCH),
     "generator of rows": DPSlicedGenerator("smoothing", n_steps=2, bounds=(-1, 1)),
     "generator by gradients": DPSlicedGenerator("gradient", n_steps=2, bounds=(-1, 1)),
@@ -68,10 +67,10 @@ WINNERS = {
     "paths by gradients": trajectory_sampler("mfld", sampling_rate=0.1, **PATHS),
     "tables": DPTableSynthesizer(SCHEMA, n_particles=200),
     "distance": private_distance(**SKETCH),
-    "pipeline": make_pipeline(PrivateScaler(), DPSlicedFlowSampler(**FLOW)),
+    "pipeline": make_pipeline(PrivateScaler(), flow_sampler(**FLOW)),
     "columns": make_pipeline(
         ColumnTransformer([("c", PrivateScaler(), [0])], remainder="passthrough"),
-        DPSlicedFlowSampler(**FLOW),
+        flow_sampler(**FLOW),
     ),
 }
 ROWS = {name: TABLE for name in ("encoder", "encoder that releases nothing", "tables")}

@@ -13,7 +13,6 @@ import numpy as np
 
 from skdpot import (
     ClientContribution,
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -24,7 +23,7 @@ from skdpot import (
 )
 from skdpot.audit import default_score, one_run_audit
 from skdpot.preprocessing import CategoricalColumn, TableSchema
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 from tests.golden.fits import Exact, Found, Single
 
 __all__ = ["AUDITS"]
@@ -87,7 +86,7 @@ NUMBERED = TableSchema([CategoricalColumn(f"x{j}", categories=range(4)) for j in
 
 
 def flow(mechanism: str, **options: Any) -> Found:
-    return audit(DPSlicedFlowSampler(mechanism, **(FLOW | BOX | SEED | options)), np.empty((0, 8)))
+    return audit(flow_sampler(mechanism, **(FLOW | BOX | SEED | options)), np.empty((0, 8)))
 
 
 def generator(mechanism: str, **options: Any) -> Found:

@@ -17,7 +17,6 @@ import pandas as pd
 
 from skdpot import (
     ClientContribution,
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -65,7 +64,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.accounting import compose
 from skdpot.slicing.directions import make_directions
 from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import private_distance, trajectory_sampler
+from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 
 __all__ = ["CASES", "Exact", "Single"]
 
@@ -192,9 +191,7 @@ def rows_of(fitted: Any, generator: bool = False, tolerance: float = 2e-5) -> Fo
 
 def flow(mechanism: str, y: Any = None, tolerance: float = 2e-5, **options: Any) -> Found:
     defaults = {"n_slices": 3, "n_steps": 4, "n_particles": 12} | SEED
-    return rows_of(
-        DPSlicedFlowSampler(mechanism, **(defaults | options)).fit(X, y), tolerance=tolerance
-    )
+    return rows_of(flow_sampler(mechanism, **(defaults | options)).fit(X, y), tolerance=tolerance)
 
 
 def generator(mechanism: str, y: Any = None, **options: Any) -> Found:
@@ -632,9 +629,9 @@ CASES: dict[str, Callable[[], Found]] = {
         NoisyThreshold(), "shift", scoring=mean_of, score_on="release"
     ),
     "search, sampler": lambda: search(
-        DPSlicedFlowSampler("sketch", **QUICK), "step_size", score_bounds=(-3, 3)
+        flow_sampler("sketch", **QUICK), "step_size", score_bounds=(-3, 3)
     ),
     "search, sampler, release": lambda: search(
-        DPSlicedFlowSampler("sketch", **QUICK), "step_size", score_on="release"
+        flow_sampler("sketch", **QUICK), "step_size", score_on="release"
     ),
 }

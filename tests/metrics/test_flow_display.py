@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.metrics import FlowDisplay
 from skdpot.metrics._panels import COLORS
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(2201)
 STEPS = np.array([0, 1, 5, 20])
@@ -152,7 +153,7 @@ def test_a_sampler_is_traced():
     X = RNG.uniform(-1, 1, size=(400, 2))
     y = (X[:, 0] > 0).astype(int)
     options = {"bounds": (-1, 1), "n_slices": 6, "n_steps": 12, "conditional": True}
-    sampler = DPSlicedFlowSampler(epsilon=4.0, **options).fit(X, y)
+    sampler = flow_sampler(epsilon=4.0, **options).fit(X, y)
     display = FlowDisplay.from_estimator(sampler, n_particles=80, random_state=3)
     trace = sampler.trace(n_particles=80, random_state=3)
     np.testing.assert_array_equal(display.particles, trace.particles)

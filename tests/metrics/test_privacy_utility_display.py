@@ -9,12 +9,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateScaler, SlicedSketch
+from skdpot import PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot.exceptions import BudgetExceededError
 from skdpot.metrics import PrivacyUtilityDisplay
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
 from skdpot.privacy.spent import charge
+from tests.flat_options import flow_sampler
 
 RESULTS = pd.DataFrame(
     {
@@ -190,7 +191,7 @@ def test_scoring_names_the_axis():
 
 def test_a_sampler_is_scored_without_targets():
     rows = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
-    sampler = DPSlicedFlowSampler(bounds=(-1, 1), n_slices=4, n_bins=8, n_steps=5)
+    sampler = flow_sampler(bounds=(-1, 1), n_slices=4, n_bins=8, n_steps=5)
     display = PrivacyUtilityDisplay.from_estimator(
         sampler, rows[:200], X_test=rows[200:], epsilons=[0.1, 9.0], n_repeats=2
     )

@@ -11,6 +11,7 @@ from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.exceptions import OpenSketchError
 from skdpot.metrics import SketchDisplay
 from skdpot.slicing.noise_bands import measured_cdf
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8124)
 NAMES = ["age", "income", "height"]
@@ -129,7 +130,7 @@ def test_slices_are_chosen(sketch):
 
 
 def test_an_estimator_shows_the_sketch_that_it_has_released():
-    sampler = DPSlicedFlowSampler(epsilon=2.0, n_steps=2, **OPTIONS).fit(X)
+    sampler = flow_sampler(epsilon=2.0, n_steps=2, **OPTIONS).fit(X)
     display = SketchDisplay.from_estimator(sampler, name="mine")
     np.testing.assert_allclose(display.lines_[3].get_ydata(), sampler.sketch_.table().cdf[3])
     assert display.figure_.get_suptitle() == "mine"
@@ -162,7 +163,7 @@ def test_what_is_refused(sketch):
         SketchDisplay.from_estimator(SlicedSketch())
     with pytest.raises(NotFittedError):
         SketchDisplay.from_estimator(DPSlicedFlowSampler())
-    rows = DPSlicedFlowSampler("presample", epsilon=2.0, bounds=(-5, 30), n_steps=2).fit(X)
+    rows = flow_sampler("presample", epsilon=2.0, bounds=(-5, 30), n_steps=2).fit(X)
     with pytest.raises(ValueError, match="DPSlicedFlowSampler has no sketch_"):
         SketchDisplay.from_estimator(rows)
     opened = SlicedSketch(bounds=(-5, 30)).partial_fit(X, n_samples=1000)

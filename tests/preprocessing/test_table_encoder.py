@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget
+from skdpot import PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -33,6 +33,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.calibration import PrivacyTarget, event_cost
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.spent import total_spent
+from tests.flat_options import flow_sampler
 from tests.preprocessing.table_cases import ArrowTable, mixed_rows, tables
 
 SECRET = "Secret-4711"
@@ -377,9 +378,9 @@ def test_a_guess_that_nobody_confirmed_warns(frame):
 def test_later_private_steps_say_what_both_cost(frame):
     places = TableEncoder(epsilon=1.0).fit_transform(frame)
     with pytest.warns(PrivacyWarning, match="private step that spent epsilon=1 on the same people"):
-        DPSlicedFlowSampler(norm_bound=1.0, n_steps=2, n_slices=5).fit(places)
+        flow_sampler(norm_bound=1.0, n_steps=2, n_slices=5).fit(places)
     free = TableEncoder(PUBLIC).fit_transform(frame)
-    sampler = DPSlicedFlowSampler(norm_bound=1.0, n_steps=2, n_slices=5).fit(free)
+    sampler = flow_sampler(norm_bound=1.0, n_steps=2, n_slices=5).fit(free)
     assert sampler.privacy_spent_.epsilon == 1.0
     total = total_spent(make_pipeline(TableEncoder(PUBLIC), sampler).fit(frame))
     assert total.epsilon == pytest.approx(1.0, rel=0.01)

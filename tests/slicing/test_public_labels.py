@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage
 from skdpot.privacy.calibration import PrivacyTarget
@@ -23,6 +23,7 @@ from skdpot.slicing import square_root_strategy, uniform_directions
 from skdpot.slicing.decoding import decode, increasing, known_total
 from skdpot.slicing.plan import plan_sketch
 from skdpot.slicing.posterior import posterior_mean
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (300, 2))
@@ -332,7 +333,7 @@ def test_a_fit_with_private_bounds_is_calibrated_for_groups():
 @pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
 def test_the_sampler_draws_classes_as_often_as_they_occur():
     """Seeded. A class without rows is declared, and gets no particle."""
-    sampler = DPSlicedFlowSampler(
+    sampler = flow_sampler(
         epsilon=2.0,
         **PUBLIC | {"classes": range(5)},
         group_size=2,
@@ -351,16 +352,6 @@ def test_the_sampler_draws_classes_as_often_as_they_occur():
     shares = np.bincount(labels, minlength=5) / 5000
     np.testing.assert_allclose(shares[:4], np.bincount(TIMES) / 300, atol=0.036)
     assert shares[4] == 0
-
-
-@pytest.mark.parametrize("mechanism", ["resample", "presample"])
-@pytest.mark.parametrize("changes", [{"public_labels": True}, {"group_size": 2}])
-def test_mechanisms_without_a_sketch_know_no_labels(mechanism, changes):
-    budget = PrivacyBudget(3.0)
-    sampler = DPSlicedFlowSampler(mechanism, bounds=(-1, 1), budget=budget, **changes)
-    with pytest.raises(ValueError, match="knows no labels"):
-        sampler.fit(X, TIMES)
-    assert budget.history().empty
 
 
 def test_parties_are_compared_by_what_they_released_and_not_by_what_they_say():

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent
 from skdpot.slicing.sketch_record import SketchRecord
 from tests.contract.hostile_files import facts_of, forged, with_text
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(9)
 X = RNG.uniform(-1, 1, (300, 3))
@@ -31,7 +32,7 @@ FITTED = {
     "no privacy": lambda: SlicedSketch(epsilon=np.inf, bounds=(-1, 1)).fit(X),
     "many bins": lambda: SlicedSketch(bounds=(-1, 1), n_bins=300, n_slices=3).fit(X),
     "two steps": lambda: SlicedSketch(bounds=(-1, 1)).partial_fit(X[:99]).partial_fit(X).close(),
-    "sampler": lambda: DPSlicedFlowSampler(bounds=(-1, 1), n_steps=1).fit(X).sketch_,
+    "sampler": lambda: flow_sampler(bounds=(-1, 1), n_steps=1).fit(X).sketch_,
     "merged": lambda: merged(1.0, 0.3),
     "merged with one without privacy": lambda: merged(1.0, np.inf),
     "merged twice": lambda: merged(0.5, 0.3, 0.8, 0.4),

@@ -1,0 +1,95 @@
+"""Mechanisms of the flow sampler as parameters: searches, copies, texts, files, refusals."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skdpot import DPSlicedFlowSampler, PrivacyBudget
+from skdpot.mechanisms import Presample, Resample, Sketch
+
+X = np.random.default_rng(5).uniform(-1, 1, size=(300, 2))
+QUICK = {"bounds": (-1, 1), "n_steps": 3, "n_particles": 40}
+CASES = [
+    Sketch(n_slices=4, n_bins=8, slices=np.eye(2)),
+    Resample(batch_size=20, sampling="poisson", n_slices=3),
+    Presample(n_slices=5, noise="float"),
+]
+KINDS = pytest.mark.parametrize("mechanism", CASES, ids=lambda one: type(one).__name__)
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"mechanism__batch_size": [10, 20]},
+        {"mechanism": [Sketch(n_bins=16), Resample(batch_size=30)]},
+    ],
+)
+def test_a_grid_reaches_parameters_and_mechanisms(grid):
+    budget = PrivacyBudget(30.0)
+    sampler = DPSlicedFlowSampler(Resample(), epsilon=2.0, budget=budget, **QUICK)
+    search = GridSearchCV(sampler, grid, cv=2, error_score="raise").fit(X)
+    assert len(budget.history()) == 5
+    ((name, values),) = grid.items()
+    chosen = search.best_estimator_.get_params()[name]
+    assert repr(chosen) in map(repr, values)
+    assert sampler.mechanism.batch_size == 250
+
+
+@KINDS
+def test_the_fit_keeps_a_copy_and_not_the_parameter(mechanism):
+    sampler = DPSlicedFlowSampler(mechanism, **QUICK)
+    assert sampler.fit(X).mechanism is mechanism
+    assert sampler.mechanism_ is not mechanism
+    assert repr(sampler.mechanism_) == repr(mechanism)
+    assert repr(clone(sampler).mechanism) == repr(mechanism)
+    before = sampler.sample(30, random_state=0)
+    sampler.set_params(mechanism="sketch")
+    np.testing.assert_array_equal(sampler.sample(30, random_state=0), before)
+
+
+@KINDS
+def test_texts_and_pickles_hold_the_mechanism(mechanism):
+    sampler = DPSlicedFlowSampler(mechanism, **QUICK).fit(X)
+    name = type(mechanism).__name__
+    assert f"mechanism={name}(" in repr(sampler)
+    assert name in sampler._repr_html_()
+    assert name in mechanism._repr_html_()
+    other = pickle.loads(pickle.dumps(sampler))
+    assert repr(other.mechanism_) == repr(mechanism)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "match"),
+    [
+        ("mean", "'mechanism' parameter of DPSlicedFlowSampler"),
+        (Sketch, "'mechanism' parameter of DPSlicedFlowSampler"),
+        (Sketch(n_bins=1), "'n_bins' parameter of Sketch"),
+        (Resample(n_slices="auto"), "'n_slices' parameter of Resample"),
+        (Presample(sigma=-1.0), "'sigma' parameter of Presample"),
+        (Sketch(public_labels=True), "public_labels=True needs conditional=True"),
+        (Sketch(group_size=2), "group_size=2 needs public_labels=True"),
+    ],
+)
+def test_a_refused_mechanism_charges_nothing(mechanism, match):
+    budget = PrivacyBudget(1.0)
+    sampler = DPSlicedFlowSampler(mechanism, budget=budget, **QUICK)
+    with pytest.raises(ValueError, match=match):
+        sampler.fit(X)
+    assert budget.history().empty
+    assert not hasattr(sampler, "mechanism_")
+
+
+@pytest.mark.parametrize("mechanism", [Resample(), Presample()])
+def test_rows_of_classes_are_not_released(mechanism):
+    sampler = DPSlicedFlowSampler(mechanism, conditional=True, **QUICK)
+    with pytest.raises(ValueError, match="conditional=True needs mechanism="):
+        sampler.fit(X, X[:, 0] > 0)
+
+
+def test_what_a_mechanism_does_not_read_it_does_not_take():
+    for mechanism, name in ((Sketch, "sigma"), (Resample, "n_bins"), (Presample, "batch_size")):
+        with pytest.raises(TypeError, match=name):
+            mechanism(**{name: 2})
