@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from skdpot.exceptions import ReplayError
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.recording import (
     Release,
+    candidates,
     first_difference,
     forgotten,
     record_releases,
@@ -80,6 +82,23 @@ def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
         remember(first)
     kinds = [release.kind for release in releases]
     assert kinds == (["before", "first"] if forgetting else ["before", "first", "second"])
+
+
+@pytest.mark.parametrize("sigma", [0.0, (1.0, 0.0)])
+def test_what_was_charged_with_noise_is_not_released_without(sigma):
+    noisy, none = GaussianEvent(sigma=1.0, sensitivity=1.0), NonPrivateEvent()
+    with pytest.raises(RuntimeError, match="'sum' would be released without the noise"):
+        released(Release("sum", 1, sigma=sigma, event=ComposedEvent(events=(noisy, noisy))))
+    assert released(Release("sum", 1, sigma=sigma, event=none)) == 1
+    assert released(Release("sum", 1, sigma=sigma)) == 1
+    assert released(Release("sum", 1, sigma=1.0, event=noisy)) == 1
+
+
+def test_candidates_stand_in_for_the_slots_of_the_data():
+    first, second = candidates(np.array([1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]))
+    assert first.tolist() == [0, 1, 2, 3, 4]
+    assert second.tolist() == [0, 1, 5, 6, 7]
+    assert [of.tolist() for of in candidates(np.ones(2))] == [[0, 1], [0, 1]]
 
 
 def two_releases(shift, *, kind="mean", shape=(2, 3), sigma=1.0, names=("a",), last=True):
