@@ -5,11 +5,11 @@ Is this tree slower than another commit?
 Times the core of the package (sketch, flow, table, gradient steps, Sinkhorn) in this tree and in
 a base commit, which is checked out into a temporary worktree. One process per tree stays up, and
 the two take turns call by call, so that both see the same machine. Printed for each item: the
-shortest and the median time of each tree, and the ratio now/base of the shortest times and the
-median of the ratios of pairs; below 1 this tree is faster.
+shortest and the median processor time of each tree, the ratio now/base of the shortest times,
+and the median of the ratios of pairs; below 1 this tree is faster.
 
 Run ``OMP_NUM_THREADS=1 python examples/benchmarks/bench_core.py [--base COMMIT] [item ...]``;
-two minutes on one core.
+a minute on one core.
 """
 
 import argparse
@@ -127,7 +127,7 @@ ITEMS: dict[str, Callable[[str], Call]] = {
 
 
 def work(side: str) -> None:
-    """Answer each name of an item on the standard input with the seconds of one call of it."""
+    """Answer each name of an item on the standard input with the seconds of one call."""
     warnings.simplefilter("ignore")
     ready: dict[str, Call] = {}
     for line in sys.stdin:
@@ -135,9 +135,9 @@ def work(side: str) -> None:
         if name not in ready:
             ready[name] = ITEMS[name](side)
             ready[name]()  # what is computed once is not timed
-        start = time.perf_counter()
+        start = time.process_time()  # what others do on the machine is not counted
         ready[name]()
-        print(time.perf_counter() - start, flush=True)
+        print(time.process_time() - start, flush=True)
 
 
 def worker(side: str, tree: Path) -> subprocess.Popen[str]:

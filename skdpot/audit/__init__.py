@@ -6,17 +6,16 @@ from skdpot.audit.audited_fit import AuditedFit
 from skdpot.audit.canaries import CanaryPairs, antipodal_pairs, default_canaries
 from skdpot.audit.gaussian import GaussianAuditResult, gaussian_audit
 from skdpot.audit.matched_filter import EvidenceSum, linear_evidence
-from skdpot.audit.membership import (
+from skdpot.audit.membership.attacks import (
     ClosestRecordShare,
-    MembershipResult,
-    SyntheticMembership,
     SyntheticMembershipResult,
     closest_record_share,
     density_ratio_membership,
     distance_to_closest_record,
     nearest_neighbour_distance_ratio,
-    synthetic_membership,
 )
+from skdpot.audit.membership.result import MembershipResult
+from skdpot.audit.membership.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.audit.noise import NoiseCheck, NoiseEvidence
 from skdpot.audit.one_run import one_run_audit
 from skdpot.audit.reconstruction.sketch import log_likelihood_ratio

@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AuditDisplay:
     """Share of right guesses against their number, with what the claimed ε allows.
 
@@ -54,20 +55,11 @@ class AuditDisplay:
     skdpot.audit.one_run_audit : Makes the guesses.
     """
 
-    def __init__(
-        self,
-        *,
-        right: np.ndarray,
-        n_guesses: int,
-        epsilon: float,
-        confidence: float,
-        epsilon_lower: float,
-    ) -> None:
-        self.right = right
-        self.n_guesses = n_guesses
-        self.epsilon = epsilon
-        self.confidence = confidence
-        self.epsilon_lower = epsilon_lower
+    right: np.ndarray
+    n_guesses: int
+    epsilon: float
+    confidence: float
+    epsilon_lower: float
 
     def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Self:
         """Draw the curve, and the limit that the claim sets to it.

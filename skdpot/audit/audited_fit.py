@@ -79,28 +79,7 @@ Score = Callable[[AuditedFit], np.ndarray]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditTask:
-    """A function to audit, the rows that everybody knows, and the pairs that coins choose from.
-
-    Parameters
-    ----------
-    fit : estimator or callable
-        An estimator, which is cloned, or ``fit(X, y, **fit_params)``.
-    pairs : CanaryPairs
-        The candidates of each slot.
-    X : ndarray of shape (n_samples, n_features)
-        Known rows.
-    y : ndarray of shape (n_samples,) or None
-        Their labels.
-    fit_params : mapping of str to ndarray of shape (n_samples,)
-        Further public facts of them.
-    verbose : int, default=0
-        Shows progress bars if it is positive.
-
-    Raises
-    ------
-    ValueError
-        If the estimator has a budget.
-    """
+    """A function to audit, the rows that everybody knows, and the pairs that coins choose from."""
 
     fit: Any
     pairs: CanaryPairs
@@ -124,22 +103,7 @@ class AuditTask:
             )
 
     def run(self, heads: np.ndarray) -> AuditedFit:
-        """Fit once on the known rows and what the coins chose, and keep what was released.
-
-        Parameters
-        ----------
-        heads : ndarray of bool of shape (n_pairs,)
-            Where the first record of the pair is in.
-
-        Returns
-        -------
-        AuditedFit
-
-        Raises
-        ------
-        ValueError
-            If labels or facts are given of rows and not of canaries, or the other way round.
-        """
+        """Fit once on the known rows and what the coins chose, and keep what was released."""
         function = clone(self.fit).fit if hasattr(self.fit, "fit") else self.fit
         with record_releases() as releases:
             fitted, facts = self._fitted(function, self.pairs.choose(heads))
@@ -160,17 +124,6 @@ class AuditTask:
         releases of the first fit in the place of its own. What depends on the rows through the
         releases alone is the same then, to the last bit. A slot of the other rows has the label
         of its other record, and the features of that of another slot: pairs may have equal ones.
-
-        Parameters
-        ----------
-        heads : ndarray of bool of shape (n_pairs,)
-            Coins.
-
-        Returns
-        -------
-        str or None
-            What differs, "" if nothing does. None if that cannot be said: of a function, or of a
-            fit that differs when it is repeated on the same rows.
         """
         seeds = [
             name

@@ -117,23 +117,7 @@ class CanaryPairs:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CanaryRequest:
-    """What a maker of canaries is told.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As it is to be audited, not fitted.
-    n_pairs : int
-        How many pairs.
-    X : ndarray of shape (n_samples, n_features)
-        Public rows beside them.
-    y : ndarray of shape (n_samples,) or None
-        Their labels.
-    fit_params : mapping of str to ndarray of shape (n_samples,)
-        Further public facts of the rows.
-    rng : numpy.random.Generator
-        Draws the canaries.
-    """
+    """What a maker of canaries is told."""
 
     estimator: Any
     n_pairs: int
@@ -282,13 +266,7 @@ def _corners(request: CanaryRequest) -> CanaryPairs:
 
 
 def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the box that an estimator is told of, or else the one around public rows.
-
-    Raises
-    ------
-    ValueError
-        If there is neither.
-    """
+    """Return the box that an estimator is told of, or else the one around public rows."""
     n_features = X.shape[1]
     bounds, radius = estimator.bounds, getattr(estimator, "norm_bound", None)
     if radius is not None:
@@ -320,13 +298,7 @@ def _of_distance(request: CanaryRequest) -> CanaryPairs:
 
 
 def _of_times(request: CanaryRequest) -> CanaryPairs:
-    """Make opposite corners of the box, both at the time of a known row.
-
-    Raises
-    ------
-    ValueError
-        If the estimator leaves out rows: then nobody outside knows which.
-    """
+    """Make opposite corners of the box, both at the time of a known row."""
     if request.estimator.n_time_subsample is not None or request.fit_params:
         raise ValueError(
             "Audit a sampler with n_time_subsample=None and without groups=: those leave out rows "
@@ -430,13 +402,7 @@ def _far_out(request: CanaryRequest) -> CanaryPairs:
 
 
 def _half_a_scale_apart(request: CanaryRequest) -> CanaryPairs:
-    """Make rows that differ in all columns, and on a scale by half of its length.
-
-    Raises
-    ------
-    ValueError
-        If a column cannot be one of numbers, or nothing says which values it has.
-    """
+    """Make rows that differ in all columns, and on a scale by half of its length."""
     schema = request.estimator.schema
     if schema is None:
         schema = TableSchema.from_dtypes(request.X)

@@ -40,13 +40,7 @@ def checked_task(
     random_state: Any,
     verbose: int,
 ) -> AuditTask:
-    """Read what an audit is given, and make the canaries if they are not.
-
-    Raises
-    ------
-    ValueError
-        If rows, labels, facts or canaries do not fit together.
-    """
+    """Read what an audit is given, and make the canaries if they are not."""
     if not (callable(fit) or hasattr(fit, "fit")) or isinstance(fit, type):
         raise ValueError(
             "fit must be an estimator (an object, not a class) or a function fit(X, y, "
@@ -88,13 +82,7 @@ def _table(X: Any) -> np.ndarray:
 
 
 def check_count(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Refuse what is no number of things.
-
-    Raises
-    ------
-    ValueError
-        If it is no integer, or out of range.
-    """
+    """Refuse what is no number of things."""
     if (
         isinstance(value, bool)
         or not isinstance(value, Integral)
@@ -105,25 +93,13 @@ def check_count(name: str, value: Any, least: int = 1, most: float = math.inf) -
 
 
 def check_confidence(confidence: Any) -> None:
-    """Refuse what is no confidence.
-
-    Raises
-    ------
-    ValueError
-        If it is not in (0, 1).
-    """
+    """Refuse what is no confidence."""
     if not (isinstance(confidence, Real) and 0 < float(confidence) < 1):
         raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
 
 
 def check_claim(epsilon: Any, delta: Any, score: Any) -> None:
-    """Refuse a claim that nobody can make and what cannot score, before anything is fitted.
-
-    Raises
-    ------
-    ValueError
-        If a given ε is negative, a given δ not in [0, 1), or `score` no function and not "auto".
-    """
+    """Refuse a claim that nobody can make and what cannot score, before anything is fitted."""
     if not callable(score) and score != "auto":
         raise ValueError(f'score must be a function or "auto", not {type(score).__name__}.')
     if epsilon is not None and not (isinstance(epsilon, Real) and float(epsilon) >= 0):
@@ -133,13 +109,7 @@ def check_claim(epsilon: Any, delta: Any, score: Any) -> None:
 
 
 def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[float, float, bool]:
-    """Return the ε and δ that a fit claims, or the caller for it, and whether it claims μ-GDP.
-
-    Raises
-    ------
-    ValueError
-        If neither says so.
-    """
+    """Return the ε and δ that a fit claims, or the caller for it, and whether it claims μ-GDP."""
     if epsilon is not None and delta is not None:
         return float(epsilon), float(delta), False
     try:
@@ -157,13 +127,7 @@ def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[fl
 
 
 def scores_of(score: Score | str, audited: AuditedFit) -> np.ndarray:
-    """Score the pairs of an audited fit.
-
-    Raises
-    ------
-    ValueError
-        If `score` does not return a number a pair.
-    """
+    """Score the pairs of an audited fit."""
     judge = default_score(audited.fitted) if isinstance(score, str) else score
     n_pairs = len(audited.pairs)
     scores = np.asarray(judge(audited), dtype=np.float64)

@@ -93,21 +93,6 @@ def release_gradient(
 ) -> None:
     """Add noise to a clipped gradient and give it to the parameters.
 
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Whose parameters are trained.
-    total : dict of parameter to tensor
-        The sum over a batch: private, in double precision.
-    plan : TrainingPlan
-        Batches and noise. The sum is divided by the size of a batch afterwards.
-    secret : SecretStream
-        Draws the noise.
-    facts : mapping
-        Public facts of the step, which do not change later.
-    linear : callable
-        What records, of which the last array holds the cells, add to the sum.
-
     Privacy
     -------
     One step of an event that the caller has charged. The whole gradient is rounded to the lattice

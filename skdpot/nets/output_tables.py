@@ -35,19 +35,7 @@ _NARROWEST = 1e-6  # of the limits: single precision, in which outputs are count
 
 @dataclass(frozen=True, kw_only=True)
 class TableNoise:
-    """What is measured of the outputs of each cell, and with how much noise.
-
-    Parameters
-    ----------
-    strategy : SquareRootStrategy
-        What is measured of each histogram.
-    sigma : float
-        Standard deviation of the noise on each entry; 0 without privacy.
-    lattice : float
-        Spacing of the noise, a fraction of the strategy's.
-    mu : float
-        Gaussian privacy parameter of all releases together, for the exactness of the noise.
-    """
+    """What is measured of the outputs of each cell, and with how much noise."""
 
     strategy: SquareRootStrategy
     sigma: float
@@ -58,26 +46,7 @@ class TableNoise:
 def plan_tables(
     mu: float, n_releases: int, n_slices: int, n_records: int
 ) -> tuple[TableNoise, Event]:
-    """Choose the bins of some releases and the noise of each.
-
-    Parameters
-    ----------
-    mu : float
-        Gaussian privacy parameter of all releases together; infinite without privacy.
-    n_releases : int
-        How many there will be.
-    n_slices : int
-        Directions of each.
-    n_records : int
-        Public number of records of the smallest part.
-
-    Returns
-    -------
-    noise : TableNoise
-        Of each release.
-    event : Event
-        All releases.
-    """
+    """Choose the bins of some releases and the noise of each."""
     of_each = mu / math.sqrt(n_releases)
     strategy = square_root_strategy(recommended_bins(n_records, 1, of_each))
     if math.isinf(mu):
@@ -101,15 +70,7 @@ def plan_tables(
 
 @dataclass(frozen=True, eq=False)
 class OutputTables:
-    """Released distribution functions of the outputs of each cell.
-
-    Parameters
-    ----------
-    tables : tuple of CDFTable
-        One a cell, all along the same directions, of projections less their centre.
-    centres : ndarray of shape (n_slices,)
-        Middle of the binned range along each direction.
-    """
+    """Released distribution functions of the outputs of each cell."""
 
     tables: tuple[CDFTable, ...]
     centres: np.ndarray
@@ -125,16 +86,6 @@ class OutputTables:
         The next release measures that range only, and so resolves outputs that a penalty has
         squeezed. Outputs beyond count in the outermost bins, so that nothing breaks if the range
         is too narrow; a margin lets outputs spread again.
-
-        Parameters
-        ----------
-        limits : ndarray of shape (n_slices,)
-            How far from 0 projections can be.
-
-        Returns
-        -------
-        centres, half_widths : ndarray of shape (n_slices,)
-            Within the limits.
         """
         ends = np.stack([table.quantiles(_NEARLY_ALL) for table in self.tables])
         low, high = ends[:, :, 0].min(axis=0), ends[:, :, 1].max(axis=0)
@@ -145,24 +96,7 @@ class OutputTables:
         return np.clip(centres, half - limits, limits - half), half
 
     def pull(self, values: np.ndarray, cell: int, others: Sequence[int]) -> np.ndarray:
-        r"""Return the gradients of the summed squared distances to other cells.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_records, k)
-            Outputs of records of one cell.
-        cell : int
-            Their cell.
-        others : sequence of int
-            The cells that it is compared with.
-
-        Returns
-        -------
-        ndarray of shape (n_records, k)
-            :math:`\frac{2}{S} \sum_b \sum_\theta (u_\theta - F_{b,\theta}^{-1}(F_{\theta}(
-            u_\theta)))\, \theta`: the gradient of the distance, times the number of records of
-            the cell.
-        """
+        r"""Return the gradients of the summed squared distances to other cells."""
         own = self.tables[cell]
         directions = own.directions
         # All cells are measured from one centre, which differences do not depend on.
@@ -189,30 +123,6 @@ def release_tables(
     previous: OutputTables | None = None,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, k)
-        Outputs of all records under a network that is public.
-    cells : ndarray of shape (n_samples,), intp
-        Cell of each record; public.
-    cell_sizes : sequence of int
-        Number of records of each cell; public.
-    directions : ndarray of shape (n_slices, k)
-        Public unit rows.
-    limits : ndarray of shape (n_slices,)
-        How far from 0 projections can be.
-    noise : TableNoise
-        Strategy and noise.
-    stream : SecretStream
-        Where the noise comes from.
-    previous : OutputTables, optional
-        An earlier release along the same directions, which says where to look.
-
-    Returns
-    -------
-    OutputTables
-        Post-processing of the released tables.
 
     Privacy
     -------
@@ -249,30 +159,6 @@ def noisy_counts(
     centres: np.ndarray | None = None,
 ) -> np.ndarray:
     """Measure the histograms of each part of the records along each direction, with noise.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, k)
-        Private values.
-    codes : ndarray of shape (n_samples,), intp
-        Part of each record.
-    n_codes : int
-        Number of parts.
-    directions : ndarray of shape (n_slices, k)
-        Public unit rows.
-    half_widths : ndarray of shape (n_slices,)
-        Binned range along each direction.
-    noise : TableNoise
-        Strategy and noise.
-    stream : SecretStream
-        Where the noise comes from.
-    centres : ndarray of shape (n_slices,), optional
-        Middle of the binned range along each direction; 0 by default.
-
-    Returns
-    -------
-    ndarray of shape (n_codes, n_slices, n_bins)
-        The noisy statistic.
 
     Privacy
     -------

@@ -31,15 +31,7 @@ _SHARES = {"coarse": 0.2, "fine": 0.65, "count": 0.15}  # of the squared mu
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdNoise:
-    """Noise of the releases that a threshold is read off.
-
-    Parameters
-    ----------
-    coarse, fine : TableNoise
-        Of the histogram of all scores, and of the one of the range that they are in.
-    count : LatticeNoise or None
-        Of the number of records of the second class; None if it needs no noise.
-    """
+    """Noise of the releases that a threshold is read off."""
 
     coarse: TableNoise
     fine: TableNoise
@@ -71,22 +63,6 @@ def tuned_threshold(
     probabilities: np.ndarray, labels: np.ndarray, noise: ThresholdNoise, stream: SecretStream
 ) -> float:
     """Release the score that as many records exceed as belong to the second class.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (n_samples,)
-        Of the second class, under a network that is public.
-    labels : ndarray of shape (n_samples,), intp
-        Class of each record, 0 or 1.
-    noise : ThresholdNoise
-        Noise of each release.
-    stream : SecretStream
-        Where the noise comes from.
-
-    Returns
-    -------
-    float
-        In (0, 1).
 
     Privacy
     -------

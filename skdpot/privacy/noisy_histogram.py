@@ -105,17 +105,7 @@ class SignedGrid:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoothing:
-    """How a noisy table is cleaned before quantiles are read from it.
-
-    Attributes
-    ----------
-    window : int
-        Number of neighbouring cells whose sum must stand out from the noise.
-    margin : int
-        Cells that are kept on either side of such a window.
-    n_candidates : int
-        Number of windows in the whole release; fixes the threshold.
-    """
+    """How a noisy table is cleaned before quantiles are read from it."""
 
     window: int
     margin: int
@@ -132,23 +122,7 @@ class Smoothing:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Counting:
-    """What a histogram counts, which is public: one feature of some rows, or their norms.
-
-    Parameters
-    ----------
-    grid : MagnitudeGrid or SignedGrid
-        The cells.
-    order : ndarray of shape (n_used,)
-        Numbers of the rows that are counted, drawn in public.
-    shape : tuple of int
-        Numbers of rows and features.
-    feature : int or None
-        Whose values are counted; None counts norms of rows.
-    width : float, default=1.0
-        Width of the cells around zero.
-    paired : bool, default=False
-        Count the distances of the values in the first half of `order` from those in the second.
-    """
+    """What a histogram counts, which is public: one feature of some rows, or their norms."""
 
     grid: MagnitudeGrid | SignedGrid
     order: IntArray
@@ -258,24 +232,6 @@ def noisy_quantiles(
     Only the neighbourhoods of windows that stand out from the noise are used: the sum of
     thousands of empty, noisy cells would drown the rest. Inside, the cumulative sum is made
     monotone and interpolated linearly between `edges`.
-
-    Parameters
-    ----------
-    table : ndarray of shape (n_cells,)
-        Noisy counts.
-    edges : ndarray of shape (n_cells + 1,)
-        Edges of the cells, in the coordinate in which to interpolate.
-    levels : sequence of float
-        Levels of the quantiles, in (0, 1).
-    sigma : float
-        Standard deviation of the noise on each count.
-    smoothing : Smoothing
-        Window, margin and threshold.
-
-    Returns
-    -------
-    ndarray of shape (len(levels),) or None
-        ``None`` when nothing stands out from the noise.
     """
     kept = _significant(table, sigma, smoothing)
     if kept.size == 0:

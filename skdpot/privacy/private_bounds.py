@@ -50,21 +50,7 @@ _LARGEST_WIDENING = 4.0
 
 @dataclass(frozen=True)
 class FeatureScales:
-    """Released location and scale of every feature.
-
-    Attributes
-    ----------
-    center : ndarray of shape (n_features,)
-        Medians; 0 where nothing was found.
-    spread : ndarray of shape (n_features,)
-        Medians of the non-zero pair differences, divided by what they are for a normal
-        distribution of standard deviation 1. It is 1 for constant features and where nothing
-        was found, and lies between about ``2**-64`` and ``2**64``.
-    reach : ndarray of shape (n_features,)
-        Larger distance from the centre to the 5 % and 95 % quantiles.
-    n_fallback : int
-        Features whose noisy tables show nothing.
-    """
+    """Released location and scale of every feature."""
 
     center: FloatArray
     spread: FloatArray
@@ -77,15 +63,6 @@ def ball_radius(n_features: int) -> float:
 
     The norm of a standard normal row is ``sqrt(d)`` plus or minus 0.7; 2.5 more leaves out
     fewer than one row in a thousand, and keeps room for correlated features.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of features ``d``.
-
-    Returns
-    -------
-    float
     """
     return math.sqrt(n_features) + 2.5
 
@@ -94,28 +71,6 @@ def release_private_bounds(
     X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
 ) -> tuple[DataBounds, int]:
     """Release bounds for the rows of `X`. Charge ``plan.event`` first.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Private, finite.
-    plan : BoundsPlan
-        Made for the shape of `X`.
-    streams : Streams
-        Secret noise and public row order.
-
-    Returns
-    -------
-    bounds : DataBounds
-        A ball.
-    n_fallback : int
-        Number of features, or 1 for the norm, whose noisy tables show nothing. A centre that
-        was not found is 0, a scale is 1, a radius the one for features of unit spread.
-
-    Warns
-    -----
-    PrivacyWarning
-        When `n_fallback` is positive; depends on the noisy tables only.
 
     Privacy
     -------
@@ -144,24 +99,6 @@ def release_feature_scales(
     X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
 ) -> FeatureScales:
     """Release centre and spread of each feature. Charge ``plan.event`` first.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Private, finite.
-    plan : BoundsPlan
-        In mode "features", made for the shape of `X`.
-    streams : Streams
-        Secret noise and public row order.
-
-    Returns
-    -------
-    FeatureScales
-
-    Warns
-    -----
-    PrivacyWarning
-        When features fell back; depends on the noisy tables only.
 
     Privacy
     -------

@@ -43,16 +43,7 @@ _FINITE = 1e300
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """Bounds that hold nearly all values of one column.
-
-    Parameters
-    ----------
-    lower, upper : float
-        The bounds, ``lower <= upper``.
-    found : bool
-        Whether the noisy tables show where the values are; otherwise the bounds are -4 and 4. They
-        do not show values some 50 million times as far from zero as from one another.
-    """
+    """Bounds that hold nearly all values of one column."""
 
     lower: float
     upper: float
@@ -66,25 +57,6 @@ def release_ranges(
     columns: Sequence[FloatArray], plan: BoundsPlan, streams: Streams
 ) -> tuple[ColumnRange, ...]:
     """Release a range of each column. Charge ``plan.event`` first.
-
-    Parameters
-    ----------
-    columns : sequence of ndarray of shape (n_samples,)
-        Private; NaN where a value is missing, otherwise finite.
-    plan : BoundsPlan
-        In mode "features" with centres, made for as many rows and columns.
-    streams : Streams
-        Secret noise and public row order.
-
-    Returns
-    -------
-    tuple of ColumnRange
-        One a column.
-
-    Raises
-    ------
-    ValueError
-        If the columns do not have the shape of the plan.
 
     Privacy
     -------

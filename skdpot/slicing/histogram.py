@@ -26,20 +26,7 @@ _FORMED = 2**24  # numbers that single rows add, held at once: 128 MB
 
 
 def bin_edges(half_widths: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return the edges of the equal bins of ``[-w, w]`` for each slice.
-
-    Parameters
-    ----------
-    half_widths : ndarray of shape (n_slices,)
-        Half width w of the binned range along each direction.
-    n_bins : int
-        Number of bins B.
-
-    Returns
-    -------
-    ndarray of shape (n_slices, n_bins + 1)
-        Edges.
-    """
+    """Return the edges of the equal bins of ``[-w, w]`` for each slice."""
     return np.asarray(half_widths)[:, None] * np.linspace(-1.0, 1.0, n_bins + 1)
 
 
@@ -59,30 +46,6 @@ def count_projections(
     Every row adds exactly one count to one bin of each slice, wherever rounding puts it;
     the sensitivity therefore does not depend on floating-point arithmetic. Projections
     beyond ``[-w, w]`` are counted in the end bins.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-        Finite rows.
-    directions : ndarray of shape (n_slices, n_features)
-        Unit rows.
-    half_widths : ndarray of shape (n_slices,)
-        Half width of the binned range along each direction.
-    n_bins : int
-        Number of equal bins.
-    codes : ndarray of shape (n_rows,), optional
-        Position of each row's class.
-    n_classes : int, default=1
-        Number of classes C.
-    bounds : DataBounds, optional
-        Maps and clips each row before it is projected; None takes rows as they are.
-    device : torch.device, optional
-        A device runs the torch kernel there; None runs numpy.
-
-    Returns
-    -------
-    ndarray of shape (n_classes * n_slices, n_bins), int64
-        Counts, class by class; those of a slice sum to ``n_rows`` over all classes.
 
     Privacy
     -------

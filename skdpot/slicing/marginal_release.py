@@ -49,21 +49,6 @@ def release_marginals(
 ) -> tuple[NoisyMarginal, ...]:
     """Count rows in the cells of marginals, with noise.
 
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_rows, n_columns)
-        Private rows.
-    marginals : sequence of Marginal
-        What to count.
-    sigmas : ndarray of shape (n_marginals,)
-        Standard deviation of the noise on each count of a marginal; 0 for none.
-    stream : SecretStream
-        Source of the noise.
-
-    Returns
-    -------
-    tuple of NoisyMarginal
-
     Privacy
     -------
     The caller has charged ``sum(2 / sigmas**2)`` to the squared mu. The noise is drawn first.
@@ -94,24 +79,6 @@ def release_misfits(
     stream: SecretStream,
 ) -> FloatArray:
     """Return how many rows predicted marginals put wrong, twice, with noise.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_rows, n_columns)
-        Private rows.
-    marginals : sequence of Marginal
-        Which marginals.
-    predictions : sequence of ndarray of shape (n_cells,)
-        Public numbers of rows in their cells.
-    sigma : float
-        Standard deviation of the noise; 0 for none.
-    stream : SecretStream
-        Source of the noise.
-
-    Returns
-    -------
-    ndarray of shape (n_marginals,)
-        Noisy L1 distances between the counts and the predictions.
 
     Privacy
     -------

@@ -92,26 +92,7 @@ class SyntheticMembershipResult(MembershipResult):
 
 
 def read_rows(X: ArrayLike, name: str, n_features: int | None = None) -> np.ndarray:
-    """Return finite float64 rows.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_rows, n_features)
-        Rows.
-    name : str
-        What messages call them.
-    n_features : int, optional
-        How many features they must have.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_features)
-
-    Raises
-    ------
-    ValueError
-        If they are not such rows; no value is quoted.
-    """
+    """Return finite float64 rows."""
     # Not check_array, whose messages quote rows of other shapes.
     rows = as_finite(X, name, "must hold finite numbers, in rows of features.")
     if rows.ndim != 2:

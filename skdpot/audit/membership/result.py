@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MembershipDisplay:
     """Operating characteristic of a membership attack, with the region that ε and δ allow.
 
@@ -49,20 +50,11 @@ class MembershipDisplay:
     skdpot.audit.gaussian_audit : Makes scores.
     """
 
-    def __init__(
-        self,
-        *,
-        fpr: np.ndarray,
-        tpr: np.ndarray,
-        allowed_fpr: np.ndarray,
-        allowed_tpr: np.ndarray,
-        epsilon: float,
-    ) -> None:
-        self.fpr = fpr
-        self.tpr = tpr
-        self.allowed_fpr = allowed_fpr
-        self.allowed_tpr = allowed_tpr
-        self.epsilon = epsilon
+    fpr: np.ndarray
+    tpr: np.ndarray
+    allowed_fpr: np.ndarray
+    allowed_tpr: np.ndarray
+    epsilon: float
 
     def plot(
         self, ax: Any = None, *, legend: bool = True, log: bool = False, **kwargs: Any
@@ -143,24 +135,7 @@ class Share(NamedTuple):
 
 
 def binomial_limits(n_hits: int, n_trials: int, confidence: float = 0.95) -> Share:
-    """Return a share with the limits of Clopper and Pearson.
-
-    Parameters
-    ----------
-    n_hits, n_trials : int
-        Counts; at least one trial.
-    confidence : float, default=0.95
-        Probability that the true share is between the limits, at least; in (0, 1).
-
-    Returns
-    -------
-    Share
-
-    Raises
-    ------
-    ValueError
-        If `confidence` is not in (0, 1).
-    """
+    """Return a share with the limits of Clopper and Pearson."""
     _check_confidence(confidence)
     tail = (1 - confidence) / 2
     low = beta.ppf(tail, n_hits, n_trials - n_hits + 1) if n_hits > 0 else 0.0

@@ -29,25 +29,6 @@ def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None)
     """Compute what the table of a sketch would be for given rows, without noise.
 
     Everything that it needs is public: directions, bins, the strategy matrix and the bounds.
-
-    Parameters
-    ----------
-    sketch : SlicedSketch
-        A closed sketch.
-    X : array-like of shape (n_rows, n_features)
-        Rows of the attacker's knowledge.
-    y : array-like of shape (n_rows,), optional
-        Their labels, for a sketch with classes.
-
-    Returns
-    -------
-    ndarray of shape (n_classes, n_slices, n_bins)
-        ``A H``.
-
-    Raises
-    ------
-    ValueError
-        If labels are missing or not known to the sketch, or the features do not fit.
     """
     check_is_fitted(sketch, "statistic_")
     rows = np.atleast_2d(np.asarray(X, dtype=np.float64))
@@ -78,20 +59,6 @@ def log_likelihoods(sketch: SlicedSketch, others: np.ndarray, statistics: np.nda
     The noise is a discrete Gaussian on a lattice that holds all statistics, so that
     ``log p = −‖S − s(others) − s(candidate)‖² / 2 σ²`` up to a constant: the score below is
     the matched filter, and no test does better (Neyman and Pearson).
-
-    Parameters
-    ----------
-    sketch : SlicedSketch
-        A closed sketch.
-    others : ndarray of shape (n_classes, n_slices, n_bins)
-        Statistic of the known rows.
-    statistics : ndarray of shape (n_candidates, n_classes, n_slices, n_bins)
-        Statistic of each candidate.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Log likelihoods, the largest being 0. Without noise ``-inf`` for what cannot be.
     """
     residual = (sketch.statistic_ - others).ravel()
     flat = statistics.reshape(len(statistics), -1)
