@@ -28,31 +28,7 @@ class Exchange:
     def send(
         self, round: int, sender: str, recipients: Iterable[str], message: M | bytes, due: type[M]
     ) -> M:
-        """Send one message to one or more recipients.
-
-        Parameters
-        ----------
-        round : int
-            Round of the protocol.
-        sender : str
-            Name of the sender.
-        recipients : iterable of str
-            Names of the recipients.
-        message : Message or bytes
-            What is sent.
-        due : type
-            The class of message that the protocol expects here.
-
-        Returns
-        -------
-        Message
-            What arrives.
-
-        Raises
-        ------
-        MessageError
-            If it is not the message that is due, naming the sender. Nothing is recorded.
-        """
+        """Send one message to one or more recipients."""
         with blaming(sender):
             data = message if isinstance(message, bytes) else _bytes_of(message)
             arrived = due.from_bytes(data)
@@ -70,33 +46,7 @@ class Exchange:
         *,
         check: Callable[[M], object] | None = None,
     ) -> M:
-        """Let a participant answer, and send the answer.
-
-        Parameters
-        ----------
-        round : int
-            Round of the protocol.
-        name : str
-            Name of the participant who answers.
-        recipients : iterable of str
-            Who get the answer.
-        answer : callable
-            Makes the answer.
-        due : type
-            The class of message that the protocol expects here.
-        check : callable, optional
-            Raises MessageError when the answer does not fit what was asked.
-
-        Returns
-        -------
-        Message
-            The answer as it arrives.
-
-        Raises
-        ------
-        MessageError
-            If there is no usable answer, naming the participant.
-        """
+        """Let a participant answer, and send the answer."""
         with blaming(name):
             reply = answer()
         arrived = self.send(round, name, recipients, reply, due)

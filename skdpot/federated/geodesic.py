@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 
 __all__ = [
     "Approach",
@@ -22,15 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Approach:
-    """What one party computes in one round.
-
-    Parameters
-    ----------
-    measure : DiscreteMeasure
-        Interpolating measure η on the way from the party's data to the reference ξ.
-    distance : float
-        W₂ between the party's data and ξ.
-    """
+    """What one party computes in one round."""
 
     measure: DiscreteMeasure
     distance: float
@@ -38,15 +29,7 @@ class Approach:
 
 @dataclass(frozen=True, eq=False)
 class GeodesicPath:
-    """The course of the iteration.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n_rounds + 1,)
-        ``W(μ, ξ) + W(ξ, ν)`` for the reference ξ before the first round and after each one.
-    reference : DiscreteMeasure
-        The last reference.
-    """
+    """The course of the iteration."""
 
     distances: np.ndarray
     reference: DiscreteMeasure
@@ -65,26 +48,7 @@ def approach(
     kind: str = "barycentric",
     solver: str = "auto",
 ) -> Approach:
-    """Move one party's measure towards the reference; the party's part of a round.
-
-    Parameters
-    ----------
-    measure : DiscreteMeasure
-        The party's data.
-    reference : DiscreteMeasure
-        The current ξ.
-    t : float
-        Fraction of the way, in [0, 1].
-    kind : {"barycentric", "exact"}, default="barycentric"
-        As in `interpolate`.
-    solver : {"auto", "exact", "entropic"}, default="auto"
-        As in `optimal_plan`.
-
-    Returns
-    -------
-    Approach
-        The interpolating measure and the distance to ξ.
-    """
+    """Move one party's measure towards the reference; the party's part of a round."""
     plan = optimal_plan(measure, reference, solver=solver)
     return Approach(interpolate(plan, t, kind=kind), plan.distance)
 
@@ -97,24 +61,7 @@ def next_reference(
     kind: str = "barycentric",
     solver: str = "auto",
 ) -> DiscreteMeasure:
-    """Return the next ξ, between the measures of both parties; the server's part of a round.
-
-    Parameters
-    ----------
-    eta_mu, eta_nu : DiscreteMeasure
-        Interpolating measures of the two parties.
-    t : float
-        Fraction of the way from the first to the second, in [0, 1].
-    kind : {"barycentric", "exact"}, default="barycentric"
-        As in `interpolate`; "exact" adds points in every round in which sizes differ.
-    solver : {"auto", "exact", "entropic"}, default="auto"
-        As in `optimal_plan`.
-
-    Returns
-    -------
-    DiscreteMeasure
-        The reference of the next round.
-    """
+    """Return the next ξ, between the measures of both parties; the server's part of a round."""
     return interpolate(optimal_plan(eta_mu, eta_nu, solver=solver), t, kind=kind)
 
 
@@ -192,23 +139,6 @@ def drawn_fractions(n_rounds: int, rng: np.random.Generator) -> np.ndarray:
     [−1, 1], a first ξ of scale 1 and 30 rounds, the distance was too large by 25 to 30 % (100
     rows a side) and by 30 to 33 % (300 rows) with t = 1/2, and by 0.02 to 0.22 % and 0.001 to
     0.07 % with drawn fractions. That they always get there is not proved.
-
-    Parameters
-    ----------
-    n_rounds : int
-        Number of rounds, at least 1.
-    rng : numpy.random.Generator
-        Draws the fractions.
-
-    Returns
-    -------
-    ndarray of shape (n_rounds,)
-        Fractions in (0, 1).
-
-    Raises
-    ------
-    ValueError
-        If there is no round.
     """
     if n_rounds < 1:
         raise ValueError(f"n_rounds={n_rounds!r} must be at least 1.")

@@ -19,23 +19,7 @@ T = TypeVar("T")
 
 
 def check_participants(parties: Sequence[Party]) -> tuple[str, ...]:
-    """Return the names of the parties.
-
-    Parameters
-    ----------
-    parties : sequence of Party
-        At least two.
-
-    Returns
-    -------
-    tuple of str
-        Names.
-
-    Raises
-    ------
-    ValueError
-        If two have one name, or one is called like the server.
-    """
+    """Return the names of the parties."""
     names = tuple(party.name for party in parties)
     if len(names) < 2:
         raise ValueError(f"A protocol is played by two parties or more, got {len(names)}.")
@@ -53,32 +37,7 @@ def as_reference(
     scale: float,
     rng: np.random.Generator | None,
 ) -> DiscreteMeasure:
-    """Return the reference that is given, or draw one.
-
-    Parameters
-    ----------
-    reference : DiscreteMeasure, array-like of shape (n_support, n_features) or None
-        A measure that was made without looking at anybody's rows; None draws a Gaussian one.
-    parties : sequence of Party
-        Who will use it.
-    n_support : int or None
-        Number of points to draw; None is the number of rows of the smallest party.
-    mean, scale : float
-        Of the Gaussian.
-    rng : numpy.random.Generator or None
-        Draws the points; None is the operating system's entropy.
-
-    Returns
-    -------
-    DiscreteMeasure
-
-    Raises
-    ------
-    ValueError
-        If the parties, or the measure, have different numbers of features.
-    MessageError
-        If the reference is a message.
-    """
+    """Return the reference that is given, or draw one."""
     features = {party.name: party.n_dimensions for party in parties}
     if len(set(features.values())) > 1:
         raise ValueError(f"Parties must compare the same features; they have {features}.")
@@ -110,22 +69,7 @@ def as_reference(
 def symmetric(
     names: Sequence[str], compare: Callable[[int, int], tuple[float, T]]
 ) -> tuple[np.ndarray, Mapping[tuple[str, str], T]]:
-    """Compare all pairs.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the parties.
-    compare : callable
-        Maps two positions to a squared distance and its details.
-
-    Returns
-    -------
-    squared_distances : ndarray of shape (n_parties, n_parties)
-        Symmetric, zero on the diagonal.
-    details : dict
-        By pair of names.
-    """
+    """Compare all pairs."""
     squared = np.zeros((len(names), len(names)))
     details: dict[tuple[str, str], T] = {}
     for i, j in combinations(range(len(names)), 2):

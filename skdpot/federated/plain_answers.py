@@ -6,8 +6,6 @@ import numpy as np
 
 from skdpot._utils.records import MOST_BYTES
 from skdpot.exceptions import MessageError
-from skdpot.federated.costs import squared_distances
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.plain_messages import (
     INTERPOLATIONS,
@@ -22,7 +20,7 @@ from skdpot.federated.plain_messages import (
     as_fractions,
     check_type,
 )
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan, squared_distances
 from skdpot.federated.triangle import FRACTIONS
 from skdpot.federated.valuation import DataValues, calibrated_values
 from skdpot.federated.vault import Vault, vault_of

@@ -8,8 +8,7 @@ are private.
 from skdpot.federated.fedwad_protocol import fedwad, pairwise_fedwad
 from skdpot.federated.results import PairwiseResult, ProtocolResult
 from skdpot.federated.sliced_protocol import pairwise_sliced, sliced
-from skdpot.federated.triangle_protocol import pairwise_triangle, triangle
-from skdpot.federated.union_protocol import triangle_to_union
+from skdpot.federated.triangle_protocol import pairwise_triangle, triangle, triangle_to_union
 
 __all__ = [
     "PairwiseResult",

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from skdpot.federated.interpolation import check_fraction
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.plans import TransportPlan, optimal_plan
+from skdpot.federated.plans import TransportPlan, check_fraction, optimal_plan
 
 __all__ = [
     "FRACTIONS",

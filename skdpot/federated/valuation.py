@@ -187,28 +187,6 @@ def sliced_potential(
 ) -> np.ndarray:
     """Kantorovich potential of public rows against a sketch, averaged over its directions.
 
-    Parameters
-    ----------
-    rows : array-like of shape (n_rows, n_features)
-        **Public** rows in the coordinates of the table, ``(X - bounds.center) / bounds.scale``
-        with ``bounds = sketch.bounds_``. They are not clipped here, so that outliers count by
-        how far out they are; rows from ``bounds.to_ball(X)`` are clipped like the sketched
-        ones.
-    table : CDFTable
-        Distribution functions F_θ of the other measure, ``sketch.table()``.
-    masses : array-like of shape (n_rows,), optional
-        Masses of the rows, scaled to sum to one; uniform by default.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        Potential of the squared distance, ``mean_θ f_θ``, of mean zero under the masses.
-
-    Raises
-    ------
-    ValueError
-        If rows or masses do not fit.
-
     Notes
     -----
     *Derivation.* Along one direction let ``u_1 ≤ … ≤ u_n`` be the sorted projections and

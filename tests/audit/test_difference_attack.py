@@ -12,9 +12,8 @@ from skdpot.audit.reconstruction import (
     positions_from_distances,
     rows_from_cost_matrices,
 )
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 X, Y = DIGITS[:100], DIGITS[100:200]

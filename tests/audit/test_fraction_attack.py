@@ -9,9 +9,8 @@ from skdpot.audit.reconstruction import (
     fractions_from_two_messages,
     rows_from_interpolation,
 )
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
 

@@ -11,9 +11,8 @@ from skdpot.audit.reconstruction import (
     rows_from_one_round,
 )
 from skdpot.federated.geodesic import approach, drawn_fractions, next_reference
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 

@@ -11,9 +11,8 @@ from skdpot.federated.geodesic import (
     follow_geodesic,
     next_reference,
 )
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 
 
 @st.composite

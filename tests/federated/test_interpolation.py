@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.federated.interpolation import check_fraction, interpolate
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import check_fraction, interpolate, optimal_plan
 
 FRACTIONS = [0.0, 0.1, 0.5, 0.9, 1.0]
 

@@ -23,7 +23,6 @@ from skdpot.exceptions import (
     SkdpotError,
 )
 from skdpot.federated import plain_answers, vault
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, labelled_measure
 from skdpot.federated.messages import (
     DistanceMessage,
@@ -35,7 +34,7 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 from skdpot.federated.publishing import rehearsed
 from skdpot.federated.valuation import calibrated_values
 from skdpot.privacy.data_bounds import DataBounds

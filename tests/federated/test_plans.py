@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
-from skdpot.federated import costs, plans
-from skdpot.federated.costs import squared_distances
+from skdpot.federated import plans
 from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.plans import optimal_plan, plan_from_costs
+from skdpot.federated.plans import optimal_plan, plan_from_costs, squared_distances
 
 quick = settings(max_examples=150, deadline=None)
 
@@ -293,7 +292,7 @@ def test_an_origin_far_away_costs_no_time(monkeypatch):
     def slow(*_):
         raise AssertionError("distances were computed one by one")
 
-    monkeypatch.setattr(costs, "cdist", slow)
+    monkeypatch.setattr(plans, "cdist", slow)
     X, Y = np.random.default_rng(0).normal(size=(2, 30, 20)) + 1e6
     np.testing.assert_allclose(squared_distances(X, Y), cdist(X, Y, "sqeuclidean"), rtol=1e-9)
 

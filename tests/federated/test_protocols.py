@@ -11,7 +11,6 @@ from skdpot import PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError
 from skdpot.federated import protocols
 from skdpot.federated.geodesic import drawn_fractions, follow_geodesic
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
 from skdpot.federated.messages import (
     CostMatrices,
@@ -26,7 +25,7 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.plans import interpolate, optimal_plan
 from skdpot.federated.protocols import (
     fedwad,
     pairwise_fedwad,

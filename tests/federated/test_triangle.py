@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import optimal_plan, plan_from_costs
+from skdpot.federated.plans import interpolate, optimal_plan, plan_from_costs
 from skdpot.federated.triangle import (
     FRACTIONS,
     FractionQuadratic,

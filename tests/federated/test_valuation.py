@@ -9,9 +9,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
-from skdpot.federated.interpolation import interpolate
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import optimal_plan, plan_from_costs
+from skdpot.federated.plans import interpolate, optimal_plan, plan_from_costs
 from skdpot.federated.valuation import (
     DataValues,
     calibrated_values,

@@ -300,7 +300,7 @@ def fraction_from_ties(
     --------
     >>> import numpy as np
     >>> from skdpot.audit.reconstruction import fraction_from_ties
-    >>> from skdpot.federated.interpolation import interpolate
+    >>> from skdpot.federated.plans import interpolate
     >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
     >>> from skdpot.federated.plans import optimal_plan
     >>> secret = np.random.default_rng(0).integers(0, 9, size=(50, 3))  # grades, say
@@ -461,7 +461,7 @@ def rows_from_interpolation(
     --------
     >>> import numpy as np
     >>> from skdpot.audit.reconstruction import rows_from_interpolation
-    >>> from skdpot.federated.interpolation import interpolate
+    >>> from skdpot.federated.plans import interpolate
     >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
     >>> from skdpot.federated.plans import optimal_plan
     >>> secret = np.random.default_rng(0).normal(size=(50, 3))
@@ -563,7 +563,7 @@ def rows_along_geodesic(
     --------
     >>> import numpy as np
     >>> from skdpot.audit.reconstruction import rows_along_geodesic
-    >>> from skdpot.federated.interpolation import interpolate
+    >>> from skdpot.federated.plans import interpolate
     >>> from skdpot.federated.measures import DiscreteMeasure
     >>> from skdpot.federated.plans import optimal_plan
     >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 3))

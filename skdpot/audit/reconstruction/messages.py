@@ -141,7 +141,7 @@ def paired_differences(
     --------
     >>> import numpy as np
     >>> from skdpot.audit.reconstruction import paired_differences
-    >>> from skdpot.federated.interpolation import interpolate
+    >>> from skdpot.federated.plans import interpolate
     >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
     >>> from skdpot.federated.plans import optimal_plan
     >>> rng = np.random.default_rng(0)
