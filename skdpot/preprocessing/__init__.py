@@ -7,6 +7,7 @@ from skdpot.preprocessing.numeric_column import NumericColumn
 from skdpot.preprocessing.private_scaler import PrivateScaler
 from skdpot.preprocessing.table_encoder import TableEncoder
 from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.preprocessing.timedelta_column import TimedeltaColumn
 
 __all__ = [
     "BooleanColumn",
@@ -16,4 +17,5 @@ __all__ = [
     "PrivateScaler",
     "TableEncoder",
     "TableSchema",
+    "TimedeltaColumn",
 ]

@@ -17,6 +17,7 @@ from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.datetime_column import DatetimeColumn
 from skdpot.preprocessing.numeric_column import NumericColumn
 from skdpot.preprocessing.table_frames import PlainColumn, Table, dtype_family
+from skdpot.preprocessing.timedelta_column import TimedeltaColumn
 
 __all__ = ["KINDS", "TableSchema", "bound_schema", "tells_who"]
 
@@ -24,6 +25,7 @@ __all__ = ["KINDS", "TableSchema", "bound_schema", "tells_who"]
 KINDS: tuple[type[TableColumn], ...] = (
     NumericColumn,
     DatetimeColumn,
+    TimedeltaColumn,
     CategoricalColumn,
     BooleanColumn,
 )
@@ -456,7 +458,7 @@ def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str
         if values.values.dtype.kind == "O" and (keep or not column.is_resolved):
             found = (kind.from_texts(values, column) for kind in KINDS if None not in values.keys)
             if (times := next(filter(None, found), None)) is not None:
-                what = f"{times.figure}s"
+                what = "dates" if times.figure == "date" else "durations"
                 return times, f"text that reads as {what}; they are decoded as {what}."
         return column.guessed(values, keep)
     except ValueError as error:

@@ -149,7 +149,7 @@ def test_a_number_of_values():
         ({"missing": "yes"}, "'x': missing must be True or False"),
         ({"integer": 1}, "'x': integer must be True or False"),
         ({"dtype": "str"}, "'x': a numeric column cannot have the data type 'str'"),
-        ({"dtype": "timedelta64[ns]"}, "'x': data type 'timedelta64.*not supported.*duration"),
+        ({"dtype": "complex128"}, "'x': data type 'complex128.*not supported"),
         ({"dtype": 3}, "'x': a numeric column cannot have the data type 3"),
     ],
 )
@@ -172,12 +172,12 @@ def test_a_name_is_a_string(name):
         ([SECRET, "b"], "'x' must hold numbers"),
         ([1.0, SECRET], "'x' must hold numbers"),
         (pd.to_datetime(["2020-01-01"]), "'x' must hold numbers"),
-        (pd.to_timedelta([1]), "'x': data type 'timedelta64.*not supported"),
+        (pd.to_timedelta([1]), "'x' must hold numbers"),
         (np.array([1j]), "'x': data type 'complex128' is not supported"),
         ([[1, 2], [3, 4]], "'x' must hold numbers"),
         (np.eye(2), "'x': a column must be a Series or an array of one dimension"),
         (pd.Series(pd.arrays.SparseArray([0, 1])), "'x': data type 'Sparse"),
-        (pl.Series([datetime.timedelta(1)]), "'x': data type .Duration.*not supported"),
+        (pl.Series([datetime.time(1)]), "'x': data type .Time.*not supported"),
     ],
 )
 def test_values_that_are_no_numbers_are_refused_without_being_quoted(values, message):
