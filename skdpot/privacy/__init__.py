@@ -1,7 +1,6 @@
 """Budgets, events, accounting, calibration and noise."""
 
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.approximate_gdp import ApproximateGDP
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import EventCost, PrivacyTarget, calibrate, event_cost
 from skdpot.privacy.data_bounds import DataBounds
@@ -9,15 +8,12 @@ from skdpot.privacy.events import (
     BudgetedEvent,
     ComposedEvent,
     Event,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
-    PrivateSelectionEvent,
+    SampledGaussianEvent,
     ThresholdedCountsEvent,
 )
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
+from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, gdp_mu
 from skdpot.privacy.projections import lemma1_sensitivity, projection_sensitivity
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge, total_spent
@@ -29,18 +25,15 @@ __all__ = [
     "DataBounds",
     "Event",
     "EventCost",
-    "FixedSizeGaussianEvent",
     "GaussianEvent",
     "NonPrivateEvent",
-    "PoissonGaussianEvent",
-    "PoissonRowsGaussianEvent",
     "PrivacyBudget",
     "PrivacyLoss",
     "PrivacySpent",
     "PrivacyTarget",
     "PrivateEstimatorMixin",
-    "PrivateSelectionEvent",
     "Relation",
+    "SampledGaussianEvent",
     "ThresholdedCountsEvent",
     "calibrate",
     "charge",

@@ -14,10 +14,9 @@ import pandas as pd
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.budget_state import BudgetState, epsilon_of, leak_of, make_terms, mu_of
+from skdpot.privacy.budget_state import BudgetState, epsilon_of, make_terms
 from skdpot.privacy.calibration import EventCost, PrivacyTarget, event_cost
 from skdpot.privacy.display import (
-    describe_event,
     epsilon_text,
     rounded_down,
     rounded_up,
@@ -26,6 +25,7 @@ from skdpot.privacy.events import Event
 from skdpot.privacy.ledger import Charge, Ledger, Terms, read_terms
 from skdpot.privacy.ledger_file import PATIENCE, transaction
 from skdpot.privacy.relation import Relation
+from skdpot.privacy.units import leak_of, mu_of
 
 __all__ = ["PrivacyBudget"]
 
@@ -181,7 +181,7 @@ class PrivacyBudget:
             raise TypeError(f"`label` must be a str, got {type(label).__name__}.")
         cost = self._cost(event)
         asked = epsilon_of(cost.mu_squared_units, self.delta)
-        charge = Charge(label, describe_event(event), asked, cost.mu_squared_units, cost.leak_units)
+        charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
         decision = self._ledger.admit(charge)
         if not decision.admitted:
             raise BudgetExceededError(

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget
 from skdpot.privacy.display import rounded_down, rounded_up
 from skdpot.privacy.gdp import gdp_epsilon
-from skdpot.privacy.ledger import Charge, Terms, Totals, Units
+from skdpot.privacy.ledger import Charge, Terms, Totals
 from skdpot.privacy.relation import Relation
+from skdpot.privacy.units import Units, mu_of
 
-__all__ = ["BudgetState", "epsilon_of", "leak_of", "make_terms", "mu_of"]
+__all__ = ["BudgetState", "epsilon_of", "make_terms"]
 
 
 def make_terms(epsilon: float, delta: float, relation: str) -> Terms:
@@ -56,21 +57,6 @@ def make_terms(epsilon: float, delta: float, relation: str) -> Terms:
         target.mu_squared_units,
         target.leak_units,
     )
-
-
-def mu_of(mu_squared_units: Units) -> float:
-    """Return a mu whose square is at least that many units of 1e-12."""
-    if isinstance(mu_squared_units, float):
-        return mu_squared_units  # math.inf
-    if mu_squared_units == 0:
-        return 0.0
-    scale = 2**64
-    return math.nextafter((math.isqrt(mu_squared_units * scale**2) + 1) / (10**6 * scale), math.inf)
-
-
-def leak_of(leak_units: Units) -> float:
-    """Return the probability that stands for that many units of 1e-18."""
-    return min(leak_units / 10**18, 1.0)
 
 
 def epsilon_of(mu_squared_units: Units, delta: float) -> float:

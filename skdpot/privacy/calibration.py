@@ -18,6 +18,16 @@ from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.events import Event, NonPrivateEvent
 from skdpot.privacy.gdp import ROUNDING, gdp_mu
+from skdpot.privacy.units import (
+    MU_SQUARED_UNITS,
+    Units,
+    exact_leak,
+    leak_cap,
+    leak_cost,
+    leak_of,
+    mu_squared_cap,
+    mu_squared_cost,
+)
 
 __all__ = [
     "LEAK_SHARE",
@@ -31,8 +41,6 @@ __all__ = [
 
 LEAK_SHARE = 0.1
 _SHARING_FITS = 1000  # with sampled steps or thresholds, in one ledger
-_MU_SQUARED_UNITS = 10**12
-_LEAK_UNITS = 10**18
 _SAMPLER_ROOM = 1e-14  # of delta, for the noise sampler's error in ten thousand releases
 _HOPELESS = 200.0
 _HUGE = 10**300
@@ -89,18 +97,14 @@ class PrivacyTarget:
         return gdp_mu(self.epsilon, (1.0 - LEAK_SHARE) * self.delta)
 
     @property
-    def mu_squared_units(self) -> int | float:
+    def mu_squared_units(self) -> Units:
         """The cap on the sum of squared mu, in units of 1e-12, or ``math.inf``."""
-        if math.isinf(self.epsilon):
-            return math.inf
-        return math.floor(Fraction(self.mu_cap) ** 2 * _MU_SQUARED_UNITS)
+        return mu_squared_cap(self.mu_cap)
 
     @property
-    def leak_units(self) -> int | float:
+    def leak_units(self) -> Units:
         """The cap on the sum of leaks, in units of 1e-18, or ``math.inf``."""
-        if math.isinf(self.epsilon):
-            return math.inf
-        return math.floor(Fraction(self.leak_cap) * _LEAK_UNITS)
+        return math.inf if math.isinf(self.epsilon) else leak_cap(self.leak_cap)
 
     def admits(self, event: Event) -> bool:
         """Whether `event` alone fits in the whole target."""
@@ -118,7 +122,7 @@ class PrivacyTarget:
     def log_excess_without_sampling(self, event: Event) -> float:
         """Return the same by the closed form that counts every record in every step."""
         loss = compose(event)
-        mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * _MU_SQUARED_UNITS
+        mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * MU_SQUARED_UNITS
         leak = _certain_leak_units(loss) if math.isfinite(mu_squared) else math.inf
         return self._log_ratio(mu_squared, leak)
 
@@ -168,7 +172,7 @@ class SingleFitTarget(PrivacyTarget):
             return True
         loss = compose(event)
         raised = (1.0 + 2.0 * ROUNDING) * loss.delta(self.epsilon)
-        return Fraction(raised) + Fraction(loss.n_steps, _LEAK_UNITS) <= Fraction(self.delta)
+        return Fraction(raised) + exact_leak(loss.n_steps) <= Fraction(self.delta)
 
     def log_excess(self, event: Event) -> float:
         """Return the logarithm of the event's epsilon over the target's."""
@@ -227,16 +231,16 @@ class EventCost:
         The leak in units of 1e-18, rounded up, or ``math.inf``.
     """
 
-    mu_squared_units: int | float
-    leak_units: int | float
+    mu_squared_units: Units
+    leak_units: Units
 
 
-def event_cost(event: Event, leak_cap: float) -> EventCost:
+def event_cost(event: Event, max_leak: float) -> EventCost:
     """Convert an event to ledger units.
 
     Every release is charged one unit of leak (1e-18) for the error of the noise sampler, and
     what its threshold may let through. An event with sampled steps is converted with a
-    thousandth of `leak_cap`, sampler included, so that a thousand such fits share a ledger; where
+    thousandth of `max_leak`, sampler included, so that a thousand such fits share a ledger; where
     that is less than twice what the rounding of its loss distribution leaves open (very small
     delta, very many steps), with the latter.
 
@@ -244,7 +248,7 @@ def event_cost(event: Event, leak_cap: float) -> EventCost:
     ----------
     event : Event
         One whole fit.
-    leak_cap : float
+    max_leak : float
         The leak that the ledger admits in total, ``PrivacyTarget.leak_cap``.
 
     Returns
@@ -262,15 +266,15 @@ def event_cost(event: Event, leak_cap: float) -> EventCost:
         return EventCost(math.inf, math.inf)
     certain, leak_units = _certain_leak_units(loss), 0
     if loss.is_sampled:
-        total = math.floor(Fraction(leak_cap) * _LEAK_UNITS)
+        total = leak_cap(max_leak)
         cap, share = total - certain, total // _SHARING_FITS - loss.n_steps
-        unresolved = math.ceil(2.0 * loss.infinity_mass * _LEAK_UNITS)
+        unresolved = leak_cost(2.0 * loss.infinity_mass)
         leak_units = max(share, unresolved)
         if leak_units > cap:  # then sampling cannot be counted on
             leak_units = 0
-    private = loss.approximate_gdp(leak_units / _LEAK_UNITS)
+    private = loss.to_gdp(leak_of(leak_units))
     spent = leak_units if private.mu < loss.mu_without_sampling else 0
-    return EventCost(_mu_squared_units(private.mu), spent + certain)
+    return EventCost(mu_squared_cost(private.mu), spent + certain)
 
 
 def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Event:
@@ -389,8 +393,5 @@ def _crossing(excess: Callable[[float], float], low: float, high: float, toleran
 
 def _certain_leak_units(loss: PrivacyLoss) -> int:
     """Return what leaks whatever becomes of samples: past thresholds, and from the sampler."""
-    return math.ceil(Fraction(loss.leak) * _LEAK_UNITS) + loss.n_steps
+    return leak_cost(loss.leak) + loss.n_steps
 
-
-def _mu_squared_units(mu: float) -> int:
-    return math.ceil(Fraction(mu) ** 2 * _MU_SQUARED_UNITS)

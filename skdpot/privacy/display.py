@@ -1,26 +1,9 @@
-"""Numbers and events as text."""
+"""Numbers as text."""
 
 import math
-from dataclasses import fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-from skdpot.privacy.events import Event
-
-__all__ = ["describe_event", "epsilon_text", "rounded_down", "rounded_up"]
-
-
-def describe_event(event: Event) -> str:
-    """Write an event with the fields that were chosen, without its relation."""
-    chosen: list[str] = []
-    for item in fields(event):
-        value = getattr(event, item.name)
-        if item.name == "relation" or value == item.default:
-            continue
-        if item.name == "events":
-            chosen.extend(map(describe_event, value))
-        else:
-            chosen.append(f"{item.name}={value!r}")
-    return f"{type(event).__name__}({', '.join(chosen)})"
+__all__ = ["epsilon_text", "rounded_down", "rounded_up"]
 
 
 def epsilon_text(epsilon: float) -> str:

@@ -12,6 +12,7 @@ inverts a profile, here and for sampled steps, therefore first raises it by the 
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import overload
 
@@ -19,7 +20,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erfc, erfcx
 
-__all__ = ["ROUNDING", "gdp_delta", "gdp_epsilon", "gdp_mu", "raised_gdp_delta"]
+__all__ = [
+    "ROUNDING",
+    "ApproximateGDP",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "raised_gdp_delta",
+]
 
 ROUNDING = 1e-9
 _SQRT2 = math.sqrt(2.0)
@@ -180,3 +188,41 @@ def _last_floats(holds: Callable[[float], bool]) -> tuple[float, float]:
             low = middle
         else:
             high = middle
+
+
+@dataclass(frozen=True)
+class ApproximateGDP:
+    """With probability `leak` everything is told, otherwise one draw of N(mu * b, 1).
+
+    By Blackwell's theorem a release is a post-processing of this experiment on the bit b
+    exactly when its privacy profile H satisfies, for all epsilon >= 0 and in both orders of
+    the neighbours, ``H(epsilon) <= leak + (1 - leak) * gdp_delta(epsilon, mu)``.
+
+    Parameters
+    ----------
+    mu : float
+        Privacy of the Gaussian part; infinity when no finite value holds.
+    leak : float
+        Probability in [0, 1) of telling everything.
+    """
+
+    mu: float
+    leak: float
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta that holds at `epsilon`, which must be at least 0."""
+        return self.leak + (1.0 - self.leak) * gdp_delta(epsilon, self.mu)
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon that holds at `delta`, infinity when the leak alone exceeds it."""
+        remaining = (delta - self.leak) / (1.0 - self.leak)
+        return gdp_epsilon(self.mu, remaining) if remaining > 0.0 else math.inf
+
+    def compose(self, other: "ApproximateGDP") -> "ApproximateGDP":
+        """Return both together; the second may depend on the first."""
+        leak = self.leak + (1.0 - self.leak) * other.leak
+        return ApproximateGDP(math.hypot(self.mu, other.mu), leak)
+
+    def to_gdp(self, leak: float) -> "ApproximateGDP":
+        """Return itself: nothing is left that `leak` could pay for."""
+        return self

@@ -14,17 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from skdpot.exceptions import LedgerError
 from skdpot.privacy.ledger_check import check_intact, damaged, older_copy, whole_units
 from skdpot.privacy.ledger_file import PATIENCE, create_file, transaction
 from skdpot.privacy.relation import Relation
+from skdpot.privacy.units import Units
 
-__all__ = ["Charge", "Decision", "Ledger", "Record", "Terms", "Totals", "Units", "read_terms"]
-
-# A whole number of ledger units, or math.inf: for no cap, and for a release without noise.
-Units: TypeAlias = int | float
+__all__ = ["Charge", "Decision", "Ledger", "Record", "Terms", "Totals", "read_terms"]
 
 _APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
 _VERSION = 1

@@ -4,18 +4,13 @@ A ledger that reads as if less had been charged than was would let a budget over
 is looked for before anything is believed, and whatever does not add up is refused.
 """
 
-import math
-import re
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from skdpot.exceptions import LedgerError
+from skdpot.privacy.units import Units, read_units
 
 __all__ = ["check_intact", "damaged", "older_copy", "whole_units"]
-
-_UNITS: Final = re.compile(r"inf|0|[1-9][0-9]*", re.ASCII)
-_MOST_DIGITS = 1000  # Python reads up to 4300; no sum of charges comes near
 
 
 def check_intact(connection: sqlite3.Connection, path: str, statements: Iterable[str]) -> None:
@@ -43,32 +38,12 @@ def check_intact(connection: sqlite3.Connection, path: str, statements: Iterable
         raise damaged(path)
 
 
-def whole_units(texts: Sequence[object], path: str) -> list[int | float]:
-    """Return the whole numbers, or infinities, that a row holds as text.
-
-    Parameters
-    ----------
-    texts : sequence of object
-        What the file holds.
-    path : str
-        For the message.
-
-    Returns
-    -------
-    list of int or float
-        None of them negative.
-
-    Raises
-    ------
-    LedgerError
-        If one of them is something else.
-    """
-    units: list[int | float] = []
-    for text in texts:
-        if not (isinstance(text, str) and len(text) <= _MOST_DIGITS and _UNITS.fullmatch(text)):
-            raise damaged(path)
-        units.append(math.inf if text == "inf" else int(text))
-    return units
+def whole_units(texts: Sequence[object], path: str) -> list[Units]:
+    """Return the whole numbers, or infinities, that a row holds as text, or raise LedgerError."""
+    units = [read_units(text) for text in texts]
+    if None in units:
+        raise damaged(path)
+    return [unit for unit in units if unit is not None]
 
 
 def damaged(path: str) -> LedgerError:

@@ -15,12 +15,12 @@ from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.display import describe_event, epsilon_text
-from skdpot.privacy.events import ComposedEvent, Event
+from skdpot.privacy.display import epsilon_text
+from skdpot.privacy.events import ComposedEvent, Event, check_group_size
 from skdpot.privacy.gdp import ROUNDING
-from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group, leak_of_group
 from skdpot.privacy.parts import learns, leaves
 from skdpot.privacy.relation import Relation
+from skdpot.privacy.units import exact_leak
 
 __all__ = ["PrivacySpent", "PrivateEstimatorMixin", "charge", "silent_parts", "total_spent"]
 
@@ -103,7 +103,7 @@ class PrivacySpent:
         if math.isinf(self.epsilon) or size == 1:
             return self.epsilon
         delta = self.delta * (1.0 - 2.0 * ROUNDING)
-        return epsilon_of_group(compose(self.event), size, delta, leak_of_group(self.event, size))
+        return compose(self.event).group_epsilon(size, delta, self.event.group_leak(size))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row with a column a field, ready to be stacked with those of other fits.
@@ -116,7 +116,7 @@ class PrivacySpent:
         row = {item.name: getattr(self, item.name) for item in fields(self)}
         row |= {
             "relation": str(self.relation),
-            "event": describe_event(self.event),
+            "event": str(self.event),
             "assumptions": "; ".join(self.assumptions),
         }
         return pd.DataFrame([row])
@@ -161,7 +161,7 @@ class PrivacySpent:
             yield "noise sigma", _numbers(self.sigma)
         if self.sensitivity is not None:
             yield "sensitivity", _numbers(self.sensitivity)
-        yield "event", describe_event(self.event)
+        yield "event", str(self.event)
         for number, assumption in enumerate(self.assumptions, start=1):
             yield f"assumes {number}", assumption
 
@@ -423,7 +423,7 @@ def _epsilon(loss: PrivacyLoss, delta: float) -> float:
 
     Twice the accountant's own rounding is taken from delta first, and the noise sampler's error.
     """
-    rest = float(Fraction(delta) - Fraction(loss.n_steps, 10**18)) * (1.0 - 2.0 * ROUNDING)
+    rest = float(Fraction(delta) - exact_leak(loss.n_steps)) * (1.0 - 2.0 * ROUNDING)
     return loss.epsilon(rest) if rest > 0.0 else math.inf
 
 

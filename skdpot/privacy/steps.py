@@ -1,158 +1,281 @@
-"""How each type of event splits into steps, by a registry.
+r"""Steps: one release each, in units of its own noise.
 
-A step is one release. Events that do the same thing in other units (sigma 10 for sensitivity 2,
-or 5 for 1) give equal steps, so that steps can be counted and what is computed for them reused.
+Events that do the same thing in other units (sigma 10 for sensitivity 2, or 5 for 1) give equal
+steps, so that steps can be counted and what is computed for them reused. A step is mu-GDP on all
+records. One that sees a secret sample only tells less: its privacy profile is below, in closed
+form, and `skdpot.privacy.loss_distribution` makes of it what can be composed.
+
+Samples under replace-one, of a fixed size
+------------------------------------------
+The privacy profile of one step on a uniformly random subset that holds a given record with
+probability p is at most, for every :math:`\varepsilon \ge 0`,
+
+.. math:: C_p(\varepsilon) = p \, \delta_G(\log(1 + (e^\varepsilon - 1) / p)),
+
+:math:`\delta_G` being the profile of the same step on all records [1]_. Replace-one is symmetric,
+so the profile at negative epsilon follows and :math:`C_p` belongs to one pair of distributions,
+whose composition bounds the composition of the steps [2]_. Normal approximations of that
+composition are not bounds: they can fall below what an adversary attains.
+
+Rows of a Poisson sample, whose number anyone can count
+-------------------------------------------------------
+Let b be the size of the sample and :math:`P_b, Q_b` the laws of the release given it, for two
+neighbours under replace-one. The sample size follows Bin(n, q) whatever the data are, and can
+be read off the release. The profile of a pair of which a part with a common law is visible is
+the mean of the profiles given that part:
+
+.. math:: H_\varepsilon(P \| Q) = \sum_b \Pr[b] \, H_\varepsilon(P_b \| Q_b).
+
+Given b, a Poisson sample is a uniform subset of b of the n records, drawn without replacement. So
+the profile of a step is at most
+
+.. math:: \bar C(\varepsilon) = \mathrm{E}_{b \sim \mathrm{Bin}(n, q)} \, C_{b/n}(\varepsilon),
+
+attained when each :math:`C_{b/n}` is. A mean of symmetric profiles is the symmetric profile of
+one pair of distributions, so that what is said there of composition holds here too.
+
+:math:`C_p(\varepsilon) = p f((e^\varepsilon - 1)/p)`, with the convex and decreasing
+:math:`f(t) = \delta_G(\log(1 + t))`, is the perspective of f: convex and increasing in p. By
+Jensen's inequality the mean is therefore *larger* than :math:`C_q`, the account of a sample of
+the expected size, which is no bound. The same convexity lets the law of b be moved outwards to
+a few nodes, each mass split between two neighbouring nodes so that its mean is kept: the result
+is an upper bound, and so is what rounds b up.
+
+Poisson samples whose size is hidden
+------------------------------------
+*One record more or less.* :math:`M = (1 - p) N(0, 1) + p N(\mu, 1)` against :math:`N = N(0, 1)`.
+Sorting terms, :math:`M - e^\varepsilon N = p N(\mu, 1) - (e^\varepsilon - 1 + p) N`, so that one
+order has the profile :math:`C_p`. In the other,
+:math:`N - e^\varepsilon M = a N - e^\varepsilon p N(\mu, 1)` with
+:math:`a = 1 - (1 - p) e^\varepsilon`, which gives :math:`a\, \delta_G(\log(e^\varepsilon p / a))`,
+and 0 once a is not positive.
+
+*A sum of clipped vectors, one of them replaced.* :math:`P = (1 - p) N(0, 1) + p N(-m, 1)` against
+its mirror image :math:`Q`, where :math:`m = \mu / 2`. The likelihood ratio falls with x, and equals
+:math:`e^\varepsilon` where :math:`y = e^{xm}` solves
+:math:`e^\varepsilon c y^2 + (1 - p)(e^\varepsilon - 1) y = c`, with :math:`c = p e^{-m^2/2}`. The
+profile is :math:`P[X < x] - e^\varepsilon Q[X < x]`; eliminating :math:`1 - p` by this equation
+leaves two differences that are both positive,
+
+.. math:: \left[p\,\Phi(x + m) - \frac{c}{y} \Phi(x)\right]
+          + e^\varepsilon \left[c y\, \Phi(x) - p\, \Phi(x - m)\right].
+
+References
+----------
+.. [1] B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", 2018, theorem 9.
+.. [2] Y. Zhu, J. Dong, Y.-X. Wang, "Optimal Accounting of Differential Privacy via
+   Characteristic Function", 2022, proposition 30.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.events import (
-    BudgetedEvent,
-    ComposedEvent,
-    Event,
-    FixedSizeGaussianEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
-    PrivateSelectionEvent,
-    ThresholdedCountsEvent,
-)
-from skdpot.privacy.grid import SampledStep
-from skdpot.privacy.number_of_trials import TrialLaw
-from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
-from skdpot.privacy.poisson_rows import PoissonRowsStep
-from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.without_replacement import SubsetStep
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from scipy.special import log_ndtr
 
-__all__ = ["GaussianStep", "LeakyStep", "NonPrivateStep", "Step", "steps_of"]
+from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.loss_distribution import LossPair, losses_of_profile
+
+__all__ = [
+    "CountedSteps",
+    "PoissonAddRemoveStep",
+    "PoissonClippedSumStep",
+    "PoissonRowsStep",
+    "SampledStep",
+    "Step",
+    "SubsetStep",
+    "amplified_delta",
+    "leak_of_steps",
+    "mean_amplified_delta",
+    "mu_of_steps",
+]
+
+_Floats = npt.NDArray[np.float64]
+CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
+
+_UNIT = 2.0**-53
+# Nodes for the law of b, in standard deviations from the mean; below so many nodes, every size.
+_DEVIATIONS = np.concatenate([np.arange(-4.0, 4.1, 0.5), [-10.0, -7.0, -5.0, 5.0, 7.0]])
+_MOST_NODES = 64
+_TAIL_MASS = 1e-22
 
 
 @dataclass(frozen=True)
-class GaussianStep:
-    """One mu-GDP release that touches all records."""
-
-    mu: float
-
-
-@dataclass(frozen=True)
-class LeakyStep:
+class Step:
     """One release that tells everything with probability `leak`, and is mu-GDP otherwise."""
 
     mu: float
-    leak: float
+    leak: float = 0.0
+
+
+@runtime_checkable
+class SampledStep(Protocol):
+    """A mu-GDP step of which less is told, as on a secret sample."""
+
+    @property
+    def mu(self) -> float:
+        """Privacy of the step on all records."""
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given record is in the sample."""
+
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the privacy loss of the step on the multiples of `interval`."""
+
+
+def mu_of_steps(steps: CountedSteps) -> float:
+    """Return the mu of all steps together had each touched all records and none leaked."""
+    return math.sqrt(math.fsum(count * step.mu * step.mu for step, count in steps))
+
+
+def leak_of_steps(steps: CountedSteps) -> float:
+    """Return the probability that one of the steps tells everything."""
+    leaks = [count * math.log1p(-s.leak) for s, count in steps if isinstance(s, Step) and s.leak]
+    return -math.expm1(math.fsum(leaks)) if leaks else 0.0
+
+
+def amplified_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
+    """Evaluate C_p for epsilon >= 0, `rate` being p in (0, 1]."""
+    # log(1 + (e^eps - 1) / p) = eps - log(p) + log(1 - (1 - p) e^-eps), which cannot overflow;
+    # near 0 the first form is the accurate one.
+    near = np.log1p(np.expm1(np.minimum(epsilon, 1.0)) / rate)
+    far = epsilon - math.log(rate) + np.log1p(-(1.0 - rate) * np.exp(-np.maximum(epsilon, 1.0)))
+    return rate * gdp_delta(np.where(epsilon < 1.0, near, far), mu)
+
+
+def mean_amplified_delta(epsilon: _Floats, mu: float, rate: float, n_samples: int) -> _Floats:
+    """Evaluate the mean of C_{b/n} over b ~ Bin(n, rate), or slightly more, for epsilon >= 0."""
+    sizes, masses = _sample_sizes(n_samples, rate)
+    total = np.zeros(np.shape(epsilon))
+    for size, mass in zip(sizes, masses, strict=True):
+        if size > 0:  # an empty sample shows nothing
+            total += mass * amplified_delta(epsilon, mu, size / n_samples)
+    return total
+
+
+@lru_cache(maxsize=64)
+def _sample_sizes(n_samples: int, rate: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return nodes and masses of a law that dominates Bin(n, rate) for increasing convex f."""
+    law = stats.binom(n_samples, rate)
+    mean, deviation = n_samples * rate, math.sqrt(n_samples * rate * (1.0 - rate))
+    last = mean + 10.0 * deviation
+    while law.sf(last) > _TAIL_MASS:  # where the mean is small, there is more mass far out
+        last *= 1.2
+    if last < _MOST_NODES:
+        nodes = np.arange(math.ceil(last) + 1.0)
+    else:
+        nodes = np.append(np.ceil(mean + deviation * _DEVIATIONS), [0.0, math.ceil(last)])
+    nodes = np.unique(np.clip(np.append(nodes, n_samples), 0.0, n_samples)).astype(np.int64)
+    masses = np.zeros(len(nodes))
+    for k, (low, high) in enumerate(zip(nodes[:-1], nodes[1:], strict=True)):
+        if k == len(nodes) - 2:  # the far tail is rounded up
+            masses[-1] += law.sf(low)
+            break
+        inside = np.arange(low + 1, high + 1)
+        mass = law.pmf(inside)
+        upper = (inside - low) / (high - low)
+        masses[k] += float(np.sum(mass * (1.0 - upper)))
+        masses[k + 1] += float(np.sum(mass * upper))
+    masses[0] += law.cdf(nodes[0])
+    return tuple(nodes.tolist()), tuple((masses * (1.0 + 1e-9)).tolist())
+
+
+def absent_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
+    """Evaluate the profile of N(0, 1) against the mixture, for epsilon >= 0.
+
+    It grows with a, of which 1 - (1 - p) e^eps is a difference: four times its rounding error is
+    added.
+    """
+    with np.errstate(over="ignore", divide="ignore"):
+        fall = (1.0 - rate) * np.expm1(epsilon)
+        a = np.maximum(rate * (1.0 + 4.0 * _UNIT) - fall * (1.0 - 4.0 * _UNIT), 0.0)
+        shifted = np.where(a > 0.0, epsilon + math.log(rate) - np.log(a), np.inf)
+    return a * gdp_delta(shifted, mu)
+
+
+def clipped_sum_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
+    """Evaluate the profile of (1 - p) N(0, 1) + p N(-m, 1) against its mirror image, m = mu / 2.
+
+    By logarithms, in which no factor overflows. What rounding may take from the differences of a
+    small m is added: each is a normal tail times about ``m * (1 - x)``.
+    """
+    m, log_p = mu / 2.0, math.log(rate)
+    log_c = log_p - m * m / 2.0
+    with np.errstate(divide="ignore"):
+        log_b = math.log1p(-rate) + np.log(-np.expm1(-epsilon))
+    # y = 2 c e^-eps / (b + sqrt(b^2 + 4 c^2 e^-eps)), where b = (1 - p)(1 - e^-eps)
+    log_s = math.log(2.0) + log_c - epsilon / 2.0
+    largest = np.maximum(log_b, log_s)
+    b, s = np.exp(log_b - largest), np.exp(log_s - largest)
+    log_y = math.log(2.0) + log_c - epsilon - largest - np.log(b + np.hypot(b, s))
+    x = log_y / m
+    middle = log_c + log_ndtr(x)
+    first, second = log_p + log_ndtr(x + m), middle - log_y
+    third, fourth = epsilon + middle + log_y, epsilon + log_p + log_ndtr(x - m)
+    lost = 64.0 * _UNIT * (1.0 + np.abs(first) + np.abs(epsilon) + x * x) * np.exp(first)
+    gain = np.exp(first) * -np.expm1(second - first) + np.exp(third) * -np.expm1(fourth - third)
+    return np.maximum(gain, 0.0) + lost
 
 
 @dataclass(frozen=True)
-class NonPrivateStep:
-    """One release without noise."""
+class SubsetStep:
+    """One Gaussian step on a secret sample that holds a record with probability `rate`."""
 
-    mu: float = math.inf
+    mu: float
+    rate: float
+
+    def losses(self, interval: float) -> LossPair:
+        """Discretise C_p."""
+        return losses_of_profile(lambda e: amplified_delta(e, self.mu, self.rate), interval)
 
 
-Step: TypeAlias = GaussianStep | LeakyStep | NonPrivateStep | SampledStep
-CountedSteps: TypeAlias = Iterator[tuple[Step, int]]
+@dataclass(frozen=True)
+class PoissonRowsStep:
+    """One Gaussian release of the rows of a Poisson sample of `n_samples`, under replace-one."""
+
+    mu: float
+    rate: float
+    n_samples: int
+
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the mean profile."""
+        return losses_of_profile(
+            lambda e: mean_amplified_delta(e, self.mu, self.rate, self.n_samples), interval
+        )
 
 
-def steps_of(event: Event) -> CountedSteps:
-    """Split an event into steps.
+@dataclass(frozen=True)
+class PoissonAddRemoveStep:
+    """One Gaussian step on a Poisson sample, under add/remove."""
 
-    Parameters
-    ----------
-    event : Event
-        Its exact type must be registered: a subclass may mean something else.
+    mu: float
+    rate: float
 
-    Yields
-    ------
-    tuple of (Step, int)
-        A step and how often it is repeated.
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the mixture against N(0, 1), in both orders."""
+        return losses_of_profile(
+            lambda e: amplified_delta(e, self.mu, self.rate),
+            interval,
+            backward=lambda e: absent_delta(e, self.mu, self.rate),
+        )
 
-    Raises
-    ------
-    UnknownEventError
-        If the type of `event`, or of a phase of it, is not registered.
+
+@dataclass(frozen=True)
+class PoissonClippedSumStep:
+    """One noisy sum of clipped vectors over a Poisson sample, under replace-one.
+
+    The sensitivity is twice the clipping norm: ``mu = 2 * clipping_norm / sigma``.
     """
-    try:
-        steps = _STEPS[type(event)]
-    except KeyError:
-        known = ", ".join(sorted(kind.__name__ for kind in _STEPS))
-        raise UnknownEventError(
-            f"No accountant is known for {type(event).__name__}; there is one for {known}."
-        ) from None
-    return steps(event)
 
+    mu: float
+    rate: float
 
-def _gaussian_steps(event: GaussianEvent) -> CountedSteps:
-    yield GaussianStep(replace(event, n_steps=1).mu), event.n_steps
-
-
-def _poisson_steps(event: PoissonGaussianEvent) -> CountedSteps:
-    mu, rate = event.mu, event.sampling_rate
-    step: Step
-    if rate == 1.0:  # a sample of everything is no sample
-        step = GaussianStep(mu)
-    elif event.relation is Relation.ADD_REMOVE:
-        step = PoissonAddRemoveStep(mu, rate)
-    elif event.clipped_sum:
-        step = PoissonClippedSumStep(mu, rate)
-    else:
-        step = SubsetStep(mu, rate)
-    yield step, event.n_steps
-
-
-def _fixed_size_steps(event: FixedSizeGaussianEvent) -> CountedSteps:
-    mu, rate = event.mu, event.sampling_rate
-    yield (GaussianStep(mu) if rate == 1.0 else SubsetStep(mu, rate)), event.n_steps
-
-
-def _poisson_rows_steps(event: PoissonRowsGaussianEvent) -> CountedSteps:
-    mu, rate = event.mu, event.sampling_rate
-    sampled = rate < 1.0  # a sample of everything is no sample
-    step = PoissonRowsStep(mu, rate, event.n_samples) if sampled else GaussianStep(mu)
-    yield step, event.n_steps
-
-
-def _thresholded_steps(event: ThresholdedCountsEvent) -> CountedSteps:
-    column = replace(event, n_columns=1)
-    yield LeakyStep(column.mu, column.delta_tail), event.n_columns
-
-
-def _budgeted_steps(event: BudgetedEvent) -> CountedSteps:
-    yield LeakyStep(event.mu, event.leak), 1
-
-
-def _selection_steps(event: PrivateSelectionEvent) -> CountedSteps:
-    if event.mu > LARGEST_MU:
-        yield NonPrivateStep(), 1
-        return
-    law = TrialLaw.with_mean(event.mean_trials, event.shape)
-    step = SelectionStep(event.mu, law.thinned(event.leak))
-    yield step, 1
-    yield LeakyStep(0.0, min(1.0 - 1e-9, event.mean_trials * event.leak + step.leak)), 1
-
-
-def _composed_steps(event: ComposedEvent) -> CountedSteps:
-    for phase in event.events:
-        yield from steps_of(phase)
-
-
-def _no_noise(event: NonPrivateEvent) -> CountedSteps:
-    yield NonPrivateStep(), 1
-
-
-_STEPS: dict[type[Event], Callable[[Any], CountedSteps]] = {
-    GaussianEvent: _gaussian_steps,
-    PoissonGaussianEvent: _poisson_steps,
-    FixedSizeGaussianEvent: _fixed_size_steps,
-    PoissonRowsGaussianEvent: _poisson_rows_steps,
-    ThresholdedCountsEvent: _thresholded_steps,
-    BudgetedEvent: _budgeted_steps,
-    PrivateSelectionEvent: _selection_steps,
-    ComposedEvent: _composed_steps,
-    NonPrivateEvent: _no_noise,
-}
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the mixture against its mirror image."""
+        return losses_of_profile(lambda e: clipped_sum_delta(e, self.mu, self.rate), interval)

@@ -57,7 +57,7 @@ def fixed_size_batches(n: int, size: int, n_steps: int, stream: SecretStream) ->
     Privacy
     -------
     Indices are secret: they must reach no callback, attribute or log. The account is
-    `FixedSizeGaussianEvent` with ``batch_sizes=(size,)``, ``group_sizes=(n,)``.
+    `SampledGaussianEvent` with ``sampling="fixed_size"``.
     """
     _check_counts(n=n, size=size, n_steps=n_steps)
     if size > n:
@@ -94,8 +94,8 @@ def poisson_batches(n: int, rate: float, n_steps: int, stream: SecretStream) -> 
 
     Privacy
     -------
-    Indices are secret. Their *number* is as secret as the indices under `PoissonGaussianEvent`;
-    where a release shows it, the account is `PoissonRowsGaussianEvent`.
+    Indices are secret. Their *number* is as secret as the indices under ``sampling="poisson"``;
+    where a release shows it, the account is that of ``sampling="poisson_rows"``.
     """
     _check_counts(n=n, n_steps=n_steps)
     if isinstance(rate, bool) or not 0.0 < rate <= 1.0:
