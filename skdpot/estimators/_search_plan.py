@@ -38,17 +38,10 @@ from skdpot.exceptions import CalibrationError
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget, SingleFitTarget
 from skdpot.privacy.display import epsilon_text
-from skdpot.privacy.events import (
-    BudgetedEvent,
-    ComposedEvent,
-    Event,
-    NonPrivateEvent,
-    PrivateSelectionEvent,
-)
+from skdpot.privacy.events import BudgetedEvent, ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
-from skdpot.privacy.number_of_trials import TrialLaw
-from skdpot.privacy.private_selection import LARGEST_MU, worst_profile
+from skdpot.privacy.private_selection import LARGEST_MU, TrialLaw, worst_profile
 
 __all__ = ["FitTerms", "SearchPlan", "Splits", "draw_splits", "plan_search", "take"]
 
@@ -410,8 +403,7 @@ def plan_search(
     else:
         refit_mu = math.sqrt(_REFIT_SHARE) * target.mu_cap if refit else 0.0
         event = _calibrated(target, mean_trials, shape, trial_leak, refit_mu, leak)
-        chosen = event.events[0] if isinstance(event, ComposedEvent) else event
-        trial_mu = chosen.mu if isinstance(chosen, PrivateSelectionEvent) else math.inf
+        trial_mu = event.phases[0].mu
     together = reads_rows and not splits.disjoint
     fit_mu = trial_mu * math.sqrt((1.0 - _SCORE_SHARE if together else 1.0) / fits)
     score_mu = trial_mu * (math.sqrt(_SCORE_SHARE) if together else 1.0)
@@ -447,10 +439,13 @@ def _calibrated(
     """Return the selection among the least private trials that fits in the target."""
 
     def make(mu: float) -> Event:
-        best = PrivateSelectionEvent(mu=mu, mean_trials=mean_trials, shape=shape, leak=leak)
+        best = BudgetedEvent(
+            mu=mu, mean_trials=mean_trials, shape=shape, leak=leak, label="The search"
+        )
         if refit_mu == 0.0:
             return best
-        return ComposedEvent(events=(best, BudgetedEvent(mu=refit_mu, leak=refit_leak)))
+        refit = BudgetedEvent(mu=refit_mu, leak=refit_leak, label="The refit of the winner")
+        return ComposedEvent(events=(best, refit))
 
     def excess(log_mu: float) -> float:
         return target.log_excess(make(math.exp(log_mu)))

@@ -24,7 +24,6 @@ from skdpot.estimators._search_scores import Scorer
 from skdpot.exceptions import SkdpotError
 from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.display import describe_event
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
 from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, leaves
 from skdpot.privacy.provenance import leaks, parts_of
@@ -230,7 +229,7 @@ def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str)
     parts = [part for part in parts_of(candidate) if hasattr(part, "privacy_spent_")]
     spent = [part.privacy_spent_ for part in parts]
     charged = set(budget.history()["event"])
-    due = {describe_event(one.event) for one in spent if isinstance(one, PrivacySpent)}
+    due = {str(one.event) for one in spent if isinstance(one, PrivacySpent)}
     if len(parts) < n_parts or not due <= charged:
         raise ValueError(
             f"{caller}: a private part of a candidate did not charge its fit to the budget that "

@@ -251,7 +251,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
 
     Privacy
     -------
-    One `PrivateSelectionEvent` (and a `BudgetedEvent` for the refit) under replace-one, charged
+    One `BudgetedEvent` (and a `BudgetedEvent` for the refit) under replace-one, charged
     before anything else happens; `skdpot.privacy.private_selection` proves what the best of a
     random number of trials costs. Each fit of a candidate gets a `PrivacyBudget` of its own that it
     cannot overspend, and a sum of held-out scores, of which one record moves each by at most 1,

@@ -63,6 +63,7 @@ def plan_tables(
         sensitivity=noise.sensitivity,
         lattice=noise.lattice,
         n_steps=n_releases,
+        label="Outputs of each group, compared while training",
     )
     planned = TableNoise(strategy=strategy, sigma=noise.sigma, lattice=noise.lattice, mu=mu)
     return planned, event

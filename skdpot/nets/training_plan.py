@@ -11,13 +11,7 @@ from skdpot.exceptions import CalibrationError
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import (
-    ComposedEvent,
-    Event,
-    FixedSizeGaussianEvent,
-    NonPrivateEvent,
-    PoissonGaussianEvent,
-)
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.lattice_sampler import required_bits
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums
 from skdpot.privacy.private_bounds import release_private_bounds
@@ -137,21 +131,25 @@ def plan_training(
     def training(scale: float) -> Event:
         noise = noise_for_sums(scale, sensitivity, max(1, n_parameters))
         if sampling == "poisson":
-            return PoissonGaussianEvent(
+            return SampledGaussianEvent(
+                sampling="poisson",
                 sigma=noise.sigma,
                 sensitivity=noise.sensitivity,
                 sampling_rate=sizes[0] / cells[0],
                 n_steps=n_steps,
                 clipped_sum=True,
                 lattice=noise.lattice,
+                label="Gradients",
             )
-        return FixedSizeGaussianEvent(
+        return SampledGaussianEvent(
+            sampling="fixed_size",
             sigma=noise.sigma,
             sensitivity=noise.sensitivity,
             batch_sizes=sizes,
             group_sizes=cells,
             n_steps=n_steps,
             lattice=noise.lattice,
+            label="Gradients",
         )
 
     def whole(scale: float) -> Event:
@@ -185,11 +183,9 @@ def _given(whole: Callable[[float], Event], sigma: float) -> Event:
 
 def _noise(event: Event) -> LatticeNoise | None:
     """Return the noise of the training in the event of a whole fit, if it can be drawn."""
-    if isinstance(event, NonPrivateEvent):
+    if not event.is_private:
         return None
-    training = event.events[-1] if isinstance(event, ComposedEvent) else event
-    if not isinstance(training, PoissonGaussianEvent | FixedSizeGaussianEvent):
-        raise CalibrationError("Training releases noisy sums of gradients of batches only.")
+    training = event.phases[-1]
     if training.lattice is None:
         raise CalibrationError("The noise of training lies on a lattice.")
     noise = LatticeNoise(

@@ -9,7 +9,7 @@ distribution there, and a third counts the second class unless the classes are p
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -51,11 +51,18 @@ def plan_threshold(
     mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
     coarse, finds = plan_tables(mus["coarse"], 1, 1, n_samples)
     fine, measures = plan_tables(mus["fine"], 1, 1, n_samples)
+    finds = replace(finds, label="Range of the outputs, for the threshold")
+    measures = replace(measures, label="Outputs in that range")
     if public_classes or math.isinf(mu):
         return ThresholdNoise(coarse=coarse, fine=fine, count=None), (finds, measures)
     count = calibrate_lattice(mus["count"], 1.0)
     required_bits(count.sigma / count.lattice, count.mu)  # refuses before any charge
-    counts = GaussianEvent(sigma=count.sigma, sensitivity=1.0, lattice=count.lattice)
+    counts = GaussianEvent(
+        sigma=count.sigma,
+        sensitivity=1.0,
+        lattice=count.lattice,
+        label="Records of the second class",
+    )
     return ThresholdNoise(coarse=coarse, fine=fine, count=count), (finds, measures, counts)
 
 

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, Protocol, Self, SupportsIndex, TypeAlias
 
+from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.events import Event, check_group_size
 from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, raised_gdp_delta
 from skdpot.privacy.loss_distribution import LossPair
@@ -289,6 +290,8 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
     >>> compose(training, 2).epsilon(1 / 300_000)
     6.555
     """
+    if not isinstance(event, Event):
+        raise UnknownEventError(f"No accountant is known for {type(event).__name__}: no Event.")
     repetitions = operator.index(count)
     if repetitions < 1:
         raise ValueError(f"`count` must be an integer >= 1, got {count!r}.")
@@ -368,8 +371,9 @@ def _composed(steps: Steps) -> LossPair | None:
     interval = _interval(steps)
     if interval > _COARSEST:
         return None
-    parts = (step.losses(interval).self_compose(count) for step, count in steps)
-    return reduce(LossPair.compose, parts)
+    parts = [step.losses(interval).self_compose(count) for step, count in steps]
+    composed: LossPair = reduce(LossPair.compose, parts)
+    return composed
 
 
 def _interval(steps: Steps) -> float:

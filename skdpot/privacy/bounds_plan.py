@@ -50,9 +50,16 @@ class BoundsPlan:
     @property
     def event(self) -> Event:
         """The charge for the whole release."""
+        norms = self.mode == "norm"
+        of_what = ("row norms",) if norms else ("distances of pairs", "values")
         events = tuple(
-            GaussianEvent(sigma=n.sigma, sensitivity=n.sensitivity, lattice=n.lattice)
-            for n in self.noises
+            GaussianEvent(
+                sigma=n.sigma,
+                sensitivity=n.sensitivity,
+                lattice=n.lattice,
+                label=f"Histograms of {of}",
+            )
+            for n, of in zip(self.noises, of_what, strict=False)
         )
         if not events:
             return NonPrivateEvent()

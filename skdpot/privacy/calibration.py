@@ -394,4 +394,3 @@ def _crossing(excess: Callable[[float], float], low: float, high: float, toleran
 def _certain_leak_units(loss: PrivacyLoss) -> int:
     """Return what leaks whatever becomes of samples: past thresholds, and from the sampler."""
     return leak_cost(loss.leak) + loss.n_steps
-

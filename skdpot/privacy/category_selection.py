@@ -83,6 +83,7 @@ class CategorySelectionPlan:
             threshold=self.threshold,
             n_columns=self.n_columns,
             lattice=self.noise.lattice,
+            label="Categories",
         )
 
     @property
@@ -93,14 +94,12 @@ class CategorySelectionPlan:
     @property
     def mu(self) -> float:
         """Privacy parameter of all columns together."""
-        event = self.event
-        return event.mu if isinstance(event, ThresholdedCountsEvent) else math.inf
+        return math.inf if self.noise is None else float(self.event.phases[0].mu)
 
     @property
     def delta_tail(self) -> float:
         """Probability that categories are shown which only one record has; 1 without noise."""
-        event = self.event
-        return event.delta_tail if isinstance(event, ThresholdedCountsEvent) else 1.0
+        return 1.0 if self.noise is None else self.event.group_leak(1)
 
     def chance(self, count: float) -> float:
         """Return the probability that a category which `count` records have is shown.

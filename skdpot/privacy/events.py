@@ -49,34 +49,8 @@ integer than on average over the unit interval around it, and
 
 .. math:: P[Z \ge m g] \le 1 - \Phi\left(\frac{m - 1/2}{s}\right).
 
-Several rows of one person
---------------------------
-Neighbouring data sets then differ in all rows of one person, up to :math:`k` of them. Two cases
-are different and must not be confused with each other.
-
-*Rows in different parts* (`Event.grouped`). The records are divided by something public, for
-example by time, every part has releases of its own, and a person has at most one row in each part.
-Fix two neighbours and the (at most :math:`k`) parts in which they differ. Every release of another
-part is the same function of the past under both. Every release of one of the :math:`k` parts is,
-given the past, a release of which the event bounds the loss when one row is replaced. The losses of
-an adaptive sequence of releases are bounded by those of the composition of the bounds, in whatever
-order they come [1]_, so that :math:`k` times the steps of one part is an upper bound. For Gaussian
-releases this is :math:`\sqrt k \mu`. Fewer rows cost less.
-
-*Rows in one statistic.* All :math:`k` rows enter the same sum or histogram. Then the distances add
-up: the sensitivity is :math:`k\Delta`, by the triangle inequality along a chain of data sets that
-differ in one row each. For a Gaussian release this is :math:`k\mu`; the plan of such a release has
-to know of it. It does not carry over to secret samples, where the rows of a group enter by coins of
-their own.
-
-Multiplying :math:`(\epsilon, \delta)` by :math:`k` is right in neither case: delta of a group of
-:math:`k` grows by about :math:`k e^{(k-1)\epsilon}`.
-
 References
 ----------
-.. [1] Zhu, Dong and Wang, "Optimal accounting of differential privacy via characteristic function",
-   AISTATS 2022 (dominating pairs compose adaptively).
-
 Wilkins, Kifer, Zhang, Karrer, "Exact Privacy Analysis of the Gaussian Sparse Histogram Mechanism",
 Journal of Privacy and Confidentiality 14(1), 2024 (the maximum over the cases, add or remove).
 Korolova, Kenthapadi, Mishra, Ntoulas, "Releasing Search Queries and Clicks Privately", 2009, and
@@ -84,17 +58,27 @@ Bun, Nissim, Stemmer, "Simultaneous Private Learning of Multiple Concepts", 2016
 """
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar
 
 from scipy.special import ndtr
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.gdp import ApproximateGDP
-from skdpot.privacy.lattice_sampler import required_bits, rounding_width
+from skdpot.privacy.event_base import (
+    EVENTS,
+    Check,
+    Event,
+    Steps,
+    check_group_size,
+    count,
+    counts,
+    or_none,
+    positive,
+    probability,
+    rate_of_sampling,
+    shape_of_law,
+)
 from skdpot.privacy.private_selection import (
     LARGEST_MU,
     MOST_STEEP_TRIALS,
@@ -110,8 +94,8 @@ from skdpot.privacy.steps import (
     SampledStep,
     Step,
     SubsetStep,
-    leak_of_steps,
-    mu_of_steps,
+    sampled_step_mu,
+    step_mu,
 )
 
 __all__ = [
@@ -125,311 +109,8 @@ __all__ = [
     "check_group_size",
 ]
 
-Check = Callable[[Any], Any]
-Steps = Iterator[tuple[Step | SampledStep, int]]
-
 # Far above the rounding of the normal distribution function, far below anything else.
 _UP = 1.0 + 1e-12
-_DEEPEST = 8  # composed events that a file may nest
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool | str):
-        return math.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _positive(value: Any) -> float:
-    number = _number(value)
-    if not (math.isfinite(number) and number > 0.0):
-        raise ValueError("must be a finite number > 0")
-    return number
-
-
-def _rate(value: Any) -> float:
-    if not 0.0 < _number(value) <= 1.0:
-        raise ValueError("must lie in (0, 1]")
-    return float(value)
-
-
-def _count(value: Any) -> int:
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError("must be an integer >= 1")
-    return number
-
-
-def _counts(values: Any) -> tuple[int, ...]:
-    try:
-        numbers = tuple(map(_count, values))
-    except (TypeError, ValueError):
-        numbers = ()
-    if not numbers:
-        raise ValueError("must hold one or more integers >= 1")
-    return numbers
-
-
-def _probability(value: Any) -> float:
-    number = _number(value)
-    if not 0.0 <= number < 1.0:
-        raise ValueError("must lie in [0, 1)")
-    return number
-
-
-def _shape(value: Any) -> float:
-    number = _number(value)
-    if not number >= -0.5:
-        raise ValueError("must be at least -0.5, or infinity")
-    return number
-
-
-def _relation(value: Any) -> Relation:
-    try:
-        return Relation(value)
-    except ValueError:
-        allowed = ", ".join(repr(str(relation)) for relation in Relation)
-        raise ValueError(f"must be one of {allowed}") from None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a str")  # noqa: TRY004
-    return value
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: None if value is None else check(value)
-
-
-def check_group_size(group_size: SupportsIndex) -> int:
-    """Return `group_size` as an integer of at least one, or say what is wrong with it."""
-    try:
-        return _count(group_size)
-    except ValueError:
-        raise ValueError(
-            f"`group_size` must be an integer >= 1, got {group_size!r}: the largest number of "
-            "rows that one person has."
-        ) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """Base class of the events.
-
-    A new event defines `_steps` and `_words`, and `_grouped` if it is known what a person with
-    several rows costs. A subclass of an event must do so too: it may mean something else.
-
-    Parameters
-    ----------
-    relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation under which `sensitivity` was derived.
-    label : str, default=""
-        What is released, in a few words, for reports. It is public, and does not count when
-        events are compared.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range; the message names the field.
-    """
-
-    relation: Relation = Relation.REPLACE_ONE
-    label: str = field(default="", compare=False)
-
-    _checks: ClassVar[dict[str, Check]] = {}
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        for name, check in ({"relation": _relation, "label": _text} | self._checks).items():
-            self._store(name, check)
-
-    def _store(self, name: str, check: Check) -> None:
-        """Check a field of the frozen instance while it is being made."""
-        value = getattr(self, name)
-        try:
-            object.__setattr__(self, name, check(value))
-        except ValueError as error:
-            raise self._error(name, f"{error}, got {value!r}") from None
-
-    def _error(self, name: str, problem: str) -> ValueError:
-        return ValueError(f"{type(self).__name__}: `{name}` {problem}.")
-
-    def _own(self, name: str) -> Any:
-        """Return a method that this very class defines, or None."""
-        return getattr(self, name) if name in vars(type(self)) else None
-
-    @property
-    def phases(self) -> tuple[Any, ...]:
-        """The single events that this one consists of, however they are nested."""
-        return (self,)
-
-    @property
-    def is_private(self) -> bool:
-        """Whether everything that is released has noise."""
-        return True
-
-    def steps(self) -> Steps:
-        """Split the event into single releases, each with the number of its repetitions.
-
-        Raises
-        ------
-        UnknownEventError
-            If the class, or that of a phase, does not define what its steps are.
-        """
-        own = self._own("_steps")
-        if own is None:
-            raise UnknownEventError(
-                f"No accountant is known for {type(self).__name__}: an event must define its own "
-                "steps, since a subclass may mean something else than its base class."
-            )
-        steps: Steps = own()
-        return steps
-
-    def to_gdp(self) -> ApproximateGDP:
-        """Return a bound in closed form, tight where no step is on a secret sample."""
-        steps = tuple(self.steps())
-        return ApproximateGDP(mu_of_steps(steps), leak_of_steps(steps))
-
-    def describe(self) -> str:
-        """Return a sentence on each phase: what it releases, with which noise."""
-        words = self._own("_words")
-        text = words() if words else f"A release that is accounted for as {type(self).__name__}."
-        return f"{self.label}: {text}" if self.label else text
-
-    def grouped(self, group_size: SupportsIndex) -> "Event":
-        r"""Return the event of a person with up to `group_size` rows, each in another part.
-
-        Parameters
-        ----------
-        group_size : int
-            Largest number :math:`k` of rows that a person has, at most one in a part.
-
-        Returns
-        -------
-        Event
-            The same releases, each :math:`k` times.
-
-        Raises
-        ------
-        UnknownEventError
-            If the event is none of which this is proved.
-        ValueError
-            If `group_size` is not an integer of at least one, or the relation is not replace-one.
-
-        Examples
-        --------
-        >>> once = GaussianEvent(sigma=2.0, sensitivity=1.0)
-        >>> once.mu, once.grouped(4).mu
-        (0.5, 1.0)
-        """
-        if self.relation is not Relation.REPLACE_ONE:
-            raise ValueError(
-                "Groups of rows are accounted for under replace-one only, got an event under "
-                f"{str(self.relation)!r}."
-            )
-        size = check_group_size(group_size)
-        if size == 1:
-            return self
-        own = self._own("_grouped")
-        if own is None:
-            raise UnknownEventError(
-                f"It is not known what {type(self).__name__} costs a person with {size} rows; use "
-                "group_size=1, with one row a person."
-            )
-        event: Event = own(size)
-        return event
-
-    def group_leak(self, group_size: int) -> float:
-        """Bound the probability that everything of a group is told; 1 where no bound is known.
-
-        Otherwise the release is k mu-GDP, for the mu of one record without sampling.
-        """
-        return 0.0 if self.to_gdp().leak == 0.0 else 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the event as what JSON can hold."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {"type": type(self).__name__} | values
-
-    @staticmethod
-    def from_dict(stored: Mapping[str, Any], *, depth: int = 0) -> "Event":
-        """Rebuild an event that somebody else may have written.
-
-        Raises
-        ------
-        TypeError
-            If `stored` is no mapping, or has other fields.
-        ValueError
-            If it names no event, its fields are out of range, or it is nested too deeply.
-        """
-        if not isinstance(stored, dict):
-            raise TypeError("An event is stored as a mapping.")
-        values = dict(stored)
-        name = values.pop("type", None)
-        kind = _EVENTS.get(name) if isinstance(name, str) else None
-        if kind is None or depth > _DEEPEST:
-            problem = "is not known" if kind is None else "is nested too deeply"
-            raise ValueError(f"An event {problem}.")
-        if "events" in values:
-            parts = values["events"]
-            values["events"] = [Event.from_dict(part, depth=depth + 1) for part in parts]
-        return kind(**values)
-
-    def __str__(self) -> str:
-        """Return the fields that were chosen, without the relation and the label."""
-        chosen = [
-            f"{item.name}={getattr(self, item.name)!r}"
-            for item in fields(self)
-            if item.name not in ("relation", "label") and getattr(self, item.name) != item.default
-        ]
-        return f"{type(self).__name__}({', '.join(chosen)})"
-
-    def _of_one_record(self, text: str) -> str:
-        """Say a sentence about the replacement of a record for the relation of this event."""
-        replaced = self.relation is Relation.REPLACE_ONE
-        return text if replaced else text.replace("replacing", "adding or removing")
-
-    def _check_lattice(self, sigma: float, lattice: float | None) -> None:
-        if lattice is not None and sigma < lattice:
-            raise self._error(
-                "lattice",
-                f"must not exceed sigma, got lattice={lattice!r} and sigma={sigma!r}; use a finer "
-                "lattice or more noise",
-            )
-
-
-def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
-    """Return mu of one Gaussian release on all the records that it sees.
-
-    On a lattice the ratio ``sensitivity / sigma`` grows by 1 + 1 / (20 s^2), s = sigma / g: a
-    discrete Gaussian is not dominated by the continuous one, its excess is about 1 / (24 s^2).
-    """
-    mu = sensitivity / sigma
-    return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
-
-
-def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
-    """Return mu of one Gaussian release of which records take part by secret coins.
-
-    On a lattice the release is a random rounding of a continuous one that has the variance
-    ``sigma**2 - (rho * g)**2`` (`skdpot.privacy.lattice_sampler`), in any mixture.
-    """
-    mu = sensitivity / sigma
-    if lattice is None:
-        return mu
-    rho = rounding_width(required_bits(sigma / lattice, mu)) * lattice
-    if sigma < 2.0 * rho:
-        raise ValueError(
-            f"`lattice` must not exceed sigma / {2.0 * rho / lattice:.3g} for Poisson samples, got "
-            f"lattice={lattice!r} and sigma={sigma!r}; use a finer lattice or more noise."
-        )
-    return mu / math.sqrt((1.0 - rho / sigma) * (1.0 + rho / sigma)) * (1.0 + 1e-15)
 
 
 def _noise_words(event: "GaussianEvent | SampledGaussianEvent") -> str:
@@ -476,10 +157,10 @@ class GaussianEvent(Event):
     lattice: float | None = None
 
     _checks = {
-        "sigma": _positive,
-        "sensitivity": _positive,
-        "n_steps": _count,
-        "lattice": _or_none(_positive),
+        "sigma": positive,
+        "sensitivity": positive,
+        "n_steps": count,
+        "lattice": or_none(positive),
     }
 
     def __post_init__(self) -> None:
@@ -567,10 +248,10 @@ class SampledGaussianEvent(Event):
 
     _checks = GaussianEvent._checks | {"clipped_sum": bool}
     _of_sample: ClassVar[dict[str, Check]] = {
-        "sampling_rate": _rate,
-        "n_samples": _count,
-        "batch_sizes": _counts,
-        "group_sizes": _counts,
+        "sampling_rate": rate_of_sampling,
+        "n_samples": count,
+        "batch_sizes": counts,
+        "group_sizes": counts,
     }
     _read: ClassVar[dict[str, tuple[str, ...]]] = {
         "fixed_size": ("batch_sizes", "group_sizes"),
@@ -637,6 +318,11 @@ class SampledGaussianEvent(Event):
         sizes = zip(self.batch_sizes or (), self.group_sizes or (), strict=True)
         return max(b / n for b, n in sizes)
 
+    @property
+    def n_records(self) -> int | None:
+        """Public number of records, if the event depends on it."""
+        return sum(self.group_sizes) if self.group_sizes else self.n_samples
+
     def _steps(self) -> Steps:
         mu, rate = self.mu, self.rate
         step: Step | SampledStep = SubsetStep(mu, rate)
@@ -701,10 +387,10 @@ class ThresholdedCountsEvent(Event):
     lattice: float | None = None
 
     _checks = {
-        "sigma": _positive,
-        "threshold": _positive,
-        "n_columns": _count,
-        "lattice": _or_none(_positive),
+        "sigma": positive,
+        "threshold": positive,
+        "n_columns": count,
+        "lattice": or_none(positive),
     }
 
     def __post_init__(self) -> None:
@@ -828,10 +514,10 @@ class BudgetedEvent(Event):
     shape: float = 1.0
 
     _checks = {
-        "mu": _positive,
-        "leak": _probability,
-        "mean_trials": _or_none(_positive),
-        "shape": _shape,
+        "mu": positive,
+        "leak": probability,
+        "mean_trials": or_none(positive),
+        "shape": shape_of_law,
     }
 
     def __post_init__(self) -> None:
@@ -982,7 +668,7 @@ class NonPrivateEvent(Event):
         return "Something was released without any noise."
 
 
-_EVENTS: dict[str, type[Event]] = {
+EVENTS |= {
     kind.__name__: kind
     for kind in (
         BudgetedEvent,

@@ -47,7 +47,7 @@ _LOG_TILTS = (-8.0, -30.0)  # of the mass above the mean of a tilted composition
 
 _Counted = Sequence[tuple["LossDistribution", int]]
 
-_TAIL_MASS = 1e-20  # of a step, beyond its largest loss
+_TAIL_MASS = 1e-20
 _MAX_NODES = 4000  # at which a profile is compared with a Gaussian one
 # Far above the rounding of the profiles (1e-13), far below any noise that anyone would notice.
 _RELATIVE_MARGIN = 1e-9
@@ -214,7 +214,11 @@ class LossPair:
 
 
 def losses_of_profile(
-    profile: Profile, interval: float, *, backward: Profile | None = None
+    profile: Profile,
+    interval: float,
+    *,
+    backward: Profile | None = None,
+    error: float | None = None,
 ) -> LossPair:
     """Discretise one step given by its privacy profile for epsilon >= 0: the masses join its dots.
 
@@ -226,6 +230,9 @@ def losses_of_profile(
         Spacing of the grid.
     backward : callable or None, default=None
         The same with the neighbours exchanged; None if both profiles are equal.
+    error : float or None, default=None
+        What rounding may take from the profiles, which is counted as infinite. None is a relative
+        error: the profiles are raised by `ROUNDING`.
 
     Notes
     -----
@@ -240,18 +247,21 @@ def losses_of_profile(
     .. [1] V. Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of
        Privacy Loss Distributions", 2022, algorithm 1.
     """
-    first = _joined_dots(profile, interval)
+    first = _joined_dots(profile, interval, error)
     if backward is None:
-        return LossPair(_both_signs(first, first, interval))
-    second = _joined_dots(backward, interval)
-    return LossPair(_both_signs(first, second, interval), _both_signs(second, first, interval))
+        return LossPair(_both_signs(first, first, interval, error))
+    second = _joined_dots(backward, interval, error)
+    return LossPair(
+        _both_signs(first, second, interval, error), _both_signs(second, first, interval, error)
+    )
 
 
-def _joined_dots(profile: Profile, interval: float) -> tuple[_Floats, float]:
+def _joined_dots(profile: Profile, interval: float, error: float | None) -> tuple[_Floats, float]:
     """Return the masses at the positive losses, and at an infinite one."""
     n = max(2, math.ceil(_largest_loss(profile) / interval))
     epsilon = np.arange(n + 1, dtype=np.float64) * interval
-    delta = np.minimum.accumulate(np.minimum(profile(epsilon) * (1.0 + ROUNDING), 1.0))
+    raised = profile(epsilon) * (1.0 + (ROUNDING if error is None else 0.0))
+    delta = np.minimum.accumulate(np.minimum(raised, 1.0))
     drop = np.diff(delta)
     positive = np.empty(n)
     positive[:-1] = (drop[1:] - drop[:-1] * math.exp(interval)) / math.expm1(interval)
@@ -260,7 +270,10 @@ def _joined_dots(profile: Profile, interval: float) -> tuple[_Floats, float]:
 
 
 def _both_signs(
-    ahead: tuple[_Floats, float], back: tuple[_Floats, float], interval: float
+    ahead: tuple[_Floats, float],
+    back: tuple[_Floats, float],
+    interval: float,
+    error: float | None,
 ) -> LossDistribution:
     """Return the distribution in the order of `ahead`; the other order has the masses `back`."""
     positive, infinity_mass = ahead
@@ -269,6 +282,7 @@ def _both_signs(
     # 0 takes what is left; were rounding to leave less than nothing, more mass is safe.
     rest = 1.0 - math.fsum((float(positive.sum()), float(negative.sum()), infinity_mass))
     probabilities = np.concatenate([negative[::-1], [max(0.0, rest)], positive])
+    infinity_mass = min(1.0, infinity_mass + (error or 0.0))
     return LossDistribution(interval, -n, probabilities, infinity_mass)
 
 

@@ -79,6 +79,7 @@ from scipy import stats
 from scipy.special import log_ndtr
 
 from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.lattice_sampler import required_bits, rounding_width
 from skdpot.privacy.loss_distribution import LossPair, losses_of_profile
 
 __all__ = [
@@ -93,12 +94,14 @@ __all__ = [
     "leak_of_steps",
     "mean_amplified_delta",
     "mu_of_steps",
+    "sampled_step_mu",
+    "step_mu",
 ]
 
 _Floats = npt.NDArray[np.float64]
 CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
 
-_UNIT = 2.0**-53
+_COIN_ERROR = 64.0 * 2.0**-53  # of the profiles of Poisson samples: differences, which cancel
 # Nodes for the law of b, in standard deviations from the mean; below so many nodes, every size.
 _DEVIATIONS = np.concatenate([np.arange(-4.0, 4.1, 0.5), [-10.0, -7.0, -5.0, 5.0, 7.0]])
 _MOST_NODES = 64
@@ -127,6 +130,34 @@ class SampledStep(Protocol):
 
     def losses(self, interval: float) -> LossPair:
         """Discretise the privacy loss of the step on the multiples of `interval`."""
+
+
+def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
+    """Return mu of one Gaussian release on all the records that it sees.
+
+    On a lattice the ratio ``sensitivity / sigma`` grows by 1 + 1 / (20 s^2), s = sigma / g: a
+    discrete Gaussian is not dominated by the continuous one, its excess is about 1 / (24 s^2).
+    """
+    mu = sensitivity / sigma
+    return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
+
+
+def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
+    """Return mu of one Gaussian release of which records take part by secret coins.
+
+    On a lattice the release is a random rounding of a continuous one that has the variance
+    ``sigma**2 - (rho * g)**2`` (`skdpot.privacy.lattice_sampler`), in any mixture.
+    """
+    mu = sensitivity / sigma
+    if lattice is None:
+        return mu
+    rho = rounding_width(required_bits(sigma / lattice, mu)) * lattice
+    if sigma < 2.0 * rho:
+        raise ValueError(
+            f"`lattice` must not exceed sigma / {2.0 * rho / lattice:.3g} for Poisson samples, got "
+            f"lattice={lattice!r} and sigma={sigma!r}; use a finer lattice or more noise."
+        )
+    return mu / math.sqrt((1.0 - rho / sigma) * (1.0 + rho / sigma)) * (1.0 + 1e-15)
 
 
 def mu_of_steps(steps: CountedSteps) -> float:
@@ -187,14 +218,9 @@ def _sample_sizes(n_samples: int, rate: float) -> tuple[tuple[int, ...], tuple[f
 
 
 def absent_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
-    """Evaluate the profile of N(0, 1) against the mixture, for epsilon >= 0.
-
-    It grows with a, of which 1 - (1 - p) e^eps is a difference: four times its rounding error is
-    added.
-    """
+    """Evaluate the profile of N(0, 1) against the mixture, for epsilon >= 0."""
     with np.errstate(over="ignore", divide="ignore"):
-        fall = (1.0 - rate) * np.expm1(epsilon)
-        a = np.maximum(rate * (1.0 + 4.0 * _UNIT) - fall * (1.0 - 4.0 * _UNIT), 0.0)
+        a = np.maximum(rate - (1.0 - rate) * np.expm1(epsilon), 0.0)
         shifted = np.where(a > 0.0, epsilon + math.log(rate) - np.log(a), np.inf)
     return a * gdp_delta(shifted, mu)
 
@@ -202,13 +228,12 @@ def absent_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
 def clipped_sum_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
     """Evaluate the profile of (1 - p) N(0, 1) + p N(-m, 1) against its mirror image, m = mu / 2.
 
-    By logarithms, in which no factor overflows. What rounding may take from the differences of a
-    small m is added: each is a normal tail times about ``m * (1 - x)``.
+    By logarithms, in which no factor overflows.
     """
     m, log_p = mu / 2.0, math.log(rate)
     log_c = log_p - m * m / 2.0
     with np.errstate(divide="ignore"):
-        log_b = math.log1p(-rate) + np.log(-np.expm1(-epsilon))
+        log_b = np.log1p(-rate) + np.log(-np.expm1(-epsilon))
     # y = 2 c e^-eps / (b + sqrt(b^2 + 4 c^2 e^-eps)), where b = (1 - p)(1 - e^-eps)
     log_s = math.log(2.0) + log_c - epsilon / 2.0
     largest = np.maximum(log_b, log_s)
@@ -218,9 +243,9 @@ def clipped_sum_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
     middle = log_c + log_ndtr(x)
     first, second = log_p + log_ndtr(x + m), middle - log_y
     third, fourth = epsilon + middle + log_y, epsilon + log_p + log_ndtr(x - m)
-    lost = 64.0 * _UNIT * (1.0 + np.abs(first) + np.abs(epsilon) + x * x) * np.exp(first)
-    gain = np.exp(first) * -np.expm1(second - first) + np.exp(third) * -np.expm1(fourth - third)
-    return np.maximum(gain, 0.0) + lost
+    gain: _Floats = np.exp(first) * -np.expm1(second - first)
+    gain += np.exp(third) * -np.expm1(fourth - third)
+    return np.maximum(gain, 0.0)
 
 
 @dataclass(frozen=True)
@@ -263,6 +288,7 @@ class PoissonAddRemoveStep:
             lambda e: amplified_delta(e, self.mu, self.rate),
             interval,
             backward=lambda e: absent_delta(e, self.mu, self.rate),
+            error=_COIN_ERROR,
         )
 
 
@@ -278,4 +304,6 @@ class PoissonClippedSumStep:
 
     def losses(self, interval: float) -> LossPair:
         """Discretise the mixture against its mirror image."""
-        return losses_of_profile(lambda e: clipped_sum_delta(e, self.mu, self.rate), interval)
+        return losses_of_profile(
+            lambda e: clipped_sum_delta(e, self.mu, self.rate), interval, error=_COIN_ERROR
+        )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import GaussianEvent
 
 __all__ = ["check_comparable", "merged_fields"]
 
@@ -50,7 +49,7 @@ def _named(sketches: Sequence[Any]) -> list[Any]:
 def _same_sensitivity(sketch: Any, other: Any) -> bool:
     """Return whether two sketches are private for as many rows; parameters may have changed."""
     events = (sketch.privacy_spent_.event, other.privacy_spent_.event)
-    noisy = [event for event in events if isinstance(event, GaussianEvent)]
+    noisy = [event for event in events if event.is_private]
     return len({event.sensitivity for event in noisy}) <= 1
 
 

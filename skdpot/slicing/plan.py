@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-from skdpot.exceptions import CalibrationError
 from skdpot.privacy.bounds_plan import BoundsPlan, bounds_share, plan_private_bounds
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.data_bounds import DataBounds
@@ -143,7 +142,9 @@ def plan_sketch(
 
     def table_event(sigma: float) -> GaussianEvent:
         lattice = noise_lattice(sigma, strategy.lattice)
-        return GaussianEvent(sigma=sigma, sensitivity=sensitivity, lattice=lattice)
+        return GaussianEvent(
+            sigma=sigma, sensitivity=sensitivity, lattice=lattice, label="Distribution functions"
+        )
 
     def fit_event(sigma: float) -> Event:
         if isinstance(limits, DataBounds):
@@ -151,9 +152,7 @@ def plan_sketch(
         return ComposedEvent(events=(limits.event, table_event(sigma)))
 
     event = calibrate(target, fit_event)
-    table = event.events[-1] if isinstance(event, ComposedEvent) else event
-    if not isinstance(table, GaussianEvent) or table.lattice is None:
-        raise CalibrationError("The table of a sketch is released with lattice noise only.")
+    table = event.phases[-1]
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
     return SketchPlan(*shape, table.sigma, table.lattice, limits, event, *labels)
 

@@ -14,10 +14,9 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonRowsGaussianEvent,
+    SampledGaussianEvent,
 )
 from skdpot.privacy.lattice_sampler import MAX_S, required_bits
 from skdpot.privacy.noise import rounded_sensitivity
@@ -28,7 +27,7 @@ __all__ = ["RowParameters", "RowPlan", "one_step_mu", "plan_rows"]
 _ROUNDING_SHARE = 1 / 1024  # of the sensitivity, that rounding to the lattice may add
 _LATTICE_STEPS = 16.0
 
-RowsEvent = GaussianEvent | FixedSizeGaussianEvent | PoissonRowsGaussianEvent
+RowsEvent = GaussianEvent | SampledGaussianEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +135,7 @@ class RowPlan:
     @property
     def noise_event(self) -> RowsEvent | None:
         """The part of the event that pays for the rows; None without noise."""
-        rows = self.event.events[-1] if isinstance(self.event, ComposedEvent) else self.event
-        return None if isinstance(rows, NonPrivateEvent) else rows  # type: ignore[return-value]
+        return self.event.phases[-1] if self.event.is_private else None
 
     @property
     def mechanism(self) -> str:
@@ -213,9 +211,7 @@ def plan_rows(
         return ComposedEvent(events=(limits.event, rows_event(sigma)))
 
     event = fit_event(fixed) if fixed else calibrate(target, fit_event)
-    noise = event.events[-1] if isinstance(event, ComposedEvent) else event
-    if not isinstance(noise, RowsEvent):
-        raise CalibrationError("The rows were planned with an event that does not describe them.")
+    noise = event.phases[-1]
     lattice = None if noise.lattice is None else _lattice(parameters, exact, noise.sigma / unit)
     _check_noise_can_be_drawn(noise)
     return RowPlan(
@@ -240,14 +236,20 @@ def _event_maker(
             "sensitivity": sensitivity * unit * (1.0 + 1e-15),
             "n_steps": parameters.n_steps,
             "lattice": lattice,
+            "label": "Noisy rows",
         }
         if size >= n_samples:
             return GaussianEvent(**shared)
         if parameters.sampling == "poisson":
-            return PoissonRowsGaussianEvent(
-                sampling_rate=size / n_samples, n_samples=n_samples, **shared
+            return SampledGaussianEvent(
+                sampling="poisson_rows",
+                sampling_rate=size / n_samples,
+                n_samples=n_samples,
+                **shared,
             )
-        return FixedSizeGaussianEvent(batch_sizes=(size,), group_sizes=(n_samples,), **shared)
+        return SampledGaussianEvent(
+            sampling="fixed_size", batch_sizes=(size,), group_sizes=(n_samples,), **shared
+        )
 
     return make
 

@@ -32,6 +32,13 @@ _SHARES = {
     "misfit": 0.05,
     "pairs": 0.40,
 }
+_LABELS = {
+    "columns": "Counts of each column",
+    "independence": "How far pairs of columns are from independent",
+    "tree": "Counts of pairs that form a tree",
+    "misfit": "How far other pairs are from what the tree says",
+    "pairs": "Counts of the pairs that it gets worst",
+}
 _SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
 _MOST_GROUPS = 8
 _SEEN_CELL = 4.0  # standard deviations of noise
@@ -112,14 +119,18 @@ def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> T
 
     def event(sigma: float) -> Event:
         releases = (
-            GaussianEvent(sigma=sigma, sensitivity=math.sqrt(share), lattice=sigma * _LATTICE)
-            for share in shares.values()
+            GaussianEvent(
+                sigma=sigma,
+                sensitivity=math.sqrt(share),
+                lattice=sigma * _LATTICE,
+                label=_LABELS[name],
+            )
+            for name, share in shares.items()
         )
         return ComposedEvent(events=(*before, *releases))
 
     found = calibrate(target, event)
-    noise = found.events[-1] if isinstance(found, ComposedEvent) else None
-    sigma = noise.sigma if isinstance(noise, GaussianEvent) else 0.0
+    sigma = found.phases[-1].sigma if found.is_private else 0.0
     if sigma > 0.0:
         _check_drawable(sigma, shares, len(schema))
     return TablePlan(n_samples, sigma, shares, first, found)

@@ -64,12 +64,16 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.rng import SecretStream
 from skdpot._utils.threads import one_blas_thread
-from skdpot.exceptions import CalibrationError
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.calibration import PrivacyTarget, calibrate
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, PoissonGaussianEvent
-from skdpot.privacy.group_privacy import check_group_size, in_different_parts
+from skdpot.privacy.events import (
+    ComposedEvent,
+    Event,
+    NonPrivateEvent,
+    SampledGaussianEvent,
+    check_group_size,
+)
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
 from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 from skdpot.privacy.subsampling import poisson_batches
@@ -205,17 +209,21 @@ def plan_langevin(
 
     def whole(multipliers: Sequence[float]) -> Event:
         steps = (
-            PoissonGaussianEvent(
+            SampledGaussianEvent(
+                sampling="poisson",
                 sigma=noise.sigma,
                 sensitivity=noise.sensitivity,
                 sampling_rate=sampling_rate,
                 n_steps=phase.n_iter,
                 clipped_sum=True,
                 lattice=noise.lattice,
+                label=f"Gradients, phase {i}" if len(phases) > 1 else "Gradients",
             )
-            for phase, noise in zip(phases, map(noise_of, multipliers), strict=True)
+            for i, (phase, noise) in enumerate(
+                zip(phases, map(noise_of, multipliers), strict=True), start=1
+            )
         )
-        of_times = (in_different_parts(event, group_size) for event in steps)
+        of_times = (event.grouped(group_size) for event in steps)
         return ComposedEvent(events=(*before, *of_times))
 
     event, noises = _noise(target, whole, noise_of, noise_multiplier, len(phases))
@@ -281,12 +289,9 @@ def _noise(
         if 0.0 in multipliers:
             return NonPrivateEvent(), tuple(noise_of(m) if m > 0.0 else None for m in multipliers)
         event = whole(multipliers)
-    if not isinstance(event, ComposedEvent):
-        raise CalibrationError("The noise of the steps could not be calibrated.")
     return event, tuple(
         LatticeNoise(sigma=step.sigma, sensitivity=step.sensitivity, lattice=step.lattice)
-        for step in event.events
-        if isinstance(step, PoissonGaussianEvent) and step.lattice is not None
+        for step in event.phases[-n_phases:]
     )
 
 
@@ -350,7 +355,7 @@ def clipped_fit_gradient(
     * a record that is replaced moves it by at most :math:`\|G\| + \|G'\| \le 2C`, which two
       records on opposite sides of a particle attain;
     * on a Poisson sample the sum has the form that
-      ``PoissonGaussianEvent(sensitivity=2 * clip, clipped_sum=True)`` asks for: one vector a
+      ``SampledGaussianEvent(sensitivity=2 * clip, clipped_sum=True)`` asks for: one vector a
       record, of norm at most half the sensitivity, summed over the records of the batch.
 
     Rounding is within these bounds: a record is shortened to one part in a million below C. The

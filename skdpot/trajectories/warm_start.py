@@ -41,8 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.rng import SecretStream
-from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.group_privacy import check_group_size, in_different_parts
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent, check_group_size
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
 from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 
@@ -84,8 +83,9 @@ class WarmStartPlan:
             sensitivity=self.noise.sensitivity,
             lattice=self.noise.lattice,
             n_steps=self.n_iter,
+            label="Warm start",
         )
-        return in_different_parts(of_one_row, self.group_size)
+        return of_one_row.grouped(self.group_size)
 
     @property
     def lattice(self) -> float:

@@ -44,7 +44,6 @@ from skdpot.audit.report.audit import PartAudit, make_up_rows, unpaid_copy
 from skdpot.audit.report.privacy_report import privacy_report
 from skdpot.audit.report.words import (
     beside_claim,
-    event_in_words,
     meaning_of,
     one_in,
     percent_at_most,
@@ -55,11 +54,9 @@ from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
 from skdpot.privacy.display import rounded_up
 from skdpot.privacy.events import (
     ComposedEvent,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
+    SampledGaussianEvent,
     ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_mu
@@ -290,15 +287,21 @@ def test_events_in_words():
         events=(
             GaussianEvent(**noise),
             GaussianEvent(n_steps=3, **noise),
-            FixedSizeGaussianEvent(
-                batch_sizes=(20, 30), group_sizes=(100, 1500), n_steps=7, **noise
+            SampledGaussianEvent(
+                sampling="fixed_size",
+                batch_sizes=(20, 30),
+                group_sizes=(100, 1500),
+                n_steps=7,
+                **noise,
             ),
-            PoissonGaussianEvent(sampling_rate=0.25, n_steps=1000, **noise),
-            PoissonRowsGaussianEvent(sampling_rate=0.5, n_samples=100, n_steps=2, **noise),
+            SampledGaussianEvent(sampling="poisson", sampling_rate=0.25, n_steps=1000, **noise),
+            SampledGaussianEvent(
+                sampling="poisson_rows", sampling_rate=0.5, n_samples=100, n_steps=2, **noise
+            ),
             ComposedEvent(events=(NonPrivateEvent(),)),
         )
     )
-    words = event_in_words(event)
+    words = [e.describe() for e in event.phases]
     assert len(words) == 6
     assert words[0].startswith("1 release, of numbers computed from all records: every number has ")
     assert "standard deviation 2, and replacing one record moves" in words[0]
@@ -308,17 +311,17 @@ def test_events_in_words():
     assert "with probability 0.25" in words[3]
     assert "one vector a record of a secret sample" in words[4]
     assert words[5] == "Something was released without any noise."
-    (other,) = event_in_words(GaussianEvent(relation=Relation.ADD_REMOVE, **noise))
+    other = GaussianEvent(relation=Relation.ADD_REMOVE, **noise).describe()
     assert "adding or removing one record" in other
 
 
 def test_a_selection_of_categories_in_words():
     noise = {"sigma": 20.0, "threshold": 105.0}
-    (words,) = event_in_words(ThresholdedCountsEvent(n_columns=3, **noise))
+    words = ThresholdedCountsEvent(n_columns=3, **noise).describe()
     assert words.startswith("The categories of 3 columns: every count has Gaussian noise of stand")
     assert "moves two counts of a column by 1" in words
     assert "exceed 105 are released. With probability 3e-07 at most" in words
-    (one,) = event_in_words(ThresholdedCountsEvent(relation=Relation.ADD_REMOVE, **noise))
+    one = ThresholdedCountsEvent(relation=Relation.ADD_REMOVE, **noise).describe()
     assert "of 1 column: " in one
     assert "adding or removing one record moves one count of a column by 1" in one
 
@@ -744,17 +747,17 @@ def test_page_without_noise():
 def test_phases_have_names():
     made = privacy_report(sampler(bounds="private").fit(X), audit=False)
     first, second = made.releases
-    assert first.startswith("Finding the bounds of the rows: 1 release")
+    assert first.startswith("Histograms of distances of pairs: 1 release")
     assert second.startswith("Distribution functions: 1 release")
     made = privacy_report(FITS["regressor"](), audit=False)
     assert [text.split(":")[0] for text in made.releases] == [
-        "Finding the bounds of the targets",
+        "Histograms of distances of pairs",
         "Outputs of each group, compared while training",
-        "Training",
+        "Gradients",
     ]
     made = privacy_report(FITS["pipeline"]().fit(X), audit=False)
-    assert made.releases[0].startswith("PrivateScaler: Histograms of pair distances: ")
-    assert made.releases[2].startswith("DPSlicedFlowSampler: 1 release")
+    assert made.releases[0].startswith("PrivateScaler: Histograms of distances of pairs: ")
+    assert made.releases[2].startswith("DPSlicedFlowSampler: Distribution functions: 1 release")
     assert set(made.releases) <= set(made.to_dict()["privacy"]["event_in_words"])
 
 

@@ -1,5 +1,6 @@
 """The suite that every type of event inherits."""
 
+import json
 import math
 import pickle
 from dataclasses import FrozenInstanceError, fields, replace
@@ -83,7 +84,7 @@ class EventSuite:
             epsilons = [loss.epsilon(DELTA) for loss in losses]
             assert all(np.diff(epsilons) < 0.0)
             assert all(np.diff([loss.delta(0.1) for loss in losses]) < 0.0)
-            assert all(np.diff([loss.approximate_gdp(1e-9).mu for loss in losses]) < 0.0)
+            assert all(np.diff([loss.to_gdp(1e-9).mu for loss in losses]) < 0.0)
 
     def test_profile_decreases_and_inverts_to_the_private_side(self) -> None:
         for event in self.each_relation():
@@ -98,7 +99,7 @@ class EventSuite:
     def test_conversion_to_gdp_is_a_bound(self) -> None:
         for event in self.each_relation():
             loss = compose(event)
-            private = loss.approximate_gdp(1e-9)
+            private = loss.to_gdp(1e-9)
             for epsilon in np.linspace(0.0, 1.5 * loss.epsilon(1e-9), 60):
                 raised = (1 + 2 * ROUNDING) * private.delta(float(epsilon))
                 assert loss.delta(float(epsilon)) <= raised
@@ -111,9 +112,10 @@ class EventSuite:
             assert isinstance(cost.mu_squared_units, int)
             assert isinstance(cost.leak_units, int)
             leak = cost.leak_units * 1e-18
-            private = compose(event).approximate_gdp(leak)
+            private = compose(event).to_gdp(leak)
             assert private.mu**2 * 1e12 <= cost.mu_squared_units
-            assert 1 <= cost.leak_units <= max(compose(event).n_steps, cap * 1e18 / 1000)
+            most = max(compose(event).n_steps, cap * 1e18 / 1000)
+            assert 1 <= cost.leak_units <= most + 1e18 * compose(event).leak + 2
 
     def test_relation_is_kept(self) -> None:
         for event in self.each_relation():
@@ -134,7 +136,7 @@ class EventSuite:
             leaky = ComposedEvent(events=(event, NonPrivateEvent(relation=event.relation)))
             assert compose(leaky).epsilon(DELTA) == math.inf
             assert compose(leaky).delta(100.0) == 1.0
-            assert compose(leaky).approximate_gdp(1e-9).mu == math.inf
+            assert compose(leaky).to_gdp(1e-9).mu == math.inf
             assert not PrivacyTarget(1e6, 0.5).admits(leaky)
 
     def test_is_frozen(self) -> None:
@@ -164,6 +166,52 @@ class EventSuite:
         lookalike = type("Lookalike", (self.kind,), {})
         with pytest.raises(UnknownEventError, match="Lookalike"):
             compose(lookalike(**self.parameters))
+
+    def test_is_written_and_read(self) -> None:
+        for event in self.each_relation():
+            stored = json.loads(json.dumps(event.to_dict()))
+            assert Event.from_dict(stored) == event
+            assert Event.from_dict(stored).to_dict() == event.to_dict()
+            for wrong in (stored | {"type": "Event"}, stored | {"type": ["GaussianEvent"]}, {}):
+                with pytest.raises(ValueError, match="an event that is not known"):
+                    Event.from_dict(wrong)
+            with pytest.raises(TypeError, match="surprise"):
+                Event.from_dict(stored | {"surprise": 1})
+
+    def test_says_what_it_is_in_public_words(self) -> None:
+        for event in self.each_relation():
+            assert str(event).startswith(f"{self.kind.__name__}(")
+            assert "relation" not in str(event)
+            assert event.describe() == " ".join(phase.describe() for phase in event.phases)
+            for phase in event.phases:
+                labelled = replace(phase, label="What it is")
+                assert labelled.describe() == f"What it is: {phase.describe()}"
+                assert labelled == phase
+                assert str(labelled) == str(phase)
+                if event.relation is Relation.ADD_REMOVE and event.is_private:
+                    assert "adding or removing one record" in phase.describe()
+
+    def test_closed_form_is_a_bound(self) -> None:
+        for event in self.each_relation():
+            loss, bound = compose(event), event.to_gdp()
+            assert bound.leak == loss.leak
+            for epsilon in (0.0, 0.5, 2.0):
+                assert loss.delta(epsilon) <= bound.delta(epsilon) * (1 + 2 * ROUNDING) + 1e-12
+
+    def test_a_group_costs_more_or_is_refused(self) -> None:
+        for event in self.each_relation():
+            assert event.group_leak(2) >= event.to_gdp().leak
+            if event.relation is Relation.ADD_REMOVE:
+                with pytest.raises(ValueError, match="under replace-one only"):
+                    event.grouped(2)
+                continue
+            assert event.grouped(1) is event
+            try:
+                group = event.grouped(3)
+            except UnknownEventError:
+                continue
+            assert compose(group) == compose(event, 3) or not event.is_private
+            assert [phase.label for phase in group.phases] == [p.label for p in event.phases]
 
     @pytest.mark.parametrize("count", [0, -1])
     def test_refuses_a_count_below_one(self, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,9 @@ from hypothesis import strategies as st
 
 from skdpot import PrivacyBudget, datasets, metrics, slicing
 from skdpot.privacy import (
-    FixedSizeGaussianEvent,
     GaussianEvent,
-    PoissonGaussianEvent,
     PrivacyTarget,
+    SampledGaussianEvent,
     calibrate,
     compose,
     gdp_delta,
@@ -212,18 +212,30 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "PrivacyBudget.can_afford": Function(affords, (ANY,)),
     **{
-        f"privacy.{kind.__name__}": Function(
-            lambda kind=kind, **fields: compose(kind(**fields)).epsilon(1e-5),
+        f"privacy.{name}": Function(
+            lambda make=make, **fields: compose(make(**fields)).epsilon(1e-5),
             options=EVENT | more,
             always=("sigma", "sensitivity", *(name for name in more if name != "lattice")),
             undefined=True,
             allowed=(MemoryError,),  # the grid of a sampled event grows with 1 / sigma
         )
-        for kind, more in {
-            GaussianEvent: {"n_steps": COUNT, "lattice": usually(None, 0.1)},
-            PoissonGaussianEvent: {"sampling_rate": usually(0.5, 1.0), "n_steps": COUNT},
-            FixedSizeGaussianEvent: {"sampling_rates": usually((0.5,)), "n_steps": COUNT},
-        }.items()
+        for name, make, more in (
+            ("GaussianEvent", GaussianEvent, {"n_steps": COUNT, "lattice": usually(None, 0.1)}),
+            (
+                "SampledGaussianEvent, poisson",
+                partial(SampledGaussianEvent, sampling="poisson"),
+                {"sampling_rate": usually(0.5, 1.0), "n_steps": COUNT},
+            ),
+            (
+                "SampledGaussianEvent, fixed_size",
+                partial(SampledGaussianEvent, sampling="fixed_size"),
+                {
+                    "batch_sizes": usually((5,)),
+                    "group_sizes": usually((50,)),
+                    "n_steps": COUNT,
+                },
+            ),
+        )
     },
     "privacy.PrivacyTarget": Function(
         lambda epsilon, delta: PrivacyTarget(epsilon, delta).mu_cap,

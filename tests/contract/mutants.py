@@ -535,9 +535,7 @@ def _particles_one_by_one() -> Iterator[tuple[str, Injection, str]]:
 def _rate_understated() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "the smallest share of a group",
-        rewritten(
-            f"{PRIVACY}sampled_events:FixedSizeGaussianEvent.sampling_rate", ("max(", "min(")
-        ),
+        rewritten(f"{PRIVACY}events:SampledGaussianEvent.rate", ("max(", "min(")),
         "estimators/test_autoencoder_parity.py::test_the_largest_share_of_a_group_is_charged",
     )
     yield (
@@ -624,12 +622,9 @@ def _delta_ignored() -> Iterator[tuple[str, Injection, str]]:
         change = change or ("math.exp(_LOG_TAIL) if top < highest else 0.0", "0.0")
         yield kind, rewritten(f"{PRIVACY}loss_distribution:{where}", change), losses + test
     yield (
-        "what dp-accounting rounds off not counted",
-        rewritten(
-            f"{PRIVACY}loss_distribution:LossDistribution.from_pmf",
-            (" + missing + _STEP_ROUNDING", ""),
-        ),
-        f"{losses}test_what_dp_accounting_may_round_off_is_at_infinity[0.02-0.9]",
+        "rounding of a profile not counted",
+        rewritten(f"{PRIVACY}loss_distribution:_both_signs", (" + (error or 0.0)", "")),
+        f"{losses}test_what_profiles_may_round_off_is_at_infinity[0.02-0.9]",
     )
     for where, change, test in (
         ("spent:_epsilon", ("(1.0 - 2.0 * ROUNDING)", "1.0"),
@@ -656,7 +651,7 @@ def _delta_ignored() -> Iterator[tuple[str, Injection, str]]:
         "error of the noise sampler not paid for",
         rewritten(
             f"{PRIVACY}calibration:SingleFitTarget.admits",
-            (" + Fraction(loss.n_steps, _LEAK_UNITS)", ""),
+            (" + exact_leak(loss.n_steps)", ""),
         ),
         "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly",
     )
@@ -891,15 +886,13 @@ def _lattice_forgotten() -> Iterator[tuple[str, Injection, str]]:
     )
     yield (
         "noise that is charged",
-        rewritten(
-            f"{PRIVACY}event_base:step_mu", ("mu * (1.0 + (lattice / sigma) ** 2 / 20.0)", "mu")
-        ),
+        rewritten(f"{PRIVACY}steps:step_mu", ("mu * (1.0 + (lattice / sigma) ** 2 / 20.0)", "mu")),
         "privacy/test_events.py::test_gaussian_mu_charges_the_lattice",
     )
     yield (
         "noise of sums over Poisson samples",
         rewritten(
-            f"{PRIVACY}event_base:sampled_step_mu",
+            f"{PRIVACY}steps:sampled_step_mu",
             ("mu / math.sqrt((1.0 - rho / sigma) * (1.0 + rho / sigma)) * (1.0 + 1e-15)", "mu"),
         ),
         "privacy/test_noise.py::test_the_account_of_a_sampled_sum_is_that_of_its_random_rounding",
@@ -1019,7 +1012,7 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
     )
     yield (
         "rows of different times",
-        rewritten(f"{PRIVACY}group_privacy:_repeated", ("if group_size == 1 or", "if True or")),
+        rewritten(f"{PRIVACY}event_base:Event.grouped", ("if size == 1", "if True")),
         "privacy/test_group_privacy.py::"
         "test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number",
     )
@@ -1027,7 +1020,7 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
         "steps of mean-field Langevin",
         rewritten(
             f"{PATHS}langevin:plan_langevin",
-            ("in_different_parts(event, group_size)", "event"),
+            ("event.grouped(group_size)", "event"),
         ),
         "trajectories/test_langevin_plan.py::test_rows_at_different_times_compose",
     )
@@ -1036,7 +1029,7 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
         all_of(
             rewritten(
                 f"{PATHS}warm_start:WarmStartPlan.event",
-                ("in_different_parts(of_one_row, self.group_size)", "of_one_row"),
+                ("of_one_row.grouped(self.group_size)", "of_one_row"),
             ),
             rewritten(f"{PATHS}warm_start:plan_warm_start", ("n_iter * group_size)", "n_iter)")),
         ),
@@ -1046,19 +1039,19 @@ def _several_rows() -> Iterator[tuple[str, Injection, str]]:
     for kind, change, test in (
         ("delta of a chain not added up", ("return steps + (k - 1) * x", "return 0.0"),
          "test_a_group_of_what_leaks_is_bounded_or_nothing_is_said"),
-        ("a chain of one statistic by the root", ("mu = k * loss", "mu = math.sqrt(k) * loss"),
+        ("a chain of one statistic by the root", ("mu = k * self", "mu = math.sqrt(k) * self"),
          "test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"),
         ("leaks of a group forgotten", ("return leak + error", "return error"),
          "test_a_group_of_selected_categories_is_bounded"),
     ):  # fmt: skip
         yield (
             kind,
-            rewritten(f"{PRIVACY}group_privacy:epsilon_of_group", change),
+            rewritten(f"{PRIVACY}accounting:PrivacyLoss.group_epsilon", change),
             f"privacy/test_group_privacy.py::{test}",
         )
     yield (
         "leaks of a chain forgotten",
-        rewritten(f"{PRIVACY}group_privacy:leak_of_group", ("else 1.0", "else 0.0")),
+        rewritten(f"{PRIVACY}event_base:Event.group_leak", ("else 1.0", "else 0.0")),
         "privacy/test_group_privacy.py::test_a_group_of_what_leaks_is_bounded_or_nothing_is_said",
     )
 
@@ -1142,8 +1135,8 @@ def _refused_and_charged() -> Iterator[tuple[str, Injection, str]]:
 
 def _normal_approximation() -> Iterator[tuple[str, Injection, str]]:
     clt = rewritten(
-        f"{PRIVACY}steps:_fixed_size_steps",
-        ("SubsetStep(mu, rate)", "GaussianStep(rate * math.sqrt(math.expm1(mu * mu)))"),
+        f"{PRIVACY}events:SampledGaussianEvent._steps",
+        ("SubsetStep(mu, rate)", "Step(rate * math.sqrt(math.expm1(mu * mu)))"),
     )
     for kind, test in (
         ("below what is attained",
@@ -1155,7 +1148,7 @@ def _normal_approximation() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "Poisson account for batches of a fixed size",
         rewritten(
-            f"{PRIVACY}steps:_fixed_size_steps",
+            f"{PRIVACY}events:SampledGaussianEvent._steps",
             ("SubsetStep(mu, rate)", "PoissonClippedSumStep(mu, rate)"),
         ),
         "privacy/test_accounting.py::test_golden_values[5.0]",
@@ -1207,7 +1200,7 @@ def _audit_forgives() -> Iterator[tuple[str, Injection, str]]:
 
 
 def _few_told() -> Iterator[tuple[str, Injection, str]]:
-    selection, event = f"{PRIVACY}category_selection:", f"{PRIVACY}thresholded_event:"
+    selection, event = f"{PRIVACY}category_selection:", f"{PRIVACY}events:"
     account = "privacy/test_thresholded_event.py::"
     for kind, where, change, test in (
         ("a threshold two sigma lower", f"{selection}select_categories",
@@ -1222,20 +1215,20 @@ def _few_told() -> Iterator[tuple[str, Injection, str]]:
         ("a tail that starts a step too far out", f"{event}ThresholdedCountsEvent._passes",
          ("Fraction(1, 2)", "Fraction(3, 2)"),
          f"{account}test_the_tail_is_a_close_bound[3.0-16.0]"),
-        ("the tail of one column for all", f"{event}ThresholdedCountsEvent.group_tail",
+        ("the tail of one column for all", f"{event}ThresholdedCountsEvent.group_leak",
          ("self.n_columns * ", ""),
          f"{account}test_no_neighbours_of_two_columns_exceed_what_is_charged"),
-        ("one column charged for all", f"{PRIVACY}steps:_thresholded_steps",
-         (", event.n_columns", ", 1"),
+        ("one column charged for all", f"{event}ThresholdedCountsEvent._steps",
+         (", self.n_columns", ", 1"),
          f"{account}test_no_neighbours_of_two_columns_exceed_what_is_charged"),
         ("tails that delta forgets", f"{PRIVACY}accounting:PrivacyLoss.delta",
          ("self.leak + (1.0 - self.leak) * rest", "rest"),
          f"{account}test_no_neighbours_exceed_what_is_charged[grid0]"),
         ("tails that epsilon forgets", f"{PRIVACY}accounting:_epsilon",
-         ("leak := _leak(steps)", "leak := 0.0"),
+         ("leak := leak_of_steps(steps)", "leak := 0.0"),
          f"{account}test_the_account_equals_loss_distributions_with_an_infinite_loss"),
         ("tails that a ledger forgets", f"{PRIVACY}calibration:_certain_leak_units",
-         ("math.ceil(Fraction(loss.leak) * _LEAK_UNITS) + ", ""),
+         ("leak_cost(loss.leak) + ", ""),
          f"{account}test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"),
     ):  # fmt: skip
         yield kind, rewritten(where, change), test

@@ -19,7 +19,7 @@ from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.nets import autoencoder_training, noisy_step
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import FixedSizeGaussianEvent
+from skdpot.privacy.events import SampledGaussianEvent
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
 from tests.flat_options import flow_sampler
 
@@ -71,7 +71,8 @@ def test_the_stated_epsilon_is_that_of_fixed_size_batches(z, epsilon, monkeypatc
     sensitivity = fitted().privacy_spent_.sensitivity
     spent = fitted(n_steps=500, delta=1 / 300_000, sigma=z * sensitivity).privacy_spent_
     assert spent.epsilon == pytest.approx(epsilon, abs=6e-4)
-    assert spent.event == FixedSizeGaussianEvent(
+    assert spent.event == SampledGaussianEvent(
+        sampling="fixed_size",
         sigma=z * sensitivity,
         sensitivity=sensitivity,
         batch_sizes=(24, 36),

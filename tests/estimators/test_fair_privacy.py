@@ -24,12 +24,7 @@ from skdpot.nets import noisy_step, output_tables
 from skdpot.nets.fair_training import FairLoss, Records
 from skdpot.privacy import noisy_histogram
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import (
-    ComposedEvent,
-    FixedSizeGaussianEvent,
-    GaussianEvent,
-    PoissonGaussianEvent,
-)
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}")
@@ -157,7 +152,7 @@ def test_epsilon_is_that_of_dp_accounting(case):
     accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     for phase in phases(spent.event):
         step = dp_event.GaussianDpEvent(2 * phase.sigma / phase.sensitivity)
-        if isinstance(phase, PoissonGaussianEvent):
+        if isinstance(phase, SampledGaussianEvent):
             step = dp_event.PoissonSampledDpEvent(phase.sampling_rate, step)
         accountant.compose(step, phase.n_steps)
     assert accountant.get_epsilon(DELTA) == pytest.approx(1.0, rel=2e-3)
@@ -224,7 +219,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     """Batches have about the expected size and hold cells as they come."""
     fit, seen = watched(case)
     training = phases(fit.privacy_spent_.event)[-1]
-    assert type(training) is PoissonGaussianEvent
+    assert type(training) is SampledGaussianEvent
     assert training.clipped_sum
     share = 1 - fit.alpha
     # Rounding to the lattice adds at most 1/512.
@@ -250,7 +245,7 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     """(1 - alpha) 2C + alpha n' (2 / KQ) (4 r L / min n'_c), with what was really drawn."""
     fit, seen = watched(case)
     training = phases(fit.privacy_spent_.event)[-1]
-    assert type(training) is FixedSizeGaussianEvent
+    assert type(training) is SampledGaussianEvent
     odds = fit.fairness == "equalized_odds"
     groups = (GROUP == "b") + 2 * LABELS * odds
     sizes = tuple(np.bincount(groups).tolist())

@@ -44,8 +44,8 @@ from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.calibration import PrivacyTarget, privacy_target
-from skdpot.privacy.events import BudgetedEvent, PrivateSelectionEvent
-from skdpot.privacy.number_of_trials import TrialLaw
+from skdpot.privacy.events import BudgetedEvent
+from skdpot.privacy.private_selection import TrialLaw
 from skdpot.privacy.recording import record_releases
 from skdpot.privacy.spent import total_spent
 from tests.estimators.reachable import reachable
@@ -89,7 +89,7 @@ def test_one_charge_before_anything_runs(log, monkeypatch):
     assert len(log) == 5
     assert found.privacy_spent_.epsilon == 2.0
     assert found.privacy_spent_.event == found.plan_.event
-    assert "PrivateSelectionEvent" in history["event"][0]
+    assert "BudgetedEvent" in history["event"][0]
     assert found.best_params_["shift"] in SHIFTS["shift"]
 
 
@@ -155,7 +155,7 @@ def test_parts_of_a_trial_cost_no_more_than_the_trial(seed):
             worst = max(worst, fits * fit_mu**2 + score_mu**2)
         assert 0.85 * plan.trial_mu**2 < worst <= plan.trial_mu**2 * (1 + 1e-9)
         event = plan.event if isinstance(cv, float) else plan.event.events[0]
-        assert isinstance(event, PrivateSelectionEvent)
+        assert isinstance(event, BudgetedEvent)
         assert event.leak >= plan.fit.delta / 10 * max(
             sum(row in train for train, _ in splits.folds) for row in everyone
         )

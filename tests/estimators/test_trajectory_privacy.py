@@ -19,7 +19,7 @@ from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, PoissonGaussianEvent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.slicing import square_root_strategy
 from skdpot.trajectories import langevin
 from skdpot.trajectories.time_axis import timed_rows
@@ -165,7 +165,7 @@ def test_given_noise_is_stated_with_what_it_costs():
     assert expected < spent.epsilon < expected * (1 + 1 / 128)
     assert spent.sigma == pytest.approx((1.6, 3.2))
     assert all(1.6 < sensitivity <= 1.6 * (1 + 1 / 511) for sensitivity in spent.sensitivity)
-    assert all(e.clipped_sum for e in parts(spent.event) if isinstance(e, PoissonGaussianEvent))
+    assert all(e.clipped_sum for e in parts(spent.event) if isinstance(e, SampledGaussianEvent))
 
 
 def test_the_number_of_times_and_of_rows_costs_nothing():

@@ -574,7 +574,7 @@ NONSENSE = {
     "sampled event": (
         spent(
             event={
-                "type": "PoissonGaussianEvent",
+                "type": "SampledGaussianEvent",
                 "relation": "replace_one",
                 "sigma": 1.0,
                 "sensitivity": 1.0,

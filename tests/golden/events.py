@@ -17,16 +17,12 @@ from skdpot.privacy.events import (
     BudgetedEvent,
     ComposedEvent,
     Event,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
-    PrivateSelectionEvent,
+    SampledGaussianEvent,
     ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.group_privacy import in_different_parts
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["event_figures", "make_events"]
@@ -62,7 +58,7 @@ def make_events() -> dict[str, Event]:
         (0.1, 0.5), ((1.0, 0.0), (7.5, 1e-8)), (-0.5, 0.0, 1.0, math.inf)
     ):
         name = f"selection {mu} {mean} {shape} {leak}"
-        found[name] = PrivateSelectionEvent(mu=mu, mean_trials=mean, shape=shape, leak=leak)
+        found[name] = BudgetedEvent(mu=mu, mean_trials=mean, shape=shape, leak=leak)
     for mu, leak in product((0.2, 1.3), (0.0, 1e-7)):
         found[f"budgeted {mu} {leak}"] = BudgetedEvent(mu=mu, leak=leak)
     found["no noise"] = NonPrivateEvent()
@@ -71,20 +67,21 @@ def make_events() -> dict[str, Event]:
     ):
         name = f"sampled poisson {sigma} {rate} {n_steps} {lattice}"
         step = {"sigma": sigma, "sampling_rate": rate, "n_steps": n_steps, "lattice": lattice}
-        found[name] = PoissonGaussianEvent(sensitivity=1.0, **step)
-        found[f"{name}, clipped sum"] = PoissonGaussianEvent(
-            sensitivity=1.0, clipped_sum=True, **step
+        found[name] = SampledGaussianEvent(sampling="poisson", sensitivity=1.0, **step)
+        found[f"{name}, clipped sum"] = SampledGaussianEvent(
+            sampling="poisson", sensitivity=1.0, clipped_sum=True, **step
         )
-    found["sampled poisson, add or remove"] = PoissonGaussianEvent(
-        sigma=2.0, sensitivity=1.0, sampling_rate=0.05, n_steps=20, relation=add
+    found["sampled poisson, add or remove"] = SampledGaussianEvent(
+        sampling="poisson", sigma=2.0, sensitivity=1.0, sampling_rate=0.05, n_steps=20, relation=add
     )
-    found["sampled poisson, all"] = PoissonGaussianEvent(
-        sigma=5.0, sensitivity=1.0, sampling_rate=1.0, n_steps=9
+    found["sampled poisson, all"] = SampledGaussianEvent(
+        sampling="poisson", sigma=5.0, sensitivity=1.0, sampling_rate=1.0, n_steps=9
     )
     for sigma, batches, n_steps, lattice in product(
         (2.5, 5.0), (((20,), (1000,)), ((60, 10), (200, 30))), (4, 40), (None, 0.05)
     ):
-        found[f"sampled fixed {sigma} {batches} {n_steps} {lattice}"] = FixedSizeGaussianEvent(
+        found[f"sampled fixed {sigma} {batches} {n_steps} {lattice}"] = SampledGaussianEvent(
+            sampling="fixed_size",
             sigma=sigma,
             sensitivity=1.0,
             batch_sizes=batches[0],
@@ -92,13 +89,19 @@ def make_events() -> dict[str, Event]:
             n_steps=n_steps,
             lattice=lattice,
         )
-    found["sampled fixed, all"] = FixedSizeGaussianEvent(
-        sigma=3.0, sensitivity=1.0, batch_sizes=(50,), group_sizes=(50,), n_steps=3
+    found["sampled fixed, all"] = SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=3.0,
+        sensitivity=1.0,
+        batch_sizes=(50,),
+        group_sizes=(50,),
+        n_steps=3,
     )
     for sigma, rate, n_samples, lattice in product(
         (4.0, 8.0), (0.05, 0.5, 1.0), (40, 3000), (None, 0.05)
     ):
-        found[f"sampled rows {sigma} {rate} {n_samples} {lattice}"] = PoissonRowsGaussianEvent(
+        found[f"sampled rows {sigma} {rate} {n_samples} {lattice}"] = SampledGaussianEvent(
+            sampling="poisson_rows",
             sigma=sigma,
             sensitivity=1.0,
             sampling_rate=rate,
@@ -133,7 +136,7 @@ def figures(event: Event) -> dict[str, float | str]:
     found: dict[str, float | str] = {f"epsilon at {d}": loss.epsilon(d) for d in DELTAS}
     found |= {f"delta at {e}": loss.delta(e) for e in EPSILONS}
     for leak in (0.0, 1e-9):
-        private = loss.approximate_gdp(leak)
+        private = loss.to_gdp(leak)
         found |= {f"mu with leak {leak}": private.mu, f"leak with leak {leak}": private.leak}
     found |= {"mu without sampling": loss.mu_without_sampling, "certain leak": loss.leak}
     found["number of releases"] = loss.n_steps
@@ -141,7 +144,7 @@ def figures(event: Event) -> dict[str, float | str]:
     spent = PrivacySpent(loss.epsilon(1e-5), 1e-5, event.relation, event, None, None, ())
     found |= {f"epsilon of a group of {k}": spent.for_group(k) for k in (2, 5)}
     try:
-        found["epsilon of 3 parts"] = compose(in_different_parts(event, 3)).epsilon(1e-6)
+        found["epsilon of 3 parts"] = compose(event.grouped(3)).epsilon(1e-6)
     except (UnknownEventError, ValueError) as error:
         found["epsilon of 3 parts"] = type(error).__name__
     if math.isfinite(loss.mu_without_sampling):
@@ -156,14 +159,24 @@ def _calibrations() -> Iterator[tuple[str, Callable[[float], Event]]]:
     yield "lattice", lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0, lattice=0.125)
     yield (
         "sampled poisson",
-        lambda sigma: PoissonGaussianEvent(
-            sigma=sigma, sensitivity=1.0, sampling_rate=0.1, n_steps=40, clipped_sum=True
+        lambda sigma: SampledGaussianEvent(
+            sampling="poisson",
+            sigma=sigma,
+            sensitivity=1.0,
+            sampling_rate=0.1,
+            n_steps=40,
+            clipped_sum=True,
         ),
     )
     yield (
         "sampled fixed",
-        lambda sigma: FixedSizeGaussianEvent(
-            sigma=sigma, sensitivity=1.0, batch_sizes=(20,), group_sizes=(100,), n_steps=30
+        lambda sigma: SampledGaussianEvent(
+            sampling="fixed_size",
+            sigma=sigma,
+            sensitivity=1.0,
+            batch_sizes=(20,),
+            group_sizes=(100,),
+            n_steps=30,
         ),
     )
     yield (
@@ -171,8 +184,13 @@ def _calibrations() -> Iterator[tuple[str, Callable[[float], Event]]]:
         lambda sigma: ComposedEvent(
             events=(
                 ThresholdedCountsEvent(sigma=6.0, threshold=60.0),
-                PoissonRowsGaussianEvent(
-                    sigma=sigma, sensitivity=1.0, sampling_rate=0.2, n_samples=200, n_steps=5
+                SampledGaussianEvent(
+                    sampling="poisson_rows",
+                    sigma=sigma,
+                    sensitivity=1.0,
+                    sampling_rate=0.2,
+                    n_samples=200,
+                    n_steps=5,
                 ),
             )
         ),

@@ -24,12 +24,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.bounds_plan import plan_private_bounds
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import (
-    ComposedEvent,
-    FixedSizeGaussianEvent,
-    NonPrivateEvent,
-    PoissonGaussianEvent,
-)
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
 
 N_FEATURES, LATENT_DIM = 6, 3
@@ -198,7 +193,8 @@ def test_the_event_of_poisson_training_costs_what_dp_accounting_says():
     """Replace-one, in units of the clipping norm C = 0.7, with Poisson batches."""
     made = plan(sigma=1.5, n_steps=300)
     noise = noise_for_sums(1.5, 1.4, 100)
-    assert made.event == PoissonGaussianEvent(
+    assert made.event == SampledGaussianEvent(
+        sampling="poisson",
         sigma=1.5,
         sensitivity=noise.sensitivity,
         sampling_rate=0.1,
@@ -216,7 +212,8 @@ def test_the_event_of_poisson_training_costs_what_dp_accounting_says():
 
 def test_batches_of_a_fixed_size_have_their_own_event():
     noise = noise_for_sums(1.5, 1.4, 100)
-    assert plan("without_replacement", sigma=1.5).event == FixedSizeGaussianEvent(
+    assert plan("without_replacement", sigma=1.5).event == SampledGaussianEvent(
+        sampling="fixed_size",
         sigma=1.5,
         sensitivity=noise.sensitivity,
         batch_sizes=(20,),
@@ -292,7 +289,8 @@ def test_cells_of_equal_size_have_batches_of_their_own():
 def test_the_event_of_cells():
     made = cells_plan(sigma=1.5, taken=(20, 20))
     noise = noise_for_sums(1.5, 1.4, 100)
-    assert made.event == FixedSizeGaussianEvent(
+    assert made.event == SampledGaussianEvent(
+        sampling="fixed_size",
         sigma=1.5,
         sensitivity=noise.sensitivity,
         batch_sizes=(20, 20),

@@ -14,18 +14,16 @@ from scipy.stats import norm
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.approximate_gdp import smallest_mu
 from skdpot.privacy.calibration import PrivacyTarget
-from skdpot.privacy.events import (
-    ComposedEvent,
-    FixedSizeGaussianEvent,
-    GaussianEvent,
-    PoissonGaussianEvent,
-)
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, raised_gdp_delta
-from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
 from skdpot.privacy.relation import Relation
-from skdpot.privacy.without_replacement import SubsetStep, amplified_delta
+from skdpot.privacy.steps import (
+    PoissonAddRemoveStep,
+    PoissonClippedSumStep,
+    SubsetStep,
+    amplified_delta,
+)
 
 DELTA = 1 / 300_000
 RATE, STEPS = 0.2, 500
@@ -34,13 +32,19 @@ GOLDEN = {1.0: "46.99", 2.0: "14.83", 5.0: "4.391", 10.0: "1.944"}
 
 def fair_training(z, n_steps=STEPS):
     """The setting of the golden values: batches of a fifth of 30,000 records."""
-    return FixedSizeGaussianEvent(
-        sigma=2 * z, sensitivity=2.0, batch_sizes=(6000,), group_sizes=(30_000,), n_steps=n_steps
+    return SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=2 * z,
+        sensitivity=2.0,
+        batch_sizes=(6000,),
+        group_sizes=(30_000,),
+        n_steps=n_steps,
     )
 
 
 def poisson(relation, n_steps=200, rate=0.02, z=1.1, **options):
-    return PoissonGaussianEvent(
+    return SampledGaussianEvent(
+        sampling="poisson",
         sigma=3 * z,
         sensitivity=3.0,
         sampling_rate=rate,
@@ -141,8 +145,13 @@ def test_limit_without_replacement_is_safe_at_the_settings_of_the_fairness_paper
 
 def test_limit_without_replacement_is_no_bound_for_rare_samples():
     z, rate, n_steps, delta = 0.5, 0.001, 10_000, 1e-6
-    rare = FixedSizeGaussianEvent(
-        sigma=z, sensitivity=1.0, batch_sizes=(10,), group_sizes=(10_000,), n_steps=n_steps
+    rare = SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=z,
+        sensitivity=1.0,
+        batch_sizes=(10,),
+        group_sizes=(10_000,),
+        n_steps=n_steps,
     )
     limit = limit_without_replacement(z, rate, n_steps, delta)
     attained = attained_epsilon(z, rate, n_steps, delta, 1e-4)
@@ -202,12 +211,24 @@ def test_every_grid_gives_a_bound_close_to_the_golden_value(interval):
 def test_samples_of_everything_are_plain_gaussians():
     plain = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=50)
     for event in (
-        FixedSizeGaussianEvent(
-            sigma=4.0, sensitivity=1.0, batch_sizes=(3, 8), group_sizes=(10, 8), n_steps=50
+        SampledGaussianEvent(
+            sampling="fixed_size",
+            sigma=4.0,
+            sensitivity=1.0,
+            batch_sizes=(3, 8),
+            group_sizes=(10, 8),
+            n_steps=50,
         ),
-        PoissonGaussianEvent(sigma=4.0, sensitivity=1.0, sampling_rate=1.0, n_steps=50),
-        PoissonGaussianEvent(
-            sigma=4.0, sensitivity=1.0, sampling_rate=1.0, n_steps=50, clipped_sum=True
+        SampledGaussianEvent(
+            sampling="poisson", sigma=4.0, sensitivity=1.0, sampling_rate=1.0, n_steps=50
+        ),
+        SampledGaussianEvent(
+            sampling="poisson",
+            sigma=4.0,
+            sensitivity=1.0,
+            sampling_rate=1.0,
+            n_steps=50,
+            clipped_sum=True,
         ),
     ):
         assert compose(event) == compose(plain)
@@ -250,7 +271,8 @@ def test_poisson_clipped_sum_equals_dp_accounting_in_units_of_the_clipping_norm(
     event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma / clip))
     accountant.compose(event, n_steps)
     ours = compose(
-        PoissonGaussianEvent(
+        SampledGaussianEvent(
+            sampling="poisson",
             sigma=sigma,
             sensitivity=2 * clip,
             sampling_rate=rate,
@@ -317,7 +339,7 @@ def test_small_rates_stay_resolved(kind, rate, n_steps):
     relation = Relation.ADD_REMOVE if kind is PoissonAddRemoveStep else Relation.REPLACE_ONE
     loss = compose(poisson(relation, n_steps, rate, z=1.25))
     fine = kind(0.8, rate).losses(rate / 60).self_compose(n_steps)
-    assert loss.approximate_gdp(1e-10).mu <= 1.01 * smallest_mu(fine, 1e-10)
+    assert loss.to_gdp(1e-10).mu <= 1.01 * fine.to_gdp(1e-10).mu
 
 
 def test_gaussians_join_sampled_steps_exactly():
@@ -333,8 +355,8 @@ def test_gaussians_join_sampled_steps_exactly():
     for delta in (1e-3, 1e-6):
         assert mixed.epsilon(delta) == pytest.approx(on_grid.epsilon(delta), rel=1e-6)
     assert mixed.delta(1.0) == pytest.approx(on_grid.delta(1.0), rel=1e-6)
-    parts = compose(sampled).approximate_gdp(1e-9).mu, plain.mu
-    assert mixed.approximate_gdp(1e-9).mu == pytest.approx(math.hypot(*parts), rel=1e-12)
+    parts = compose(sampled).to_gdp(1e-9).mu, plain.mu
+    assert mixed.to_gdp(1e-9).mu == pytest.approx(math.hypot(*parts), rel=1e-12)
 
 
 def test_sampled_pairs_compose_order_by_order():
@@ -354,8 +376,13 @@ def test_composing_the_same_sampled_event_again_is_free():
     """Remembered under what was done, not under the units that it was said in."""
     event = fair_training(4.56)
     first = compose(event).epsilon(DELTA)
-    in_other_units = FixedSizeGaussianEvent(
-        sigma=4.56, sensitivity=1.0, batch_sizes=(60,), group_sizes=(300,), n_steps=STEPS
+    in_other_units = SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=4.56,
+        sensitivity=1.0,
+        batch_sizes=(60,),
+        group_sizes=(300,),
+        n_steps=STEPS,
     )
     start = time.perf_counter()
     for _ in range(100):
@@ -372,7 +399,7 @@ def test_sampling_never_costs_more_than_no_sampling():
         loss = compose(event)
         plain = loss.mu_without_sampling
         assert loss.epsilon(1e-5) <= gdp_epsilon(plain, 1e-5)
-        assert loss.approximate_gdp(1e-9).mu <= plain
+        assert loss.to_gdp(1e-9).mu <= plain
         assert loss.delta(1.0) <= raised_gdp_delta(1.0, plain)
 
 
@@ -388,7 +415,7 @@ def test_delta_below_what_the_grid_resolves_is_still_bounded():
     assert 0.0 < loss.infinity_mass < 1e-17
     assert loss.epsilon(1e-14) < 0.2 * gdp_epsilon(loss.mu_without_sampling, 1e-14)
     assert loss.epsilon(1e-18) == gdp_epsilon(loss.mu_without_sampling, 1e-18)
-    assert loss.approximate_gdp(1e-18).leak == 0.0
+    assert loss.to_gdp(1e-18).leak == 0.0
 
 
 def test_refuses_what_is_not_an_event():
@@ -411,12 +438,12 @@ def test_refuses_delta_and_leak_out_of_range(event):
             compose(event).epsilon(delta)
     for leak in (-1e-9, 1.0, math.nan):
         with pytest.raises(ValueError, match="`leak` must lie in"):
-            compose(event).approximate_gdp(leak)
+            compose(event).to_gdp(leak)
 
 
 def test_golden_cost_of_the_conversion():
     """4.391 becomes 4.416 in a ledger: leaks take a tenth of delta, Gaussian tails the rest."""
     target = PrivacyTarget(1.0, DELTA)
-    private = compose(fair_training(5.0)).approximate_gdp(target.leak_cap / 1000)
+    private = compose(fair_training(5.0)).to_gdp(target.leak_cap / 1000)
     assert f"{gdp_epsilon(private.mu, DELTA - target.leak_cap):.4g}" == "4.416"
     assert private.leak == target.leak_cap / 1000

@@ -23,9 +23,9 @@ from skdpot.privacy.calibration import PrivacyTarget, calibrate, event_cost
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
+    SampledGaussianEvent,
 )
 from skdpot.privacy.ledger import Totals
 from skdpot.privacy.relation import Relation
@@ -67,8 +67,13 @@ def test_an_estimator_with_random_batches_fills_it_exactly_too():
     target = PrivacyTarget(1.0, 1e-5)
     event = calibrate(
         target,
-        lambda sigma: FixedSizeGaussianEvent(
-            sigma=sigma, sensitivity=1.0, batch_sizes=(100,), group_sizes=(1000,), n_steps=20
+        lambda sigma: SampledGaussianEvent(
+            sampling="fixed_size",
+            sigma=sigma,
+            sensitivity=1.0,
+            batch_sizes=(100,),
+            group_sizes=(1000,),
+            n_steps=20,
         ),
     )
     budget = PrivacyBudget(1.0, 1e-5)
@@ -79,8 +84,13 @@ def test_an_estimator_with_random_batches_fills_it_exactly_too():
 
 
 def test_the_leak_has_a_cap_of_its_own_and_its_own_message():
-    event = FixedSizeGaussianEvent(
-        sigma=500.0, sensitivity=1.0, batch_sizes=(1,), group_sizes=(10,), n_steps=1
+    event = SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=500.0,
+        sensitivity=1.0,
+        batch_sizes=(1,),
+        group_sizes=(10,),
+        n_steps=1,
     )
     budget = PrivacyBudget(1.0, 1e-16)  # ten units of leak: too few to share between fits
     cost = event_cost(event, 1e-17).leak_units

@@ -19,10 +19,9 @@ from skdpot.privacy.calibration import (
 )
 from skdpot.privacy.events import (
     ComposedEvent,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonGaussianEvent,
+    SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import ROUNDING, gdp_delta, gdp_mu
 from skdpot.privacy.relation import Relation
@@ -33,20 +32,35 @@ def gaussian(sigma):
 
 
 def subsets(sigma, n_steps=100):
-    return FixedSizeGaussianEvent(
-        sigma=sigma, sensitivity=1.0, batch_sizes=(50,), group_sizes=(1000,), n_steps=n_steps
+    return SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=sigma,
+        sensitivity=1.0,
+        batch_sizes=(50,),
+        group_sizes=(1000,),
+        n_steps=n_steps,
     )
 
 
 def add_remove(sigma):
-    return PoissonGaussianEvent(
-        sigma=sigma, sensitivity=1.0, sampling_rate=0.02, n_steps=100, relation=Relation.ADD_REMOVE
+    return SampledGaussianEvent(
+        sampling="poisson",
+        sigma=sigma,
+        sensitivity=1.0,
+        sampling_rate=0.02,
+        n_steps=100,
+        relation=Relation.ADD_REMOVE,
     )
 
 
 def clipped_sum(sigma):
-    return PoissonGaussianEvent(
-        sigma=sigma, sensitivity=1.0, sampling_rate=0.02, n_steps=100, clipped_sum=True
+    return SampledGaussianEvent(
+        sampling="poisson",
+        sigma=sigma,
+        sensitivity=1.0,
+        sampling_rate=0.02,
+        n_steps=100,
+        clipped_sum=True,
     )
 
 

@@ -7,13 +7,12 @@ import pytest
 
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import (
+    BudgetedEvent,
     ComposedEvent,
     Event,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
+    SampledGaussianEvent,
     ThresholdedCountsEvent,
 )
 from skdpot.privacy.relation import Relation
@@ -41,27 +40,39 @@ class TestLatticeGaussianEvent(EventSuite):
 
 
 class TestPoissonGaussianEvent(EventSuite):
-    kind = PoissonGaussianEvent
-    parameters = {"sigma": 4.0, "sensitivity": 1.0, "sampling_rate": 0.1, "n_steps": 30}
+    kind = SampledGaussianEvent
+    parameters = {
+        "sampling": "poisson",
+        "sigma": 4.0,
+        "sensitivity": 1.0,
+        "sampling_rate": 0.1,
+        "n_steps": 30,
+    }
     invalid = {
         "sigma": NOT_POSITIVE,
         "sensitivity": NOT_POSITIVE,
+        "sampling": ("shuffled", "", None),
         "sampling_rate": (*NOT_POSITIVE, 1.0000001),
+        "n_samples": (10,),
+        "batch_sizes": ((10,),),
+        "group_sizes": ((10,),),
         "n_steps": NOT_COUNTS,
+        "label": (None, 3),
         "relation": NOT_A_RELATION,
     }
 
 
 class TestPoissonClippedSumEvent(EventSuite):
-    kind = PoissonGaussianEvent
+    kind = SampledGaussianEvent
     parameters = TestPoissonGaussianEvent.parameters | {"clipped_sum": True}
     relations = (Relation.REPLACE_ONE,)
     invalid = {"relation": NOT_A_RELATION}
 
 
 class TestFixedSizeGaussianEvent(EventSuite):
-    kind = FixedSizeGaussianEvent
+    kind = SampledGaussianEvent
     parameters = {
+        "sampling": "fixed_size",
         "sigma": 4.0,
         "sensitivity": 1.0,
         "batch_sizes": (10, 30),
@@ -74,6 +85,8 @@ class TestFixedSizeGaussianEvent(EventSuite):
         "sensitivity": NOT_POSITIVE,
         "batch_sizes": ((), (10,), (101, 30), (0, 30), (10.5, 30), 10, (10, 30, 1)),
         "group_sizes": ((), (0, 400), (100, "400"), None),
+        "sampling_rate": (0.1,),
+        "clipped_sum": (True,),
         "n_steps": NOT_COUNTS,
         "relation": (*NOT_A_RELATION, Relation.ADD_REMOVE),
     }
@@ -87,15 +100,16 @@ class TestFixedSizeGaussianEvent(EventSuite):
 
 
 class TestLatticeFixedSizeGaussianEvent(EventSuite):
-    kind = FixedSizeGaussianEvent
+    kind = SampledGaussianEvent
     parameters = TestFixedSizeGaussianEvent.parameters | {"lattice": 0.25}
     relations = (Relation.REPLACE_ONE,)
     invalid = {"lattice": (*(v for v in NOT_POSITIVE if v is not None), 4.1)}
 
 
 class TestPoissonRowsGaussianEvent(EventSuite):
-    kind = PoissonRowsGaussianEvent
+    kind = SampledGaussianEvent
     parameters = {
+        "sampling": "poisson_rows",
         "sigma": 4.0,
         "sensitivity": 1.0,
         "sampling_rate": 0.1,
@@ -130,16 +144,53 @@ class TestThresholdedCountsEvent(EventSuite):
         return self.make(sigma=2.5 * factor, threshold=1 + 7 * 2.5 * factor)
 
 
+class TestBudgetedEvent(EventSuite):
+    kind = BudgetedEvent
+    parameters = {"mu": 0.2, "leak": 1e-12}
+    invalid = {
+        "mu": NOT_POSITIVE,
+        "leak": (-1e-9, 1.0, math.nan, "0", None, True),
+        "mean_trials": (0, 0.5, math.nan, 2e6, "3"),
+        "shape": (-1.0, math.nan, "1", None),
+        "relation": NOT_A_RELATION,
+    }
+
+    def at_noise(self, factor: float) -> Event:
+        """More noise is a smaller mu."""
+        return self.make(mu=0.2 / factor)
+
+
+class TestSelectionEvent(TestBudgetedEvent):
+    parameters = {"mu": 0.2, "leak": 1e-12, "mean_trials": 5.0}
+
+    def test_conversion_to_gdp_is_a_bound(self) -> None:
+        """Where the profile is computed; beyond it ends in the leak."""
+        loss = compose(self.make())
+        private = loss.to_gdp(1e-9)
+        for epsilon in np.linspace(0.0, loss.epsilon(1e-6), 20):
+            assert loss.delta(float(epsilon)) <= (1 + 1e-7) * private.delta(float(epsilon))
+
+
 class TestComposedEvent(EventSuite):
     kind = ComposedEvent
     parameters = {
         "events": (
             GaussianEvent(sigma=9.0, sensitivity=1.0),
-            FixedSizeGaussianEvent(
-                sigma=4.0, sensitivity=1.0, batch_sizes=(10,), group_sizes=(100,), n_steps=30
+            SampledGaussianEvent(
+                sampling="fixed_size",
+                sigma=4.0,
+                sensitivity=1.0,
+                batch_sizes=(10,),
+                group_sizes=(100,),
+                n_steps=30,
             ),
-            PoissonGaussianEvent(
-                sigma=3.0, sensitivity=1.0, sampling_rate=0.05, n_steps=20, clipped_sum=True
+            SampledGaussianEvent(
+                sampling="poisson",
+                sigma=3.0,
+                sensitivity=1.0,
+                sampling_rate=0.05,
+                n_steps=20,
+                clipped_sum=True,
             ),
         )
     }
@@ -148,7 +199,8 @@ class TestComposedEvent(EventSuite):
 
     def each_relation(self) -> list[Event]:
         sampled = [
-            PoissonGaussianEvent(
+            SampledGaussianEvent(
+                sampling="poisson",
                 sigma=s,
                 sensitivity=1.0,
                 sampling_rate=0.05,
@@ -165,7 +217,8 @@ class TestComposedEvent(EventSuite):
         return ComposedEvent(
             events=(
                 GaussianEvent(sigma=first.sigma * factor, sensitivity=1.0),
-                FixedSizeGaussianEvent(
+                SampledGaussianEvent(
+                    sampling="fixed_size",
                     sigma=second.sigma * factor,
                     sensitivity=1.0,
                     batch_sizes=(10,),
@@ -198,7 +251,7 @@ class TestNonPrivateEvent(EventSuite):
         assert compose(self.make()).delta(1e9) == 1.0
 
     def test_conversion_to_gdp_is_a_bound(self) -> None:
-        assert compose(self.make()).approximate_gdp(0.5).mu == math.inf
+        assert compose(self.make()).to_gdp(0.5).mu == math.inf
 
     def test_ledger_cost_is_whole_units_rounded_up(self) -> None:
         self.test_no_noise_anywhere_is_no_privacy()
@@ -215,8 +268,12 @@ def test_gaussian_mu_charges_the_lattice():
 def test_lattice_is_charged_under_sampling_too():
     shared = {"sigma": 2.0, "sensitivity": 1.0, "n_steps": 30}
     for make in (
-        lambda **more: FixedSizeGaussianEvent(batch_sizes=(10,), group_sizes=(100,), **more),
-        lambda **more: PoissonRowsGaussianEvent(sampling_rate=0.1, n_samples=100, **more),
+        lambda **more: SampledGaussianEvent(
+            sampling="fixed_size", batch_sizes=(10,), group_sizes=(100,), **more
+        ),
+        lambda **more: SampledGaussianEvent(
+            sampling="poisson_rows", sampling_rate=0.1, n_samples=100, **more
+        ),
     ):
         coarse = make(**shared, lattice=1.0)
         assert coarse.mu == pytest.approx(0.5 * (1 + 1 / (20 * 2**2)))
@@ -226,15 +283,21 @@ def test_lattice_is_charged_under_sampling_too():
 
 
 def test_sampling_rate_of_groups_is_the_largest_share():
-    event = FixedSizeGaussianEvent(
-        sigma=1.0, sensitivity=1.0, batch_sizes=(5, 40), group_sizes=(10, 200), n_steps=1
+    event = SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=1.0,
+        sensitivity=1.0,
+        batch_sizes=(5, 40),
+        group_sizes=(10, 200),
+        n_steps=1,
     )
-    assert event.sampling_rate == 0.5
+    assert event.rate == 0.5
 
 
 def test_clipped_sum_is_refused_under_add_remove():
     with pytest.raises(ValueError, match=r"`clipped_sum` .* replace-one only"):
-        PoissonGaussianEvent(
+        SampledGaussianEvent(
+            sampling="poisson",
             sigma=1.0,
             sensitivity=1.0,
             sampling_rate=0.1,
@@ -245,7 +308,8 @@ def test_clipped_sum_is_refused_under_add_remove():
 
 
 def test_numpy_numbers_become_plain_ones():
-    event = FixedSizeGaussianEvent(
+    event = SampledGaussianEvent(
+        sampling="fixed_size",
         sigma=np.float32(2.0),
         sensitivity=np.float64(1.0),
         batch_sizes=np.array([3, 4]),

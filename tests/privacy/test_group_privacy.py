@@ -15,29 +15,33 @@ from skdpot.privacy.calibration import SingleFitTarget, calibrate
 from skdpot.privacy.events import (
     BudgetedEvent,
     ComposedEvent,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonGaussianEvent,
+    SampledGaussianEvent,
     ThresholdedCountsEvent,
+    check_group_size,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.group_privacy import check_group_size, epsilon_of_group, in_different_parts
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
 
 GAUSSIAN = GaussianEvent(sigma=3.0, sensitivity=1.5, n_steps=2, lattice=0.25)
-POISSON = PoissonGaussianEvent(
-    sigma=1.2, sensitivity=2.0, sampling_rate=0.04, n_steps=30, clipped_sum=True
+POISSON = SampledGaussianEvent(
+    sampling="poisson", sigma=1.2, sensitivity=2.0, sampling_rate=0.04, n_steps=30, clipped_sum=True
 )
-SUBSETS = FixedSizeGaussianEvent(
-    sigma=1.0, sensitivity=1.0, batch_sizes=(5,), group_sizes=(50,), n_steps=3
+SUBSETS = SampledGaussianEvent(
+    sampling="fixed_size",
+    sigma=1.0,
+    sensitivity=1.0,
+    batch_sizes=(5,),
+    group_sizes=(50,),
+    n_steps=3,
 )
 
 
 @pytest.mark.parametrize("k", [1, 2, 7])
 def test_gaussian_releases_of_different_parts_cost_the_root_of_their_number(k):
-    assert in_different_parts(GAUSSIAN, k).mu == pytest.approx(math.sqrt(k) * GAUSSIAN.mu)
+    assert GAUSSIAN.grouped(k).mu == pytest.approx(math.sqrt(k) * GAUSSIAN.mu)
 
 
 def test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number():
@@ -48,30 +52,30 @@ def test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_nu
     parts[:, 0], others[:, 0] = [1.0, 0.0], [-1.0, 0.0]
     moved = np.linalg.norm(parts.sum(axis=1) - others.sum(axis=1))
     one_row = GaussianEvent(sigma=5.0, sensitivity=2.0)
-    assert in_different_parts(one_row, 3).mu == pytest.approx(moved / 5.0)
+    assert one_row.grouped(3).mu == pytest.approx(moved / 5.0)
 
 
 def test_sampled_steps_of_different_parts_compose():
     accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
     step = dp_event.PoissonSampledDpEvent(0.04, dp_event.GaussianDpEvent(1.2))
     accountant.compose(step, 30 * 3)
-    ours = compose(in_different_parts(POISSON, 3)).epsilon(1e-5)
+    ours = compose(POISSON.grouped(3)).epsilon(1e-5)
     assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
 
 
 def test_one_row_changes_nothing():
     for event in (GAUSSIAN, POISSON, SUBSETS, NonPrivateEvent()):
-        assert in_different_parts(event, 1) is event
+        assert event.grouped(1) is event
 
 
 def test_no_noise_stays_no_noise():
-    assert in_different_parts(NonPrivateEvent(), 3) == NonPrivateEvent()
+    assert NonPrivateEvent().grouped(3) == NonPrivateEvent()
 
 
 def test_phases_are_changed_one_by_one():
     nested = ComposedEvent(events=(POISSON, ComposedEvent(events=(GAUSSIAN,))))
-    changed = in_different_parts(POISSON, 3), in_different_parts(GAUSSIAN, 3)
-    assert in_different_parts(nested, 3).events == (
+    changed = POISSON.grouped(3), GAUSSIAN.grouped(3)
+    assert nested.grouped(3).events == (
         changed[0],
         ComposedEvent(events=(changed[1],)),
     )
@@ -81,19 +85,19 @@ def test_what_is_not_proved_is_refused():
     lookalike = type("Lookalike", (GaussianEvent,), {})(sigma=1.0, sensitivity=1.0)
     for event in (SUBSETS, ComposedEvent(events=(GAUSSIAN, SUBSETS)), lookalike):
         with pytest.raises(UnknownEventError, match="a person with 2 rows"):
-            in_different_parts(event, 2)
+            event.grouped(2)
 
 
 def test_other_relations_are_refused():
     event = GaussianEvent(sigma=1.0, sensitivity=1.0, relation=Relation.ADD_REMOVE)
     with pytest.raises(ValueError, match="under replace-one only"):
-        in_different_parts(event, 2)
+        event.grouped(2)
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None])
 def test_sizes_are_integers_of_at_least_one(size):
     with pytest.raises(ValueError, match="`group_size` must be an integer >= 1"):
-        in_different_parts(GAUSSIAN, size)
+        GAUSSIAN.grouped(size)
 
 
 def test_a_multiple_of_epsilon_and_delta_is_no_bound_for_a_group():
@@ -154,8 +158,13 @@ def two_rows_of_a_batch(mu, n, size, k):
 @pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-4])
 def test_no_rows_of_one_batch_exceed_what_is_stated(k, mu, delta):
-    event = FixedSizeGaussianEvent(
-        sigma=1.0 / mu, sensitivity=1.0, batch_sizes=(10,), group_sizes=(100,), n_steps=1
+    event = SampledGaussianEvent(
+        sampling="fixed_size",
+        sigma=1.0 / mu,
+        sensitivity=1.0,
+        batch_sizes=(10,),
+        group_sizes=(100,),
+        n_steps=1,
     )
     epsilon = spent_on(event, delta=delta).for_group(k)
     assert two_rows_of_a_batch(mu, 100, 10, k)(epsilon) <= delta
@@ -176,7 +185,7 @@ def test_randomised_response_attains_the_sum_of_the_chain():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loss, "mu_without_sampling", math.inf)
         patch.setattr(Loss, "leak", 0.0)
-        epsilon = epsilon_of_group(loss, 4, 1e-9, 1.0)
+        epsilon = loss.group_epsilon(4, 1e-9, 1.0)
     assert epsilon == pytest.approx(1.2, abs=1e-6)
 
 
@@ -212,7 +221,7 @@ def thresholded(delta=1e-6, lattice=None):
 def test_no_group_of_records_shows_its_own_categories_more_often(k, lattice):
     """All in one category, all in categories of their own, and half of each; exact tails."""
     event = thresholded(lattice=lattice)
-    bound = event.group_tail(k)
+    bound = event.group_leak(k)
     noise = np.arange(-1000, 1000, lattice or 1.0)
     mass = np.exp(-(noise**2) / (2 * 40.0**2))
     mass /= mass.sum()
@@ -225,7 +234,7 @@ def test_no_group_of_records_shows_its_own_categories_more_often(k, lattice):
         shown = -np.expm1(sum(np.log1p(-passes(c)) for c in counts))
         assert shown <= bound
     assert bound <= k * norm.sf((event.threshold - k - 1) / 40.0)
-    assert event.group_tail(1) == event.delta_tail <= bound
+    assert event.group_leak(1) == event.delta_tail <= bound
 
 
 def test_a_group_of_selected_categories_is_bounded():
@@ -235,7 +244,7 @@ def test_a_group_of_selected_categories_is_bounded():
     epsilon = spent.for_group(5)
     alone = gdp_epsilon(5 * compose(event).mu_without_sampling, 1e-5)
     assert alone < epsilon < 1.2 * alone
-    rest = 1e-5 - thresholded().group_tail(5)
+    rest = 1e-5 - thresholded().group_leak(5)
     assert epsilon == pytest.approx(
         gdp_epsilon(5 * compose(event).mu_without_sampling, rest), rel=1e-6
     )

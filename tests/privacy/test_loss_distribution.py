@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skdpot.privacy.approximate_gdp import ApproximateGDP, smallest_mu
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon
 from skdpot.privacy.loss_distribution import LossDistribution, LossPair
-from skdpot.privacy.poisson import PoissonAddRemoveStep, PoissonClippedSumStep
-from skdpot.privacy.without_replacement import SubsetStep
+from skdpot.privacy.steps import PoissonAddRemoveStep, PoissonClippedSumStep, SubsetStep
 
 
 def two_point_losses(loss_in_intervals, infinity_mass=0.0):
@@ -43,7 +41,7 @@ def test_the_larger_order_counts_whichever_it_is():
     for first in (LossPair(small, large), LossPair(large, small)):
         assert first.delta(0.2) == large.delta(0.2)
         assert first.epsilon(0.1) == large.epsilon(0.1)
-        assert smallest_mu(first, 1e-3) == smallest_mu(LossPair(large), 1e-3)
+        assert first.to_gdp(1e-3).mu == LossPair(large).to_gdp(1e-3).mu
         assert first.self_compose(2).delta(0.2) == pytest.approx(both.delta(0.2))
         for second in (first, LossPair(large)):
             assert first.compose(second).delta(0.2) == pytest.approx(both.delta(0.2))
@@ -121,7 +119,7 @@ def test_composed_masses_bound_the_exact_ones_far_into_the_tail(parts):
 
 
 @pytest.mark.parametrize(("rate", "mu"), [(0.02, 0.9), (0.3, 0.25), (0.9, 3.0)])
-def test_what_dp_accounting_may_round_off_is_at_infinity(rate, mu):
+def test_what_profiles_may_round_off_is_at_infinity(rate, mu):
     """The profile of one step at its nodes, against the closed form with fifty digits."""
     steps = PoissonAddRemoveStep(mu, rate).losses(1e-3)
     for order, forward in ((steps.forward, True), (steps.backward, False)):
@@ -162,7 +160,7 @@ def exact_poisson_delta(epsilon, mu, rate, forward):
 )
 def test_conversion_is_a_bound_between_the_nodes_and_no_smaller_mu_is(losses, leak):
     """Checked on points that are no nodes, in both orders; 0.5 % less mu must fail."""
-    mu = smallest_mu(losses, leak)
+    mu = losses.to_gdp(leak).mu
     interval, width = losses.forward.interval, losses.epsilon(max(2 * leak, 1e-12))
     points = np.unique(np.append(np.linspace(0.0, width, 250), np.arange(30) * interval / 7))
     gap = np.full(points.shape, np.inf)
@@ -185,12 +183,12 @@ def test_conversion_charges_infinite_losses_to_the_leak():
             1e-6,
         )
     )
-    assert smallest_mu(with_leak, 0.99e-6) == math.inf
-    assert math.isfinite(smallest_mu(with_leak, 1.01e-6))
+    assert with_leak.to_gdp(0.99e-6).mu == math.inf
+    assert math.isfinite(with_leak.to_gdp(1.01e-6).mu)
 
 
 def test_conversion_of_next_to_nothing_is_nothing():
-    assert smallest_mu(SubsetStep(1e-3, 1e-3).losses(1e-8), 1e-5) == 0.0
+    assert SubsetStep(1e-3, 1e-3).losses(1e-8).to_gdp(1e-5).mu == 0.0
 
 
 def test_approximate_gdp_reads_both_ways():

@@ -17,7 +17,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy import lattice_sampler
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import PoissonGaussianEvent
+from skdpot.privacy.events import SampledGaussianEvent
 from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.lattice_sampler import _split, _table, required_bits, rounding_width
 from skdpot.privacy.noise import (
@@ -442,8 +442,14 @@ def sampled_profile(s, shifts, rate, epsilon):
 def test_no_sampled_sum_is_worse_than_its_account(rate, shifts):
     """Records move a sum by 40 lattice steps in all directions; the exact laws of the release."""
     for s in (30.0, 80.0):
-        event = PoissonGaussianEvent(
-            sigma=s, sensitivity=80.0, sampling_rate=rate, n_steps=1, clipped_sum=True, lattice=1.0
+        event = SampledGaussianEvent(
+            sampling="poisson",
+            sigma=s,
+            sensitivity=80.0,
+            sampling_rate=rate,
+            n_steps=1,
+            clipped_sum=True,
+            lattice=1.0,
         )
         for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
             assert sampled_profile(s, shifts, rate, epsilon) <= compose(event).delta(epsilon)
@@ -451,12 +457,12 @@ def test_no_sampled_sum_is_worse_than_its_account(rate, shifts):
 
 def test_the_account_of_a_sampled_sum_is_that_of_its_random_rounding():
     shared = {"sensitivity": 0.5, "sampling_rate": 0.1, "n_steps": 1, "clipped_sum": True}
-    event = PoissonGaussianEvent(sigma=1.0, lattice=1 / 64, **shared)
+    event = SampledGaussianEvent(sampling="poisson", sigma=1.0, lattice=1 / 64, **shared)
     rho = rounding_width(required_bits(64.0, 0.5)) / 64
     assert event.mu == pytest.approx(0.5 / math.sqrt(1 - rho**2), rel=1e-12)
     assert event.mu > 0.5 * (1 + 4 / 64**2 / 2)
     with pytest.raises(ValueError, match="finer lattice"):
-        PoissonGaussianEvent(sigma=1.0, lattice=0.5, **shared)
+        SampledGaussianEvent(sampling="poisson", sigma=1.0, lattice=0.5, **shared)
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,14 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import (
-    FixedSizeGaussianEvent,
-    GaussianEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
-)
-from skdpot.privacy.poisson_rows import mean_amplified_delta
-from skdpot.privacy.without_replacement import amplified_delta
+from skdpot.privacy.events import GaussianEvent, SampledGaussianEvent
+from skdpot.privacy.steps import amplified_delta, mean_amplified_delta
 
 NORMAL = stats.norm
 
@@ -49,8 +43,13 @@ def test_mean_profile_is_attained_by_brute_force(n, rate, mu):
         exact = _worst_mechanism(epsilon, mu, rate, n)
         bound = float(mean_amplified_delta(np.array([epsilon]), mu, rate, n)[0])
         assert bound == pytest.approx(exact, rel=1e-6, abs=1e-12)
-        event = PoissonRowsGaussianEvent(
-            sigma=1.0, sensitivity=mu, sampling_rate=rate, n_samples=n, n_steps=1
+        event = SampledGaussianEvent(
+            sampling="poisson_rows",
+            sigma=1.0,
+            sensitivity=mu,
+            sampling_rate=rate,
+            n_samples=n,
+            n_steps=1,
         )
         assert exact * (1 - 1e-6) <= compose(event).delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
 
@@ -80,7 +79,9 @@ def test_the_account_of_the_expected_size_is_not_a_bound():
     n, rate, mu, epsilon = 2, 0.5, 1.0, 3.0
     attained = _worst_mechanism(epsilon, mu, rate, n)
     assert attained > 2 * amplified_delta(np.array([epsilon]), mu, rate)[0]
-    hidden = PoissonGaussianEvent(sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=1)
+    hidden = SampledGaussianEvent(
+        sampling="poisson", sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=1
+    )
     assert attained > 2 * compose(hidden).delta(epsilon)
 
 
@@ -114,11 +115,21 @@ def test_few_sizes_stand_for_all_on_the_private_side(n, rate):
 
 def test_costs_more_than_a_fixed_size_and_nearly_as_much_for_many_records():
     def epsilon(n):
-        rows = PoissonRowsGaussianEvent(
-            sigma=2.0, sensitivity=1.0, sampling_rate=0.1, n_samples=n, n_steps=100
+        rows = SampledGaussianEvent(
+            sampling="poisson_rows",
+            sigma=2.0,
+            sensitivity=1.0,
+            sampling_rate=0.1,
+            n_samples=n,
+            n_steps=100,
         )
-        fixed = FixedSizeGaussianEvent(
-            sigma=2.0, sensitivity=1.0, batch_sizes=(n // 10,), group_sizes=(n,), n_steps=100
+        fixed = SampledGaussianEvent(
+            sampling="fixed_size",
+            sigma=2.0,
+            sensitivity=1.0,
+            batch_sizes=(n // 10,),
+            group_sizes=(n,),
+            n_steps=100,
         )
         return compose(rows).epsilon(1e-5), compose(fixed).epsilon(1e-5)
 
@@ -129,8 +140,14 @@ def test_costs_more_than_a_fixed_size_and_nearly_as_much_for_many_records():
 
 def test_more_sampling_costs_more_and_all_of_it_is_the_gaussian():
     def event(rate, **more):
-        return PoissonRowsGaussianEvent(
-            sigma=3.0, sensitivity=1.0, sampling_rate=rate, n_samples=100, n_steps=5, **more
+        return SampledGaussianEvent(
+            sampling="poisson_rows",
+            sigma=3.0,
+            sensitivity=1.0,
+            sampling_rate=rate,
+            n_samples=100,
+            n_steps=5,
+            **more,
         )
 
     epsilons = [compose(event(rate)).epsilon(1e-5) for rate in (0.02, 0.1, 0.5, 0.9, 0.999, 1.0)]
@@ -150,15 +167,20 @@ def test_composition_by_monte_carlo():
         share = rng.binomial(n, rate, n_draws) / n
         x = rng.standard_normal(n_draws) + mu * (rng.uniform(size=n_draws) < share)
         loss += np.log1p(share * np.expm1(mu * x - mu**2 / 2))
-    event = PoissonRowsGaussianEvent(
-        sigma=1.0, sensitivity=mu, sampling_rate=rate, n_samples=n, n_steps=n_steps
+    event = SampledGaussianEvent(
+        sampling="poisson_rows",
+        sigma=1.0,
+        sensitivity=mu,
+        sampling_rate=rate,
+        n_samples=n,
+        n_steps=n_steps,
     )
     for epsilon in (0.5, 1.5, 3.0):
         gains = np.maximum(-np.expm1(epsilon - loss), 0.0)
         error = gains.std() / math.sqrt(n_draws)
         bound = compose(event).delta(epsilon)
         assert gains.mean() - 5 * error <= bound <= 1.2 * (gains.mean() + 5 * error)
-        hidden = PoissonGaussianEvent(
-            sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=n_steps
+        hidden = SampledGaussianEvent(
+            sampling="poisson", sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=n_steps
         )
     assert gains.mean() - 5 * error > compose(hidden).delta(3.0)

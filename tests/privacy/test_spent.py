@@ -16,16 +16,16 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
-from skdpot.privacy import accounting, gdp, grid, loss_distribution, without_replacement
+from skdpot.privacy import accounting, gdp, loss_distribution, steps
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget, calibrate
 from skdpot.privacy.display import epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import (
     ComposedEvent,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
+    SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_delta
 from skdpot.privacy.relation import Relation
@@ -65,8 +65,13 @@ def exact_epsilon(mu, delta):
     return brentq(excess, 0.0, 100.0, xtol=1e-12)
 
 
-TRAINING = FixedSizeGaussianEvent(
-    sigma=3.0, sensitivity=1.0, batch_sizes=(60,), group_sizes=(300,), n_steps=40
+TRAINING = SampledGaussianEvent(
+    sampling="fixed_size",
+    sigma=3.0,
+    sensitivity=1.0,
+    batch_sizes=(60,),
+    group_sizes=(300,),
+    n_steps=40,
 )
 
 
@@ -81,13 +86,13 @@ def other_machine(monkeypatch):
             exact = gdp_delta(epsilon, mu)
             return exact * (1 + 2e-10 * rng.uniform(-1, 1, np.shape(epsilon)))
 
-        for module in (gdp, loss_distribution, without_replacement):
+        for module in (gdp, loss_distribution, steps):
             monkeypatch.setattr(module, "gdp_delta", computed)
-        for cached in (gdp.gdp_epsilon, gdp.gdp_mu, grid.composed_losses, accounting._epsilon):
+        for cached in (gdp.gdp_epsilon, gdp.gdp_mu, accounting._composed, accounting._epsilon):
             cached.cache_clear()
 
     yield become
-    for cached in (gdp.gdp_epsilon, gdp.gdp_mu, grid.composed_losses, accounting._epsilon):
+    for cached in (gdp.gdp_epsilon, gdp.gdp_mu, accounting._composed, accounting._epsilon):
         cached.cache_clear()
 
 

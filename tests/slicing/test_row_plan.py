@@ -12,10 +12,9 @@ from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import (
     ComposedEvent,
-    FixedSizeGaussianEvent,
     GaussianEvent,
     NonPrivateEvent,
-    PoissonRowsGaussianEvent,
+    SampledGaussianEvent,
 )
 from skdpot.privacy.projections import lemma1_sensitivity
 from skdpot.slicing.directions import orthogonal_directions
@@ -33,10 +32,10 @@ def _plan(target=TARGET, n=1000, bounds=UNIT_BALL, norm=3.0, **parameters):
 
 def test_events_say_how_rows_are_drawn():
     fixed = _plan().event
-    assert isinstance(fixed, FixedSizeGaussianEvent)
+    assert isinstance(fixed, SampledGaussianEvent)
     assert (fixed.batch_sizes, fixed.group_sizes, fixed.n_steps) == ((20,), (1000,), 50)
     poisson = _plan(sampling="poisson").event
-    assert isinstance(poisson, PoissonRowsGaussianEvent)
+    assert isinstance(poisson, SampledGaussianEvent)
     assert (poisson.sampling_rate, poisson.n_samples, poisson.n_steps) == (0.02, 1000, 50)
     for size in (None, 1000, 5000):
         for sampling in ("poisson", "without_replacement"):
@@ -106,7 +105,7 @@ def test_private_bounds_take_a_tenth():
     assert plan.unit == 1.0
     sampled = _plan(bounds=1000, n_steps=5)
     assert TARGET.admits(sampled.event)
-    assert isinstance(sampled.event.events[-1], FixedSizeGaussianEvent)
+    assert isinstance(sampled.event.events[-1], SampledGaussianEvent)
 
 
 def test_given_sigma_is_used_as_it_is():

@@ -13,7 +13,7 @@ from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.calibration import PrivacyTarget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, PoissonRowsGaussianEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
 from skdpot.privacy.private_bounds import ball_radius
 from skdpot.privacy.provenance import made_by
 from skdpot.slicing import row_release
@@ -240,7 +240,7 @@ def test_poisson_samples_vary_and_are_charged_as_such():
     release = _release(sampling="poisson", n_steps=40)
     sizes = [batch.values.shape[1] for batch in release.projections.batches]
     assert 3 < np.std(sizes) < 6  # sqrt(18.7) = 4.3
-    assert isinstance(release.privacy_spent.event, PoissonRowsGaussianEvent)
+    assert isinstance(release.privacy_spent.event, SampledGaussianEvent)
     assert release.privacy_spent.event.sampling_rate == 20 / 300
 
 

@@ -14,7 +14,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.bounds_plan import plan_private_bounds
 from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, PoissonGaussianEvent
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
 from skdpot.trajectories.warm_start import plan_warm_start
@@ -66,7 +66,8 @@ def test_steps_are_sums_of_clipped_vectors_with_twice_the_clip():
     made = plan(noise_multiplier=(2.0, 3.0))
     assert made.event == ComposedEvent(
         events=tuple(
-            PoissonGaussianEvent(
+            SampledGaussianEvent(
+                sampling="poisson",
                 sigma=sigma,
                 sensitivity=noise_for_sums(sigma, 1.6, 100).sensitivity,
                 sampling_rate=RATE,
@@ -85,7 +86,7 @@ def test_steps_are_sums_of_clipped_vectors_with_twice_the_clip():
 def test_noise_of_the_steps_is_the_noise_of_the_event():
     """The one number that is drawn is the one that is charged."""
     made = calibrated()
-    charged = [e.sigma for e in made.event.events if isinstance(e, PoissonGaussianEvent)]
+    charged = [e.sigma for e in made.event.events if isinstance(e, SampledGaussianEvent)]
     assert list(made.sigmas) == charged
 
 

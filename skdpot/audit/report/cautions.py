@@ -5,9 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skdpot.audit.report.words import single_events
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["MEMBERS", "NOT_COVERED", "Caution", "cautions_of"]
@@ -94,7 +92,7 @@ def _of_silence(name: str) -> Caution:
 
 def _of_size(spent: PrivacySpent, n_samples: int | None, names: Sequence[str]) -> Iterator[Caution]:
     """Judge ε and δ."""
-    if any(isinstance(part, NonPrivateEvent) for part in single_events(spent.event)):
+    if not spent.event.is_private:
         yield Caution(
             "stop",
             "No privacy: something was released without noise (ε = ∞). Do not publish it if the "
@@ -146,7 +144,7 @@ def _of_seeds(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> Iterator
 
 def _of_noise(spent: PrivacySpent) -> Iterator[Caution]:
     """Judge how the noise was drawn."""
-    noisy = [part for part in single_events(spent.event) if hasattr(part, "sigma")]
+    noisy = [part for part in spent.event.phases if hasattr(part, "sigma")]
     if any(getattr(part, "lattice", None) is None for part in noisy):
         yield Caution(
             "caution",

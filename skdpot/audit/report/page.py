@@ -23,7 +23,7 @@ from skdpot.audit.report.words import (
 )
 from skdpot.metrics._panels import COLORS, data_address
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.display import describe_event, epsilon_text, rounded_down, rounded_up
+from skdpot.privacy.display import epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.spent import PrivacySpent
 
@@ -58,7 +58,7 @@ def report_fragment(report: Any) -> str:
         n_others=0 if trial.found is None else len(trial.found.best.other_scores),
         utility=[(f"{f.name} ({f.meaning})", f"{f.value:.4g}") for f in report.utility],
         details=_details(report),
-        event=describe_event(report.spent.event),
+        event=str(report.spent.event),
         claim_picture=claim_picture,
         membership_picture=membership_picture,
     )

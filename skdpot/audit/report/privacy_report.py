@@ -19,7 +19,6 @@ from skdpot.audit.membership.attacks import read_rows
 from skdpot.audit.report.audit import PartAudit, audit_copies, private_parts
 from skdpot.audit.report.cautions import NOT_COVERED, Caution, cautions_of
 from skdpot.audit.report.page import report_fragment
-from skdpot.audit.report.phases import known_sizes, releases_in_words
 from skdpot.audit.report.trials import Figure, MembershipTrial, measure_utility, try_membership
 from skdpot.audit.report.words import (
     Meaning,
@@ -31,7 +30,6 @@ from skdpot.audit.report.words import (
 from skdpot.exceptions import LedgerError
 from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.display import describe_event
 from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
 
 __all__ = ["PrivacyReport", "privacy_report"]
@@ -129,7 +127,7 @@ def privacy_report(
     spent = _statement(estimator)
     parts = tuple(private_parts(estimator))
     silent = silent_parts(estimator)
-    n_samples, n_features = known_sizes(parts, spent)
+    n_samples, n_features = _known_sizes(parts, spent)
     budgets = _budgets(parts, budget)
     rng = solver_generator(random_state)
     with tqdm(total=3, desc="report", disable=verbose <= 0) as bar:
@@ -148,7 +146,7 @@ def privacy_report(
         created=datetime.now(UTC),
         version=skdpot.__version__,
         spent=spent,
-        releases=releases_in_words(parts, spent),
+        releases=_releases(parts, spent),
         meaning=meaning_of(spent),
         cautions=cautions_of(
             parts,
@@ -361,7 +359,7 @@ def _facts(report: PrivacyReport) -> dict[str, Any]:
             "relation": str(spent.relation),
             "protected": protected_in_words(spent),
             "mechanism": mechanism_in_words(spent),
-            "event": describe_event(spent.event),
+            "event": str(spent.event),
             "event_in_words": list(report.releases),
             "sigma": _plain(spent.sigma),
             "sensitivity": _plain(spent.sensitivity),
@@ -496,3 +494,22 @@ def _length(values: Any, name: str) -> int:
     if not shape:
         raise ValueError(f"{name} must be an array, with one entry a row.")
     return int(shape[0])
+
+
+def _releases(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> tuple[str, ...]:
+    """Say what touched private data, a sentence for each phase."""
+    sentences = tuple(phase.describe() for phase in spent.event.phases)
+    names = [name for name, part in parts for _ in part.privacy_spent_.event.phases]
+    if len(parts) < 2 or len(names) != len(sentences):  # one fit, or one that occurs twice
+        return sentences
+    return tuple(map(": ".join, zip(names, sentences, strict=True)))
+
+
+def _known_sizes(
+    parts: Sequence[tuple[str, Any]], spent: PrivacySpent
+) -> tuple[int | None, int | None]:
+    """Return the public numbers of records, if anything keeps it, and of features."""
+    known = [part.n_samples_ for _, part in parts if hasattr(part, "n_samples_")]
+    known += [phase.n_records for phase in spent.event.phases if phase.n_records is not None]
+    features = [part.n_features_in_ for _, part in parts if hasattr(part, "n_features_in_")]
+    return int(min(known)) if known else None, int(features[0]) if features else None

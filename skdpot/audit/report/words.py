@@ -1,7 +1,6 @@
-"""Events, relations and figures of privacy in plain words, from public facts alone."""
+"""Relations and figures of privacy in plain words, from public facts alone."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +9,6 @@ import numpy as np
 from skdpot.audit.membership.result import MembershipResult
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.display import rounded_up
-from skdpot.privacy.event_base import Event
-from skdpot.privacy.events import (
-    BudgetedEvent,
-    ComposedEvent,
-    FixedSizeGaussianEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
-    PrivateSelectionEvent,
-    ThresholdedCountsEvent,
-)
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
 
@@ -29,7 +16,6 @@ __all__ = [
     "Meaning",
     "beside_claim",
     "claim_of",
-    "event_in_words",
     "is_bare",
     "meaning_of",
     "mechanism_in_words",
@@ -37,117 +23,10 @@ __all__ = [
     "percent_at_most",
     "protected_in_words",
     "shown_at_least",
-    "single_events",
 ]
 
-_NOISY = (
-    GaussianEvent,
-    FixedSizeGaussianEvent,
-    PoissonGaussianEvent,
-    PoissonRowsGaussianEvent,
-)
 # The false positive rate at which an attack is judged.
 SMALL_FPR = 0.01
-
-
-def single_events(event: Event) -> Iterator[Event]:
-    """Yield the phases of an event, however they are nested.
-
-    Parameters
-    ----------
-    event : Event
-        One fit.
-
-    Yields
-    ------
-    Event
-        Never a `ComposedEvent`.
-    """
-    if isinstance(event, ComposedEvent):
-        for part in event.events:
-            yield from single_events(part)
-    else:
-        yield event
-
-
-def event_in_words(event: Event) -> tuple[str, ...]:
-    """Say what touched private data, a sentence for each phase.
-
-    Parameters
-    ----------
-    event : Event
-        One fit.
-
-    Returns
-    -------
-    tuple of str
-        In the order of the phases.
-    """
-    return tuple(_phase_in_words(part) for part in single_events(event))
-
-
-def _phase_in_words(event: Event) -> str:
-    """Say what one phase releases."""
-    if isinstance(event, NonPrivateEvent):
-        return "Something was released without any noise."
-    if isinstance(event, ThresholdedCountsEvent):
-        return _categories_in_words(event)
-    if isinstance(event, BudgetedEvent):
-        return f"Whatever a budget of its own admitted: {_in_gaussian_units(event)}."
-    if isinstance(event, PrivateSelectionEvent):
-        return (
-            f"The best of a random, secret number of trials, {event.mean_trials:.4g} on average, "
-            f"and nothing of the others; each trial, its score included: "
-            f"{_in_gaussian_units(event.trial)}."
-        )
-    if not isinstance(event, _NOISY):
-        return f"A release that is accounted for as {type(event).__name__}."
-    noise = (
-        f"every number has Gaussian noise of standard deviation {event.sigma:.4g}, and "
-        f"replacing one record moves all numbers of a release together by at most "
-        f"{event.sensitivity:.4g}"
-    )
-    if event.relation is Relation.ADD_REMOVE:
-        noise = noise.replace("replacing", "adding or removing")
-    steps = f"{event.n_steps:,} releases, one after the other" if event.n_steps > 1 else "1 release"
-    if isinstance(event, GaussianEvent):
-        return f"{steps}, of numbers computed from all records: {noise}."
-    if isinstance(event, FixedSizeGaussianEvent):
-        drawn, of = (
-            " + ".join(f"{k:,}" for k in n) for n in (event.batch_sizes, event.group_sizes)
-        )
-        batch = f"{drawn} records drawn afresh and secretly from {of}"
-    else:
-        batch = (
-            f"a secret sample, in which each record is with probability {event.sampling_rate:.4g}"
-        )
-    kind = "one vector a record of" if isinstance(event, PoissonRowsGaussianEvent) else "from"
-    return f"{steps}, each computed {kind} {batch}: {noise}."
-
-
-def _in_gaussian_units(event: BudgetedEvent) -> str:
-    """Say how much something tells, by what is as hard to tell."""
-    text = (
-        "replacing one record is no easier to notice than a shift of one Gaussian number by "
-        f"{event.mu:.4g} standard deviations"
-    )
-    if event.relation is Relation.ADD_REMOVE:
-        text = text.replace("replacing", "adding or removing")
-    return f"{text}, except with probability {event.leak:.2g}" if event.leak > 0.0 else text
-
-
-def _categories_in_words(event: ThresholdedCountsEvent) -> str:
-    """Say what a selection of categories releases."""
-    columns = f"{event.n_columns:,} columns" if event.n_columns > 1 else "1 column"
-    change = "replacing one record moves two counts"
-    if event.relation is Relation.ADD_REMOVE:
-        change = "adding or removing one record moves one count"
-    return (
-        f"The categories of {columns}: every count has Gaussian noise of standard deviation "
-        f"{event.sigma:.4g}, {change} of a column by 1, and only categories whose noisy counts "
-        f"exceed {event.threshold:.4g} are released. With probability {event.delta_tail:.2g} at "
-        "most, this shows a category that one record alone has."
-    )
 
 
 def protected_in_words(spent: PrivacySpent) -> str:
@@ -278,7 +157,7 @@ def one_in(delta: float) -> str:
 
 def is_bare(spent: PrivacySpent) -> bool:
     """Return whether all of a release is without noise."""
-    return all(isinstance(event, NonPrivateEvent) for event in single_events(spent.event))
+    return not any(phase.is_private for phase in spent.event.phases)
 
 
 def mechanism_in_words(spent: PrivacySpent) -> str:
