@@ -73,6 +73,7 @@ def _number(value: Any) -> float:
 
 
 def positive(value: Any) -> float:
+    """Return a finite float above 0."""
     number = _number(value)
     if not (math.isfinite(number) and number > 0.0):
         raise ValueError("must be a finite number > 0")
@@ -80,12 +81,14 @@ def positive(value: Any) -> float:
 
 
 def rate_of_sampling(value: Any) -> float:
+    """Return a float in (0, 1]."""
     if not 0.0 < _number(value) <= 1.0:
         raise ValueError("must lie in (0, 1]")
     return float(value)
 
 
 def count(value: Any) -> int:
+    """Return an integer of at least 1."""
     try:
         number = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -96,6 +99,7 @@ def count(value: Any) -> int:
 
 
 def counts(values: Any) -> tuple[int, ...]:
+    """Return a non-empty tuple of integers of at least 1."""
     try:
         numbers = tuple(map(count, values))
     except (TypeError, ValueError):
@@ -106,6 +110,7 @@ def counts(values: Any) -> tuple[int, ...]:
 
 
 def probability(value: Any) -> float:
+    """Return a float in [0, 1)."""
     number = _number(value)
     if not 0.0 <= number < 1.0:
         raise ValueError("must lie in [0, 1)")
@@ -113,6 +118,7 @@ def probability(value: Any) -> float:
 
 
 def shape_of_law(value: Any) -> float:
+    """Return a float of at least -0.5."""
     number = _number(value)
     if not number >= -0.5:
         raise ValueError("must be at least -0.5, or infinity")
@@ -134,6 +140,7 @@ def _text(value: Any) -> str:
 
 
 def or_none(check: Check) -> Check:
+    """Return a check that lets None pass."""
     return lambda value: None if value is None else check(value)
 
 

@@ -43,7 +43,7 @@ The steps of one time are therefore the event. Before them come the warm start, 
 holds, and private bounds, which see all records together.
 
 A person with up to k rows, all at different times, changes k of the times:
-`skdpot.privacy.group_privacy` says why the steps then count k times. Bounds pool all times, and
+`skdpot.privacy.event_base` says why the steps then count k times. Bounds pool all times, and
 there the sensitivity is k times larger.
 
 References

@@ -747,11 +747,11 @@ def test_page_without_noise():
 def test_phases_have_names():
     made = privacy_report(sampler(bounds="private").fit(X), audit=False)
     first, second = made.releases
-    assert first.startswith("Histograms of distances of pairs: 1 release")
+    assert first.startswith("Histograms of row norms: 1 release")
     assert second.startswith("Distribution functions: 1 release")
     made = privacy_report(FITS["regressor"](), audit=False)
     assert [text.split(":")[0] for text in made.releases] == [
-        "Histograms of distances of pairs",
+        "Histograms of row norms",
         "Outputs of each group, compared while training",
         "Gradients",
     ]

@@ -17,6 +17,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, raised_gdp_delta
+from skdpot.privacy.loss_distribution import losses_of_profile
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.steps import (
     PoissonAddRemoveStep,
@@ -347,11 +348,9 @@ def test_gaussians_join_sampled_steps_exactly():
     sampled = fair_training(5.0, n_steps=100)
     plain = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=3)
     mixed = compose(ComposedEvent(events=(sampled, plain)))
-    gaussian = privacy_loss_distribution.from_gaussian_mechanism(
-        4.0 / math.sqrt(3), value_discretization_interval=1e-4
-    )
     losses = SubsetStep(1 / 5, RATE).losses(1e-4).self_compose(100).forward
-    on_grid = losses.compose(type(losses).from_pmf(gaussian._pmf_remove))
+    gaussian = losses_of_profile(lambda e: gdp_delta(e, math.sqrt(3) / 4.0), 1e-4)
+    on_grid = losses.compose(gaussian.forward)
     for delta in (1e-3, 1e-6):
         assert mixed.epsilon(delta) == pytest.approx(on_grid.epsilon(delta), rel=1e-6)
     assert mixed.delta(1.0) == pytest.approx(on_grid.delta(1.0), rel=1e-6)

@@ -7,7 +7,6 @@ import pytest
 
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import (
-    BudgetedEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
@@ -142,33 +141,6 @@ class TestThresholdedCountsEvent(EventSuite):
     def at_noise(self, factor: float) -> Event:
         """More noise needs a threshold that follows it, or more comes through by chance."""
         return self.make(sigma=2.5 * factor, threshold=1 + 7 * 2.5 * factor)
-
-
-class TestBudgetedEvent(EventSuite):
-    kind = BudgetedEvent
-    parameters = {"mu": 0.2, "leak": 1e-12}
-    invalid = {
-        "mu": NOT_POSITIVE,
-        "leak": (-1e-9, 1.0, math.nan, "0", None, True),
-        "mean_trials": (0, 0.5, math.nan, 2e6, "3"),
-        "shape": (-1.0, math.nan, "1", None),
-        "relation": NOT_A_RELATION,
-    }
-
-    def at_noise(self, factor: float) -> Event:
-        """More noise is a smaller mu."""
-        return self.make(mu=0.2 / factor)
-
-
-class TestSelectionEvent(TestBudgetedEvent):
-    parameters = {"mu": 0.2, "leak": 1e-12, "mean_trials": 5.0}
-
-    def test_conversion_to_gdp_is_a_bound(self) -> None:
-        """Where the profile is computed; beyond it ends in the leak."""
-        loss = compose(self.make())
-        private = loss.to_gdp(1e-9)
-        for epsilon in np.linspace(0.0, loss.epsilon(1e-6), 20):
-            assert loss.delta(float(epsilon)) <= (1 + 1e-7) * private.delta(float(epsilon))
 
 
 class TestComposedEvent(EventSuite):

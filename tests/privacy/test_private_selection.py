@@ -55,7 +55,7 @@ class TestPrivateSelectionEvent(LeakySuite):
     parameters = {"mu": 0.3, "mean_trials": 8.0, "leak": 1e-12}
     invalid = {
         "mu": NOT_POSITIVE,
-        "mean_trials": (*NOT_POSITIVE, 0.99, 1.1e6),
+        "mean_trials": (*(v for v in NOT_POSITIVE if v is not None), 0.99, 1.1e6),
         "shape": (-0.51, -2.0, math.nan, "geometric", None, True),
         "leak": (*NOT_PROBABLE, 0.126),
         "relation": ("replace", None),
