@@ -25,7 +25,6 @@ from skdpot.preprocessing.table_frames import PlainColumn, Table, build_table, r
 from skdpot.preprocessing.table_schema import TableSchema, bound_schema
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.slicing.marginals import IntArray, NoisyMarginal
@@ -258,7 +257,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
     def _charge(self, plan: TablePlan) -> PrivacySpent:
         guessed = (GUESSED,) if plan.schema.schema.guessed else ()
         seeded = ("nobody knows random_state",) if self.random_state is not None else ()
-        noisy = not isinstance(plan.event, NonPrivateEvent)
+        noisy = plan.event.is_private
         sensitivities = tuple(share**0.5 for share in plan.shares.values())
         return charge(
             self.budget,

@@ -46,7 +46,7 @@ import numpy as np
 import pandas as pd
 
 from skdpot.exceptions import ReplayError
-from skdpot.privacy.events import Event, NonPrivateEvent
+from skdpot.privacy.events import Event
 
 __all__ = [
     "Contributions",
@@ -307,18 +307,13 @@ def released(release: Release) -> Any:
         If an event with noise was charged, and the release states none.
     """
     least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
-    if release.event is not None and least <= 0.0 and _has_noise(release.event):
+    if release.event is not None and least <= 0.0 and release.event.is_private:
         raise RuntimeError(f"{release.kind!r} would be released without the noise of its event.")
     gate = _GATE.get()
     if gate is None:
         return release.value
     facts = {name: _copied(fact) for name, fact in release.facts.items()}
     return gate(replace(release, value=_copied(release.value), facts=facts), release.value)
-
-
-def _has_noise(event: Event) -> bool:
-    parts = getattr(event, "events", ())
-    return not isinstance(event, NonPrivateEvent) and all(map(_has_noise, parts))
 
 
 @contextmanager

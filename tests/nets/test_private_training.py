@@ -298,7 +298,7 @@ def test_the_event_of_cells():
         n_steps=40,
         lattice=noise.lattice,
     )
-    assert made.sampling_rate == made.event.sampling_rate == 1 / 3
+    assert made.sampling_rate == made.event.rate == 1 / 3
     assert (made.n_samples, made.batch_size) == (160, 40)
     assert TARGET.admits(cells_plan().event)
     assert cells_plan(taken=(20, 500)).batch_sizes == (20, 60)
