@@ -95,7 +95,7 @@ def test_the_largest_share_of_a_group_is_charged():
     groups = np.repeat(["small", "large"], [15, 285])
     event = fitted(groups, batch_size=30, alpha=0.5).privacy_spent_.event
     assert (event.batch_sizes, event.group_sizes) == ((28, 1), (285, 15))
-    assert event.sampling_rate == 28 / 285
+    assert event.rate == 28 / 285
     assert event.sensitivity == within_rounding(0.5 * 2 + 0.5 * 29 * 4 * 2 / 1)
 
 

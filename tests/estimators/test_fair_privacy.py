@@ -153,7 +153,7 @@ def test_epsilon_is_that_of_dp_accounting(case):
     for phase in phases(spent.event):
         step = dp_event.GaussianDpEvent(2 * phase.sigma / phase.sensitivity)
         if isinstance(phase, SampledGaussianEvent):
-            step = dp_event.PoissonSampledDpEvent(phase.sampling_rate, step)
+            step = dp_event.PoissonSampledDpEvent(phase.rate, step)
         accountant.compose(step, phase.n_steps)
     assert accountant.get_epsilon(DELTA) == pytest.approx(1.0, rel=2e-3)
 
@@ -225,7 +225,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     # Rounding to the lattice adds at most 1/512.
     exact = 2 * share * fit.clip_loss
     assert exact < training.sensitivity <= exact * (1 + 1 / 511)
-    assert training.sampling_rate == 0.2
+    assert training.rate == 0.2
     sizes = [len(batch.rows) for _, batch, *_ in seen["sums"]]
     assert len(set(sizes)) > 1
     assert abs(np.mean(sizes) - 60) < 5.5 * math.sqrt(N * 0.16 / N_STEPS)
