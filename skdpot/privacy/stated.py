@@ -5,13 +5,7 @@ from typing import Any
 
 from skdpot._utils.records import LARGEST_COUNT
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import (
-    BudgetedEvent,
-    ComposedEvent,
-    Event,
-    NonPrivateEvent,
-    PrivateSelectionEvent,
-)
+from skdpot.privacy.events import BudgetedEvent, Event, NonPrivateEvent
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
 
@@ -22,7 +16,7 @@ _ROUNDING = 1e-6  # of delta, between machines
 
 def check_statement(
     spent: PrivacySpent, noun: str, kinds: tuple[type[Event], ...]
-) -> tuple[list[Event], float | None]:
+) -> tuple[tuple[Any, ...], float | None]:
     """Refuse a statement that promises more than its own events give.
 
     Returned are the events, none if nothing is private, and the mu that was charged for what is
@@ -36,18 +30,18 @@ def check_statement(
             raise ValueError(f"The {noun} states noise or a sensitivity that cannot be.")
     if spent.relation is not Relation.REPLACE_ONE or spent.event.relation is not spent.relation:
         raise ValueError(f"A {noun} is private under replace-one, and states no other relation.")
-    events = _leaves(spent.event)
-    chosen = all(type(event) in (PrivateSelectionEvent, BudgetedEvent) for event in events)
+    events = spent.event.phases
+    chosen = all(type(event) is BudgetedEvent for event in events)
     if not (chosen or all(type(event) in (*kinds, NonPrivateEvent) for event in events)):
         names = ", ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"A {noun} is released by events of {names} only.")
-    if any(isinstance(event, NonPrivateEvent) for event in events):
+    if not spent.event.is_private:
         if math.isfinite(spent.epsilon):
             raise ValueError(f"The {noun} states a finite epsilon for a release without noise.")
-        return [], None
+        return (), None
     if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + _ROUNDING):
         raise ValueError(f"The {noun} states a smaller epsilon than its own events cost.")
-    return events, getattr(events[-1], "mu", None) if chosen else None
+    return events, events[-1].mu if chosen else None
 
 
 def check_epsilon_delta(epsilon: Any, delta: Any, noun: str) -> None:
@@ -59,9 +53,3 @@ def check_epsilon_delta(epsilon: Any, delta: Any, noun: str) -> None:
 def is_number(value: Any) -> bool:
     """Whether it is a number that arithmetic in double precision can use."""
     return type(value) is float or (type(value) is int and abs(value) <= LARGEST_COUNT)
-
-
-def _leaves(event: Event) -> list[Event]:
-    if isinstance(event, ComposedEvent):
-        return [leaf for part in event.events for leaf in _leaves(part)]
-    return [event]

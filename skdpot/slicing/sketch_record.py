@@ -200,8 +200,7 @@ class SketchRecord(Record):
                 raise ValueError("The noise of the sketch is less than its statement speaks of.")
             return  # the lattice of the noise is not a part of such a statement
         if not (
-            isinstance(table, GaussianEvent)
-            and table.n_steps == 1
+            table.n_steps == 1
             and table.sensitivity >= due * (1 - _ROUNDING)
             and noise_scale >= table.sigma * (1 - _ROUNDING)
             and _is_close(spent.sigma, table.sigma)

@@ -181,8 +181,7 @@ def _check_precision(counts: Sequence[NoisyMarginal], limit: float) -> None:
 
 def _scales(event: Any) -> tuple[float, float]:
     """Return the noise of a release and its sensitivity, of all columns and steps together."""
-    n_releases = event.n_columns if isinstance(event, ThresholdedCountsEvent) else event.n_steps
-    return event.sigma, event.sensitivity * math.sqrt(n_releases)
+    return event.sigma, event.sensitivity * math.sqrt(event.n_steps)
 
 
 def _check_model(model: TableModel, sizes: Sequence[int]) -> None:

@@ -29,9 +29,9 @@ from skdpot import (
 )
 from skdpot.federated.messages import SketchMessage
 from skdpot.preprocessing import NumericColumn
-from skdpot.privacy.events import ComposedEvent, PoissonGaussianEvent
+from skdpot.privacy.events import ComposedEvent, SampledGaussianEvent
 from skdpot.privacy.ledger import Ledger
-from skdpot.privacy.number_of_trials import TrialLaw
+from skdpot.privacy.private_selection import TrialLaw
 from skdpot.privacy.spent import PrivacySpent, total_spent
 from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.tables.table_record import TableRecord
@@ -172,7 +172,9 @@ def test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused():
 
 def test_a_statement_of_a_search_names_no_other_events():
     """Their account would be computed for whoever sends the file: hours, for some events."""
-    more = PoissonGaussianEvent(sigma=1e4, sensitivity=1.0, sampling_rate=0.5, n_steps=1)
+    more = SampledGaussianEvent(
+        sampling="poisson", sigma=1e4, sensitivity=1.0, sampling_rate=0.5, n_steps=1
+    )
     for name, record in (
         ("flow", lambda fit: SketchRecord.of(fit.sketch_)),
         ("tables", TableRecord.of),

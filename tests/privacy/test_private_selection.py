@@ -11,23 +11,18 @@ from scipy import stats
 from scipy.special import ndtr
 
 from skdpot._utils.rng import SecretStream
-from skdpot.audit.report.words import event_in_words
 from skdpot.exceptions import BudgetExceededError, UnknownEventError
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import PrivacyTarget, event_cost
-from skdpot.privacy.display import describe_event
 from skdpot.privacy.events import (
     BudgetedEvent,
     ComposedEvent,
     GaussianEvent,
-    PrivateSelectionEvent,
     ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.group_privacy import in_different_parts
-from skdpot.privacy.number_of_trials import TrialLaw
-from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep, worst_profile
+from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep, TrialLaw, worst_profile
 from skdpot.privacy.relation import Relation
 from tests.contract.event_suite import DELTA, NOT_POSITIVE, EventSuite
 from tests.privacy.written_events import written_and_read
@@ -45,13 +40,13 @@ class LeakySuite(EventSuite):
         cap = PrivacyTarget(1.0, DELTA).leak_cap
         for event in self.each_relation():
             cost, own = event_cost(event, cap), compose(event).leak
-            private = compose(event).approximate_gdp(max(0.0, cost.leak_units * 1e-18 - own))
+            private = compose(event).to_gdp(max(0.0, cost.leak_units * 1e-18 - own))
             assert private.mu**2 * 1e12 <= cost.mu_squared_units
             assert own * 1e18 <= cost.leak_units <= cap * 1e18 / 1000 + own * 1e18 + 3
 
 
 class TestPrivateSelectionEvent(LeakySuite):
-    kind = PrivateSelectionEvent
+    kind = BudgetedEvent
     parameters = {"mu": 0.3, "mean_trials": 8.0, "leak": 1e-12}
     invalid = {
         "mu": NOT_POSITIVE,
@@ -64,7 +59,7 @@ class TestPrivateSelectionEvent(LeakySuite):
     def test_conversion_to_gdp_is_a_bound(self):
         """And no smaller one: the worst case is far from Gaussian, and lies at epsilon = 0."""
         loss = compose(self.make())
-        private = loss.approximate_gdp(1e-9)
+        private = loss.to_gdp(1e-9)
         for epsilon in np.linspace(0.0, 1.5 * loss.epsilon(1e-9), 60):
             assert loss.delta(float(epsilon)) <= private.delta(float(epsilon)) * (1 + 1e-12)
         assert private.delta(0.0) <= 1.002 * loss.delta(0.0)
@@ -138,7 +133,7 @@ def test_one_trial_is_no_choice():
     for shape in (1.0, math.inf):
         law = TrialLaw.with_mean(1.0, shape)
         assert law.quantile(0.999) == 1
-        event = PrivateSelectionEvent(mu=0.7, mean_trials=1.0, shape=shape)
+        event = BudgetedEvent(mu=0.7, mean_trials=1.0, shape=shape)
         assert compose(event).epsilon(1e-6) == pytest.approx(gdp_epsilon(0.7, 1e-6), rel=5e-3)
         assert compose(event).epsilon(1e-6) >= gdp_epsilon(0.7, 1e-6)
 
@@ -262,7 +257,7 @@ def test_what_is_charged_is_what_the_mechanism_attains():
     p, q = binned_gaussians(mu, 24)
     epsilon = 1.2
     attained = worst_order(generating_function(law), p, q, epsilon)
-    charged = compose(PrivateSelectionEvent(mu=mu, mean_trials=10.0)).epsilon(attained)
+    charged = compose(BudgetedEvent(mu=mu, mean_trials=10.0)).epsilon(attained)
     assert epsilon <= charged <= 1.06 * epsilon
 
 
@@ -294,7 +289,7 @@ def test_the_exact_account_is_below_that_by_renyi_and_above_one_trial(mean, mu, 
     accountant = RdpAccountant(np.concatenate([np.linspace(1.05, 12, 120), np.arange(13, 300)]))
     base = dp_event.GaussianDpEvent(1 / mu)
     accountant.compose(dp_event.RepeatAndSelectDpEvent(base, mean, shape))
-    loss = compose(PrivateSelectionEvent(mu=mu, mean_trials=mean, shape=shape))
+    loss = compose(BudgetedEvent(mu=mu, mean_trials=mean, shape=shape))
     for delta in (1e-4, 1e-7):
         assert gdp_epsilon(mu, delta) < loss.epsilon(delta) < accountant.get_epsilon(delta)
 
@@ -310,7 +305,7 @@ def test_leaks_of_trials_add_up():
     order = np.argsort(-np.abs(np.arange(len(p)) - 8))
     first = np.concatenate([(1 - leak) * p[order], [leak, 0.0]])
     second = np.concatenate([(1 - leak) * q[order], [0.0, leak]])
-    loss = compose(PrivateSelectionEvent(mu=mu, mean_trials=6.0, leak=leak))
+    loss = compose(BudgetedEvent(mu=mu, mean_trials=6.0, leak=leak))
     for epsilon in (0.2, 1.0, 5.0):
         found = hockey_stick(generating_function(law), first, second, epsilon)
         assert 0.75 * 6.0 * leak < found <= loss.delta(epsilon)
@@ -319,11 +314,10 @@ def test_leaks_of_trials_add_up():
 
 def test_more_trials_cost_more_and_composition_holds():
     epsilons = [
-        compose(PrivateSelectionEvent(mu=0.3, mean_trials=mean)).epsilon(1e-6)
-        for mean in (1, 2, 5, 20)
+        compose(BudgetedEvent(mu=0.3, mean_trials=mean)).epsilon(1e-6) for mean in (1, 2, 5, 20)
     ]
     assert all(np.diff(epsilons) > 0)
-    selection, fit = PrivateSelectionEvent(mu=0.3, mean_trials=5), BudgetedEvent(mu=0.4, leak=1e-8)
+    selection, fit = BudgetedEvent(mu=0.3, mean_trials=5), BudgetedEvent(mu=0.4, leak=1e-8)
     both = compose(ComposedEvent(events=(selection, fit)))
     rest = compose(ComposedEvent(events=(selection, GaussianEvent(sigma=2.5, sensitivity=1.0))))
     assert both.delta(1.5) == pytest.approx(1e-8 + rest.delta(1.5), rel=1e-3)
@@ -342,7 +336,7 @@ def test_a_budget_of_its_own_costs_its_caps():
 
 
 def test_the_ledger_takes_the_smallest_gaussian_that_covers_it():
-    event = PrivateSelectionEvent(mu=0.3, mean_trials=10.0, leak=1e-11)
+    event = BudgetedEvent(mu=0.3, mean_trials=10.0, leak=1e-11)
     cost = event_cost(event, PrivacyTarget(1.0, 1e-5).leak_cap)
     mu, leak = math.sqrt(cost.mu_squared_units * 1e-12), cost.leak_units * 1e-18
     law = TrialLaw.with_mean(10.0, 1.0)
@@ -359,7 +353,7 @@ def test_the_ledger_takes_the_smallest_gaussian_that_covers_it():
 
 
 def test_a_trial_without_privacy_has_no_bound():
-    event = PrivateSelectionEvent(mu=1.01 * LARGEST_MU, mean_trials=2.0)
+    event = BudgetedEvent(mu=1.01 * LARGEST_MU, mean_trials=2.0)
     assert compose(event).epsilon(1e-5) == math.inf
     assert math.isfinite(compose(replace(event, mu=LARGEST_MU)).epsilon(1e-5))
 
@@ -368,31 +362,29 @@ def test_steps_are_values():
     law = TrialLaw.with_mean(10.0, 1.0)
     step = SelectionStep(0.3, law)
     assert step == SelectionStep(0.3, TrialLaw.with_mean(10.0, 1.0))
-    assert step.mu > gdp_mu(
-        compose(PrivateSelectionEvent(mu=0.3, mean_trials=10.0)).epsilon(1e-6), 1e-6
-    )
+    assert step.mu > gdp_mu(compose(BudgetedEvent(mu=0.3, mean_trials=10.0)).epsilon(1e-6), 1e-6)
     assert 0.0 < step.leak < 1e-19
 
 
 def test_events_are_written_and_read():
     for event in (
-        PrivateSelectionEvent(mu=0.3, mean_trials=8.0, shape=0.5, leak=1e-9),
+        BudgetedEvent(mu=0.3, mean_trials=8.0, shape=0.5, leak=1e-9),
         BudgetedEvent(mu=0.3, leak=1e-9, relation=Relation.ADD_REMOVE),
     ):
         both = ComposedEvent(events=(event, event))
         assert written_and_read(both) == both
-        assert "mu=0.3" in describe_event(event)
-        [words] = event_in_words(event)
+        assert "mu=0.3" in str(event)
+        [words] = [e.describe() for e in event.phases]
         assert "0.3 standard deviations" in words
         assert "1e-09" in words
         with pytest.raises((UnknownEventError, ValueError)):
-            in_different_parts(event, 2)
-    assert "8 on average" in event_in_words(PrivateSelectionEvent(mu=0.3, mean_trials=8.0))[0]
+            event.grouped(2)
+    assert "8 on average" in BudgetedEvent(mu=0.3, mean_trials=8.0).describe()
 
 
 def test_selections_compose_with_everything_else():
     parts = (
-        PrivateSelectionEvent(mu=0.2, mean_trials=4.0),
+        BudgetedEvent(mu=0.2, mean_trials=4.0),
         ThresholdedCountsEvent(sigma=40.0, threshold=300.0),
         GaussianEvent(sigma=10.0, sensitivity=1.0),
     )

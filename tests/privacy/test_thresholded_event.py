@@ -23,15 +23,13 @@ from skdpot.privacy.calibration import (
     calibrate,
     event_cost,
 )
-from skdpot.privacy.display import describe_event
 from skdpot.privacy.events import (
     ComposedEvent,
-    FixedSizeGaussianEvent,
     GaussianEvent,
+    SampledGaussianEvent,
     ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.group_privacy import in_different_parts
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, total_spent
 from tests.privacy.written_events import written_and_read
@@ -183,8 +181,13 @@ def test_continuous_noise_has_the_tail_of_a_normal_number():
 
 COLUMNS = ThresholdedCountsEvent(sigma=20.0, threshold=105.0, n_columns=3)
 PLAIN = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=2)
-SAMPLED = FixedSizeGaussianEvent(
-    sigma=4.0, sensitivity=1.0, batch_sizes=(10,), group_sizes=(100,), n_steps=30
+SAMPLED = SampledGaussianEvent(
+    sampling="fixed_size",
+    sigma=4.0,
+    sensitivity=1.0,
+    batch_sizes=(10,),
+    group_sizes=(100,),
+    n_steps=30,
 )
 
 
@@ -246,10 +249,10 @@ def test_sampled_steps_join_leaks():
         expected = tail + (1 - tail) * tight.delta(epsilon)
         assert leaky.delta(epsilon) == pytest.approx(expected, rel=1e-9)
     assert leaky.epsilon(1e-4) == pytest.approx(tight.epsilon((1e-4 - tail) / (1 - tail)), rel=1e-6)
-    private, without = leaky.approximate_gdp(1e-9), tight.approximate_gdp(1e-9)
+    private, without = leaky.to_gdp(1e-9), tight.to_gdp(1e-9)
     assert private.mu == pytest.approx(without.mu, rel=1e-9)
     assert private.leak == pytest.approx(1e-9 + tail, rel=1e-6)
-    assert compose(COLUMNS).approximate_gdp(1e-9).leak == pytest.approx(tail, rel=1e-9)
+    assert compose(COLUMNS).to_gdp(1e-9).leak == pytest.approx(tail, rel=1e-9)
 
 
 # The ledger.
@@ -285,7 +288,7 @@ def test_a_budget_remembers_the_tail_and_admits_as_many_as_fit():
     budget.spend(PLAIN)  # which leaks nothing
     history = budget.history()
     assert history["leak"][0] == pytest.approx(tail, rel=1e-6)
-    assert history["event"][0] == describe_event(low)
+    assert history["event"][0] == str(low)
     assert "sigma=100.0, threshold=" in history["event"][0]
 
 
@@ -349,7 +352,8 @@ def test_the_rest_may_draw_batches_at_random():
         lambda sigma: ComposedEvent(
             events=(
                 selection,
-                FixedSizeGaussianEvent(
+                SampledGaussianEvent(
+                    sampling="fixed_size",
                     sigma=sigma,
                     sensitivity=1.0,
                     batch_sizes=(10,),
@@ -429,7 +433,7 @@ def test_a_charge_and_a_total_count_the_tail():
 
 def test_it_is_described_stored_and_read():
     assert (
-        describe_event(HIDING)
+        str(HIDING)
         == "ThresholdedCountsEvent(sigma=100.0, threshold=641.0, n_columns=2, lattice=1.0)"
     )
     nested = ComposedEvent(events=(HIDING, PLAIN))
@@ -440,5 +444,5 @@ def test_it_is_described_stored_and_read():
 
 def test_rows_in_different_parts_repeat_it():
     part = ThresholdedCountsEvent(sigma=100.0, threshold=641.0, n_columns=2, lattice=1.0)
-    assert compose(in_different_parts(part, 3)) == compose(part, 3)
-    assert in_different_parts(part, 3).n_columns == 6
+    assert compose(part.grouped(3)) == compose(part, 3)
+    assert part.grouped(3).n_columns == 6

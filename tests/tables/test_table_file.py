@@ -413,9 +413,11 @@ TAMPERED = {
     "another event": (
         with_facts(
             "spent", "event", "events", 0,
-            value=lambda event: {"type": "SampledGaussianEvent", "sampling": "poisson", "sampling_rate": 0.01,
+            value=lambda event: {"type": "SampledGaussianEvent", "sampling": "poisson",
+                                 "sampling_rate": 0.01,
                                  "n_steps": 10**9, "sigma": 1.0, "sensitivity": 1.0,
-                                 "clipped_sum": False, "lattice": None,
+                                 "clipped_sum": False, "lattice": None, "label": "",
+                                 "n_samples": None, "batch_sizes": None, "group_sizes": None,
                                  "relation": str(Relation.REPLACE_ONE)},
         ),
         "ThresholdedCountsEvent only",
