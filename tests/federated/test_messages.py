@@ -565,7 +565,7 @@ NONSENSE = {
     "unknown event": (event(type="TrustMe"), {}, "a event that is not known"),
     "event is a module": (event(type="math"), {}, "a event that is not known"),
     "event is base class": (
-        spent(event={"type": "Event", "relation": "replace_one"}),
+        spent(event={"type": "Event", "relation": "replace_one", "label": ""}),
         {},
         "only|wrong|form",
     ),
@@ -582,6 +582,11 @@ NONSENSE = {
                 "n_steps": 10**9,
                 "clipped_sum": False,
                 "lattice": None,
+                "label": "",
+                "sampling": "poisson",
+                "n_samples": None,
+                "batch_sizes": None,
+                "group_sizes": None,
             }
         ),
         {},
@@ -614,7 +619,7 @@ NONSENSE = {
     "rows are true": ({"n_samples": True}, {}, "wrong one"),
     "rows are text": ({"n_samples": "300"}, {}, "wrong one"),
     "finite epsilon without noise": (
-        spent(event={"type": "NonPrivateEvent", "relation": "replace_one"}),
+        spent(event={"type": "NonPrivateEvent", "relation": "replace_one", "label": ""}),
         {},
         "finite epsilon for a release without noise",
     ),

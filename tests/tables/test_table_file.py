@@ -399,7 +399,7 @@ TAMPERED = {
     "smaller epsilon than paid": (with_facts("spent", "epsilon", value=0.5), "smaller epsilon"),
     "smaller delta than paid": (with_facts("spent", "delta", value=1e-12), "smaller epsilon"),
     "no noise in one place": (
-        with_facts("spent", "event", "events", 0, value={"type": "NonPrivateEvent",
+        with_facts("spent", "event", "events", 0, value={"type": "NonPrivateEvent", "label": "",
                    "relation": str(Relation.REPLACE_ONE)}),
         "finite epsilon for a release without noise",
     ),
