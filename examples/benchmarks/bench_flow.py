@@ -25,7 +25,7 @@ from skdpot import DPSlicedFlowSampler
 from skdpot._utils.threads import one_blas_thread
 from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.flows.problem import DirectionBatch
-from skdpot.flows.torch_drift import TorchDrift
+from skdpot.flows.torch_state import TorchDrift
 from skdpot.slicing import orthogonal_directions
 
 N_LEVELS = 1024

@@ -28,7 +28,6 @@ from skdpot.mechanisms.plain_distance import FedWad, Triangle
 from skdpot.mechanisms.sliced_distance import Sliced, SlicedSide
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.sketch import SlicedSketch
 
 __all__ = ["PrivateWassersteinDistance"]
@@ -427,7 +426,7 @@ Party, or a published message
             raise TypeError(
                 f"A {type(other).__name__} cannot be compared under protocol={ours.name!r}."
             )
-        if isinstance(other, SketchReadings) and ours.is_private:
+        if isinstance(other, SlicedSketch) and ours.is_private:
             check_is_fitted(other)
         elif not isinstance(other, Party | Message):
             validate_rows(self, other, reset=False, min_samples=ours.fewest_rows)
@@ -442,7 +441,7 @@ Party, or a published message
 
 def _is_union(other: Any) -> bool:
     """Whether several parties were given rather than rows."""
-    parts = (Party, Message, SketchReadings, BaseEstimator)
+    parts = (Party, Message, SlicedSketch, BaseEstimator)
     return (
         isinstance(other, Sequence)
         and len(other) > 0

@@ -30,7 +30,6 @@ from skdpot.federated.plain_messages import (
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.directions import make_directions
-from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.rules import projection_half_widths, public_bounds
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.sketch_record import SketchRecord
@@ -292,7 +291,7 @@ class SketchMessage(Message):
         if isinstance(given, SketchRecord):
             _check(given)
             return
-        if not isinstance(given, SketchReadings):
+        if not isinstance(given, SlicedSketch):
             raise MessageError(f"A SlicedSketch is due, got {type(given).__name__}.")
         given._check_readable()
         try:

@@ -1,8 +1,11 @@
 """Particle flows towards released distributions."""
 
-from skdpot.flows.problem import FlowProblem, SlicedFlowProblem
-from skdpot.flows.schedule import FlowSchedule
-from skdpot.flows.smoothed_problem import SmoothedFlowProblem
+from skdpot.flows.problem import (
+    FlowProblem,
+    FlowSchedule,
+    SlicedFlowProblem,
+    SmoothedFlowProblem,
+)
 from skdpot.flows.solver import FlowResult, sliced_flow
 
 __all__ = [

@@ -8,8 +8,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from skdpot.flows.numpy_drift import NumpyDrift
-from skdpot.flows.problem import DirectionBatch, FlowProblem
-from skdpot.flows.schedule import FlowSchedule
+from skdpot.flows.problem import DirectionBatch, FlowProblem, FlowSchedule
 
 if TYPE_CHECKING:
     import torch

@@ -24,7 +24,6 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.debiased_distance import DROWNING_NOISE, debiased_squared_distance
 from skdpot.slicing.directions import make_directions
-from skdpot.slicing.readings import SketchReadings
 from skdpot.slicing.rules import public_bounds
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.strategy import square_root_strategy
@@ -221,7 +220,7 @@ n_features), default="orthogonal"
         """Return the sketch of the other side, or its public rows."""
         if isinstance(other, tuple):
             sides = [self._found(own, part, exchange) for part in other]
-            if not all(isinstance(side, SketchReadings) for side in sides):
+            if not all(isinstance(side, SlicedSketch) for side in sides):
                 raise ValueError("A union of parties must consist of sketches; rows are public.")
             return sides[0].merge(*sides[1:])
         to, request = (SERVER,), self._request(own)
@@ -230,7 +229,7 @@ n_features), default="orthogonal"
             return request.read(exchange.ask(0, other.name, to, publish, SketchMessage))
         if isinstance(other, SketchMessage):
             return request.read(exchange.send(0, "other party", to, other, SketchMessage))
-        if isinstance(other, SlicedSide | SketchReadings):
+        if isinstance(other, SlicedSide | SlicedSketch):
             sketch = other.sketch if isinstance(other, SlicedSide) else other
             exchange.send(0, "other party", to, SketchMessage(sketch), SketchMessage)
             return sketch

@@ -10,7 +10,7 @@ import numpy as np
 from skdpot._utils.validation import validate_rows
 from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.merging import check_comparable
-from skdpot.slicing.readings import SketchReadings
+from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.supported_decoding import SupportedDecoder, restricted
 from skdpot.slicing.table import CDFTable
@@ -98,13 +98,13 @@ def compared_tables(first: Any, second: Any) -> tuple[ComparedTable, ComparedTab
     ValueError
         If `first` is no sketch, the sketches measure different things, or are one release.
     """
-    if not isinstance(first, SketchReadings):
+    if not isinstance(first, SlicedSketch):
         raise ValueError(
             f"first must be a SlicedSketch, got {type(first).__name__}; pass public rows as second."
         )
     first._check_readable()
     one = _released(first)
-    if isinstance(second, SketchReadings):
+    if isinstance(second, SlicedSketch):
         second._check_readable()
         check_comparable((first, second))
         two = _released(second)
@@ -118,7 +118,7 @@ def compared_tables(first: Any, second: Any) -> tuple[ComparedTable, ComparedTab
     return (one, two) if one.digest <= two.digest else (two, one)
 
 
-def _released(sketch: SketchReadings) -> ComparedTable:
+def _released(sketch: SlicedSketch) -> ComparedTable:
     """Read a sketch; the tables of its classes add up to that of all rows, and so does noise."""
     n_classes = len(sketch.statistic_)
     return ComparedTable(
@@ -129,7 +129,7 @@ def _released(sketch: SketchReadings) -> ComparedTable:
     )
 
 
-def _counted(sketch: SketchReadings, public: Any) -> ComparedTable:
+def _counted(sketch: SlicedSketch, public: Any) -> ComparedTable:
     """Bin public rows as those of the sketch were."""
     rows = validate_rows(sketch, public, reset=False)
     n_bins = sketch.statistic_.shape[-1]

@@ -20,7 +20,7 @@ from scipy.linalg import eigh
 from tqdm.auto import tqdm
 
 from skdpot._utils.threads import one_blas_thread
-from skdpot.slicing.step_length import longest_step
+from skdpot.slicing.directions import longest_step
 from skdpot.slicing.table import CDFTable
 from skdpot.trajectories.langevin import Coupling, LangevinPhase, MovedParticles, time_weights
 

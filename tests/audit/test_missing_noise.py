@@ -19,7 +19,6 @@ from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise, recording
 from skdpot.privacy.recording import Release
 from skdpot.slicing import accumulator, marginal_release
-from skdpot.slicing.readings import SketchReadings
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -141,7 +140,7 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
         return tuple(exact) if isinstance(value, tuple) else exact[0]
 
     is_net, released, shown = module is noise, recording.released, []
-    decode = SketchReadings._decode
+    decode = SlicedSketch._decode
 
     def decoded(self: Any) -> None:
         noisy, self.statistic_ = self.statistic_, shown[-1]
@@ -151,7 +150,7 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(module, name, remembered)
     monkeypatch.setattr(noisy_step if is_net else module, "released", passed)
     if kind == "sketch":
-        monkeypatch.setattr(SketchReadings, "_decode", decoded)
+        monkeypatch.setattr(SlicedSketch, "_decode", decoded)
 
 
 @pytest.mark.parametrize("kind", ["fair tables", "sketch", "tables", "generator"])

@@ -29,7 +29,7 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
 from skdpot.privacy.noisy_histogram import Counting, SignedGrid, noisy_histogram
-from skdpot.slicing import readings, square_root_strategy
+from skdpot.slicing import square_root_strategy
 from skdpot.slicing.marginal_release import (
     misfit_sensitivity,
     release_marginals,
@@ -55,7 +55,7 @@ CENTRES = (2 * np.arange(N_BINS) + 1) / N_BINS - 1
 @pytest.fixture(autouse=True)
 def _without_decoding(monkeypatch):
     """What is read from a table later is no release, and takes most of the time."""
-    monkeypatch.setattr(readings.SketchReadings, "_decode", lambda self: None)
+    monkeypatch.setattr(SlicedSketch, "_decode", lambda self: None)
 
 
 def pair(first, second, *labels):

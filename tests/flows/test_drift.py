@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.flows.problem import SlicedFlowProblem
-from skdpot.flows.torch_drift import TorchDrift
+from skdpot.flows.torch_state import TorchDrift
 from skdpot.slicing import CDFTable, orthogonal_directions, sparse_directions
 
 LEVELS = (np.arange(1024) + 0.5) / 1024

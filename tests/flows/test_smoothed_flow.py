@@ -10,7 +10,7 @@ from scipy.stats import norm
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
 from skdpot.flows.numpy_drift import NumpyDrift
 from skdpot.flows.problem import DirectionBatch
-from skdpot.flows.torch_drift import TorchDrift
+from skdpot.flows.torch_state import TorchDrift
 from skdpot.slicing import (
     SlicedSketch,
     orthogonal_directions,

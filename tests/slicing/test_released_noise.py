@@ -11,11 +11,13 @@ import warnings
 import numpy as np
 import pytest
 
-from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
+from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing import readings, square_root_strategy, uniform_directions
+from skdpot.slicing import sketch as sketches
+from skdpot.slicing import square_root_strategy, uniform_directions
+from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (60, 2))
@@ -34,7 +36,7 @@ def decode_nothing(statistic, strategy, n_samples, *args):
 @pytest.fixture(autouse=True)
 def _without_decoding(monkeypatch):
     """What is released is not changed by what is read from it later."""
-    monkeypatch.setattr(readings, "decode", decode_nothing)
+    monkeypatch.setattr(sketches, "decode", decode_nothing)
 
 
 def exact_statistic(X, codes, sketch):
@@ -58,7 +60,7 @@ def exact_statistic(X, codes, sketch):
 def release(*, estimator=SlicedSketch, conditional=False, bounds=(-1, 1), draw=0):
     """One fit under a budget, its noise and the budget; `draw` tells repetitions apart."""
     budget = PrivacyBudget(1.5, 1e-6)
-    parameters = {"n_steps": 1, "n_particles": 5} if estimator is DPSlicedFlowSampler else {}
+    parameters = {"n_steps": 1, "n_particles": 5} if estimator is flow_sampler else {}
     fitted = estimator(
         epsilon=1.5,
         delta=1e-6,
@@ -82,7 +84,7 @@ def table_event(spent):
     return getattr(spent.event, "events", (spent.event,))[-1]
 
 
-@pytest.mark.parametrize("estimator", [SlicedSketch, DPSlicedFlowSampler])
+@pytest.mark.parametrize("estimator", [SlicedSketch, flow_sampler])
 @pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("bounds", [(-1, 1), "private"], ids=["public", "private"])
 def test_noise_has_the_stated_variance(estimator, conditional, bounds):
