@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from skdpot import (
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
@@ -23,6 +22,7 @@ from skdpot import (
     TableEncoder,
 )
 from tests.estimators.reachable import reachable
+from tests.flat_options import flow_sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -47,9 +47,9 @@ FLOW = SHORT | {"n_particles": 50}
 BOUNDED = {
     "sketch": (SlicedSketch, {}, ()),
     "sketch with classes": (SlicedSketch, {"conditional": True}, (HALVES,)),
-    "flow by a sketch": (DPSlicedFlowSampler, FLOW, ()),
-    "flow, resample": (DPSlicedFlowSampler, FLOW | {"mechanism": "resample", "batch_size": 50}, ()),
-    "flow, presample": (DPSlicedFlowSampler, FLOW | {"mechanism": "presample"}, ()),
+    "flow by a sketch": (flow_sampler, FLOW, ()),
+    "flow, resample": (flow_sampler, FLOW | {"mechanism": "resample", "batch_size": 50}, ()),
+    "flow, presample": (flow_sampler, FLOW | {"mechanism": "presample"}, ()),
     "generator by a sketch": (DPSlicedGenerator, SHORT, ()),
     "generator, smoothing": (DPSlicedGenerator, SHORT | {"mechanism": "smoothing"}, ()),
     "generator, gradient": (DPSlicedGenerator, SHORT | {"mechanism": "gradient"}, ()),
