@@ -8,13 +8,35 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from skdpot._utils.records import MOST_BYTES
 from skdpot._utils.validation import validate_rows
+from skdpot.exceptions import MessageError
 from skdpot.federated.measures import DiscreteMeasure, labelled_measure
 from skdpot.federated.messages import SketchMessage, SketchRequest, check_feature_names, is_writable
-from skdpot.federated.plain_answers import PlainAnswers
-from skdpot.federated.plain_messages import check_type
-from skdpot.federated.publishing import rehearsed, release_seed
-from skdpot.federated.vault import Terms, Vault, lock_away, vault_of
+from skdpot.federated.party_data import (
+    Agreement,
+    PartyData,
+    data_of,
+    keep_data,
+    rehearsed,
+    release_seed,
+)
+from skdpot.federated.plain_messages import (
+    INTERPOLATIONS,
+    CostMatrices,
+    DistanceMessage,
+    DistancesAtFractions,
+    FractionRequest,
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    ReferenceMeasure,
+    as_fraction,
+    as_fractions,
+    check_type,
+)
+from skdpot.federated.plans import interpolate, optimal_plan, squared_distances
+from skdpot.federated.triangle import FRACTIONS
+from skdpot.federated.valuation import DataValues, calibrated_values
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.spent import PrivacySpent
@@ -29,7 +51,7 @@ class PartyRows(BaseEstimator):
     """Receives number and names of features when rows are validated."""
 
 
-class Party(PlainAnswers):
+class Party:
     """A data holder who takes part in protocols without handing over the data.
 
     A party answers requests with messages, and its owner says which protocols it takes part
@@ -128,7 +150,7 @@ class Party(PlainAnswers):
         names = getattr(columns, "feature_names_in_", None)
         if names is not None:
             check_feature_names(names)
-        vault = Vault(
+        data = PartyData(
             name=_checked_name(name),
             rows=rows,
             feature_names=None if names is None else tuple(names),
@@ -136,57 +158,57 @@ class Party(PlainAnswers):
             given_measure=_measure(rows, y, masses, covariance),
             weighted=masses is not None,
         )
-        lock_away(self, vault)
+        keep_data(self, data)
 
     @property
     def name(self) -> str:
         """What others call the party."""
-        return vault_of(self).name
+        return data_of(self).name
 
     @property
     def n_samples(self) -> int:
         """Number of rows."""
-        return len(vault_of(self).rows)
+        return len(data_of(self).rows)
 
     @property
     def n_features(self) -> int:
         """Number of columns of the rows."""
-        return int(vault_of(self).rows.shape[1])
+        return int(data_of(self).rows.shape[1])
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, if they have some."""
-        return vault_of(self).feature_names
+        return data_of(self).feature_names
 
     @property
     def n_dimensions(self) -> int:
         """Dimension of the measure that "triangle" and "fedwad" compare; more with classes."""
-        return vault_of(self).n_dimensions
+        return data_of(self).n_dimensions
 
     @property
     def allows(self) -> tuple[str, ...]:
         """Protocols that the party agreed to."""
-        return vault_of(self).terms.allows
+        return data_of(self).terms.allows
 
     @property
     def epsilon(self) -> float:
         """Privacy parameter of each of its sketches."""
-        return vault_of(self).terms.epsilon
+        return data_of(self).terms.epsilon
 
     @property
     def delta(self) -> float:
         """Privacy parameter of each of its sketches."""
-        return vault_of(self).terms.delta
+        return data_of(self).terms.delta
 
     @property
     def budget(self) -> PrivacyBudget | None:
         """What is charged for what it sends."""
-        return vault_of(self).terms.budget
+        return data_of(self).terms.budget
 
     @property
     def privacy_spent(self) -> tuple[PrivacySpent, ...]:
         """Statements of the sketches that it has published."""
-        return tuple(message.statement for message in vault_of(self).releases.values())
+        return tuple(message.statement for message in data_of(self).releases.values())
 
     def publish_sketch(self, request: SketchRequest) -> SketchMessage:
         """Release a sketch, or return the one that was released for the same request.
@@ -218,25 +240,245 @@ class Party(PlainAnswers):
         before the noise is drawn. The bounds are those of the request, public and the same for
         all parties; rows beyond are clipped.
         """
-        vault, terms = vault_of(self), vault_of(self).terms
-        vault.check_agreed("sliced")
+        data, terms = data_of(self), data_of(self).terms
+        data.check_agreed("sliced")
         check_type(request, SketchRequest)
         key = request.to_bytes()
-        with vault.lock:
-            rehearsed(vault, request)
-            if key not in vault.releases:
-                names = vault.feature_names
+        with data.lock:
+            rehearsed(data, request)
+            if key not in data.releases:
+                names = data.feature_names
                 sketch = SlicedSketch(
                     terms.epsilon,
                     terms.delta,
                     budget=terms.budget,
-                    random_state=release_seed(terms.random_state, vault.name, request),
+                    random_state=release_seed(terms.random_state, data.name, request),
                     **request.sketch_parameters,
                 )
-                rows = vault.rows if names is None else pd.DataFrame(vault.rows, columns=names)
-                vault.releases[key] = SketchMessage(sketch.fit(rows))
-            release: SketchMessage = vault.releases[key]
+                rows = data.rows if names is None else pd.DataFrame(data.rows, columns=names)
+                data.releases[key] = SketchMessage(sketch.fit(rows))
+            release: SketchMessage = data.releases[key]
             return release
+
+    # What follows carries no noise: rows follow from it. Each method refuses first what the
+    # owner has not agreed to, then what does not fit, and charges before a row is touched.
+
+    def interpolate(
+        self,
+        target: ReferenceMeasure | GeodesicMeasure,
+        t: float | None = None,
+        kind: str | None = None,
+    ) -> InterpolatingMeasure:
+        """Move the rows a fraction of the way to a measure; **not private**.
+
+        Parameters
+        ----------
+        target : ReferenceMeasure or GeodesicMeasure
+            What to move towards: of "triangle", or of "fedwad".
+        t : float, optional
+            How far, in (0, 1); by default as the message says.
+        kind : {"barycentric", "exact"}, optional
+            Which interpolating measure; by default as the message says.
+
+        Returns
+        -------
+        InterpolatingMeasure
+            From which every row follows.
+
+        Raises
+        ------
+        ProtocolRefusedError
+            If the party does not take part in the protocol.
+        BudgetExceededError
+            If the party has a budget with a finite epsilon, which no release without noise fits.
+        MessageError
+            If the measure has another number of features, or nobody says how far to go.
+
+        Privacy
+        -------
+        None: see `InterpolatingMeasure`. A budget is charged with a `NonPrivateEvent`.
+        """
+        check_type(target, ReferenceMeasure, GeodesicMeasure)
+        protocol = "triangle" if isinstance(target, ReferenceMeasure) else "fedwad"
+        eta = _interpolated(data_of(self), target, protocol, target.t if t is None else t, kind)
+        return InterpolatingMeasure(eta.points, eta.masses)
+
+    def fraction_request(
+        self,
+        reference: ReferenceMeasure,
+        t: float,
+        fractions: Any = FRACTIONS,
+        kind: str | None = None,
+    ) -> FractionRequest:
+        """Ask how far another party's interpolating measures are from one's own; **not private**.
+
+        Parameters
+        ----------
+        reference : ReferenceMeasure
+            What both parties move towards.
+        t : float
+            How far this party goes, in (0, 1). It is not sent.
+        fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
+            How far the other one shall go.
+        kind : {"barycentric", "exact"}, optional
+            Which interpolating measure; by default as the reference says.
+
+        Returns
+        -------
+        FractionRequest
+            From which every row follows, up to t.
+
+        Raises
+        ------
+        ProtocolRefusedError, BudgetExceededError, MessageError
+            As `interpolate`.
+
+        Privacy
+        -------
+        None: see `FractionRequest`. A budget is charged with a `NonPrivateEvent`.
+        """
+        check_type(reference, ReferenceMeasure)
+        due = as_fractions(fractions)
+        eta = _interpolated(data_of(self), reference, "triangle", t, kind)
+        return FractionRequest(eta.points, eta.masses, due)
+
+    def distances_at(
+        self, request: FractionRequest, reference: ReferenceMeasure
+    ) -> DistancesAtFractions:
+        """Answer a party that keeps its fraction for itself; **not private**.
+
+        Parameters
+        ----------
+        request : FractionRequest
+            The other party's interpolating measure and the fractions it asks about.
+        reference : ReferenceMeasure
+            What both parties move towards.
+
+        Returns
+        -------
+        DistancesAtFractions
+            W₂² between this party's interpolating measures and the other's.
+
+        Raises
+        ------
+        ProtocolRefusedError, BudgetExceededError, MessageError
+            As `interpolate`.
+
+        Privacy
+        -------
+        None: see `DistancesAtFractions`. A budget is charged with a `NonPrivateEvent`.
+        """
+        data = data_of(self)
+        moved = _at_fractions(data, request, reference, "distances")
+        distances = [
+            optimal_plan(eta, request.measure, solver=data.terms.solver).squared_distance
+            for eta in moved
+        ]
+        return DistancesAtFractions(request.fractions, np.array(distances))
+
+    def cost_matrices(self, request: FractionRequest, reference: ReferenceMeasure) -> CostMatrices:
+        """Tell the squared distances between all points, for a union of sources; **not private**.
+
+        Parameters
+        ----------
+        request : FractionRequest
+            The other party's interpolating measure and the fractions it asks about.
+        reference : ReferenceMeasure
+            What all parties move towards.
+
+        Returns
+        -------
+        CostMatrices
+            From which every row follows once there are more points than features.
+
+        Raises
+        ------
+        ProtocolRefusedError, BudgetExceededError, MessageError
+            As `interpolate`.
+
+        Privacy
+        -------
+        None: see `CostMatrices`. A budget is charged with a `NonPrivateEvent`.
+        """
+        data = data_of(self)
+        data.check_agreed("triangle")
+        check_type(request, FractionRequest)
+        # The exact interpolation has fewer points than rows and reference points together.
+        n_rows = len(data.rows) + (0 if _is_barycentric(reference) else len(reference.points))
+        n_bytes = 8 * len(request.fractions) * n_rows * len(request.points)
+        if n_bytes > MOST_BYTES:
+            raise MessageError(
+                f"The answer would have {n_bytes} bytes, and a message at most {MOST_BYTES}."
+            )
+        moved = _at_fractions(data, request, reference, "cost matrices")
+        costs = np.stack([squared_distances(eta.points, request.points) for eta in moved])
+        return CostMatrices(request.fractions, costs, moved[0].masses)
+
+    def squared_distance_to(self, target: GeodesicMeasure) -> DistanceMessage:
+        """Tell the distance to the measure between both parties; **not private**.
+
+        Parameters
+        ----------
+        target : GeodesicMeasure
+            The measure.
+
+        Returns
+        -------
+        DistanceMessage
+            W₂².
+
+        Raises
+        ------
+        ProtocolRefusedError, BudgetExceededError, MessageError
+            As `interpolate`.
+
+        Privacy
+        -------
+        None: see `DistanceMessage`. A budget is charged with a `NonPrivateEvent`.
+        """
+        check_type(target, GeodesicMeasure)
+        plan = data_of(self).plan_to(target.measure, "fedwad", "distance")
+        return DistanceMessage(plan.squared_distance)
+
+    def values_against(self, target: Any) -> DataValues:
+        """Value the rows by what they add to a distance, for their owner; **not private**.
+
+        The client's side of FedBary: the values are computed where the rows are. They are
+        not a message: each value tells how far away its row is, and rows follow from values
+        against a few measures.
+
+        Parameters
+        ----------
+        target : DiscreteMeasure, ReferenceMeasure, GeodesicMeasure or InterpolatingMeasure
+            What the rows are compared with.
+
+        Returns
+        -------
+        DataValues
+            One value a row; large positive ones are likely noise.
+
+        Raises
+        ------
+        ProtocolRefusedError
+            If the party does not allow "values".
+        BudgetExceededError, MessageError
+            As `interpolate`.
+
+        Privacy
+        -------
+        None: they are for those who may see the rows. A budget is charged with a
+        `NonPrivateEvent`.
+
+        References
+        ----------
+        Li, Fu, Pang, "Data valuation and detections in federated learning", CVPR 2024 (FedBary).
+        """
+        measure = target
+        if not isinstance(target, DiscreteMeasure):
+            check_type(target, ReferenceMeasure, GeodesicMeasure, InterpolatingMeasure)
+            measure = target.measure
+        plan = data_of(self).plan_to(measure, "values", "data values")
+        return DataValues(calibrated_values(plan.source_potential, plan.source.masses))
 
     def __repr__(self) -> str:
         return (
@@ -260,7 +502,7 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-def _checked_terms(allows: Iterable[str], **terms: Any) -> Terms:
+def _checked_terms(allows: Iterable[str], **terms: Any) -> Agreement:
     given = (allows,) if isinstance(allows, str) else tuple(allows)
     if not given or any(protocol not in PROTOCOLS for protocol in given):
         raise ValueError(f"allows must hold one or more of {PROTOCOLS}, got {given}.")
@@ -269,7 +511,7 @@ def _checked_terms(allows: Iterable[str], **terms: Any) -> Terms:
         raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
     privacy_target(terms["epsilon"], terms["delta"], budget)  # checks their ranges
     check_random_state(terms["random_state"])
-    return Terms(allows=tuple(name for name in PROTOCOLS if name in given), **terms)
+    return Agreement(allows=tuple(name for name in PROTOCOLS if name in given), **terms)
 
 
 def _measure(rows: np.ndarray, y: Any, masses: Any, covariance: str) -> DiscreteMeasure | None:
@@ -277,3 +519,38 @@ def _measure(rows: np.ndarray, y: Any, masses: Any, covariance: str) -> Discrete
     if y is not None:
         return labelled_measure(rows, y, masses=masses, covariance=covariance)
     return None if masses is None else DiscreteMeasure(rows, masses)
+
+
+def _interpolated(
+    data: PartyData,
+    target: ReferenceMeasure | GeodesicMeasure,
+    protocol: str,
+    t: float | None,
+    kind: str | None,
+) -> DiscreteMeasure:
+    """Return the rows moved towards a measure, once everything has been checked."""
+    data.check_agreed(protocol)
+    if t is None:
+        raise MessageError("The message does not say how far to go: pass t.")
+    fraction, kind = as_fraction("t", t), kind or target.interpolation
+    if kind not in INTERPOLATIONS:
+        raise MessageError(f"kind must be one of {INTERPOLATIONS}.")
+    plan = data.plan_to(target.measure, protocol, "interpolated rows")
+    return interpolate(plan, fraction, kind=kind)
+
+
+def _is_barycentric(reference: ReferenceMeasure) -> bool:
+    check_type(reference, ReferenceMeasure)
+    return reference.interpolation == "barycentric"
+
+
+def _at_fractions(
+    data: PartyData, request: FractionRequest, reference: ReferenceMeasure, release: str
+) -> list[DiscreteMeasure]:
+    """Return the rows moved to all fractions that are asked for, by one plan."""
+    data.check_agreed("triangle")
+    check_type(request, FractionRequest)
+    check_type(reference, ReferenceMeasure)
+    data.check_features(request.points.shape[1], data.n_dimensions)
+    plan = data.plan_to(reference.measure, "triangle", release)
+    return [interpolate(plan, float(s), kind=reference.interpolation) for s in request.fractions]

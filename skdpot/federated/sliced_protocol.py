@@ -10,10 +10,9 @@ from skdpot.federated.exchange import SERVER, Exchange, blaming
 from skdpot.federated.messages import SketchMessage, SketchRequest
 from skdpot.federated.participants import check_participants, symmetric
 from skdpot.federated.party import Party
+from skdpot.federated.party_data import data_of, rehearsed
 from skdpot.federated.plain_messages import check_type
-from skdpot.federated.publishing import rehearsed
 from skdpot.federated.results import PairwiseResult, ProtocolResult
-from skdpot.federated.vault import vault_of
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance
@@ -169,10 +168,10 @@ def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: Sketc
                 "budget= can be charged for parties of this process only: what parties elsewhere "
                 "spend is their own decision. Leave it None; their budgets are charged there."
             )
-        vault = vault_of(party)
-        events.append(rehearsed(vault, request).statement.event)
-        own = vault.terms.budget
-        is_new = request.to_bytes() not in vault.releases
+        data = data_of(party)
+        events.append(rehearsed(data, request).statement.event)
+        own = data.terms.budget
+        is_new = request.to_bytes() not in data.releases
         if own is not None and is_new and not own.can_afford(events[-1]):
             raise BudgetExceededError(
                 f"Too little is left in the budget of party {party.name!r} for a sketch at "

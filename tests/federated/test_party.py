@@ -22,7 +22,8 @@ from skdpot.exceptions import (
     ProtocolRefusedError,
     SkdpotError,
 )
-from skdpot.federated import plain_answers, vault
+from skdpot.federated import party as party_module
+from skdpot.federated import party_data
 from skdpot.federated.measures import DiscreteMeasure, labelled_measure
 from skdpot.federated.messages import (
     DistanceMessage,
@@ -34,8 +35,8 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
+from skdpot.federated.party_data import rehearsed
 from skdpot.federated.plans import interpolate, optimal_plan
-from skdpot.federated.publishing import rehearsed
 from skdpot.federated.valuation import calibrated_values
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing import sketch_record
@@ -102,14 +103,14 @@ def shows_rows(thing):
 
 @pytest.fixture
 def untouchable(monkeypatch):
-    """Fail as soon as somebody reads the rows of a vault for an answer."""
+    """Fail as soon as somebody reads the rows of a party for an answer."""
 
     def fail(*args, **kwargs):
         pytest.fail("the rows were touched")
 
-    monkeypatch.setattr(vault.Vault, "measure", property(fail))
-    monkeypatch.setattr(vault, "optimal_plan", fail)
-    monkeypatch.setattr(plain_answers, "optimal_plan", fail)
+    monkeypatch.setattr(party_data.PartyData, "measure", property(fail))
+    monkeypatch.setattr(party_data, "optimal_plan", fail)
+    monkeypatch.setattr(party_module, "optimal_plan", fail)
     monkeypatch.setattr("skdpot.federated.party.SlicedSketch", fail)
 
 
@@ -156,7 +157,7 @@ def test_a_party_is_not_copied(duplicate):
 def test_rows_go_with_the_party():
     party = Party("north", ROWS, **ALL)
     party.interpolate(REFERENCE)
-    kept = weakref.ref(vault.vault_of(party))
+    kept = weakref.ref(party_data.data_of(party))
     del party
     gc.collect()
     assert kept() is None
@@ -526,7 +527,7 @@ def test_a_sketch_that_cannot_be_sent_is_not_paid_for(limit, monkeypatch):
 def test_the_rehearsal_is_the_message_but_for_its_table(epsilon, budget):
     budget = budget and PrivacyBudget(epsilon=budget)
     party = Party("north", pd.DataFrame(ROWS, columns=list("xyz")), epsilon=epsilon, budget=budget)
-    before = rehearsed(vault.vault_of(party), REQUESTS[0]).record
+    before = rehearsed(party_data.data_of(party), REQUESTS[0]).record
     sent = party.publish_sketch(REQUESTS[0]).record
     same = {"assumptions": (), "mechanism": ""}
     before, sent = (replace(one, spent=replace(one.spent, **same)) for one in (before, sent))
@@ -603,7 +604,7 @@ def test_one_plan_serves_two_questions_about_one_measure(monkeypatch):
         calls.append(args)
         return optimal_plan(*args, **kwargs)
 
-    monkeypatch.setattr(vault, "optimal_plan", counted)
+    monkeypatch.setattr(party_data, "optimal_plan", counted)
     party.squared_distance_to(GEODESIC)
     party.interpolate(GEODESIC)
     assert len(calls) == 1
