@@ -2,7 +2,7 @@
 
 Each party runs a SuperNode with an app made by `client_app`, and sends the same messages, byte
 for byte, as a `Party` in one process. The coordinator runs a SuperLink, and its ServerApp
-reaches the parties with `correspond`. What a party takes part in and what it spends is decided
+reaches the parties with `remote_parties`. What a party takes part in and what it spends is decided
 by its own `load_party`, from its own node's configuration; no request can change it.
 
 Flower may deliver a request again, and starts a new process for each delivery. So a node's memory
@@ -25,9 +25,9 @@ from skdpot.exceptions import (
     SkdpotError,
 )
 from skdpot.federated.answering import answer
-from skdpot.federated.correspondence import Correspondence, Introduction, Question
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
+from skdpot.federated.remote import Introduction, Question, RemoteParties
 
 try:
     from flwr.app import ConfigRecord, Context, Error, MessageType, RecordDict
@@ -39,7 +39,7 @@ except ImportError as missing:
         'skdpot.federated.flower needs Flower: pip install "skdpot[flower]".'
     ) from missing
 
-__all__ = ["client_app", "correspond"]
+__all__ = ["client_app", "remote_parties"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -102,14 +102,14 @@ def client_app(
     return app
 
 
-def correspond(
+def remote_parties(
     grid: Grid,
     *,
     n_nodes: int,
     own: Sequence[Party] = (),
     names: Collection[str] | None = None,
     timeout: float = 600.0,
-) -> Correspondence:
+) -> RemoteParties:
     """Wait for the parties' nodes and let them introduce themselves; for a ServerApp.
 
     Parameters
@@ -129,7 +129,7 @@ def correspond(
 
     Returns
     -------
-    Correspondence
+    RemoteParties
         With a method for each protocol.
 
     Raises
@@ -152,7 +152,7 @@ def correspond(
             f"The nodes say {heard}; expected were {sorted(names)}. Nobody was asked."
         )
     line.nodes.update({introduction.name: node for node, introduction in found.items()})
-    return Correspondence(list(found.values()), line.carry, own)
+    return RemoteParties(list(found.values()), line.carry, own)
 
 
 @dataclass
@@ -181,7 +181,7 @@ class _Line:
     def carry(
         self, questions: Mapping[str, Sequence[Question]]
     ) -> dict[str, list[bytes] | MessageError]:
-        """Bring questions to parties, see `skdpot.federated.correspondence.Carry`."""
+        """Bring questions to parties, see `skdpot.federated.remote.Carry`."""
         replies = self._exchange({self.nodes[name]: asked for name, asked in questions.items()})
         return {
             name: _read_answers(name, len(asked), replies[self.nodes[name]])

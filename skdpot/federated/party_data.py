@@ -27,21 +27,7 @@ __all__ = ["Agreement", "PartyData", "data_of", "keep_data", "rehearsed", "relea
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the owner of a party has agreed to.
-
-    Parameters
-    ----------
-    allows : tuple of str
-        Protocols.
-    epsilon, delta : float
-        Privacy parameters of each sketch.
-    budget : PrivacyBudget or None
-        What is charged.
-    solver : str
-        How plans are computed.
-    random_state : int, RandomState or None
-        Makes noise reproducible, in tests.
-    """
+    """What the owner of a party has agreed to."""
 
     allows: tuple[str, ...]
     epsilon: float
@@ -53,23 +39,7 @@ class Agreement:
 
 @dataclass(eq=False, repr=False)
 class PartyData:
-    """Everything that a party has.
-
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    rows : ndarray of shape (n_samples, n_features)
-        Its rows.
-    feature_names : tuple of str or None
-        Names of the columns.
-    terms : Agreement
-        What its owner has agreed to.
-    given_measure : DiscreteMeasure or None
-        Rows with labels or weights; None when these are the rows alone.
-    weighted : bool
-        Whether rows have weights.
-    """
+    """Everything that a party has; `given_measure` are rows with labels or weights."""
 
     name: str
     rows: np.ndarray
@@ -113,23 +83,8 @@ class PartyData:
     def plan_to(self, target: DiscreteMeasure, protocol: str, release: str) -> TransportPlan:
         """Return the optimal plan to a measure, for a release without noise.
 
-        Parameters
-        ----------
-        target : DiscreteMeasure
-            The measure.
-        protocol : str
-            What the owner must have agreed to.
-        release : str
-            What is released, for the budget's history.
-
-        Returns
-        -------
-        TransportPlan
-            The last one is kept, for a second question about the same measure.
-
-        Privacy
-        -------
-        Charges a `NonPrivateEvent` first, which no budget with a finite epsilon admits.
+        Charges a `NonPrivateEvent` first, which no budget with a finite epsilon admits. The last
+        plan is kept, for a second question about the same measure.
         """
         self.check_agreed(protocol)
         self.check_features(target.n_features, self.n_dimensions)
@@ -167,30 +122,6 @@ def _equal(first: DiscreteMeasure, second: DiscreteMeasure) -> bool:
 def rehearsed(data: PartyData, request: SketchRequest) -> SketchMessage:
     """Write the answer to a request with an empty table, so that what fails does so for free.
 
-    Parameters
-    ----------
-    data : PartyData
-        Of the party.
-    request : SketchRequest
-        What to measure.
-
-    Returns
-    -------
-    SketchMessage
-        As the real one will be, but for its table and the words of its statement; the real one
-        if the party has published it.
-
-    Raises
-    ------
-    ProtocolRefusedError
-        If the party does not take part, weighs its rows, or has no budget for a second request.
-    MessageError
-        If the request asks about other features, or the sketch could not be sent.
-    ValueError
-        If no noise meets the party's epsilon and delta.
-
-    Privacy
-    -------
     Public facts only: no row is touched, no noise drawn and nothing charged.
     """
     terms = data.terms
@@ -248,20 +179,6 @@ def release_seed(random_state: Any, party: str, request: SketchRequest) -> int |
     """Return the seed of one release: another party or request gets other noise.
 
     Equal noise in two releases would cancel in their difference, and leave rows in the clear.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None
-        What the party was given. A RandomState is drawn from, and moves on.
-    party : str
-        Name of the party.
-    request : SketchRequest
-        What is answered.
-
-    Returns
-    -------
-    int or None
-        None, for noise that nobody can predict, if the party was given None.
     """
     if random_state is None:
         return None

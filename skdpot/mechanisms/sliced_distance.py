@@ -14,8 +14,8 @@ from skdpot._utils.validation import Interval, StrOptions
 from skdpot.federated.exchange import SERVER, Exchange
 from skdpot.federated.messages import Message, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.protocols import pairwise_sliced
 from skdpot.federated.party_data import release_seed
+from skdpot.federated.protocols import pairwise_sliced
 from skdpot.federated.results import DistanceEstimate, Frames, as_parties, common_scale, square
 from skdpot.federated.valuation import sliced_values
 from skdpot.mechanisms.base import FitContext, Mechanism

@@ -44,7 +44,7 @@ def draw_request(seed=0):
 
 def test_the_package_does_not_need_flower():
     code = (
-        "import sys, skdpot.federated, skdpot.federated.party, skdpot.federated.correspondence\n"
+        "import sys, skdpot.federated, skdpot.federated.party, skdpot.federated.remote\n"
         "assert 'flwr' not in sys.modules\n"
         "sys.modules['flwr'] = None\n"
         "import skdpot.federated.flower"
@@ -137,7 +137,7 @@ def make_grid(budgets):
 
 def connect(grid, **options):
     options = {"n_nodes": len(grid.apps), "timeout": 5.0} | options
-    return flower.correspond(grid, **options)
+    return flower.remote_parties(grid, **options)
 
 
 def charges(budgets):

@@ -9,10 +9,10 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from distances.settings import make_party
-from skdpot.federated.correspondence import Correspondence
-from skdpot.federated.flower import correspond
+from skdpot.federated.flower import remote_parties
 from skdpot.federated.messages import SketchRequest
 from skdpot.federated.protocols import PairwiseResult
+from skdpot.federated.remote import RemoteParties
 
 app = ServerApp()
 
@@ -25,7 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         key.removeprefix("own-"): value for key, value in settings.items() if key.startswith("own-")
     }
     own = [make_party(own_settings)] if own_settings["data"] else []
-    parties = correspond(
+    parties = remote_parties(
         grid, n_nodes=int(settings["n-nodes"]), own=own, timeout=float(settings["timeout"])
     )
     print("Parties:", ", ".join(f"{p.name} ({p.n_samples} rows)" for p in parties.parties))
@@ -34,7 +34,7 @@ def main(grid: Grid, context: Context) -> None:
     write(result, settings, Path(str(settings["output"])))
 
 
-def play(parties: Correspondence, settings: dict) -> PairwiseResult:
+def play(parties: RemoteParties, settings: dict) -> PairwiseResult:
     """Ask for what the protocol needs."""
     rng = np.random.default_rng(int(settings["seed"]))  # draws public things only
     if settings["protocol"] == "sliced":

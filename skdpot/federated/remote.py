@@ -25,7 +25,7 @@ from skdpot.federated.protocols import (
 )
 from skdpot.federated.transcript import Transcript
 
-__all__ = ["Carry", "Correspondence", "Correspondent", "Introduction", "Question"]
+__all__ = ["Carry", "Introduction", "Question", "RemoteParties", "RemoteParty"]
 
 _WARNING = (
     "is not private: from the messages of a party and what all of them share, the server computes "
@@ -75,7 +75,7 @@ class Introduction:
 
 
 @dataclass(frozen=True)
-class Correspondent(Introduction):
+class RemoteParty(Introduction):
     """Stands for a `Party` elsewhere: the functions in `skdpot.federated.protocols` take both.
 
     Its methods return the bytes that came back, unread. Protocols read them as a stranger's.
@@ -103,7 +103,7 @@ class Correspondent(Introduction):
         return self.ask(self.name, "squared_distance_to", target)
 
 
-class Correspondence:
+class RemoteParties:
     """Parties elsewhere, and perhaps parties of this process, between whom distances are sought.
 
     Parameters
@@ -118,7 +118,7 @@ class Correspondence:
 
     Attributes
     ----------
-    parties : tuple of Correspondent
+    parties : tuple of RemoteParty
         All of them, by name.
 
     Raises
@@ -135,8 +135,8 @@ class Correspondence:
         self._together: tuple[str, ...] = ()
         self._answers: dict[tuple[str, Question], bytes | MessageError] = {}
         everybody = [
-            *(Correspondent(**vars(party), ask=self._ask_elsewhere) for party in introductions),
-            *(Correspondent(**vars(Introduction.of(party)), ask=self._ask_own) for party in own),
+            *(RemoteParty(**vars(party), ask=self._ask_elsewhere) for party in introductions),
+            *(RemoteParty(**vars(Introduction.of(party)), ask=self._ask_own) for party in own),
         ]
         self.parties = tuple(sorted(everybody, key=lambda party: party.name))
         check_participants(self._as_parties())
@@ -280,7 +280,7 @@ class Correspondence:
             )
 
     @contextmanager
-    def _asked_together(self, parties: Sequence[Correspondent]) -> Iterator[None]:
+    def _asked_together(self, parties: Sequence[RemoteParty]) -> Iterator[None]:
         """Ask all of them at once as soon as one is asked: each would get the same question."""
         self._together = tuple(party.name for party in parties if party.name not in self._own)
         try:
