@@ -31,6 +31,7 @@ import pandas as pd
 
 from skdpot import FairPrivateClassifier
 from skdpot.datasets import make_biased_classification
+from skdpot.mechanisms import RankedOutputs
 from skdpot.metrics import (
     FairnessDisplay,
     FairnessFrontierDisplay,
@@ -162,18 +163,12 @@ print(table.round(3).to_string())
 # The sketch and the paper's mechanism
 # ------------------------------------
 # Above, each fit released the distributions of the scores a few times, and in between the penalty
-# was a sum over people like any loss (``gradient="sketch"``). The paper ranks the scores of each
-# batch (``gradient="ranks"``); replacing one person moves the ranks of others, which takes more
+# was a sum over people like any loss (``mechanism="sketch"``). The paper ranks the scores of each
+# batch (``mechanism="ranks"``); replacing one person moves the ranks of others, which takes more
 # noise. Here are both at ε = 1, the second with the paper's steps, clipping and learning rate. At
 # α = 0.9 each is trained three times, for there the noise matters.
 
-PAPER = {
-    "gradient": "ranks",
-    "n_steps": 500,
-    "clip_loss": 5.0,
-    "clip_jacobian": 1.0,
-    "learning_rate": 0.05,
-}
+PAPER = {"mechanism": RankedOutputs(500, 0.05, clip_loss=5.0, clip_jacobian=1.0)}
 METHODS = {
     "sketch": ({}, (0.9, 0.9, 0.9)),
     "ranks, the paper's": (PAPER, (*ALPHAS, 0.9, 0.9, 0.9)),

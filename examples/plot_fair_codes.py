@@ -37,6 +37,7 @@ from torch import nn
 
 from skdpot import PrivateSWAutoencoder
 from skdpot.datasets import make_biased_classification
+from skdpot.mechanisms import DPSGD, Architecture, CodeParity
 from skdpot.metrics import disparate_impact
 
 ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 4.0, 1.0)
@@ -60,16 +61,9 @@ def train(alpha, epsilon):
         latent_dim=2,
         epsilon=epsilon,
         delta=0.1 / N_PRIVATE,
-        penalty="parity",
-        alpha=alpha,
-        architecture=(ENCODER, DECODER),
-        normalize_codes=False,
-        clip=0.4,
-        clip_jacobian=1.5,
-        clip_output=0.5,
-        n_steps=300,
-        batch_size=1500,
-        learning_rate=0.03,
+        penalty=CodeParity(alpha, clip_jacobian=1.5, clip_output=0.5),
+        architecture=Architecture((ENCODER, DECODER), normalize_codes=False),
+        mechanism=DPSGD(300, 0.03, batch_size=1500, clip=0.4),
         bounds=(-1.5, 2.5),
     )
     return autoencoder.fit(X, sensitive_features=group)

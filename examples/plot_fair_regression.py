@@ -32,6 +32,7 @@ from scipy.stats import gaussian_kde
 
 from skdpot import FairPrivateRegressor
 from skdpot.datasets import make_biased_regression
+from skdpot.mechanisms import SketchedOutputs
 from skdpot.metrics import wasserstein_parity
 
 N_ROWS = 24_000
@@ -58,7 +59,7 @@ for epsilon in EPSILONS:
             delta=0.1 / N_ROWS,
             module="mlp",
             target_bounds=(0, 1),
-            n_slices=10,
+            mechanism=SketchedOutputs(n_slices=10),
         )
         regressors[epsilon, alpha] = regressor.fit(X, Y, sensitive_features=group)
 print(regressors[1.0, 0.75].privacy_spent_)

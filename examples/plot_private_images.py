@@ -26,6 +26,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
 from skdpot import DPSlicedFlowSampler, PrivateSWAutoencoder
+from skdpot.mechanisms import DPSGD, Architecture
 from skdpot.metrics import train_synthetic_test_real
 
 X, y = load_digits(return_X_y=True)
@@ -34,7 +35,11 @@ X_private, X_test, y_private, y_test = train_test_split(
     X_rest, y_rest, train_size=600, stratify=y_rest, random_state=0
 )
 autoencoder = PrivateSWAutoencoder(
-    latent_dim=8, private=False, bounds=(0, 16), image_shape=(8, 8), n_steps=1500
+    latent_dim=8,
+    private=False,
+    bounds=(0, 16),
+    architecture=Architecture(image_shape=(8, 8)),
+    mechanism=DPSGD(1500),
 ).fit(X_public)
 print(f"public training: {autoencoder.privacy_spent_.assumptions}")
 

@@ -26,17 +26,19 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
 from skdpot import FairPrivateClassifier
 from skdpot.estimators.private_search import PrivateSearchCV
+from skdpot.mechanisms import SketchedOutputs
 
 N_ROWS, N_RUNS, EPSILONS = 3000, 4, (0.3, 1.0, 3.0)
 
 X, y = make_moons(N_ROWS, noise=0.2, random_state=0)
 X_test, y_test = make_moons(N_ROWS, noise=0.2, random_state=1)
 
-classifier = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0)
+WHOLE = SketchedOutputs(batch_fraction=1.0)
+classifier = FairPrivateClassifier(alpha=0.0, mechanism=WHOLE)
 candidates = {
     "module": ["linear", "mlp"],
-    "learning_rate": [0.1, 0.3],
-    "n_steps": [40, 80],
+    "mechanism__learning_rate": [0.1, 0.3],
+    "mechanism__n_steps": [40, 80],
 }
 search = PrivateSearchCV(classifier, candidates, epsilon=1.0, n_trials=10)
 print(search.plan(X))
@@ -74,12 +76,12 @@ searched = {
 }
 default = {
     epsilon: [
-        accuracy(FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, epsilon=epsilon).fit(X, y))
+        accuracy(FairPrivateClassifier(alpha=0.0, mechanism=WHOLE, epsilon=epsilon).fit(X, y))
         for _ in range(N_RUNS)
     ]
     for epsilon in EPSILONS
 }
-noiseless = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, epsilon=np.inf)
+noiseless = FairPrivateClassifier(alpha=0.0, mechanism=WHOLE, epsilon=np.inf)
 grid = accuracy(GridSearchCV(noiseless, candidates, cv=ShuffleSplit(1, random_state=0)).fit(X, y))
 
 # %%

@@ -20,8 +20,10 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -75,12 +77,21 @@ def table_fit(side: str) -> Call:
     return lambda: synthesizer.fit(codes)
 
 
+def _dpsgd(**options: int) -> dict[str, Any]:
+    """Return how an autoencoder is trained; older commits take flat options."""
+    with suppress(ImportError):
+        from skdpot.mechanisms import DPSGD
+
+        return {"mechanism": DPSGD(**options)}
+    return options
+
+
 def gradient_mlp(side: str) -> Call:
     """Take ten private steps of a dense autoencoder on batches of all 1,000 rows."""
     from skdpot import PrivateSWAutoencoder
 
     rows = RNG.uniform(-1, 1, size=(1000, 64))
-    network = PrivateSWAutoencoder(8, n_steps=10, batch_size=1000, **BOX)
+    network = PrivateSWAutoencoder(8, **_dpsgd(n_steps=10, batch_size=1000), **BOX)
     return lambda: network.fit(rows)
 
 
@@ -90,7 +101,11 @@ def gradient_conv(side: str) -> Call:
 
     rows = RNG.uniform(-1, 1, size=(200, 784))
     shape = {"architecture": "conv", "image_shape": (28, 28)}
-    network = PrivateSWAutoencoder(8, n_steps=2, batch_size=200, **shape, **BOX)
+    with suppress(ImportError):  # older commits take flat options
+        from skdpot.mechanisms import Architecture
+
+        shape = {"architecture": Architecture("conv", image_shape=(28, 28))}
+    network = PrivateSWAutoencoder(8, **_dpsgd(n_steps=2, batch_size=200), **shape, **BOX)
     return lambda: network.fit(rows)
 
 
@@ -100,8 +115,12 @@ def gradient_fair(side: str) -> Call:
 
     rows = RNG.uniform(-1, 1, size=(4000, 16))
     labels, groups = rows[:, 0] > 0, np.arange(4000) % 2
-    steps = {"n_steps": 10, "n_releases": 5, "batch_fraction": 1.0}
-    model = FairPrivateClassifier(module="mlp", n_slices=20, **steps)
+    steps = {"n_steps": 10, "n_releases": 5, "batch_fraction": 1.0, "n_slices": 20}
+    with suppress(ImportError):  # older commits take flat options
+        from skdpot.mechanisms import SketchedOutputs
+
+        steps = {"mechanism": SketchedOutputs(**steps)}
+    model = FairPrivateClassifier(module="mlp", **steps)
     return lambda: model.fit(rows, labels, sensitive_features=groups)
 
 

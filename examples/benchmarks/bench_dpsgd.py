@@ -39,7 +39,7 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
     reconstruction_gradient,
 )
-from skdpot.nets.code_penalties import PriorPenalty
+from skdpot.nets.code_penalties import PriorDistance
 from skdpot.nets.networks import ToSphere, build_networks
 from skdpot.nets.output_gradients import clipped_gradient_sum
 from skdpot.nets.training_plan import plan_training
@@ -112,7 +112,7 @@ def bench_steps(
         )
         for name, sampling in (("private", "poisson"), ("penalty", "without_replacement"))
     }
-    prior = PriorPenalty(prior="sphere", latent_dim=LATENT_DIM, batch_size=batch_size, n_slices=50)
+    prior = PriorDistance(prior="sphere", latent_dim=LATENT_DIM, batch_size=batch_size, n_slices=50)
     rng = np.random.default_rng(0)
     makers = {
         "without privacy": public_steps(AutoencoderLoss(clip=1.0), rows, batch_size, rng),

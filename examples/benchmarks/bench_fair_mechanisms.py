@@ -26,7 +26,7 @@ import argparse
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -38,6 +38,7 @@ from tqdm import tqdm
 
 from skdpot import FairPrivateClassifier
 from skdpot.exceptions import PrivacyWarning
+from skdpot.mechanisms import fair
 from skdpot.nets import fair_training
 from skdpot.nets.fair_training import FairLoss
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
@@ -103,15 +104,13 @@ VARIANTS = {
 @contextmanager
 def variant(name: str) -> Iterator[type[FairPrivateClassifier]]:
     """Give the classifier with one of its parts exchanged."""
-    gradient, loss, constants = VARIANTS[name]
-
-    class Variant(FairPrivateClassifier):
-        def _loss(self):
-            usual = super()._loss()
-            return loss(**{field.name: getattr(usual, field.name) for field in fields(usual)})
-
-    with mock.patch.multiple(fair_training, **{"_STIFFNESS": fair_training._STIFFNESS} | constants):
-        yield lambda **options: Variant(gradient=gradient, **options)
+    mechanism, loss, constants = VARIANTS[name]
+    stiffness = {"_STIFFNESS": fair_training._STIFFNESS} | constants
+    with (
+        mock.patch.object(fair, "FairLoss", loss),
+        mock.patch.multiple(fair_training, **stiffness),
+    ):
+        yield partial(FairPrivateClassifier, mechanism=mechanism)
 
 
 def measure(name: str, task: FairTask, alpha: float, epsilon: float, seed: int) -> dict:

@@ -199,7 +199,7 @@ def _plan(cell: Cell) -> tuple[DPSGDSettings, tuple[float, float], tuple[float, 
     return DPSGD_SETTINGS[cell.data], (cell.epsilon, DELTA), releases
 
 
-def ours(gradient: str, *, tune_threshold: bool) -> Callable[[FairTask, Cell], list[Rule]]:
+def ours(mechanism: str, *, tune_threshold: bool) -> Callable[[FairTask, Cell], list[Rule]]:
     """Return a function that fits our classifier."""
 
     def fit(task: FairTask, cell: Cell) -> list[Rule]:
@@ -207,7 +207,7 @@ def ours(gradient: str, *, tune_threshold: bool) -> Callable[[FairTask, Cell], l
             cell.setting,
             epsilon=cell.epsilon,
             delta=DELTA,
-            gradient=gradient,
+            mechanism=mechanism,
             tune_threshold=tune_threshold,
             random_state=cell.seed,
         )
@@ -219,8 +219,8 @@ def ours(gradient: str, *, tune_threshold: bool) -> Callable[[FairTask, Cell], l
     return fit
 
 
-def _our_method(gradient: str, *, tune_threshold: bool) -> Method:
-    return Method(ours(gradient, tune_threshold=tune_threshold), "replace-one", ALPHAS)
+def _our_method(mechanism: str, *, tune_threshold: bool) -> Method:
+    return Method(ours(mechanism, tune_threshold=tune_threshold), "replace-one", ALPHAS)
 
 
 METHODS = {

@@ -34,6 +34,7 @@ from mnist_halves import (
 )
 
 from skdpot import PrivateSWAutoencoder
+from skdpot.mechanisms import DPSGD, Architecture
 from skdpot.metrics import GaussianStatistics, frechet_distance, train_synthetic_test_real
 
 LATENT_DIM = 8
@@ -168,12 +169,9 @@ def _train(
         autoencoder = PrivateSWAutoencoder(
             LATENT_DIM,
             private=False,
-            architecture=config.architecture,
-            image_shape=(28, 28),
+            architecture=Architecture(config.architecture, image_shape=(28, 28)),
             bounds=(0, 255),
-            n_steps=config.n_steps,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
+            mechanism=DPSGD(config.n_steps, config.learning_rate, batch_size=config.batch_size),
             device="cpu",
             random_state=config.seed,
             verbose=1,

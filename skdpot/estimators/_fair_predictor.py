@@ -1,8 +1,9 @@
-"""What the fair classifier and the fair regressor share: parameters, training, statements."""
+"""What the fair classifier and the fair regressor share: parameters, network, training."""
 
+from collections.abc import Sequence
 from copy import deepcopy
-from numbers import Integral, Real
-from typing import Any, Literal
+from numbers import Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,8 +11,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from skdpot._utils.devices import resolve_device
-from skdpot._utils.notices import warn_of_privacy
-from skdpot._utils.rng import Streams
+from skdpot._utils.notices import warn_of_fairness, warn_of_privacy
 from skdpot._utils.torch_rng import torch_randomness
 from skdpot._utils.validation import (
     HasMethods,
@@ -20,24 +20,22 @@ from skdpot._utils.validation import (
     check_is_fitted,
     validate_rows,
 )
-from skdpot.estimators._charge import SINGLE_PRECISION, charge_training
-from skdpot.estimators._fair_task import FairPlan
-from skdpot.estimators._private_errors import publishable
-from skdpot.nets.fair_training import FairLoss, Records, ranked_steps, tabled_steps
+from skdpot.estimators._groups import one_cell, read_groups
+from skdpot.mechanisms.base import FitContext
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairPlan
+from skdpot.mechanisms.noisy_training import SINGLE_PRECISION, charge_training, train_privately
+from skdpot.nets.fair_training import Records
 from skdpot.nets.networks import build_predictor, evaluate
 from skdpot.nets.parity import Cells
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
-from skdpot.nets.training import train_network
+from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, privacy_target
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
+from skdpot.privacy.spent import PrivateEstimatorMixin
 
 __all__ = ["FairPredictor"]
 
-_LARGEST_RATE = 0.1
-_RATE = 0.32  # over the fourth root of the number of parameters
-_STEPS_AT_FULL_RATE = 400
+_MOST_GROUPS = 50
 _UNSCALED = 100  # the largest feature of a row, in most rows
 _LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
 
@@ -52,141 +50,87 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     """A network trained for its loss and for alike outputs of groups, with privacy."""
 
     alpha: float
-    fairness: str
-    epsilon: float
-    delta: float
     module: Any
-    gradient: str
-    n_steps: int | None
-    learning_rate: float | str
-    batch_fraction: float
-    clip_loss: float
-    clip_output: float | None
-    clip_jacobian: float
-    n_slices: int
-    n_releases: int
-    budget: PrivacyBudget | None
+    mechanism: str | FairGradients
+    callbacks: Sequence[Any] | None
     device: str
-    random_state: Any
-    verbose: int
-
-    _default_module: Literal["linear", "mlp"]
     network_: nn.Module
 
     _parameter_constraints: dict[str, list[Any]] = {
         "alpha": [Interval(Real, 0, 1, closed="left")],
-        "fairness": [StrOptions({"statistical_parity", "equalized_odds"})],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable, None],
-        "gradient": [StrOptions({"sketch", "ranks"})],
-        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
-        "batch_fraction": [Interval(Real, 0, 1, closed="right")],
-        "clip_loss": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "clip_output": [Interval(Real, 1e-30, 1e30, closed="both"), None],
-        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "n_slices": [Interval(Integral, 1, None, closed="left")],
-        "n_releases": [Interval(Integral, 1, None, closed="left")],
+        "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
+        "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
+        "callbacks": [list, tuple, None],
         "budget": [PrivacyBudget, None],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
-    def _target(self) -> PrivacyTarget:
-        return privacy_target(self.epsilon, self.delta, self.budget)
-
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
         rows = validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
         return np.clip(rows, -_LARGEST_INPUT, _LARGEST_INPUT)
 
+    def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Cells, np.ndarray | None]:
+        """Return the groups to compare and their labels; one cell where nothing is compared."""
+        if sensitive_features is None and self.alpha > 0:
+            warn_of_fairness(
+                f"{type(self).__name__}: without sensitive_features all records are one "
+                f"group, so that alpha={self.alpha!r} has no effect and the model is trained "
+                "for its loss alone. Pass fit(X, y, sensitive_features=...), or alpha=0. In a "
+                "Pipeline or a search enable metadata routing and call "
+                "set_fit_request(sensitive_features=True)."
+            )
+        if sensitive_features is None or self.alpha == 0:
+            return one_cell(n_rows), None
+        groups, labels = read_groups(sensitive_features, n_rows)
+        if len(labels) > _MOST_GROUPS:
+            raise ValueError(
+                f"sensitive_features holds {len(labels)} groups, and every two are compared: at "
+                f"most {_MOST_GROUPS} are allowed. Merge groups; a column of identifiers is no "
+                "group."
+            )
+        return groups, labels
+
     def _network(self, n_features: int, n_outputs: int, rng: np.random.Generator) -> nn.Module:
         """Make the network with its initial weights, and check that it treats records alone."""
         resolve_device(self.device)  # refused before any charge
-        module = self._default_module if self.module is None else self.module
         with torch_randomness(rng):
-            network = build_predictor(module, n_features, n_outputs)
+            network = build_predictor(self.module, n_features, n_outputs)
         check_per_record(network, (n_features,), rng, parameter="module")
         return network
 
     def _charge(
-        self, plan: FairPlan, network: nn.Module, public: tuple[str, ...], streams: Streams
-    ) -> PrivacySpent:
+        self, context: FitContext, plan: FairPlan, network: nn.Module, public: Sequence[str]
+    ) -> None:
         """Charge the whole fit, before any noise is drawn or row looked at."""
         single = plan.training.sampling == "poisson" and not _in_double(network)
-        return charge_training(
-            self.budget,
-            plan.training,
-            streams,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            sigma_given=False,
-            label=type(self).__name__,
-            assumptions=(
-                *public,
-                "the network's initial weights",
-                *([SINGLE_PRECISION] if single else []),
-            ),
-            mechanism=_mechanism(plan),
-        )
+        facts = (*public, "the network's initial weights", *([SINGLE_PRECISION] if single else []))
+        self.privacy_spent_ = charge_training(context, plan.training, facts, plan.description)
 
     def _train(
-        self,
-        network: nn.Module,
-        loss: FairLoss,
-        plan: FairPlan,
-        cells: Cells,
-        records: Records,
-        streams: Streams,
+        self, context: FitContext, plan: FairPlan, network: nn.Module, records: Records
     ) -> None:
         """Train, and keep nothing but what was trained with noise."""
-        step = (
-            tabled_steps(
-                loss,
-                records,
-                cells,
-                plan.training,
-                plan.tables,
-                plan.release_at,
-                self.n_slices,
-                streams.secret,
-                streams.public,
-            )
-            if plan.penalty is None
-            else ranked_steps(
-                loss, records, cells, plan.penalty, plan.directions, plan.training, streams.secret
-            )
+        streams, n_steps = context.streams, plan.training.n_steps
+        step = plan.steps(records=records, secret=streams.secret)
+        trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network
+        _, stopped = train_privately(
+            context,
+            trained,
+            step,
+            n_steps,
+            plan.learning_rate,
+            # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
+            rng=streams.secret.generator(),
+            callbacks=self.callbacks,
         )
-        clean = deepcopy(network)
-        if records.rows.dtype == torch.float64:
-            network = network.double()
-        failure, n_steps = None, plan.training.n_steps
-        try:
-            train_network(
-                network,
-                step,
-                n_steps,
-                learning_rate=self._rate(network, n_steps),
-                # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
-                rng=streams.secret.generator(),
-                device=resolve_device(self.device),
-                progress=type(self).__name__ if self.verbose else None,
-            )
-        except BaseException as error:
-            failure = publishable(error, type(self).__name__)
-        if failure is not None:
-            raise failure
-        self.network_ = with_trained_parameters(clean, network.cpu())
+        if stopped is not None:
+            raise stopped
+        self.network_ = with_trained_parameters(network, trained)
         self.n_steps_ = n_steps
-
-    def _rate(self, network: nn.Module, n_steps: int) -> float:
-        """Return Adam's learning rate: less for many parameters, which all move by noise."""
-        if self.learning_rate != "auto":
-            return float(self.learning_rate)
-        n_parameters = sum(parameter.numel() for parameter in network.parameters())
-        rate = min(_LARGEST_RATE, _RATE * max(1, n_parameters) ** -0.25)
-        return float(rate * min(1.0, (_STEPS_AT_FULL_RATE / n_steps) ** 0.5))
 
     def _records(self, network: nn.Module, rows: np.ndarray, targets: np.ndarray) -> Records:
         """Return the records in the precision of training.
@@ -215,6 +159,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         return evaluate(self.network_, rows, resolve_device(self.device))
 
     def _refuse(self, fit_params: dict[str, Any]) -> None:
+        """Refuse, before any charge, weights of records and callbacks that need their losses."""
         if fit_params.pop("sample_weight", None) is not None:
             raise ValueError(_NO_WEIGHTS)
         if fit_params:
@@ -222,19 +167,8 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__}.fit takes X, y and sensitive_features, not "
                 f"{', '.join(sorted(fit_params))}."
             )
+        check_callbacks(self.callbacks)
 
 
 def _in_double(network: nn.Module) -> bool:
     return chain_of_layers(network) is not None
-
-
-def _mechanism(plan: FairPlan) -> str:
-    training = plan.training
-    text = f"{training.n_steps} noisy sums of clipped gradients over batches of "
-    if plan.penalty is not None:
-        text += f"{training.batch_sizes} records, compared by rank"
-    else:
-        text += f"about {training.batch_size} records"
-    if plan.tables is not None:
-        text += f", {len(plan.release_at)} noisy distributions of the outputs of all records"
-    return text if plan.tuning is None else f"{text}, and noisy histograms for the threshold"

@@ -11,7 +11,6 @@ from skdpot._utils.devices import resolve_device
 from skdpot._utils.labels import encode_labels
 from skdpot._utils.rng import Streams
 from skdpot._utils.validation import validate_rows
-from skdpot.estimators._charge import charge_training
 from skdpot.estimators._generator_training import (
     default_width,
     grouped_latents,
@@ -19,7 +18,9 @@ from skdpot.estimators._generator_training import (
     new_network,
     train_generator,
 )
-from skdpot.mechanisms import FitContext, Sketch
+from skdpot.mechanisms import Sketch
+from skdpot.mechanisms.base import FitContext
+from skdpot.mechanisms.noisy_training import charge_training
 from skdpot.nets.generator_training import (
     OutputUnits,
     generator_steps,
@@ -32,8 +33,6 @@ from skdpot.nets.private_modules import check_per_record, with_trained_parameter
 from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
 from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.plan import bounds_or_plan
 from skdpot.slicing.row_plan import RowParameters
 from skdpot.slicing.row_release import release_projections
@@ -213,8 +212,16 @@ class NoisyGradients:
         check_per_record(network, (n_latents,), streams.solver, parameter="module")
         clean = deepcopy(network)
         directions, plan = self._plan(generator, streams, n, d, trained_numbers(network))
-        spent = self._charge(generator, plan, streams)
-        warn_of_composition(X, spent, generator.budget, type(generator).__name__)
+        spent = charge_training(
+            FitContext.of(generator, X, streams),
+            plan,
+            ("the network and its initial weights",),
+            (
+                f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret "
+                f"batches of {plan.batch_size} rows"
+            ),
+            sigma_given=generator.sigma is not None,
+        )
         bounds = plan.settle_bounds(rows, streams)
         step = noisy_gradient_steps(
             to_network_units(bounds, rows.astype(np.float64, copy=False)),
@@ -277,24 +284,6 @@ class NoisyGradients:
             sigma=generator.sigma,
         )
         return directions, plan
-
-    def _charge(
-        self, generator: "DPSlicedGenerator", plan: TrainingPlan, streams: Streams
-    ) -> PrivacySpent:
-        return charge_training(
-            generator.budget,
-            plan,
-            streams,
-            epsilon=generator.epsilon,
-            delta=generator.delta,
-            sigma_given=generator.sigma is not None,
-            label=type(generator).__name__,
-            assumptions=("the network and its initial weights",),
-            mechanism=(
-                f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret "
-                f"batches of {plan.batch_size} rows"
-            ),
-        )
 
 
 GENERATOR_MECHANISMS: dict[str, GeneratorMechanism] = {

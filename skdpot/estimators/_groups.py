@@ -1,19 +1,17 @@
-"""Sensitive features: which group each record belongs to, and how many a batch takes of each.
+"""Sensitive features: which group, and which cell of a comparison, each record belongs to.
 
 The groups, their sizes and who belongs to which are public facts, so that messages may name a
 group and its size. They never say which rows it holds.
 """
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skdpot._utils.labels import LabelWords, encode_labels
+from skdpot.nets.parity import Cells
 
-__all__ = ["SAME_CLASS", "SAME_GROUP", "Groups", "batch_sizes", "read_groups"]
+__all__ = ["SAME_CLASS", "SAME_GROUP", "one_cell", "read_groups", "within_classes"]
 
 # What a statement of privacy says of the neighbours that it protects among.
 SAME_GROUP = (
@@ -31,60 +29,19 @@ _ADVICE = (
 _SEVERAL_COLUMNS = (
     "To compare the groups that several columns form, join them into one column of labels."
 )
-_ROUNDING = 1.0 + 1e-12  # 0.29 * 100 is a little less than 29
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """The public groups that records belong to.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_groups,)
-        The groups, sorted; each has at least one record.
-    codes : ndarray of shape (n_samples,), intp
-        Position of each record's group in `labels`.
-    """
-
-    labels: np.ndarray
-    codes: np.ndarray
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of records of each group."""
-        return tuple(np.bincount(self.codes, minlength=len(self.labels)).tolist())
-
-    @property
-    def members(self) -> tuple[np.ndarray, ...]:
-        """Positions of the records of each group, increasing."""
-        return tuple(np.flatnonzero(self.codes == code) for code in range(len(self.labels)))
+def one_cell(n_samples: int) -> Cells:
+    """Return all records as one cell that is compared with none."""
+    return Cells(np.zeros(n_samples, dtype=np.intp), (n_samples,), ())
 
 
 def read_groups(
     sensitive_features: Any, n_samples: int, *, needed_by: str = "Fairness between groups"
-) -> Groups:
-    """Read the group of each record.
+) -> tuple[Cells, np.ndarray]:
+    """Read the group of each record; return at least two groups to compare, and their labels.
 
-    Parameters
-    ----------
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, 1)
-        Strings, integers, booleans or categories, none missing: a list, an array, or a column
-        of pandas or polars.
-    n_samples : int
-        Number of rows of X.
-    needed_by : str, default="Fairness between groups"
-        What cannot do without groups; begins some messages.
-
-    Returns
-    -------
-    Groups
-        At least two groups.
-
-    Raises
-    ------
-    ValueError
-        If `sensitive_features` is None, of another length or shape, continuous or of mixed
-        kinds, has a missing value, or holds one group alone. No row's value is quoted.
+    Groups are strings, integers, booleans or categories, none missing. No row's value is quoted.
     """
     words = LabelWords(
         argument="sensitive_features",
@@ -99,10 +56,13 @@ def read_groups(
         text = str(error)
     else:
         if len(labels) > 1:
-            return Groups(labels, codes.astype(np.intp, copy=False))
+            codes = codes.astype(np.intp, copy=False)
+            sizes = tuple(np.bincount(codes, minlength=len(labels)).tolist())
+            names = tuple(map(str, labels))
+            return Cells(codes, sizes, (tuple(range(len(labels))),), names), labels
         text = (
             f"{needed_by} needs at least two groups, but sensitive_features holds the group "
-            f"{_name(labels[0])} alone, which there is nothing to compare with. Pass a column "
+            f"{labels.tolist()[0]!r} alone, which there is nothing to compare with. Pass a column "
             "with two or more groups."
         )
     if "should be a 1d array" in text:
@@ -110,48 +70,18 @@ def read_groups(
     raise ValueError(text)
 
 
-def batch_sizes(
-    sizes: Sequence[int],
-    fraction: float,
-    names: Sequence[Any],
-    *,
-    parameter: str = "batch_fraction",
-) -> tuple[int, ...]:
-    """Return how many records a batch takes of each cell.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Number of records of each cell: a group, or the members of a group with one class.
-    fraction : float
-        Share of each cell in a batch, in (0, 1].
-    names : sequence
-        Public names of the cells, for the message.
-    parameter : str, default="batch_fraction"
-        Name of the parameter that makes batches larger, for the message.
-
-    Returns
-    -------
-    tuple of int
-        ``floor(fraction * size)`` for each cell.
-
-    Raises
-    ------
-    ValueError
-        If a batch would take no record of a cell.
-    """
-    taken = tuple(min(size, math.floor(fraction * size * _ROUNDING)) for size in sizes)
-    for name, size, count in zip(names, sizes, taken, strict=True):
-        if count < 1:
+def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cells:
+    """Divide groups by class: what is compared are the members of groups with the same class."""
+    n_groups, n_classes = len(groups.sizes), len(labels)
+    cells = (codes * n_groups + groups.codes).astype(np.intp)
+    sizes = tuple(np.bincount(cells, minlength=n_groups * n_classes).tolist())
+    for cell, size in enumerate(sizes):
+        if size == 0:
             raise ValueError(
-                f"sensitive_features: {_name(name)} has {size} "
-                f"{'row' if size == 1 else 'rows'}, of which a batch takes {fraction:.3g}, which "
-                f"is less than one row. Choose a larger {parameter} (at least "
-                f"{1.0 / max(size, 1):.3g} of the rows), or merge small groups."
+                f'fairness="equalized_odds" needs records of every class in every group, but class '
+                f"{labels[cell // n_groups]!s} has none in group {groups.names[cell % n_groups]}"
+                '. Merge groups, or use fairness="statistical_parity".'
             )
-    return taken
-
-
-def _name(label: Any) -> str:
-    """Write a label like Python does, without numpy's type."""
-    return repr(label.item() if isinstance(label, np.generic) else label)
+    strata = np.arange(n_groups * n_classes).reshape(n_classes, n_groups).tolist()
+    names = tuple(f"{group}, class {label}" for label in labels for group in groups.names)
+    return Cells(cells, sizes, tuple(tuple(stratum) for stratum in strata), names)

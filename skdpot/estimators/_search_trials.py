@@ -18,11 +18,11 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
 from skdpot._utils.rng import SecretStream
-from skdpot.estimators._private_errors import publishable
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits, take
 from skdpot.estimators._search_scores import Scorer
 from skdpot.exceptions import SkdpotError
 from skdpot.mechanisms.base import chosen_mechanism
+from skdpot.mechanisms.noisy_training import publishable
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
 from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, leaves

@@ -1,11 +1,13 @@
 """An autoencoder trained with differential privacy, or once on public rows for all later fits."""
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
 from skdpot._utils.devices import resolve_device
@@ -14,28 +16,42 @@ from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
+    check_is_fitted,
     fit_context,
+    read_rows,
     validate_rows,
 )
-from skdpot.estimators._autoencoder import (
-    build_autoencoder,
-    charge_private,
-    charge_public,
-    read_bounds,
-    train_private,
-    train_public,
+from skdpot.estimators._groups import SAME_GROUP, one_cell, read_groups
+from skdpot.estimators._synthetic_rows import check_n_samples, like_input
+from skdpot.mechanisms.architecture import Architecture
+from skdpot.mechanisms.base import FitContext, chosen_mechanism
+from skdpot.mechanisms.dpsgd import (
+    DPSGD,
+    CodeParity,
+    CodePenalty,
+    PriorPenalty,
+    TrainedAutoencoder,
 )
-from skdpot.estimators._autoencoder_plan import BatchCells, choose_cells, choose_loss, plan_fit
-from skdpot.estimators._codes import CodeReadings
+from skdpot.nets.code_penalties import Prior, prior_samples
+from skdpot.nets.networks import evaluate, from_network_units, to_network_units
+from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.training import check_callbacks
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import made_by, warn_of_composition
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.provenance import made_by
 from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.rules import public_bounds
 
 __all__ = ["PrivateSWAutoencoder"]
 
+_MECHANISMS = {"dpsgd": DPSGD}
+_PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": CodeParity}
+_LARGEST_CODE = 1e8  # of a network in single precision; norms of longer ones would overflow
 
-class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
+
+class PrivateSWAutoencoder(
+    PrivateEstimatorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Autoencoder with codes on a sphere, trained with or without differential privacy.
 
     With ``private=True`` every record's gradient is clipped and the sums are noised (DP-SGD).
@@ -65,56 +81,24 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     private : bool, default=True
         False trains on **public** rows: nothing is clipped or noised, and ``privacy_spent_``
         says that epsilon is infinite.
-    penalty : {None, "prior", "parity"}, default=None
+    penalty : {"prior", "parity"}, PriorPenalty or CodeParity, optional
         Adds a squared sliced Wasserstein distance to the reconstruction error: with "prior"
         that between the codes of a batch and the prior that `sample` draws from, with "parity"
         the mean over pairs of groups of that between their codes, so that little can be told
         from a code about the group of its row. "parity" needs the groups as
-        ``fit(X, sensitive_features=groups)``.
-    alpha : float, default=0.1
-        Weight of the penalty in [0, 1); the reconstruction error has the rest.
-    architecture : {"mlp", "conv", "dcgan"} or (encoder, decoder), default="mlp"
-        "mlp" has two hidden layers each way; "conv" is for images with even sides (28 x 28,
-        32 x 32), "dcgan" for 64 x 64. A pair holds `torch.nn.Module` or functions without
-        arguments that make them. Modules are copied and start from the weights that they
-        have, which must be public. The encoder sees tensors of `image_shape`, or flat rows,
-        scaled to [-1, 1] by `bounds`; the decoder returns as many values.
-    image_shape : tuple of int, optional
-        (height, width) or (channels, height, width) of the images in the flat rows of X.
-    normalize_codes : bool, default=True
-        Divide every code by its norm. The prior is then uniform on the sphere, otherwise
-        standard normal.
-    clip : float, default=1.0
-        Largest norm C of the gradient of one record's reconstruction error (half of the squared
-        error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients to
-        that norm, whatever the data are.
-    clip_jacobian : float, default=1.0
-        With a penalty: largest spectral norm L of the Jacobian of a record's code.
-    clip_output : float, default=2.0
-        With ``penalty="parity"``: largest norm M of a code when groups are compared; longer ones
-        count as shortened to it. The noise that the penalty needs is proportional to it. Not used
-        for normalised codes, whose norm is 1.
-    n_steps : int, optional
-        Training steps; by default a public rule: 40 epochs, at least 60 steps, or at least
-        1,500 with ``private=False``, where they cost no privacy.
-    batch_size : int, default=250
-        (Expected) number of records a step; all records when there are fewer. With
-        ``penalty="parity"`` a batch takes the same share of each group, rounded down.
-    learning_rate : "auto" or float, default="auto"
-        Of Adam, at the start; it falls to zero along a half cosine. "auto" is 0.002 for public
-        rows; for private ones 0.32 over the fourth root of the number of parameters, at most
-        0.03, and beyond 400 steps less by the root of their number: few noisy steps have to
-        be long.
-    sampling : {"auto", "poisson", "without_replacement"}, default="auto"
-        How private batches are drawn. "auto" is "poisson", whose account is tighter, without a
-        penalty; with one, ranks couple the records of a batch, and only batches of a fixed
-        size are accounted for.
-    sigma : float, optional
-        Standard deviation of the noise on a batch's summed gradient. By default it is calibrated
-        to `epsilon`; when it is given, `epsilon` is not used and ``privacy_spent_`` states what
-        the fit costs. Needs public bounds.
-    n_slices : int, default=50
-        Directions of the penalty a step, made a multiple of `latent_dim`.
+        ``fit(X, sensitive_features=groups)``. A name is short for
+        `skdpot.mechanisms.PriorPenalty` or `skdpot.mechanisms.CodeParity` with their defaults.
+    architecture : {"mlp", "conv", "dcgan"}, (encoder, decoder) or Architecture, default="mlp"
+        The networks. `skdpot.mechanisms.Architecture` describes them; it also holds the shape of
+        images, which "conv" and "dcgan" need, and whether codes are divided by their norms.
+    mechanism : "dpsgd" or DPSGD, default="dpsgd"
+        Steps, batches, learning rate, clipping and noise; "dpsgd" is short for
+        `skdpot.mechanisms.DPSGD` with its defaults. With ``private=False`` nothing is clipped or
+        noised.
+    callbacks : list of skorch.callbacks.Callback, optional
+        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
+        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
+        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
     bounds : "private" or (low, high), default="private"
         Range of each feature: ``(low, high)``, scalars or arrays of shape (n_features,), is
         public and costs nothing, for example (0, 255) for pixels. "private" spends at most 10 % of
@@ -135,11 +119,17 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     Attributes
     ----------
     encoder_ : torch.nn.Module
-        From mapped rows to codes, normalised if `normalize_codes`.
+        From mapped rows to codes.
     decoder_ : torch.nn.Module
         From codes to mapped rows.
     bounds_ : DataBounds
         Map from the data to the set that rows and reconstructions are clipped to.
+    mechanism_ : DPSGD
+        The mechanism that was used.
+    penalty_ : PriorPenalty, CodeParity or None
+        The penalty that was used.
+    architecture_ : Architecture
+        The architecture that was used.
     n_steps_ : int
         Number of finished training steps.
     privacy_spent_ : PrivacySpent
@@ -154,14 +144,14 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     A private fit releases the network of every step: sums of clipped gradients over secret
     batches with Gaussian noise, one event under replace-one, after the events of the bounds
     when these are private. Without a penalty the sensitivity of a sum is 2C; with one it is
-    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.code_penalties.PriorPenalty` or
-    `skdpot.nets.code_penalties.CodeParity`. Rounding to the lattice of the noise adds at most 1/512
-    (`skdpot.privacy.noise.noise_for_sums`). Gradients are computed in single precision, of which
-    the last bits can depend on the size of a Poisson batch; the statement assumes that they do
-    not. No loss is recorded or shown. Public: the number of rows and of features and their names,
-    the dtype, the architecture and its first weights, and that all values are finite. With
-    ``penalty="parity"`` the groups, their sizes and **who belongs to
-    which** are public too: protected is what X says of a person, given the person's group.
+    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.code_penalties.PriorDistance` or
+    `skdpot.nets.code_penalties.ParityDistance`. Rounding to the lattice of the noise adds at most
+    1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are computed in single precision, of
+    which the last bits can depend on the size of a Poisson batch; the statement assumes that they
+    do not. No loss is recorded or shown. Public: the number of rows and of features and their
+    names, the dtype, the architecture and its first weights, and that all values are finite. With
+    ``penalty="parity"`` the groups, their sizes and **who belongs to which** are public too:
+    protected is what X says of a person, given the person's group.
 
     What `transform`, `inverse_transform` and `score` are given is treated as public: **codes of
     private rows are not private**. A private estimator that is fitted on them has to pay for
@@ -182,7 +172,9 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
     >>> from sklearn.datasets import load_digits
     >>> from skdpot import PrivateSWAutoencoder
     >>> X = load_digits().data
-    >>> autoencoder = PrivateSWAutoencoder(epsilon=8.0, bounds=(0, 16), n_steps=50).fit(X)
+    >>> from skdpot.mechanisms import DPSGD
+    >>> autoencoder = PrivateSWAutoencoder(epsilon=8.0, mechanism=DPSGD(50), bounds=(0, 16))
+    >>> autoencoder = autoencoder.fit(X)
     >>> autoencoder.transform(X[:5]).shape, autoencoder.sample(3).shape
     ((5, 8), (3, 64))
     >>> autoencoder.privacy_spent_.epsilon
@@ -194,20 +186,10 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "private": ["boolean"],
-        "penalty": [StrOptions({"parity", "prior"}), None],
-        "alpha": [Interval(Real, 0, 1, closed="left")],
-        "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list],
-        "image_shape": [tuple, list, None],
-        "normalize_codes": ["boolean"],
-        "clip": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "clip_output": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "n_steps": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
-        "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
-        "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
-        "n_slices": [Interval(Integral, 1, None, closed="left")],
+        "penalty": [StrOptions(set(_PENALTIES)), *_PENALTIES.values(), None],
+        "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list, Architecture],
+        "mechanism": [StrOptions(set(_MECHANISMS)), *_MECHANISMS.values()],
+        "callbacks": [list, tuple, None],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
         "budget": [PrivacyBudget, None],
@@ -223,20 +205,10 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         delta: float = 1e-5,
         *,
         private: bool = True,
-        penalty: str | None = None,
-        alpha: float = 0.1,
+        penalty: str | CodePenalty | None = None,
         architecture: Any = "mlp",
-        image_shape: tuple[int, ...] | None = None,
-        normalize_codes: bool = True,
-        clip: float = 1.0,
-        clip_jacobian: float = 1.0,
-        clip_output: float = 2.0,
-        n_steps: int | None = None,
-        batch_size: int = 250,
-        learning_rate: float | str = "auto",
-        sampling: str = "auto",
-        sigma: float | None = None,
-        n_slices: int = 50,
+        mechanism: str | DPSGD = "dpsgd",
+        callbacks: Sequence[Any] | None = None,
         bounds: Any = "private",
         norm_bound: float | None = None,
         budget: PrivacyBudget | None = None,
@@ -249,25 +221,17 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         self.delta = delta
         self.private = private
         self.penalty = penalty
-        self.alpha = alpha
         self.architecture = architecture
-        self.image_shape = image_shape
-        self.normalize_codes = normalize_codes
-        self.clip = clip
-        self.clip_jacobian = clip_jacobian
-        self.clip_output = clip_output
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.sampling = sampling
-        self.sigma = sigma
-        self.n_slices = n_slices
+        self.mechanism = mechanism
+        self.callbacks = callbacks
         self.bounds = bounds
         self.norm_bound = norm_bound
         self.budget = budget
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+
+    penalty_: CodePenalty | None
 
     def _epsilon_due(self) -> float:
         return self.epsilon if self.private else math.inf
@@ -306,41 +270,63 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         many they were, and the charge is still that of all steps. Stopped before its first
         step is finished, a fit leaves nothing behind but its charge.
         """
-        stopped = None
+        check_callbacks(self.callbacks)
         with all_or_nothing(self):
             resolve_device(self.device)  # refused before any charge
             rows = validate_rows(self, X, reset=True, min_samples=2)
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
-            cells = choose_cells(self, len(rows), sensitive_features)
-            if self.private:
-                stopped = self._fit_private(X, rows, cells)
-            else:
-                self._fit_public(rows, cells)
-        if stopped is not None:
-            raise stopped
+            self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
+            self.architecture_ = Architecture.of(self.architecture)
+            self.penalty_ = None
+            if self.penalty is not None:
+                self.penalty_ = chosen_mechanism(self.penalty, _PENALTIES)
+            trained = self._fit(X, rows, sensitive_features)
+            self.bounds_, self.n_steps_ = trained.bounds, trained.n_steps
+            self.privacy_spent_ = trained.privacy_spent
+        if trained.stopped is not None:
+            raise trained.stopped
         return self
 
-    def _fit_private(self, X: Any, rows: np.ndarray, cells: BatchCells) -> BaseException | None:
-        """Plan, build, charge, and only then touch the rows; return what stopped training."""
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        loss = choose_loss(self, cells)
-        known = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
-        box = known is not None and known.box
-        autoencoder = build_autoencoder(self, rows.shape[1], streams.solver, box=box)
-        plan = plan_fit(self, loss, cells, rows.shape[1], autoencoder)
-        self.privacy_spent_ = charge_private(self, plan, streams)
-        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        self.bounds_ = plan.settle_bounds(rows, streams)
-        return train_private(self, autoencoder, loss, plan, cells, rows, streams)
+    def _fit(self, X: Any, rows: np.ndarray, sensitive_features: Any) -> TrainedAutoencoder:
+        """Build the networks, which may be refused, and train them as the mechanism does."""
+        mechanism, d = self.mechanism_, rows.shape[1]
+        cells, public = one_cell(len(rows)), []
+        if isinstance(self.penalty_, CodeParity):
+            cells, _ = read_groups(sensitive_features, len(rows), needed_by='penalty="parity"')
+            public.append(SAME_GROUP)
+        on_sphere = self.architecture_.normalize_codes
+        loss = mechanism.loss(self.penalty_, self.latent_dim, cells, on_sphere=on_sphere)
+        # Public rows need no secret stream, and no warning that its seed is known.
+        streams = spawn_streams(self.random_state if self.private else None, type(self).__name__)
+        context = FitContext.of(self, X, streams)
+        declared = public_bounds(self.bounds, self.norm_bound, d)
+        if self.private:
+            rng, box = streams.solver, declared is not None and declared.box
+        else:
+            known = declared or self._range(rows)
+            rng, box = solver_generator(self.random_state), known.box
+        autoencoder = self.architecture_.build(d, self.latent_dim, rng, box=box)
+        if self.private:
+            check_per_record(autoencoder, (d,), rng)
+            trained = mechanism.release(
+                context, autoencoder, loss, cells, rows, self.callbacks, public
+            )
+        else:
+            trained = mechanism.train_public(
+                context, autoencoder, loss, cells, rows, known, rng, self.callbacks
+            )
+        self.encoder_, self.decoder_ = autoencoder[0], autoencoder[1]
+        return trained
 
-    def _fit_public(self, rows: np.ndarray, cells: BatchCells) -> None:
-        rng = solver_generator(self.random_state)
-        loss = choose_loss(self, cells)
-        # All that can be refused comes first; of public rows nothing has to wait for the charge.
-        self.bounds_ = read_bounds(self, rows)
-        autoencoder = build_autoencoder(self, rows.shape[1], rng, box=self.bounds_.box)
-        self.privacy_spent_ = charge_public(self)
-        train_public(self, autoencoder, loss, cells, rows, rng)
+    def _range(self, rows: np.ndarray) -> DataBounds:
+        """Return the range of public rows; all pixels of images share one."""
+        axis = None if self.architecture_.image_shape is not None else 0
+        low, high = rows.min(axis=axis).astype(float), rows.max(axis=axis).astype(float)
+        flat = high - low <= 1e-12 * np.maximum(1.0, np.abs(low))
+        half = np.maximum(1.0, np.abs(low)) / 2
+        return DataBounds.from_box(
+            np.where(flat, low - half, low), np.where(flat, high + half, high), rows.shape[1]
+        )
 
     def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
         """Fit, then encode the same rows.
@@ -363,6 +349,120 @@ class PrivateSWAutoencoder(PrivateEstimatorMixin, CodeReadings):
         """
         codes = self.fit(X, y, sensitive_features=sensitive_features).transform(X)
         return made_by(X, codes, self.privacy_spent_, self.budget)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, treated as public: codes of private rows are not private.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, latent_dim)
+            Codes, of norm 1 where they are normalised.
+        """
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        codes = evaluate(
+            self.encoder_, to_network_units(self.bounds_, rows), resolve_device(self.device)
+        )
+        return codes.astype(rows.dtype, copy=False)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Decode codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, latent_dim)
+            Codes; normalised first where they are normalised.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows in the units of the data, inside `bounds_`; an array, as scikit-learn's inverse
+            transforms return, also when the autoencoder was fitted on a DataFrame.
+
+        Raises
+        ------
+        ValueError
+            If X has another number of columns.
+        """
+        check_is_fitted(self)
+        codes = read_rows(X)
+        if codes.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X has {codes.shape[1]} columns; a code has latent_dim={self._n_features_out}."
+            )
+        return self._decode(codes).astype(codes.dtype, copy=False)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Decode codes drawn from the prior; free of any privacy cost.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows.
+        random_state : int, RandomState or None, default=None
+            Randomness of this call, which protects nothing.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            Synthetic rows; a DataFrame when the autoencoder was fitted on one. They resemble
+            the data only as far as codes resemble the prior: use ``penalty="prior"``, or learn
+            the codes with a `DPSlicedFlowSampler`.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is not a positive integer.
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
+        prior: Prior = "sphere" if self.architecture_.normalize_codes else "normal"
+        rng = solver_generator(random_state)
+        rows = self._decode(prior_samples(prior, int(n_samples), self._n_features_out, rng))
+        return like_input(self, rows)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Negative mean squared reconstruction error.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            **Public** rows: the score is computed from them without noise.
+        y : object, optional
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            Mean over rows and features, in squared units of the data; higher is better.
+        """
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        with np.errstate(over="ignore"):
+            errors = ((self._decode(self.transform(X)) - rows) ** 2).mean(axis=1)
+        if not np.isfinite(errors).all():
+            raise ValueError("X holds numbers so large that their squared errors are not finite.")
+        return -float(np.average(errors, weights=sample_weight))
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        codes = np.clip(codes, -_LARGEST_CODE, _LARGEST_CODE)
+        if self.architecture_.normalize_codes:
+            norms = np.linalg.norm(codes, axis=1, keepdims=True)
+            codes = codes / np.where(norms > 0, norms, 1.0)
+        values = evaluate(self.decoder_, codes, resolve_device(self.device))
+        return from_network_units(self.bounds_, values)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Length of a code; names the columns of a transformed DataFrame."""
+        return self._latent_dim
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of this estimator."""

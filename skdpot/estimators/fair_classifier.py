@@ -1,5 +1,7 @@
 """A private classifier whose predicted probabilities are alike in all groups."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,18 +12,21 @@ from sklearn.utils import Tags
 from torch.nn import functional
 
 from skdpot._utils.labels import LabelWords, encode_labels
-from skdpot._utils.rng import Streams, spawn_streams
-from skdpot._utils.validation import all_or_nothing, fit_context
+from skdpot._utils.rng import spawn_streams
+from skdpot._utils.validation import StrOptions, all_or_nothing, fit_context
 from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._fair_task import FairPlan, plan_fair_fit, read_cells
-from skdpot.estimators._groups import SAME_CLASS, SAME_GROUP
-from skdpot.nets.fair_training import FairLoss, Records, network_outputs
-from skdpot.nets.parity import Cells, ClippedOutputs, Probabilities
-from skdpot.nets.tuned_threshold import tuned_threshold
+from skdpot.estimators._groups import SAME_CLASS, SAME_GROUP, within_classes
+from skdpot.mechanisms.base import FitContext, chosen_mechanism
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask, mu_share
+from skdpot.nets.fair_training import network_outputs
+from skdpot.nets.parity import Cells, Probabilities
+from skdpot.nets.tuned_threshold import plan_threshold, tuned_threshold
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.events import Event
 
 __all__ = ["FairPrivateClassifier"]
+
+_TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
 _LABELS = LabelWords(
     needed_by="A classifier", advice="for a continuous target use FairPrivateRegressor"
@@ -50,37 +55,19 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
-    module : {"linear", "mlp"}, torch.nn.Module or callable, optional
-        Network from features to logits: one for two classes, one a class for more. "linear", the
-        default, is logistic regression, "mlp" has one hidden layer of 64 units. A module is
-        copied and starts from the weights that it has, which must be public; a function without
-        arguments makes one. It must treat every record by itself.
-    gradient : {"sketch", "ranks"}, default="sketch"
-        How the penalty's gradient is made private. "sketch" releases the distributions of the
-        outputs of each group `n_releases` times; in between the penalty is a sum over records,
-        clipped together with the loss. "ranks" is the paper's: the outputs of a batch are
-        ranked, and one record moves the ranks of others, which needs more noise.
-    n_steps : int, optional
-        Training steps; 200 by default.
-    learning_rate : "auto" or float, default="auto"
-        Of Adam, at the start; it falls to zero along a half cosine. "auto" is 0.32 over the
-        fourth root of the number of parameters, at most 0.1, and beyond 400 steps less by the
-        root of their number.
-    batch_fraction : float, default=0.2
-        (Expected) share of the records, of each group with ranks, in a step's batch.
-    clip_loss : float, default=2.0
-        C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30. With a sketch loss
-        and penalty are clipped together, to (1 - alpha) C.
-    clip_output : float, optional
-        M: compares logits shortened to the norm M in place of probabilities. A small M looks
-        at decisions near the threshold only.
-    clip_jacobian : float, default=0.25
-        L: largest spectral norm of the Jacobian of a compared output; with ranks only.
-    n_slices : int, default=50
-        Directions along which probabilities of more than two classes are compared.
-    n_releases : int, default=20
-        With a sketch: how often distributions are released. They cost 10 % of the squared mu
-        together, however many they are.
+    module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
+        Network from features to logits: one for two classes, one a class for more. "linear" is
+        logistic regression, "mlp" has one hidden layer of 64 units. A module is copied and starts
+        from the weights that it has, which must be public; a function without arguments makes
+        one. It must treat every record by itself.
+    mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
+        How gradients are made private: steps, batches, learning rate, clipping. A name is short
+        for `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with their
+        defaults.
+    callbacks : list of skorch.callbacks.Callback, optional
+        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
+        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
+        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
     tune_threshold : bool, default=False
         For two classes: move the intercept in the end, so that as many training records are
         predicted in the second class as there are; costs 5 % of the squared mu. A strong penalty
@@ -106,6 +93,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         The groups of `sensitive_features`; None if nothing is compared (alpha=0).
     network_ : torch.nn.Module
         From rows to logits.
+    mechanism_ : SketchedOutputs or RankedOutputs
+        The mechanism that was used.
     threshold_ : float
         Probability of the network at which it predicts the second class; 0.5 unless tuned.
     n_steps_ : int
@@ -154,10 +143,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     3.0
     """
 
-    _default_module = "linear"
-
     _parameter_constraints: dict[str, list[Any]] = {
         **FairPredictor._parameter_constraints,
+        "fairness": [StrOptions({"statistical_parity", "equalized_odds"})],
         "tune_threshold": ["boolean"],
         "classes": ["array-like", None],
     }
@@ -169,16 +157,9 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
-        module: Any = None,
-        gradient: str = "sketch",
-        n_steps: int | None = None,
-        learning_rate: float | str = "auto",
-        batch_fraction: float = 0.2,
-        clip_loss: float = 2.0,
-        clip_output: float | None = None,
-        clip_jacobian: float = 0.25,
-        n_slices: int = 50,
-        n_releases: int = 20,
+        module: Any = "linear",
+        mechanism: str | FairGradients = "sketch",
+        callbacks: Sequence[Any] | None = None,
         tune_threshold: bool = False,
         classes: Any = None,
         budget: PrivacyBudget | None = None,
@@ -191,15 +172,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         self.epsilon = epsilon
         self.delta = delta
         self.module = module
-        self.gradient = gradient
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.batch_fraction = batch_fraction
-        self.clip_loss = clip_loss
-        self.clip_output = clip_output
-        self.clip_jacobian = clip_jacobian
-        self.n_slices = n_slices
-        self.n_releases = n_releases
+        self.mechanism = mechanism
+        self.callbacks = callbacks
         self.tune_threshold = tune_threshold
         self.classes = classes
         self.budget = budget
@@ -242,13 +216,17 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         self._refuse(fit_params)
         with all_or_nothing(self):
             rows = self._rows(X, reset=True)
-            codes, cells = self._read(y, sensitive_features, len(rows))
+            codes, self.classes_ = encode_labels(y, len(rows), self.classes, words=_LABELS)
+            self._check_classes()
+            cells, self.groups_ = self._groups(sensitive_features, len(rows))
+            if cells.strata and self.fairness == "equalized_odds":
+                cells = within_classes(cells, codes, self.classes_)
             streams = spawn_streams(self.random_state, type(self).__name__)
-            self._fit(X, rows, codes, cells, streams)
+            self._fit(FitContext.of(self, X, streams), rows, codes, cells)
         return self
 
-    def _read(self, y: Any, sensitive_features: Any, n_rows: int) -> tuple[np.ndarray, Cells]:
-        codes, self.classes_ = encode_labels(y, n_rows, self.classes, words=_LABELS)
+    def _check_classes(self) -> None:
+        """Refuse too few classes to learn, and too many for one threshold."""
         if len(self.classes_) < 2:
             raise ValueError(
                 "y holds a single class; a classifier needs at least two classes. If others can "
@@ -259,39 +237,40 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
                 f"tune_threshold=True is for two classes, and there are {len(self.classes_)}: with "
                 "more there is no single threshold. Use tune_threshold=False."
             )
-        classes = (codes, self.classes_)
-        cells, self.groups_ = read_cells(self, sensitive_features, n_rows, classes)
-        return codes, cells
 
-    def _fit(
-        self, X: Any, rows: np.ndarray, codes: np.ndarray, cells: Cells, streams: Streams
-    ) -> None:
+    def _fit(self, context: FitContext, rows: np.ndarray, codes: np.ndarray, cells: Cells) -> None:
         """Plan, charge, and only then touch the rows."""
-        loss = self._loss()
-        network = self._network(rows.shape[1], loss.compared.n_outputs, streams.solver)
-        plan = plan_fair_fit(self, loss, cells, network, streams.public, tunes=self.tune_threshold)
-        self.privacy_spent_ = self._charge(plan, network, self._public(cells), streams)
-        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        records = self._records(network, rows, codes)
-        self._train(network, loss, plan, cells, records, streams)
-        self.threshold_ = self._threshold(plan, records, codes, streams)
-
-    def _loss(self) -> FairLoss:
-        n_classes = len(self.classes_)
-        n_outputs = 1 if n_classes == 2 else n_classes
-        return FairLoss(
+        n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        network = self._network(rows.shape[1], n_outputs, context.streams.solver)
+        public, tuning = self._public(cells), None
+        others: tuple[Event, ...] = ()
+        if self.tune_threshold:
+            mu = mu_share(context.target, _TUNING_SHARE)
+            tuning, others = plan_threshold(mu, len(rows), public_classes=SAME_CLASS in public)
+        task = FairTask(
             gradient=_binary_gradient if n_outputs == 1 else _softmax_gradient,
-            compared=(
-                Probabilities(n_outputs)
-                if self.clip_output is None
-                else ClippedOutputs(n_outputs, float(self.clip_output))
-            ),
+            compared=Probabilities(n_outputs),
             alpha=self.alpha,
-            clip=float(self.clip_loss),
-            clip_jacobian=float(self.clip_jacobian),
+            cells=cells,
+            network=network,
+            others=others,
         )
+        self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+        plan = self.mechanism_.plan(context, task)
+        if tuning is not None:
+            text = f"{plan.description}, and noisy histograms for the threshold"
+            plan = replace(plan, description=text)
+        self._charge(context, plan, network, public)
+        records = self._records(network, rows, codes)
+        self._train(context, plan, network, records)
+        self.threshold_ = 0.5
+        if tuning is not None:
+            outputs = network_outputs(self.network_, records.rows.to("cpu", torch.float32))
+            probabilities = outputs[:, 0].sigmoid().numpy()
+            self.threshold_ = tuned_threshold(probabilities, codes, tuning, context.streams.secret)
 
     def _public(self, cells: Cells) -> tuple[str, ...]:
+        """Return what the statement takes to be public beside what always is."""
         public = ["the set of classes"]
         if self.classes is not None:
             public.append("every label is one of the classes; others are refused")
@@ -300,16 +279,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         if cells.strata and self.fairness == "equalized_odds":
             public.append(SAME_CLASS)
         return tuple(public)
-
-    def _threshold(
-        self, plan: FairPlan, records: Records, codes: np.ndarray, streams: Streams
-    ) -> float:
-        if plan.tuning is None:
-            return 0.5
-        rows = records.rows.to("cpu", torch.float32)
-        outputs = network_outputs(self.network_, rows)
-        probabilities = outputs[:, 0].sigmoid().numpy()
-        return tuned_threshold(probabilities, codes, plan.tuning, streams.secret)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return logits: positive where the second of two classes is predicted.

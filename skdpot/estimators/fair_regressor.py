@@ -1,6 +1,7 @@
 """A private regressor whose predictions are alike in all groups."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,19 +9,17 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.rng import Streams, spawn_streams
+from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
 from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._fair_task import plan_fair_fit, read_cells
 from skdpot.estimators._groups import SAME_GROUP
-from skdpot.nets.fair_training import FairLoss
+from skdpot.mechanisms.base import FitContext, chosen_mechanism
+from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask
 from skdpot.nets.networks import from_network_units, to_network_units
 from skdpot.nets.parity import Cells, ClippedOutputs
 from skdpot.privacy.bounds_plan import BoundsPlan
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.private_bounds import release_private_bounds
-from skdpot.privacy.provenance import warn_of_composition
 from skdpot.slicing.plan import bounds_or_plan
 from skdpot.slicing.rules import public_bounds
 
@@ -41,44 +40,23 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     ----------
     alpha : float, default=0.5
         Weight of fairness in [0, 1); 0 is DP-SGD for the squared error alone.
-    fairness : {"statistical_parity"}, default="statistical_parity"
-        What is compared: all members of each group. "equalized_odds" needs classes and is
-        refused.
     epsilon : float, default=1.0
         Privacy parameter of the whole fit; ``inf`` for no privacy.
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
-    module : {"linear", "mlp"}, torch.nn.Module or callable, optional
-        Network from features to mapped targets. "linear" is the default; "mlp" has one hidden
-        layer of 64 units and needs tens of thousands of rows at epsilon 1. A module is copied
-        and starts from the weights that it has, which must be public; a function without
-        arguments makes one. It must treat every record by itself.
-    gradient : {"sketch", "ranks"}, default="sketch"
-        How the penalty's gradient is made private. "sketch" releases the distributions of the
-        outputs of each group `n_releases` times; in between the penalty is a sum over records,
-        clipped together with the loss. "ranks" is the paper's: the outputs of a batch are
-        ranked, and one record moves the ranks of others, which needs more noise.
-    n_steps : int, optional
-        Training steps; 200 by default.
-    learning_rate : "auto" or float, default="auto"
-        Of Adam, at the start; it falls to zero along a half cosine. "auto" is 0.32 over the
-        fourth root of the number of parameters, at most 0.1, and beyond 400 steps less by the
-        root of their number.
-    batch_fraction : float, default=0.2
-        (Expected) share of the records, of each group with ranks, in a step's batch.
-    clip_loss : float, default=2.0
-        C: largest norm of the gradient of a record's loss, from 1e-30 to 1e30. With a sketch loss
-        and penalty are clipped together, to (1 - alpha) C.
-    clip_output : float, optional
-        M: norm that mapped predictions are shortened to before they are compared. The default is
-        the root of the number of targets, which all targets lie within.
-    clip_jacobian : float, default=0.25
-        L: largest spectral norm of the Jacobian of a prediction; with ranks only.
-    n_slices : int, default=50
-        Directions along which several targets are compared.
-    n_releases : int, default=20
-        With a sketch: how often distributions are released. They cost 10 % of the squared mu
-        together, however many they are.
+    module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
+        Network from features to mapped targets. "mlp" has one hidden layer of 64 units and needs
+        tens of thousands of rows at epsilon 1. A module is copied and starts from the weights that
+        it has, which must be public; a function without arguments makes one. It must treat every
+        record by itself.
+    mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
+        How gradients are made private: steps, batches, learning rate, clipping. A name is short
+        for `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with their
+        defaults.
+    callbacks : list of skorch.callbacks.Callback, optional
+        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
+        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
+        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
     target_bounds : "private" or (low, high), default="private"
         Range of each target: ``(low, high)``, scalars or arrays of shape (n_targets,), is public
         and costs nothing. "private" spends at most 10 % of the squared mu on estimating it.
@@ -98,6 +76,8 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         The groups of `sensitive_features`; None if nothing is compared (alpha=0).
     network_ : torch.nn.Module
         From rows to mapped targets.
+    mechanism_ : SketchedOutputs or RankedOutputs
+        The mechanism that was used.
     target_bounds_ : DataBounds
         Map from targets to [-1, 1]; predictions lie within.
     n_steps_ : int
@@ -142,8 +122,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     (3, 2)
     """
 
-    _default_module = "linear"
-
     target_bounds_: DataBounds
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -154,20 +132,12 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     def __init__(
         self,
         alpha: float = 0.5,
-        fairness: str = "statistical_parity",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
-        module: Any = None,
-        gradient: str = "sketch",
-        n_steps: int | None = None,
-        learning_rate: float | str = "auto",
-        batch_fraction: float = 0.2,
-        clip_loss: float = 2.0,
-        clip_output: float | None = None,
-        clip_jacobian: float = 0.25,
-        n_slices: int = 50,
-        n_releases: int = 20,
+        module: Any = "linear",
+        mechanism: str | FairGradients = "sketch",
+        callbacks: Sequence[Any] | None = None,
         target_bounds: Any = "private",
         budget: PrivacyBudget | None = None,
         device: str = "auto",
@@ -175,19 +145,11 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
-        self.fairness = fairness
         self.epsilon = epsilon
         self.delta = delta
         self.module = module
-        self.gradient = gradient
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.batch_fraction = batch_fraction
-        self.clip_loss = clip_loss
-        self.clip_output = clip_output
-        self.clip_jacobian = clip_jacobian
-        self.n_slices = n_slices
-        self.n_releases = n_releases
+        self.mechanism = mechanism
+        self.callbacks = callbacks
         self.target_bounds = target_bounds
         self.budget = budget
         self.device = device
@@ -231,54 +193,46 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             rows = self._rows(X, reset=True)
             targets = validate_targets(y, len(rows))
             self._flat = targets.ndim == 1
-            cells, self.groups_ = read_cells(self, sensitive_features, len(rows), None)
+            cells, self.groups_ = self._groups(sensitive_features, len(rows))
             streams = spawn_streams(self.random_state, type(self).__name__)
-            self._fit(X, rows, targets.reshape(len(rows), -1), cells, streams)
+            context = FitContext.of(self, X, streams)
+            self._fit(context, rows, targets.reshape(len(rows), -1), cells)
         return self
 
     def _fit(
-        self, X: Any, rows: np.ndarray, targets: np.ndarray, cells: Cells, streams: Streams
+        self, context: FitContext, rows: np.ndarray, targets: np.ndarray, cells: Cells
     ) -> None:
         """Plan, charge, and only then touch the rows."""
-        loss = self._loss(targets.shape[1])
-        network = self._network(rows.shape[1], targets.shape[1], streams.solver)
-        bounds = self._bounds(*targets.shape)
-        plan = plan_fair_fit(self, loss, cells, network, streams.public, bounds=bounds)
-        self.privacy_spent_ = self._charge(plan, network, self._public(), streams)
-        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        self.target_bounds_ = (
-            release_private_bounds(targets, bounds, streams)[0]
-            if isinstance(bounds, BoundsPlan)
-            else bounds
-        )
-        mapped = to_network_units(self.target_bounds_, targets)
-        self._train(network, loss, plan, cells, self._records(network, rows, mapped), streams)
-
-    def _loss(self, n_targets: int) -> FairLoss:
-        radius = math.sqrt(n_targets) if self.clip_output is None else float(self.clip_output)
-        return FairLoss(
+        n_targets = targets.shape[1]
+        network = self._network(rows.shape[1], n_targets, context.streams.solver)
+        bounds = self._bounds(context, *targets.shape)
+        task = FairTask(
             gradient=_squared_error_gradient,
-            compared=ClippedOutputs(n_targets, radius),
+            compared=ClippedOutputs(n_targets, math.sqrt(n_targets)),
             alpha=self.alpha,
-            clip=float(self.clip_loss),
-            clip_jacobian=float(self.clip_jacobian),
+            cells=cells,
+            network=network,
+            bounds=bounds,
         )
+        self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+        plan = self.mechanism_.plan(context, task)
+        public = ("the number of targets", *([] if self.groups_ is None else [SAME_GROUP]))
+        self._charge(context, plan, network, public)
+        self.target_bounds_ = plan.training.settle_bounds(targets, context.streams)
+        mapped = to_network_units(self.target_bounds_, targets)
+        self._train(context, plan, network, self._records(network, rows, mapped))
 
-    def _bounds(self, n_samples: int, n_targets: int) -> DataBounds | BoundsPlan:
+    def _bounds(
+        self, context: FitContext, n_samples: int, n_targets: int
+    ) -> DataBounds | BoundsPlan:
+        """Return the declared bounds of the targets, or the plan of private ones."""
         if isinstance(self.target_bounds, str) and self.target_bounds != "private":
             raise ValueError(
                 'target_bounds must be "private" or a pair (low, high) of numbers or of arrays '
                 "with one number a target."
             )
-        target = self._target()
         given = public_bounds(self.target_bounds, None, n_targets)
-        return bounds_or_plan(given or n_samples, n_targets, target.mu_cap)
-
-    def _public(self) -> tuple[str, ...]:
-        public = ["the number of targets"]
-        if self.groups_ is not None:
-            public.append(SAME_GROUP)
-        return tuple(public)
+        return bounds_or_plan(given or n_samples, n_targets, context.target.mu_cap)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions, within the bounds of the targets.

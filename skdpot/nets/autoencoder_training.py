@@ -35,7 +35,7 @@ _CODES_AT_ONCE = 256
 class CodePenalty(Protocol):
     """What a loss asks of a penalty of the codes of a batch.
 
-    `skdpot.nets.code_penalties.PriorPenalty` and `skdpot.nets.code_penalties.CodeParity`.
+    `skdpot.nets.code_penalties.PriorDistance` and `skdpot.nets.code_penalties.ParityDistance`.
     """
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:

@@ -32,7 +32,7 @@ from skdpot.nets.parity import ClippedOutputs, ParityPenalty
 from skdpot.nets.wasserstein_gradient import ball_width, rank_coupling
 from skdpot.slicing.directions import orthogonal_directions
 
-__all__ = ["CodeParity", "Prior", "PriorPenalty", "prior_samples"]
+__all__ = ["ParityDistance", "Prior", "PriorDistance", "prior_samples"]
 
 Prior = Literal["sphere", "normal"]
 
@@ -40,7 +40,7 @@ _NORMAL_MARGIN = 2.5  # fewer than one normal code in a thousand is longer than 
 
 
 @dataclass(frozen=True)
-class PriorPenalty:
+class PriorDistance:
     """Squared sliced Wasserstein distance between a batch of codes and a prior."""
 
     prior: Prior
@@ -73,7 +73,7 @@ class PriorPenalty:
         """Draw the directions of one step from a public stream."""
         return orthogonal_directions(self.n_directions, self.latent_dim, rng)
 
-    def for_batch(self, sizes: tuple[int, ...]) -> "PriorPenalty":
+    def for_batch(self, sizes: tuple[int, ...]) -> "PriorDistance":
         """Return the penalty of batches with another number of records."""
         return replace(self, batch_size=sum(sizes))
 
@@ -149,7 +149,7 @@ def prior_samples(
 
 
 @dataclass(frozen=True)
-class CodeParity:
+class ParityDistance:
     """Mean squared sliced Wasserstein distance between the codes of groups."""
 
     latent_dim: int
@@ -162,7 +162,7 @@ class CodeParity:
         n_blocks = math.ceil(self.n_slices / self.latent_dim)
         return self._compared.directions(n_blocks * self.latent_dim, rng)
 
-    def for_batch(self, sizes: tuple[int, ...]) -> "CodeParity":
+    def for_batch(self, sizes: tuple[int, ...]) -> "ParityDistance":
         """Return the penalty of batches with other numbers of records in their cells."""
         return replace(self, batch_sizes=sizes)
 

@@ -127,7 +127,7 @@ class FairLoss:
     compared: ComparedOutputs
     alpha: float
     clip: float
-    clip_jacobian: float
+    clip_jacobian: float = 1.0
 
     def ranked_sum(
         self,

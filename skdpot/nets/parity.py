@@ -16,6 +16,7 @@ D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially 
 Wasserstein gradients", 2025.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from skdpot.nets.wasserstein_gradient import moving_side_sensitivity, pulls_betw
 from skdpot.slicing.directions import orthogonal_directions
 
 __all__ = ["Cells", "ClippedOutputs", "ComparedOutputs", "ParityPenalty", "Probabilities"]
+
+
+_ROUNDING = 1.0 + 1e-12  # 0.29 * 100 is a little less than 29
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +46,22 @@ class Cells:
     def members(self) -> tuple[np.ndarray, ...]:
         """Positions of the records of each cell."""
         return tuple(np.flatnonzero(self.codes == cell) for cell in range(len(self.sizes)))
+
+    def batch_sizes(self, fraction: float, *, parameter: str = "batch_fraction") -> tuple[int, ...]:
+        """Return how many records a batch takes of each cell: ``floor(fraction * size)``.
+
+        `parameter` is what the message names, if that is none.
+        """
+        taken = tuple(min(n, math.floor(fraction * n * _ROUNDING)) for n in self.sizes)
+        for name, size, count in zip(self.names, self.sizes, taken, strict=True):
+            if count < 1:
+                raise ValueError(
+                    f"sensitive_features: group {name} has {size} "
+                    f"{'row' if size == 1 else 'rows'}, of which a batch takes {fraction:.3g}, "
+                    f"which is less than one row. Choose a larger {parameter} (at least "
+                    f"{1.0 / max(size, 1):.3g} of the rows), or merge small groups."
+                )
+        return taken
 
     def others(self, cell: int) -> tuple[int, ...]:
         """Return the cells that a cell is compared with."""

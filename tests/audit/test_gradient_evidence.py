@@ -25,6 +25,7 @@ from skdpot.nets.networks import to_network_units
 from skdpot.nets.noisy_step import gradients_of_vectors
 from skdpot.nets.output_gradients import pulled_back_sum, shares_of_vectors
 from skdpot.privacy import noise
+from tests.networks import made
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -36,19 +37,19 @@ BOX = (-1.0, 1.0)
 COMMON = {"n_steps": 3, "learning_rate": 1e-4, "random_state": 0}
 AUTOENCODER = {"latent_dim": 4, "bounds": BOX, "batch_size": 1000} | COMMON
 FAIR = {"batch_fraction": 1.0} | COMMON
-RANKS = FAIR | {"gradient": "ranks"}
+RANKS = FAIR | {"mechanism": "ranks"}
 
 
 def autoencoder(epsilon, **parameters):
-    return PrivateSWAutoencoder(epsilon=epsilon, **(AUTOENCODER | parameters))
+    return made(PrivateSWAutoencoder, epsilon=epsilon, **(AUTOENCODER | parameters))
 
 
 def classifier(epsilon, **parameters):
-    return FairPrivateClassifier(epsilon=epsilon, **(FAIR | parameters))
+    return made(FairPrivateClassifier, epsilon=epsilon, **(FAIR | parameters))
 
 
 def regressor(epsilon, **parameters):
-    return FairPrivateRegressor(epsilon=epsilon, **(FAIR | parameters))
+    return made(FairPrivateRegressor, epsilon=epsilon, **(FAIR | parameters))
 
 
 def generator(epsilon, **parameters):

@@ -19,6 +19,7 @@ from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise, recording
 from skdpot.privacy.recording import Release
 from skdpot.slicing import accumulator, marginal_release
+from tests.networks import made
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -36,7 +37,7 @@ DRAWS = {
 
 
 def fair(n_pairs: int = 100) -> AuditResult:
-    estimator = FairPrivateClassifier(batch_fraction=1.0, n_steps=4, learning_rate=1e-3)
+    estimator = made(FairPrivateClassifier, batch_fraction=1.0, n_steps=4, learning_rate=1e-3)
     X = np.random.default_rng(0).uniform(*BOX, size=(8, 200))
     return one_run_audit(
         estimator,

@@ -63,6 +63,7 @@ from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 # Few rows, so that fits take no time: they warn that noise hides much.
 pytestmark = [
@@ -90,16 +91,18 @@ FITS = {
     "flow of classes": lambda: sampler(conditional=True).fit(pd.DataFrame(X, columns=[*"abc"]), Y),
     "rows": lambda: sampler(mechanism="presample").fit(X),
     "generator": lambda: DPSlicedGenerator(n_steps=5, **BOUNDS).fit(X),
-    "autoencoder": lambda: PrivateSWAutoencoder(2, n_steps=5, **BOUNDS).fit(X),
-    "parity": lambda: PrivateSWAutoencoder(2, n_steps=5, penalty="parity", **BOUNDS).fit(
+    "autoencoder": lambda: made(PrivateSWAutoencoder, 2, n_steps=5, **BOUNDS).fit(X),
+    "parity": lambda: made(PrivateSWAutoencoder, 2, n_steps=5, penalty="parity", **BOUNDS).fit(
         X, sensitive_features=GROUPS
     ),
-    "public": lambda: PrivateSWAutoencoder(2, n_steps=5, private=False).fit(X),
-    "classifier": lambda: FairPrivateClassifier(n_steps=5, alpha=0.0).fit(X, Y),
-    "fair": lambda: FairPrivateClassifier(n_steps=5).fit(
+    "public": lambda: made(PrivateSWAutoencoder, 2, n_steps=5, private=False).fit(X),
+    "classifier": lambda: made(FairPrivateClassifier, n_steps=5, alpha=0.0).fit(X, Y),
+    "fair": lambda: made(FairPrivateClassifier, n_steps=5).fit(
         X, np.array(["no", "yes"])[Y], sensitive_features=GROUPS
     ),
-    "regressor": lambda: FairPrivateRegressor(n_steps=5).fit(X, X[:, 1], sensitive_features=GROUPS),
+    "regressor": lambda: made(FairPrivateRegressor, n_steps=5).fit(
+        X, X[:, 1], sensitive_features=GROUPS
+    ),
     "distance": lambda: private_distance(**BOUNDS).fit(X),
     "contribution": lambda: ClientContribution(private_distance(**BOUNDS)).fit(X),
     "paths": lambda: trajectory_sampler(**BOUNDS).fit(X, np.arange(240) % 3),
@@ -711,7 +714,7 @@ def test_attack_through_a_pipeline(monkeypatch):
         return original(source, *args, **options)
 
     monkeypatch.setattr(trials, "synthetic_membership", spy)
-    steps = PrivateSWAutoencoder(2, n_steps=5, **BOUNDS), sampler(bounds=(-9, 9))
+    steps = made(PrivateSWAutoencoder, 2, n_steps=5, **BOUNDS), sampler(bounds=(-9, 9))
     made = privacy_report(make_pipeline(*steps).fit(X), X_PUBLIC, audit=False)
     assert drawn[0].shape == (300, 3)
     assert made.membership.found.best.epsilon == pytest.approx(made.spent.epsilon, rel=0.05)

@@ -23,7 +23,19 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
-from skdpot.mechanisms import FedWad, MeanFieldLangevin, Sliced, TrajectorySketch, Triangle
+from skdpot.mechanisms import (
+    DPSGD,
+    Architecture,
+    CodeParity,
+    FedWad,
+    MeanFieldLangevin,
+    PriorPenalty,
+    RankedOutputs,
+    SketchedOutputs,
+    Sliced,
+    TrajectorySketch,
+    Triangle,
+)
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder, TableSchema
 from tests.contract.fuzz_harness import Purse, is_finite
 from tests.flat_options import private_distance
@@ -252,35 +264,74 @@ GENERATOR = {
     "verbose": (0, 1),
 }
 del GENERATOR["public_labels"], GENERATOR["group_size"]
+
+
+def held(
+    kind: type, small: dict[str, Any], variants: dict[str, tuple[Any, ...]]
+) -> tuple[Any, ...]:
+    """Return objects that a parameter holds: each value of each of their own parameters once."""
+    return tuple(
+        kind(**(small | {name: value})) for name, values in variants.items() for value in values
+    )
+
+
+RATES = ("auto", 1e-300, 10.0, 1e300)
+LENGTHS = (1.0, 1e-20, 1e20, 1e-300, 1e300)
+PENALTY = {"alpha": (0.0, 0.1, 0.999), "n_slices": (1, 3), "clip_jacobian": LENGTHS}
+SHORT = {"n_steps": 2}
 AUTOENCODER = {
     **PRIVACY,
     "latent_dim": (1, 2, 5),
-    "alpha": (0.0, 0.1, 0.999),
-    "architecture": ("mlp", "conv", "dcgan"),
-    "image_shape": (None, (1, 1), (2, 2), (1, 2, 2), (3, 1), [2, 1]),
-    "normalize_codes": (True, False),
-    **{name: (1.0, 1e-20, 1e20, 1e-300, 1e300) for name in ("clip", "clip_jacobian")},
-    "clip_output": (2.0, 1e-20, 1e20, 1e300),
-    "n_steps": (1, 2),
-    "batch_size": (250, 1, 3),
-    "learning_rate": ("auto", 1e-300, 10.0, 1e300),
-    "sampling": ("auto", "poisson", "without_replacement"),
-    "sigma": (None, 0.0, 1.0, 1e-20, 1e20, 1e300),
-    "n_slices": (1, 3),
+    "architecture": (
+        *("mlp", "conv", "dcgan"),
+        *held(Architecture, {}, {"normalize_codes": (False,)}),
+        *(
+            Architecture(name, image_shape=shape)
+            for name in ("mlp", "conv", "dcgan")
+            for shape in ((1, 1), (2, 2), (1, 2, 2), (3, 1), [2, 1])
+        ),
+    ),
+    "mechanism": held(
+        DPSGD,
+        SHORT,
+        {
+            "n_steps": (1, 2),
+            "batch_size": (250, 1, 3),
+            "clip": LENGTHS,
+            "learning_rate": RATES,
+            "sampling": ("auto", "poisson", "without_replacement"),
+            "sigma": (None, 0.0, 1.0, 1e-20, 1e20, 1e300),
+        },
+    ),
     "verbose": (0, 1),
+}
+PENALTIES = {
+    "prior": {"penalty": held(PriorPenalty, {"n_slices": 2}, PENALTY)},
+    "parity": {
+        "penalty": held(
+            CodeParity, {"n_slices": 2}, PENALTY | {"clip_output": (2.0, 1e-20, 1e20, 1e300)}
+        )
+    },
 }
 FAIR = {
     **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state", "device")},
     "alpha": (0.0, 0.5, 0.999),
+    "verbose": (0, 1),
+}
+GRADIENTS = {
     "n_steps": (1, 2, 3),
-    "learning_rate": ("auto", 1e-300, 10.0, 1e300),
+    "learning_rate": RATES,
     "batch_fraction": (1.0, 0.5, 0.01, 1e-300),
     "clip_loss": (2.0, 1e-20, 1e20),
     "clip_output": (None, 1.0, 1e-20, 1e20),
-    "clip_jacobian": (0.25, 1e-20, 1e20),
     "n_slices": (1, 3),
-    "n_releases": (1, 2, 20),
-    "verbose": (0, 1),
+}
+WHOLE = SHORT | {"n_slices": 2, "batch_fraction": 1.0}
+FAIR_MECHANISM = {
+    "sketch": held(
+        SketchedOutputs, WHOLE | {"n_releases": 1}, GRADIENTS | {"n_releases": (1, 2, 20)}
+    ),
+    "ranks": held(RankedOutputs, WHOLE, GRADIENTS | {"clip_jacobian": (0.25, 1e-20, 1e20)}),
 }
 CLASSIFIER = {
     **FAIR,
@@ -369,15 +420,6 @@ TABLES = {
     ),
 }
 
-# Without noise by default: an account of sampled steps takes a second.
-TRAINING = {
-    "epsilon": float("inf"),
-    "n_steps": 2,
-    "n_releases": 1,
-    "n_slices": 2,
-    "batch_fraction": 1.0,
-}
-
 TARGETS: dict[str, Target] = {
     "SlicedSketch": Target(SlicedSketch, BOX | SIZES, check_sketch, CLASSES),
     "SlicedSketch conditional": Target(
@@ -412,25 +454,26 @@ TARGETS: dict[str, Target] = {
     **{
         f"PrivateSWAutoencoder {name}": Target(
             PrivateSWAutoencoder,
-            {"latent_dim": 2, "n_steps": 2, "n_slices": 2, **BOX, **mode},
+            {"latent_dim": 2, "mechanism": DPSGD(2), **BOX, **mode},
             check_autoencoder,
-            AUTOENCODER,
+            AUTOENCODER | PENALTIES.get(name, {}),
             options=("sensitive_features",),
             private=mode.get("private", True),
         )
         for name, mode in {
             "plain": {},
-            "prior": {"penalty": "prior"},
-            "parity": {"penalty": "parity"},
+            "prior": {"penalty": PriorPenalty(n_slices=2)},
+            "parity": {"penalty": CodeParity(n_slices=2)},
             "public": {"private": False},
         }.items()
     },
     **{
         f"FairPrivateClassifier {gradient}": Target(
             FairPrivateClassifier,
-            {"gradient": gradient, **TRAINING},
+            # Without noise by default: an account of sampled steps takes a second.
+            {"mechanism": FAIR_MECHANISM[gradient][0], "epsilon": float("inf")},
             check_predictor,
-            CLASSIFIER,
+            CLASSIFIER | {"mechanism": FAIR_MECHANISM[gradient]},
             options=("sensitive_features", "sample_weight"),
         )
         for gradient in ("sketch", "ranks")
@@ -438,9 +481,9 @@ TARGETS: dict[str, Target] = {
     **{
         f"FairPrivateRegressor {gradient}": Target(
             FairPrivateRegressor,
-            {"gradient": gradient, **TRAINING},
+            {"mechanism": FAIR_MECHANISM[gradient][0], "epsilon": float("inf")},
             check_predictor,
-            REGRESSOR,
+            REGRESSOR | {"mechanism": FAIR_MECHANISM[gradient]},
             second="targets",
             options=("sensitive_features", "sample_weight"),
         )

@@ -293,7 +293,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "codes that are compared with a prior",
         rewritten(
-            f"{NETS}code_penalties:PriorPenalty._shorten",
+            f"{NETS}code_penalties:PriorDistance._shorten",
             ("finite * (self.radius / norms.clamp(min=self.radius))", "finite"),
         ),
         "nets/test_prior_penalty.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]",
@@ -301,7 +301,7 @@ def _no_clipping() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "codes of groups",
         rewritten(
-            f"{NETS}code_penalties:CodeParity.vectors",
+            f"{NETS}code_penalties:ParityDistance.vectors",
             ("self._compared.values(codes.to(torch.float64))", "codes.to(torch.float64)"),
         ),
         "nets/test_code_parity.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]",
@@ -432,7 +432,7 @@ def _charged_once() -> Iterator[tuple[str, Injection, str]]:
 def _charged_after() -> Iterator[tuple[str, Injection, str]]:
     sketch = f"{SLICING}sketch:charge"
     rows = f"{SLICING}row_release:charge"
-    networks = f"{ESTIMATORS}_charge:charge"
+    networks = "skdpot.mechanisms.noisy_training:charge"
     for kind, method, charge, test in (
         ("SlicedSketch.fit", f"{SLICING}sketch:SlicedSketch._release", sketch,
          f"estimators/test_budget_use.py::{_LAW}data[fit-bounds0]"),
@@ -510,8 +510,8 @@ def _change_of_class() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "threshold, class taken as public",
         rewritten(
-            f"{ESTIMATORS}_fair_task:plan_fair_fit",
-            ('bool(cells.strata) and predictor.fairness == "equalized_odds"', "True"),
+            f"{ESTIMATORS}fair_classifier:FairPrivateClassifier._fit",
+            ("public_classes=SAME_CLASS in public", "public_classes=True"),
         ),
         "estimators/test_fair_privacy.py::"
         "test_the_threshold_pays_for_what_a_record_changes[sketch, statistical_parity, tuned]",
@@ -677,7 +677,7 @@ def _unstable_sort() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "codes that are compared with a prior",
         rewritten(
-            f"{NETS}code_penalties:PriorPenalty._gaps",
+            f"{NETS}code_penalties:PriorDistance._gaps",
             ("projections.detach().argsort(dim=1, stable=True)",
              "torch.from_numpy(projections.detach().numpy().argsort(axis=1))"),
         ),
@@ -689,7 +689,7 @@ def _sizes_of_the_data() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "sensitivity of fair sums by ranks",
         rewritten(
-            f"{ESTIMATORS}_fair_task:_plan_ranks",
+            "skdpot.mechanisms.fair:RankedOutputs._plan",
             (
                 "ranked_sensitivity(sum(sizes), penalty, width)",
                 "ranked_sensitivity(sum(sizes), ParityPenalty(cells.strata, cells.sizes), width)",
@@ -715,11 +715,11 @@ def _sizes_of_the_data() -> Iterator[tuple[str, Injection, str]]:
     yield (
         "sensitivity of the codes of groups",
         rewritten(
-            f"{ESTIMATORS}_autoencoder_plan:plan_fit",
+            "skdpot.mechanisms.dpsgd:DPSGD._plan",
             (
                 "sensitivity=loss.sensitivity",
-                "sensitivity=choose_loss(estimator, BatchCells(cells.members, cells.group_sizes))"
-                ".sensitivity",
+                "sensitivity=__import__('dataclasses').replace(loss, penalty=__import__("
+                "'dataclasses').replace(loss.penalty, batch_sizes=cells.sizes)).sensitivity",
             ),
         ),
         "estimators/test_autoencoder_parity.py::test_the_largest_share_of_a_group_is_charged",
@@ -933,7 +933,7 @@ def _bounds_for_free() -> Iterator[tuple[str, Injection, str]]:
         "targets of a regressor",
         rewritten(
             f"{ESTIMATORS}fair_regressor:FairPrivateRegressor._fit",
-            ("bounds=bounds)", "bounds=None)"),
+            ("bounds=bounds,", "bounds=None,"),
         ),
         f"{_DRAWS}[regressor]",
     )
@@ -1360,8 +1360,8 @@ def _beside_the_gate() -> Iterator[tuple[str, Injection, str]]:
         ("a threshold by true labels", f"{NETS}tuned_threshold:tuned_threshold",
          [("second = _noisy_count(", "_noisy_count(")], "classifier, threshold"),
         ("a learning rate by true targets", f"{ESTIMATORS}_fair_predictor:FairPredictor._train",
-         [("learning_rate=self._rate(network, n_steps)",
-           "learning_rate=self._rate(network, n_steps) / float(records.targets.double().std())")],
+         [("plan.learning_rate",
+           "plan.learning_rate / float(records.targets.double().std())")],
          "regressor, ranks"),
         ("steps by the largest row", f"{NETS}autoencoder_training:private_steps",
          [("secret, facts, linear)", "secret, facts, linear)\n"

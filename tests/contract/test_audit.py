@@ -35,6 +35,7 @@ from skdpot.audit.canaries import default_canaries
 from skdpot.audit.one_run import one_run_audit
 from skdpot.preprocessing import CategoricalColumn, PrivateScaler, TableSchema
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 DELTA = 1e-7
 CONFIDENCE = 0.999
@@ -165,16 +166,16 @@ FEWER = {"canaries": 400}
 
 def _autoencoder(epsilon: float, **parameters: Any) -> PrivateSWAutoencoder:
     settings = {"bounds": BOX, "batch_size": 10_000} | _WHOLE | parameters
-    return PrivateSWAutoencoder(8, epsilon, DELTA, **settings)
+    return made(PrivateSWAutoencoder, 8, epsilon, DELTA, **settings)
 
 
 def _classifier(epsilon: float, **parameters: Any) -> FairPrivateClassifier:
-    return FairPrivateClassifier(epsilon=epsilon, delta=DELTA, **(_FAIR | parameters))
+    return made(FairPrivateClassifier, epsilon=epsilon, delta=DELTA, **(_FAIR | parameters))
 
 
 def _regressor(epsilon: float, **parameters: Any) -> FairPrivateRegressor:
     settings = {"target_bounds": BOX} | _FAIR | parameters
-    return FairPrivateRegressor(epsilon=epsilon, delta=DELTA, **settings)
+    return made(FairPrivateRegressor, epsilon=epsilon, delta=DELTA, **settings)
 
 
 def chained_rows(n_rows: int, n_features: int, n_values: int) -> Data:
@@ -364,22 +365,24 @@ CASES = [
     Case("FairPrivateClassifier, three classes", _classifier, partial(grouped_rows, 8, 1024, 3)),
     Case(
         "FairPrivateClassifier, ranks",
-        partial(_classifier, gradient="ranks", alpha=0.2),
+        partial(_classifier, mechanism="ranks", alpha=0.2),
         _GROUPED,
     ),
     Case(
         "FairPrivateClassifier, ranks of smaller batches",
-        partial(_classifier, gradient="ranks", n_steps=6, batch_fraction=0.3),
+        partial(_classifier, mechanism="ranks", n_steps=6, batch_fraction=0.3),
         partial(grouped_rows, 8, 512, 2),
         FEWER,
     ),
     Case(
         "FairPrivateClassifier, ranks and equalised odds",
-        partial(_classifier, gradient="ranks", alpha=0.2, fairness="equalized_odds"),
+        partial(_classifier, mechanism="ranks", alpha=0.2, fairness="equalized_odds"),
         _GROUPED,
     ),
     Case("FairPrivateRegressor, sketch", partial(_regressor, n_steps=2), _TARGETS),
-    Case("FairPrivateRegressor, ranks", partial(_regressor, gradient="ranks", alpha=0.2), _TARGETS),
+    Case(
+        "FairPrivateRegressor, ranks", partial(_regressor, mechanism="ranks", alpha=0.2), _TARGETS
+    ),
     Case(
         "FairPrivateRegressor, private bounds",
         partial(_regressor, n_steps=2, target_bounds="private"),

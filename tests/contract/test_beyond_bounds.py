@@ -23,6 +23,7 @@ from skdpot import (
 )
 from tests.estimators.reachable import reachable
 from tests.flat_options import flow_sampler
+from tests.networks import flat_options
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -82,7 +83,7 @@ EVERY = {name: (make, {"bounds": "private"} | options, arguments)
 
 def made(case, **more):
     make, options, _ = case
-    return make(epsilon=2.0, random_state=0, **options, **more)
+    return make(**flat_options(make, epsilon=2.0, random_state=0, **options, **more))
 
 
 def fit(estimator, case, rows):

@@ -35,6 +35,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.events import GaussianEvent, ThresholdedCountsEvent
 from skdpot.privacy.recording import record_releases
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 # All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
 D, N = 3, 400
@@ -69,24 +70,24 @@ CASES = {
         DPSlicedGenerator("gradient", n_slices=3, n_steps=4, batch_size=N), {},
         [1],
     ),
-    "autoencoder": (PrivateSWAutoencoder(**NET), {}, [1]),
-    "autoencoder, prior": (PrivateSWAutoencoder(**NET, penalty="prior"), {}, [1]),
+    "autoencoder": (made(PrivateSWAutoencoder, **NET), {}, [1]),
+    "autoencoder, prior": (made(PrivateSWAutoencoder, **NET, penalty="prior"), {}, [1]),
     "autoencoder, parity": (
-        PrivateSWAutoencoder(**NET, penalty="parity"), {"sensitive_features": GROUPS}, [1],
+        made(PrivateSWAutoencoder, **NET, penalty="parity"), {"sensitive_features": GROUPS}, [1],
     ),
     "classifier": (
-        FairPrivateClassifier(**FAIR, tune_threshold=True),
+        made(FairPrivateClassifier, **FAIR, tune_threshold=True),
         {"y": LABELS, "sensitive_features": GROUPS}, [1, 1, 1, 1, 1],
     ),
     "classifier, ranks": (
-        FairPrivateClassifier(**FAIR, gradient="ranks", fairness="equalized_odds"),
+        made(FairPrivateClassifier, **FAIR, mechanism="ranks", fairness="equalized_odds"),
         {"y": LABELS, "sensitive_features": GROUPS}, [1],
     ),
     "regressor": (
-        FairPrivateRegressor(**FAIR), {"y": X[:, :2], "sensitive_features": GROUPS}, [1, 1],
+        made(FairPrivateRegressor, **FAIR), {"y": X[:, :2], "sensitive_features": GROUPS}, [1, 1],
     ),
     "regressor, ranks": (
-        FairPrivateRegressor(**FAIR, gradient="ranks"),
+        made(FairPrivateRegressor, **FAIR, mechanism="ranks"),
         {"y": X[:, :2], "sensitive_features": GROUPS}, [1],
     ),
     "trajectories, sketch": (
@@ -229,7 +230,9 @@ FITS = {name: (estimator, X, given) for name, (estimator, given, *_) in CASES.it
 }
 FITS["search"] = (
     PrivateSearchCV(
-        FairPrivateClassifier(**FAIR, classes=[0, 1]), {"learning_rate": [0.1, 0.2]}, n_trials=1
+        made(FairPrivateClassifier, **FAIR, classes=[0, 1]),
+        {"mechanism__learning_rate": [0.1, 0.2]},
+        n_trials=1,
     ),
     X,
     {"y": LABELS},

@@ -29,6 +29,7 @@ from skdpot.exceptions import MessageError
 from skdpot.mechanisms import TrajectorySketch
 from skdpot.privacy import gdp_delta
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 SECRET, NUMBER = "qzxj-private", 8765.4321
 X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
@@ -79,7 +80,7 @@ def test_booleans_are_no_numbers(name, budget):
     ],
 )
 def test_a_public_autoencoder_that_cannot_be_built_is_not_charged(changes, budget):
-    autoencoder = PrivateSWAutoencoder(private=False, n_steps=1, budget=budget, **changes)
+    autoencoder = made(PrivateSWAutoencoder, private=False, n_steps=1, budget=budget, **changes)
     uncharged(autoencoder, lambda: autoencoder.fit(X), ".")
 
 
@@ -89,15 +90,14 @@ def test_a_public_autoencoder_that_cannot_be_built_is_not_charged(changes, budge
 )
 def test_a_learning_rate_that_no_network_survives_is_refused(make, rate, budget):
     """Training failed, or left a network of NaN, and was charged."""
-    network = make(learning_rate=rate, n_steps=1, budget=budget)
+    network = made(make, learning_rate=rate, n_steps=1, budget=budget)
     uncharged(network, lambda: network.fit(X, LABELS), "'learning_rate' parameter")
 
 
 @pytest.mark.parametrize("name", ["sigma", "clip", "clip_jacobian", "clip_output"])
 def test_an_autoencoder_refuses_noise_beyond_single_precision(name, budget):
-    autoencoder = PrivateSWAutoencoder(
-        penalty="prior", bounds=(-1, 1), n_steps=2, budget=budget
-    ).set_params(**{name: 1e300})
+    options = {"penalty": "parity", "bounds": (-1, 1), "n_steps": 2, "budget": budget}
+    autoencoder = made(PrivateSWAutoencoder, **options, **{name: 1e300})
     uncharged(autoencoder, lambda: autoencoder.fit(X), f"'{name}' parameter")
 
 
@@ -146,7 +146,7 @@ class FailingColumn(Fails):
 def test_columns_that_cannot_be_converted_are_refused(column, budget):
     conditional = SlicedSketch(**SMALL, conditional=True, budget=budget)
     uncharged(conditional, lambda: conditional.fit(X, column), "Unknown label type")
-    regressor = FairPrivateRegressor(n_steps=1, budget=budget)
+    regressor = made(FairPrivateRegressor, n_steps=1, budget=budget)
     uncharged(regressor, lambda: regressor.fit(X, column), "y must hold numbers")
     sampler = trajectory_sampler(**TRAJECTORIES, budget=budget)
     uncharged(sampler, lambda: sampler.fit(X, column), "t must hold numbers or dates")
@@ -208,7 +208,7 @@ def test_numbers_of_rows_that_no_sampler_can_draw(method, n_samples):
 
 
 def test_codes_that_are_no_numbers_are_not_quoted():
-    autoencoder = PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=1).fit(X)
+    autoencoder = made(PrivateSWAutoencoder, 2, bounds=(-1, 1), n_steps=1).fit(X)
     for codes in ([[SECRET, "a"]], torch.tensor([[0.5, 0.5]], requires_grad=True), Fails()):
         with pytest.raises(ValueError, match="cannot be read as numbers") as refusal:
             autoencoder.inverse_transform(codes)
@@ -345,14 +345,19 @@ NARROW = {"n_steps": np.int8(100), "latent_dim": np.uint8(20), "n_slices": np.ui
 @pytest.mark.parametrize("make", [DPSlicedGenerator, PrivateSWAutoencoder])
 def test_narrow_integers_are_refused(make, name, budget):
     """Products with them wrapped around or were no integers, once the fit was charged."""
-    network = make(budget=budget).set_params(**{name: NARROW[name]})
+    network = made(
+        make,
+        budget=budget,
+        **({"penalty": "prior"} if make is PrivateSWAutoencoder else {}),
+        **{name: NARROW[name]},
+    )
     uncharged(network, lambda: network.fit(X), r"only int64, float32 and float64")
 
 
 @pytest.mark.parametrize("value", [np.float16(1), np.longdouble(1)])
 def test_narrow_floating_point_numbers_are_refused(value, budget):
     """In half precision a sensitivity of 2 C is wrong by up to a thousandth."""
-    classifier = FairPrivateClassifier(clip_loss=value, n_steps=1, budget=budget)
+    classifier = made(FairPrivateClassifier, clip_loss=value, n_steps=1, budget=budget)
     uncharged(classifier, lambda: classifier.fit(X, LABELS), r"only int64, float32 and float64")
 
 
@@ -379,7 +384,7 @@ def test_sizes_that_no_array_has_are_refused(name, size, budget):
 
 def test_huge_codes_are_decoded_without_a_warning():
     """Their norms overflowed."""
-    autoencoder = PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=1).fit(X)
+    autoencoder = made(PrivateSWAutoencoder, 2, bounds=(-1, 1), n_steps=1).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for normalize in (True, False):
@@ -420,10 +425,6 @@ def test_an_epsilon_whose_square_no_float_holds(budget):
         DPSlicedGenerator(),
         DPSlicedGenerator("smoothing"),
         DPSlicedGenerator("gradient"),
-        PrivateSWAutoencoder(),
-        PrivateSWAutoencoder(private=False),
-        FairPrivateClassifier(alpha=0.0),
-        FairPrivateRegressor(alpha=0.0),
         PrivateTrajectorySampler(TrajectorySketch()),
         private_distance(),
     ],
@@ -455,8 +456,8 @@ def test_infinities_of_both_signs_do_not_warn(budget):
 @pytest.mark.parametrize(
     "estimator",
     [
-        FairPrivateRegressor(alpha=0.0, n_steps=2, batch_fraction=1.0),
-        PrivateSWAutoencoder(n_steps=2, sampling="without_replacement"),
+        made(FairPrivateRegressor, alpha=0.0, n_steps=2, batch_fraction=1.0),
+        made(PrivateSWAutoencoder, n_steps=2, sampling="without_replacement"),
         DPSlicedGenerator("gradient", n_steps=2),
         trajectory_sampler("mfld", n_particles=3, schedule=[(1e-4, None, 2)]),
         trajectory_sampler(
@@ -464,8 +465,8 @@ def test_infinities_of_both_signs_do_not_warn(budget):
         ),
         PrivateScaler(),
         SlicedSketch(),
-        FairPrivateClassifier(batch_fraction=1.0, n_steps=3, n_releases=2),
-        FairPrivateClassifier(alpha=0.0, tune_threshold=True, batch_fraction=1.0, n_steps=2),
+        made(FairPrivateClassifier, batch_fraction=1.0, n_steps=3, n_releases=2),
+        made(FairPrivateClassifier, alpha=0.0, tune_threshold=True, batch_fraction=1.0, n_steps=2),
     ],
     ids=repr,
 )
@@ -479,8 +480,13 @@ def test_an_epsilon_for_which_no_noise_can_be_drawn_is_refused_before_the_charge
 
 def test_exact_bounds_of_huge_targets(budget):
     """Without privacy, quantiles of both signs overflowed with a warning, after the charge."""
-    regressor = FairPrivateRegressor(
-        alpha=0.0, epsilon=float("inf"), n_steps=1, batch_fraction=1.0, budget=budget
+    regressor = made(
+        FairPrivateRegressor,
+        alpha=0.0,
+        epsilon=float("inf"),
+        n_steps=1,
+        batch_fraction=1.0,
+        budget=budget,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -491,8 +497,14 @@ def test_exact_bounds_of_huge_targets(budget):
 @pytest.mark.parametrize("name", ["clip_loss", "clip_output", "clip_jacobian"])
 def test_clipping_norms_may_be_large_integers(name, budget):
     """Integers that fit in no 64 bits are floating-point numbers to nobody but Python."""
-    regressor = FairPrivateRegressor(
-        alpha=0.5, epsilon=float("inf"), n_steps=2, n_releases=1, n_slices=2, batch_fraction=1.0
+    regressor = made(
+        FairPrivateRegressor,
+        alpha=0.5,
+        epsilon=float("inf"),
+        n_steps=2,
+        n_releases=1,
+        n_slices=2,
+        batch_fraction=1.0,
     ).set_params(**{name: 10**30}, budget=budget)
     regressor.fit(X, X[:, 0], sensitive_features=LABELS)
     assert np.isfinite(regressor.predict(X)).all()
@@ -510,7 +522,7 @@ def test_weights_that_are_no_numbers_are_not_quoted(protocol, masses):
 
 
 def test_scores_of_rows_that_are_too_far_away():
-    autoencoder = PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=1).fit(X)
+    autoencoder = made(PrivateSWAutoencoder, 2, bounds=(-1, 1), n_steps=1).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match="squared errors are not finite"):

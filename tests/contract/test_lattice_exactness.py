@@ -56,6 +56,7 @@ from skdpot.slicing.marginals import Marginal
 from skdpot.trajectories import langevin, warm_start
 from skdpot.trajectories.warm_start import plan_warm_start
 from tests.flat_options import flow_sampler, trajectory_sampler
+from tests.networks import made
 
 FALSE_ALARM, RARE = 1e-4, 1e-8
 MILLION = 1_000_000
@@ -491,13 +492,13 @@ def test_counts_of_categories_are_on_their_lattice():
 
 
 TRAINED = {
-    "autoencoder": PrivateSWAutoencoder(latent_dim=2, n_steps=2, batch_size=30),
-    "autoencoder, prior": PrivateSWAutoencoder(
-        latent_dim=2, n_steps=2, batch_size=30, penalty="prior", alpha=0.3
+    "autoencoder": made(PrivateSWAutoencoder, latent_dim=2, n_steps=2, batch_size=30),
+    "autoencoder, prior": made(
+        PrivateSWAutoencoder, latent_dim=2, n_steps=2, batch_size=30, penalty="prior", alpha=0.3
     ),
     "generator": DPSlicedGenerator("gradient", n_steps=2, batch_size=30),
-    "classifier": FairPrivateClassifier(epsilon=20.0, n_steps=2),
-    "classifier, ranks": FairPrivateClassifier(n_steps=2, gradient="ranks"),
+    "classifier": made(FairPrivateClassifier, epsilon=20.0, n_steps=2),
+    "classifier, ranks": made(FairPrivateClassifier, n_steps=2, mechanism="ranks"),
     "trajectories": trajectory_sampler(
         "mfld", n_particles=5, schedule=[(1e-4, None, 2)], sampling_rate=0.5
     ),

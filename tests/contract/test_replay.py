@@ -48,6 +48,7 @@ from skdpot.preprocessing import (
 from skdpot.privacy.recording import first_difference, record_releases, replay_releases
 from tests.estimators.search_cases import NoisyThreshold
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(40)
@@ -89,11 +90,11 @@ def paths(**options):
 
 
 def classifier(**options):
-    return FairPrivateClassifier(**(WHOLE | options))
+    return made(FairPrivateClassifier, **(WHOLE | options))
 
 
 def regressor(**options):
-    return FairPrivateRegressor(**(WHOLE | options))
+    return made(FairPrivateRegressor, **(WHOLE | options))
 
 
 # An estimator, what `fit` is given beside X, and what of it is protected as X is.
@@ -126,20 +127,24 @@ CASES = {
     "generator, gradient, batches": (
         generator("gradient", batch_size=20, sigma=1.0, **BOX), {}, "",
     ),
-    "autoencoder": (PrivateSWAutoencoder(**NET, **ALL), {}, ""),
-    "autoencoder, prior": (PrivateSWAutoencoder(**NET, **ALL, penalty="prior"), {}, ""),
+    "autoencoder": (made(PrivateSWAutoencoder, **NET, **ALL), {}, ""),
+    "autoencoder, prior": (made(PrivateSWAutoencoder, **NET, **ALL, penalty="prior"), {}, ""),
     "autoencoder, parity": (
-        PrivateSWAutoencoder(**NET, **ALL, penalty="parity"), {"sensitive_features": GROUPS}, "",
+        made(PrivateSWAutoencoder, **NET, **ALL, penalty="parity"),
+        {"sensitive_features": GROUPS},
+        "",
     ),
     "autoencoder, batches": (
-        PrivateSWAutoencoder(**NET, batch_size=20, sigma=3.0, normalize_codes=False, **BOX), {}, "",
+        made(PrivateSWAutoencoder, **NET, batch_size=20, sigma=3.0, normalize_codes=False, **BOX),
+        {},
+        "",
     ),
     "classifier": (classifier(), BINARY, "y"),
     "classifier, threshold": (classifier(tune_threshold=True), BINARY, "y"),
     "classifier, odds": (classifier(fairness="equalized_odds", tune_threshold=True), BINARY, ""),
-    "classifier, ranks": (classifier(gradient="ranks"), BINARY, "y"),
+    "classifier, ranks": (classifier(mechanism="ranks"), BINARY, "y"),
     "classifier, odds, ranks": (
-        classifier(gradient="ranks", fairness="equalized_odds"), BINARY, "",
+        classifier(mechanism="ranks", fairness="equalized_odds"), BINARY, "",
     ),
     "classifier, batches": (classifier(batch_fraction=0.3, alpha=0.0), BINARY, "y"),
     "classifier, three classes": (
@@ -150,7 +155,7 @@ CASES = {
         regressor(target_bounds=(-2, 4)), {"y": TARGETS, "sensitive_features": GROUPS}, "y",
     ),
     "regressor, ranks": (
-        regressor(gradient="ranks"), {"y": TARGETS[:, 0], "sensitive_features": GROUPS}, "y",
+        regressor(mechanism="ranks"), {"y": TARGETS[:, 0], "sensitive_features": GROUPS}, "y",
     ),
     "distance": (private_distance(**SKETCH), {}, ""),
     "contribution": (ClientContribution(private_distance(**SKETCH)), {}, ""),
@@ -381,7 +386,7 @@ SEARCHES = {
     "held out": (NoisyThreshold(), {}, "shift"),
     "folds, refit": (NoisyThreshold(), {"cv": 2, "refit": True}, "shift"),
     "release": (NoisyThreshold(), ON_RELEASE, "shift"),
-    "classifier": (classifier(alpha=0.0), {}, "learning_rate"),
+    "classifier": (classifier(alpha=0.0), {}, "mechanism__learning_rate"),
     "sampler, release": (sampler("sketch", n_bins=8), {"score_on": "release"}, "step_size"),
     "sampler": (sampler("sketch", n_bins=8), {"score_bounds": (-3, 3)}, "step_size"),
     "sampler, accuracy": (

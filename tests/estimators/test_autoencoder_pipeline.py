@@ -16,6 +16,7 @@ from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.privacy.spent import total_spent
 from tests.flat_options import flow_sampler
+from tests.networks import made
 
 DIGITS = load_digits().data
 PUBLIC, PRIVATE = DIGITS[:900], DIGITS[900:]
@@ -24,7 +25,7 @@ UNPROTECTED = pytest.mark.filterwarnings("ignore:.*fitted on the same rows witho
 
 def autoencoder(**changes):
     options = {"private": False, "latent_dim": 4, "bounds": (0, 16), "n_steps": 150}
-    return PrivateSWAutoencoder(**(options | changes))
+    return made(PrivateSWAutoencoder, **(options | changes))
 
 
 def sampler(**changes):
@@ -42,7 +43,7 @@ def images(fitted, n_samples=20):
 
 @UNPROTECTED
 def test_the_default_steps_fit_and_sample_images():
-    steps = [("ae", PrivateSWAutoencoder(private=False)), ("flow", DPSlicedFlowSampler())]
+    steps = [("ae", made(PrivateSWAutoencoder, private=False)), ("flow", DPSlicedFlowSampler())]
     fitted = Pipeline(steps).fit(DIGITS)
     assert images(fitted).shape == (20, 64)
     assert np.isfinite(fitted.score(DIGITS))

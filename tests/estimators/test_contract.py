@@ -18,6 +18,7 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from tests.networks import made
 
 # The checks set random_state, fit very few rows and expect no warning but this.
 pytestmark = [
@@ -39,9 +40,9 @@ ESTIMATORS = [
     DPSlicedFlowSampler(),
     DPSlicedGenerator(),
     DPTableSynthesizer(),
-    FairPrivateClassifier(),
-    FairPrivateRegressor(),
-    PrivateSWAutoencoder(),
+    made(FairPrivateClassifier),
+    made(FairPrivateRegressor),
+    made(PrivateSWAutoencoder),
     PrivateTrajectorySampler(),
     PrivateWassersteinDistance(),
     SlicedSketch(),
@@ -72,7 +73,7 @@ def test_what_is_made_of_a_sketch_has_its_parameters_with_the_same_defaults(esti
 def test_parameters_that_mean_the_same_have_the_same_defaults():
     sampler, generator, autoencoder = (
         estimator.get_params()
-        for estimator in (DPSlicedFlowSampler(), DPSlicedGenerator(), PrivateSWAutoencoder())
+        for estimator in (DPSlicedFlowSampler(), DPSlicedGenerator(), made(PrivateSWAutoencoder))
     )
     for name in ("epsilon", "delta", "budget", "bounds", "norm_bound", "batch_size", "sigma"):
         assert sampler[name] == generator[name] == autoencoder[name], name

@@ -1,6 +1,7 @@
 """Fair and private predictors: attributes, pickles, texts, errors hold nothing without noise."""
 
 import contextlib
+import math
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import nn
 
 from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot.nets import training
+from tests.networks import made
 
 pytestmark = pytest.mark.filterwarnings(  # few rows
     "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
@@ -27,18 +29,18 @@ TARGETS[17] = (0.271828182, -0.577215664)
 CASES = {
     "sketch": (FairPrivateClassifier, LABELS, {"tune_threshold": True}),
     "odds": (FairPrivateClassifier, LABELS, {"fairness": "equalized_odds"}),
-    "ranks": (FairPrivateClassifier, LABELS, {"gradient": "ranks", "tune_threshold": True}),
+    "ranks": (FairPrivateClassifier, LABELS, {"mechanism": "ranks", "tune_threshold": True}),
     "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-3, 3), "n_slices": 3}),
-    "private bounds": (FairPrivateRegressor, TARGETS, {"gradient": "ranks", "n_slices": 3}),
+    "private bounds": (FairPrivateRegressor, TARGETS, {"mechanism": "ranks", "n_slices": 3}),
 }
 
 
 def estimator(case, **changes):
     kind, _, options = CASES[case]
     # Nearly all records in every batch: for Poisson batches there is a closed form at 1.
-    fraction = 0.9 if "gradient" in options else 1.0
+    fraction = 0.9 if "mechanism" in options else 1.0
     common = {"n_steps": N_STEPS, "n_releases": 2, "module": "mlp", "batch_fraction": fraction}
-    return kind(**(common | options | changes))
+    return made(kind, **(common | options | changes))
 
 
 def fit(case, **changes):
@@ -57,8 +59,8 @@ def test_the_progress_bar_shows_steps_and_no_speed(case, capsys):
 
 
 @pytest.mark.parametrize("case", ["sketch", "ranks", "regression"])
-def test_the_history_of_training_is_empty(case, monkeypatch):
-    """skorch writes losses and batch sizes down for whoever asks."""
+def test_the_history_of_training_holds_steps_and_rates(case, monkeypatch):
+    """skorch writes losses and batch sizes down for whoever asks: here there are none."""
     nets = []
     loop = training._SteppedNet.fit_loop
 
@@ -69,9 +71,13 @@ def test_the_history_of_training_is_empty(case, monkeypatch):
     monkeypatch.setattr(training._SteppedNet, "fit_loop", spy)
     fit(case)
     (net,) = nets
-    for epoch in net.history:
-        assert set(epoch) <= {"epoch", "batches", "dur"}
-        assert set().union(*epoch["batches"]) <= {"event_lr"}
+    assert len(net.history) == N_STEPS
+    for number, epoch in enumerate(net.history, 1):
+        assert epoch.pop("epoch") == number
+        (batch,) = epoch.pop("batches")
+        assert math.isnan(batch.pop("train_loss"))
+        assert batch == {"train_batch_size": 1}
+        assert set(epoch) == {"event_lr", "train_batch_count"}
 
 
 def test_a_network_cannot_remember_records():
@@ -90,8 +96,13 @@ def test_a_network_cannot_remember_records():
 
     for gradient in ("sketch", "ranks"):
         given = Curious()
-        fitted = FairPrivateClassifier(
-            module=given, n_steps=2, n_releases=1, gradient=gradient, batch_fraction=1.0
+        fitted = made(
+            FairPrivateClassifier,
+            module=given,
+            n_steps=2,
+            n_releases=1,
+            mechanism=gradient,
+            batch_fraction=1.0,
         ).fit(X, LABELS, sensitive_features=GROUP)
         for network in (given, fitted.network_):
             assert all(not np.isin(X, np.asarray(rows)).any() for rows in network.seen)

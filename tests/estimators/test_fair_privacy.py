@@ -20,11 +20,13 @@ from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
+from skdpot.mechanisms import SketchedOutputs
 from skdpot.nets import noisy_step, output_tables
 from skdpot.nets.fair_training import FairLoss, Records
 from skdpot.privacy import noisy_histogram
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
+from tests.networks import made
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}")
@@ -46,7 +48,7 @@ CLASSIFIERS = {
     f"{gradient}, {fairness}{', tuned' * tuned}": (
         FairPrivateClassifier,
         LABELS,
-        {"gradient": gradient, "fairness": fairness, "tune_threshold": tuned},
+        {"mechanism": gradient, "fairness": fairness, "tune_threshold": tuned},
     )
     for gradient in ("sketch", "ranks")
     for fairness in ("statistical_parity", "equalized_odds")
@@ -57,19 +59,19 @@ OTHERS = {
     "three classes, ranks": (
         FairPrivateClassifier,
         THREE,
-        {"gradient": "ranks", "n_slices": 3, "random_state": 1},
+        {"mechanism": "ranks", "n_slices": 3, "random_state": 1},
     ),
-    "logits, ranks": (FairPrivateClassifier, LABELS, {"gradient": "ranks", "clip_output": 0.3}),
+    "logits, ranks": (FairPrivateClassifier, LABELS, {"mechanism": "ranks", "clip_output": 0.3}),
     "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-2, 2), "n_slices": 3}),
     "regression, ranks": (
         FairPrivateRegressor,
         TARGETS[:, :1],
-        {"target_bounds": (-2, 2), "gradient": "ranks"},
+        {"target_bounds": (-2, 2), "mechanism": "ranks"},
     ),
 }
 CASES = CLASSIFIERS | OTHERS
 PRIVATE_BOUNDS = {
-    f"{gradient}, private bounds": (FairPrivateRegressor, TARGETS, {"gradient": gradient})
+    f"{gradient}, private bounds": (FairPrivateRegressor, TARGETS, {"mechanism": gradient})
     for gradient in ("sketch", "ranks")
 }
 
@@ -77,7 +79,7 @@ PRIVATE_BOUNDS = {
 def estimator(case, **changes):
     kind, _, options = (CASES | PRIVATE_BOUNDS)[case]
     common = {"n_steps": N_STEPS, "n_releases": 3, "module": "linear", "alpha": 0.6}
-    return kind(**(common | options | changes))
+    return made(kind, **(common | options | changes))
 
 
 # All records in every batch: a closed form in place of loss distributions, which take a second.
@@ -194,7 +196,7 @@ def test_everything_that_is_drawn_is_in_the_event(case):
     tuned = bool(fit.get_params().get("tune_threshold"))
     of_class = tuned and "equalized_odds" not in case
     assert len(seen["counts"]) == len(drawn) - of_class
-    compares = fit.alpha > 0 and fit.gradient == "sketch"
+    compares = fit.alpha > 0 and isinstance(fit.mechanism, SketchedOutputs)
     assert [phase.n_steps for phase in tables] == [1] * (2 * tuned + of_class) + [3] * compares
 
 
@@ -223,7 +225,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     assert training.clipped_sum
     share = 1 - fit.alpha
     # Rounding to the lattice adds at most 1/512.
-    exact = 2 * share * fit.clip_loss
+    exact = 2 * share * fit.mechanism_.clip_loss
     assert exact < training.sensitivity <= exact * (1 + 1 / 511)
     assert training.rate == 0.2
     sizes = [len(batch.rows) for _, batch, *_ in seen["sums"]]
@@ -246,7 +248,7 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     fit, seen = watched(case)
     training = phases(fit.privacy_spent_.event)[-1]
     assert type(training) is SampledGaussianEvent
-    odds = fit.fairness == "equalized_odds"
+    odds = getattr(fit, "fairness", None) == "equalized_odds"
     groups = (GROUP == "b") + 2 * LABELS * odds
     sizes = tuple(np.bincount(groups).tolist())
     assert training.group_sizes == sizes
@@ -260,8 +262,15 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
         else:
             widths.append({"logits, ranks": 0.6, "regression, ranks": 2.0}.get(case, 1.0))
     assert widths[0] < max(widths) or case != "three classes, ranks"
-    moved = 2 / (2 * (1 + odds)) * 4 * max(widths) * fit.clip_jacobian / min(training.batch_sizes)
-    expected = 2 * 0.4 * fit.clip_loss + 0.6 * sum(training.batch_sizes) * moved
+    moved = (
+        2
+        / (2 * (1 + odds))
+        * 4
+        * max(widths)
+        * fit.mechanism_.clip_jacobian
+        / min(training.batch_sizes)
+    )
+    expected = 2 * 0.4 * fit.mechanism_.clip_loss + 0.6 * sum(training.batch_sizes) * moved
     assert expected < training.sensitivity <= expected * (1 + 1 / 511)
 
 
@@ -349,7 +358,7 @@ def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
 
 
 def routed(budget, kind=FairPrivateClassifier, **options):
-    model = kind(n_steps=2, budget=budget, **QUICK, **options)
+    model = made(kind, n_steps=2, budget=budget, **QUICK, **options)
     return model.set_fit_request(sensitive_features=True)
 
 

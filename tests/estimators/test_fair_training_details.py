@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
-from skdpot.estimators import _fair_predictor, fair_classifier
+from skdpot.estimators import fair_classifier
+from skdpot.mechanisms import noisy_training
+from tests.networks import made
 
 pytestmark = pytest.mark.filterwarnings(  # few rows
     "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
@@ -22,7 +24,7 @@ SECRET = 77.125
 
 def fit(rows=X, **changes):
     options = {"n_steps": 3, "n_releases": 2}
-    return FairPrivateClassifier(**(options | changes)).fit(rows, Y, sensitive_features=GROUP)
+    return made(FairPrivateClassifier, **(options | changes)).fit(rows, Y, sensitive_features=GROUP)
 
 
 class Lookup(nn.Module):
@@ -72,7 +74,8 @@ def test_an_error_of_an_autoencoder_quotes_nothing():
 
     rows = np.clip(X, -0.9, 0.9)
     rows[7, 0] = 1.0
-    estimator = PrivateSWAutoencoder(
+    estimator = made(
+        PrivateSWAutoencoder,
         2,
         architecture=(Encoder, lambda: nn.Linear(2, 3)),
         bounds=(-1, 1),
@@ -90,18 +93,18 @@ def test_an_error_of_an_autoencoder_quotes_nothing():
 def test_masks_of_dropout_are_secret(monkeypatch, streams):
     seen = []
 
-    def train(*args, rng, original=_fair_predictor.train_network, **kwargs):
+    def train(*args, rng, original=noisy_training.train_network, **kwargs):
         seen.append(rng)
         return original(*args, rng=rng, **kwargs)
 
-    monkeypatch.setattr(_fair_predictor, "train_network", train)
+    monkeypatch.setattr(noisy_training, "train_network", train)
     fit(module=nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1)))
     assert seen[0] is not streams[0].solver
     assert seen[0] is not streams[0].public
 
 
 def test_chains_are_trained_in_double_precision_and_others_as_they_are():
-    predictor = FairPrivateClassifier()
+    predictor = made(FairPrivateClassifier)
     targets = np.zeros(300)
     assert (
         predictor._records(nn.Sequential(nn.Linear(3, 1)), X, targets).rows.dtype == torch.float64

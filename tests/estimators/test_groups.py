@@ -7,7 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpot.estimators._groups import batch_sizes, read_groups
+from skdpot.estimators._groups import read_groups
+from skdpot.nets.parity import Cells
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
 
@@ -41,17 +42,18 @@ GOOD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_groups_are_sorted_and_counted(name):
-    groups = read_groups(GOOD[name], 3)
+    groups, labels = read_groups(GOOD[name], 3)
     assert groups.codes.tolist() == [1, 0, 1]
     assert groups.codes.dtype == np.intp
-    assert groups.labels[0] < groups.labels[1]
+    assert labels[0] < labels[1]
     assert groups.sizes == (1, 2)
     assert [members.tolist() for members in groups.members] == [[1], [0, 2]]
 
 
 def test_more_than_two_groups():
-    groups = read_groups([5, 2, 9, 2], 4)
-    assert groups.labels.tolist() == [2, 5, 9]
+    groups, labels = read_groups([5, 2, 9, 2], 4)
+    assert labels.tolist() == [2, 5, 9]
+    assert groups.strata == ((0, 1, 2),)
     assert groups.sizes == (2, 1, 1)
 
 
@@ -111,6 +113,10 @@ def test_messages_say_what_needs_the_groups():
         read_groups(None, 3, needed_by='penalty="parity"')
 
 
+def cells(sizes, names):
+    return Cells(np.zeros(0, dtype=np.intp), sizes, (), tuple(names))
+
+
 @pytest.mark.parametrize(
     ("sizes", "fraction", "taken"),
     [
@@ -122,13 +128,13 @@ def test_messages_say_what_needs_the_groups():
     ],
 )
 def test_a_batch_takes_the_same_share_of_each_cell(sizes, fraction, taken):
-    assert batch_sizes(sizes, fraction, range(len(sizes))) == taken
+    assert cells(sizes, map(str, range(len(sizes)))).batch_sizes(fraction) == taken
 
 
 def test_a_share_of_less_than_one_row_is_refused_by_the_name_of_the_group():
     with pytest.raises(
-        ValueError, match=r"sensitive_features: 'b' has 4 rows.*batch_fraction.*0.25"
+        ValueError, match=r"sensitive_features: group b has 4 rows.*batch_fraction.*0.25"
     ):
-        batch_sizes((500, 4), 0.2, ["a", "b"])
-    with pytest.raises(ValueError, match="7 has 1 row, .* larger batch_size .*merge"):
-        batch_sizes((500, 1), 0.5, np.array([3, 7]), parameter="batch_size")
+        cells((500, 4), "ab").batch_sizes(0.2)
+    with pytest.raises(ValueError, match="group 7 has 1 row, .* larger batch_size .*merge"):
+        cells((500, 1), "37").batch_sizes(0.5, parameter="batch_size")

@@ -51,6 +51,7 @@ from skdpot.privacy.spent import total_spent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
 from tests.flat_options import flow_sampler
+from tests.networks import made
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (1000, 3))
@@ -311,7 +312,7 @@ def test_candidates_that_do_not_exist_cost_nothing():
     budget = PrivacyBudget(5.0)
     for candidates in ({"n_steps": [5, 0]}, {"no_such": [1]}):
         with pytest.raises(ValueError, match="n_steps|no_such"):
-            search(estimator=FairPrivateClassifier(), candidates=candidates, budget=budget).fit(
+            search(estimator=made(FairPrivateClassifier), candidates=candidates, budget=budget).fit(
                 X, Y
             )
     assert len(budget.history()) == 0
@@ -379,11 +380,11 @@ def test_parameters_do_not_show_the_index_of_their_trial(monkeypatch):
 
 def test_no_generator_of_the_process_is_moved_by_a_trial(monkeypatch):
     """What the process draws after a search would else show how many trials there were."""
-    quick = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
+    quick = made(FairPrivateClassifier, alpha=0.0, batch_fraction=1.0, n_steps=2)
     flow = flow_sampler(conditional=True, **FLOW)
     with_trials(monkeypatch, 3)
     for estimator, candidates, options in (
-        (quick, {"learning_rate": stats.uniform(0.1, 1)}, {}),
+        (quick, {"mechanism__learning_rate": stats.uniform(0.1, 1)}, {}),
         (flow, {"mechanism__n_bins": [4]}, {"scoring": "synthetic_accuracy", "epsilon": 4.0}),
     ):
         before = np.random.get_state()[1:], torch.get_rng_state()  # noqa: NPY002
@@ -668,13 +669,13 @@ def test_tables_can_be_searched(monkeypatch):
 
 def test_regressors_and_classifiers_can_be_searched():
     quick = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 5}
-    rates = {"learning_rate": [0.01, 0.1]}
-    regressor = FairPrivateRegressor(target_bounds=(-1, 1), **quick)
+    rates = {"mechanism__learning_rate": [0.01, 0.1]}
+    regressor = made(FairPrivateRegressor, target_bounds=(-1, 1), **quick)
     found = search(estimator=regressor, candidates=rates, score_bounds=(-1, 1)).fit(X, X[:, 1])
     assert found.predict(X[:3]).shape == (3,)
     assert 0.0 <= found.best_score_ <= 1.0
     labels = np.array(["no", "yes"])[Y]
-    both = search(estimator=FairPrivateClassifier(**quick), candidates=rates).fit(X, labels)
+    both = search(estimator=made(FairPrivateClassifier, **quick), candidates=rates).fit(X, labels)
     assert set(both.predict(X[:9])) <= {"no", "yes"}
     assert both.classes_.tolist() == ["no", "yes"]
     assert both.predict_proba(X[:3]).shape == (3, 2)

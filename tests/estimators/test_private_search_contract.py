@@ -6,6 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdpot import FairPrivateClassifier, FairPrivateRegressor
 from skdpot.estimators.private_search import PrivateSearchCV
 from tests.flat_options import flow_sampler
+from tests.networks import made
 
 # The checks set random_state, and have features about 100.
 pytestmark = [
@@ -16,10 +17,12 @@ QUICK = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
 FLOW = {"bounds": (-3, 3), "n_slices": 2, "n_steps": 2, "n_particles": 20}
 
 SEARCHES = [
-    PrivateSearchCV(FairPrivateClassifier(**QUICK), {"learning_rate": [0.1, 0.2]}, n_trials=2),
     PrivateSearchCV(
-        FairPrivateRegressor(target_bounds=(-3, 3), **QUICK),
-        {"learning_rate": [0.1, 0.2]},
+        made(FairPrivateClassifier, **QUICK), {"mechanism__learning_rate": [0.1, 0.2]}, n_trials=2
+    ),
+    PrivateSearchCV(
+        made(FairPrivateRegressor, target_bounds=(-3, 3), **QUICK),
+        {"mechanism__learning_rate": [0.1, 0.2]},
         n_trials=2,
         score_bounds=(-3, 3),
     ),

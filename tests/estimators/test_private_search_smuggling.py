@@ -32,12 +32,13 @@ from skdpot.privacy.spent import PrivacySpent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
 from tests.flat_options import flow_sampler, private_distance
+from tests.networks import made
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (400, 3))
 Y = (X[:, 0] > 0.1).astype(int)
 SPLIT = [(np.arange(300), np.arange(300, 400))]
-QUICK = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
+QUICK = made(FairPrivateClassifier, alpha=0.0, batch_fraction=1.0, n_steps=2)
 FLOW = flow_sampler(bounds=(-1, 1), n_slices=3, n_steps=3, n_particles=50)
 SHIFTS = {"m__shift": [0.0, 0.2]}
 
@@ -226,7 +227,7 @@ def test_a_part_that_keeps_rows_is_refused(when):
 @pytest.mark.parametrize(
     "estimator",
     [
-        PrivateSWAutoencoder(2, private=False, n_steps=2),
+        made(PrivateSWAutoencoder, 2, private=False, n_steps=2),
         private_distance(protocol="triangle"),
         private_distance(protocol="fedwad"),
         clone(FLOW).set_params(mechanism=Presample(sigma=0.0)),
@@ -303,7 +304,9 @@ def test_what_the_caller_holds_is_never_fitted(monkeypatch):
     with_trials(monkeypatch, 3)
     net, kept = torch.nn.Linear(3, 1), FunctionTransformer(np.abs)
     start = copy.deepcopy(net.state_dict())
-    found = search(clone(QUICK).set_params(learning_rate=0.5), {"module": [net]}).fit(X, Y)
+    found = search(clone(QUICK).set_params(mechanism__learning_rate=0.5), {"module": [net]}).fit(
+        X, Y
+    )
     assert all(torch.equal(net.state_dict()[name], start[name]) for name in start)
     assert found.best_params_["module"] is not net
     assert not {id(net)} & set(reachable(found.best_estimator_))

@@ -38,6 +38,7 @@ from skdpot.tables.table_record import TableRecord
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (400, 3))
@@ -60,11 +61,11 @@ WINNERS = {
     "generator": DPSlicedGenerator(n_steps=2, **SKETCH),
     "generator of rows": DPSlicedGenerator("smoothing", n_steps=2, bounds=(-1, 1)),
     "generator by gradients": DPSlicedGenerator("gradient", n_steps=2, bounds=(-1, 1)),
-    "autoencoder": PrivateSWAutoencoder(2, n_steps=2),
-    "classifier": FairPrivateClassifier(**QUICK),
-    "regressor": FairPrivateRegressor(target_bounds=(-1, 1), **QUICK),
     "paths": trajectory_sampler(n_slices=3, **PATHS),
     "paths by gradients": trajectory_sampler("mfld", sampling_rate=0.1, **PATHS),
+    "autoencoder": made(PrivateSWAutoencoder, 2, n_steps=2),
+    "classifier": made(FairPrivateClassifier, **QUICK),
+    "regressor": made(FairPrivateRegressor, target_bounds=(-1, 1), **QUICK),
     "tables": DPTableSynthesizer(SCHEMA, n_particles=200),
     "distance": private_distance(**SKETCH),
     "pipeline": make_pipeline(PrivateScaler(), flow_sampler(**FLOW)),

@@ -25,6 +25,7 @@ from skdpot.audit import default_score, one_run_audit
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
 from tests.golden.fits import Exact, Found, Single
+from tests.networks import made
 
 __all__ = ["AUDITS"]
 
@@ -100,12 +101,12 @@ def paths(mechanism: str, **options: Any) -> Found:
 
 
 def classifier(**options: Any) -> Found:
-    return audit(FairPrivateClassifier(**(FAIR | options)), rows(64, 6), CLASSES, GROUPED)
+    return audit(made(FairPrivateClassifier, **(FAIR | options)), rows(64, 6), CLASSES, GROUPED)
 
 
 def regressor(**options: Any) -> Found:
     targets = np.linspace(-1, 1, 64)
-    estimator = FairPrivateRegressor(**({"target_bounds": (-1, 1)} | FAIR | options))
+    estimator = made(FairPrivateRegressor, **({"target_bounds": (-1, 1)} | FAIR | options))
     return audit(estimator, rows(64, 6), targets, GROUPED)
 
 
@@ -136,28 +137,29 @@ AUDITS: dict[str, Callable[[], Found]] = {
         ClientContribution(private_distance(n_bins=8, n_slices=16, **BOX, **SEED)),
         np.empty((0, 8)),
     ),
-    "autoencoder": lambda: audit(PrivateSWAutoencoder(**NET), np.empty((0, 16))),
+    "autoencoder": lambda: audit(made(PrivateSWAutoencoder, **NET), np.empty((0, 16))),
     "autoencoder, prior": lambda: audit(
-        PrivateSWAutoencoder(penalty="prior", alpha=0.1, **NET), np.empty((0, 16))
+        made(PrivateSWAutoencoder, penalty="prior", alpha=0.1, **NET), np.empty((0, 16))
     ),
     "autoencoder, parity": lambda: audit(
-        PrivateSWAutoencoder(penalty="parity", **NET), rows(64, 16), None, GROUPED
+        made(PrivateSWAutoencoder, penalty="parity", **NET), rows(64, 16), None, GROUPED
     ),
     "autoencoder, convolutions": lambda: audit(
-        PrivateSWAutoencoder(architecture="conv", image_shape=(8, 8), **NET), np.empty((0, 64))
+        made(PrivateSWAutoencoder, architecture="conv", image_shape=(8, 8), **NET),
+        np.empty((0, 64)),
     ),
     "autoencoder, batches": lambda: audit(
-        PrivateSWAutoencoder(**(NET | {"batch_size": 20})), np.empty((0, 16))
+        made(PrivateSWAutoencoder, **(NET | {"batch_size": 20})), np.empty((0, 16))
     ),
     "classifier": classifier,
     "classifier, threshold": lambda: classifier(tune_threshold=True),
     "classifier, odds": lambda: classifier(fairness="equalized_odds"),
-    "classifier, ranks": lambda: classifier(gradient="ranks", alpha=0.2),
+    "classifier, ranks": lambda: classifier(mechanism="ranks", alpha=0.2),
     "classifier, ranks, odds": lambda: classifier(
-        gradient="ranks", alpha=0.2, fairness="equalized_odds"
+        mechanism="ranks", alpha=0.2, fairness="equalized_odds"
     ),
     "regressor": regressor,
-    "regressor, ranks": lambda: regressor(gradient="ranks", alpha=0.2),
+    "regressor, ranks": lambda: regressor(mechanism="ranks", alpha=0.2),
     "regressor, private bounds": lambda: regressor(target_bounds="private", epsilon=40.0),
     "paths, sketch": lambda: paths("sketch", n_slices=8, n_bins=8, schedule=[(1.0, None, 2)]),
     "paths, mfld": lambda: paths("mfld", schedule=[(1e-4, None, 3)]),

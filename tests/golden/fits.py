@@ -65,6 +65,7 @@ from skdpot.privacy.accounting import compose
 from skdpot.slicing.directions import make_directions
 from tests.estimators.search_cases import NoisyThreshold
 from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.networks import made
 
 __all__ = ["CASES", "Exact", "Single"]
 
@@ -202,7 +203,7 @@ def generator(mechanism: str, y: Any = None, **options: Any) -> Found:
 def autoencoder(**options: Any) -> Found:
     given = {"sensitive_features": options.pop("groups", None)}
     defaults = {"n_steps": 3, "latent_dim": 2, "batch_size": N} | SEED
-    fitted = PrivateSWAutoencoder(**(defaults | options)).fit(X, **given)
+    fitted = made(PrivateSWAutoencoder, **(defaults | options)).fit(X, **given)
     codes = fitted.transform(PUBLIC)
     return (
         {
@@ -222,7 +223,7 @@ FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "n_slices": 2, "batch
 
 
 def classifier(y: Any = BINARY, **options: Any) -> Found:
-    fitted = FairPrivateClassifier(**(FAIR | SEED | options)).fit(X, y, **TWO)
+    fitted = made(FairPrivateClassifier, **(FAIR | SEED | options)).fit(X, y, **TWO)
     return {
         "parameters": parameters(fitted.network_),
         "probabilities": Single(fitted.predict_proba(PUBLIC)),
@@ -233,7 +234,7 @@ def classifier(y: Any = BINARY, **options: Any) -> Found:
 
 
 def regressor(y: Any = TARGETS, **options: Any) -> Found:
-    fitted = FairPrivateRegressor(**(FAIR | SEED | options)).fit(X, y, **TWO)
+    fitted = made(FairPrivateRegressor, **(FAIR | SEED | options)).fit(X, y, **TWO)
     return (
         {
             "parameters": parameters(fitted.network_),
@@ -553,14 +554,14 @@ CASES: dict[str, Callable[[], Found]] = {
     "classifier, mlp": lambda: classifier(module="mlp"),
     "classifier, threshold": lambda: classifier(tune_threshold=True),
     "classifier, odds": lambda: classifier(fairness="equalized_odds", tune_threshold=True),
-    "classifier, ranks": lambda: classifier(gradient="ranks"),
-    "classifier, ranks, odds": lambda: classifier(gradient="ranks", fairness="equalized_odds"),
+    "classifier, ranks": lambda: classifier(mechanism="ranks"),
+    "classifier, ranks, odds": lambda: classifier(mechanism="ranks", fairness="equalized_odds"),
     "classifier, batches": lambda: classifier(batch_fraction=0.5, n_steps=3),
     "classifier, three classes": lambda: classifier(LABELS, classes=[0, 1, 2, 3]),
     "classifier, no penalty": lambda: classifier(alpha=0.0),
     "regressor": regressor,
     "regressor, bounds": lambda: regressor(target_bounds=(-2, 4)),
-    "regressor, ranks": lambda: regressor(TARGETS[:, 0], gradient="ranks"),
+    "regressor, ranks": lambda: regressor(TARGETS[:, 0], mechanism="ranks"),
     "distance": distance,
     "distance, data": lambda: distance(target="data", slices=np.eye(D), **BOX),
     "distance, triangle": lambda: distance("triangle", **TRIANGLE),

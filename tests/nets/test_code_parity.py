@@ -12,7 +12,7 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.code_penalties import CodeParity
+from skdpot.nets.code_penalties import ParityDistance
 from skdpot.nets.training import train_network
 from skdpot.nets.training_plan import plan_training
 from skdpot.privacy.calibration import PrivacyTarget
@@ -24,7 +24,7 @@ SIZES = [(7, 7), (12, 5), (4, 9, 6)]
 
 
 def penalty(sizes=(7, 7), latent_dim=2, radius=2.0, n_slices=6):
-    return CodeParity(
+    return ParityDistance(
         latent_dim=latent_dim, batch_sizes=tuple(sizes), radius=radius, n_slices=n_slices
     )
 

@@ -7,11 +7,12 @@ from torch import nn
 
 from skdpot import DPSlicedGenerator, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
-from skdpot.nets.code_penalties import PriorPenalty
+from skdpot.nets.code_penalties import PriorDistance
 from skdpot.nets.networks import ToSphere
 from skdpot.nets.output_gradients import clipped_gradient_sum
 from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.private_modules import check_per_record, with_trained_parameters
+from tests.networks import made
 
 X = np.random.default_rng(3).uniform(-1, 1, (80, 4))
 
@@ -81,7 +82,7 @@ def test_a_layer_that_changes_the_number_of_records_ends_the_quick_route():
 def test_codes_are_computed_record_by_record():
     torch.manual_seed(0)  # noqa: TID251
     network = nn.Sequential(nn.Sequential(MixesMany(), ToSphere()), nn.Linear(3, 3))
-    penalty = PriorPenalty("sphere", 3, 64, 30)
+    penalty = PriorDistance("sphere", 3, 64, 30)
     loss = AutoencoderLoss(clip=1.0, penalty=penalty, alpha=0.9)
     directions = penalty.directions(np.random.default_rng(1))
     rows = torch.from_numpy(np.random.default_rng(2).normal(0.5, 0.1, (64, 3))).float()
@@ -95,8 +96,14 @@ def test_codes_are_computed_record_by_record():
 @pytest.mark.parametrize("penalty", [None, "prior"])
 def test_no_row_stays_in_an_attribute_of_a_network(penalty):
     pair = (Remembers(), nn.Linear(3, 4))
-    fitted = PrivateSWAutoencoder(
-        3, architecture=pair, bounds=(-1, 1), n_steps=3, penalty=penalty, batch_size=20
+    fitted = made(
+        PrivateSWAutoencoder,
+        3,
+        architecture=pair,
+        bounds=(-1, 1),
+        n_steps=3,
+        penalty=penalty,
+        batch_size=20,
     ).fit(X)
     (module,) = (m for m in fitted.encoder_.modules() if isinstance(m, Remembers))
     assert module.last is None or not np.isin(X.astype(np.float32), module.last.numpy()).any()
@@ -127,7 +134,7 @@ def test_gradients_that_cannot_be_computed_are_refused_before_the_charge():
     budget = PrivacyBudget(5.0)
     options = {"bounds": (-1, 1), "budget": budget, "latent_dim": 4}
     with pytest.raises(ValueError, match="architecture: the gradients"):
-        PrivateSWAutoencoder(architecture=(Branches(4, 4), nn.Linear(4, 4)), **options).fit(X)
+        made(PrivateSWAutoencoder, architecture=(Branches(4, 4), nn.Linear(4, 4)), **options).fit(X)
     with pytest.raises(ValueError, match="module: the gradients"):
         DPSlicedGenerator("gradient", module=Branches(4, 4), **options).fit(X)
     assert len(budget.history()) == 0
@@ -152,7 +159,7 @@ def test_all_hooks_end_the_quick_route():
 
 
 def test_the_progress_bar_shows_no_speed(capsys):
-    PrivateSWAutoencoder(2, bounds=(-1, 1), n_steps=3, verbose=1).fit(X)
+    made(PrivateSWAutoencoder, 2, bounds=(-1, 1), n_steps=3, verbose=1).fit(X)
     shown = capsys.readouterr().err
     assert "3/3" in shown
     assert "it/s" not in shown

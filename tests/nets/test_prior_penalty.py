@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot.nets.code_penalties import PriorPenalty, prior_samples
+from skdpot.nets.code_penalties import PriorDistance, prior_samples
 from skdpot.slicing.transport import sliced_wasserstein_distance
 
 RNG = np.random.default_rng(3)
 
 
 def penalty(prior="sphere", latent_dim=4, batch_size=20, n_slices=10):
-    return PriorPenalty(
+    return PriorDistance(
         prior=prior, latent_dim=latent_dim, batch_size=batch_size, n_slices=n_slices
     )
 

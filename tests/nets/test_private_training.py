@@ -16,7 +16,7 @@ from torch import nn
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.code_penalties import PriorPenalty
+from skdpot.nets.code_penalties import PriorDistance
 from skdpot.nets.networks import ToSphere
 from skdpot.nets.training import train_network
 from skdpot.nets.training_plan import plan_training
@@ -43,7 +43,7 @@ def autoencoder(seed=0, weight=1.0):
 
 
 def loss(batch_size, penalty=True, alpha=0.4, clip=0.7, clip_jacobian=0.3):
-    prior = PriorPenalty(
+    prior = PriorDistance(
         prior="sphere", latent_dim=LATENT_DIM, batch_size=batch_size, n_slices=LATENT_DIM
     )
     return AutoencoderLoss(

@@ -40,11 +40,12 @@ from skdpot.preprocessing import NumericColumn
 from skdpot.privacy.parts import learns
 from skdpot.privacy.spent import total_spent
 from tests.flat_options import private_distance
+from tests.networks import made
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (600, 3))
 Y = (X[:, 0] > 0).astype(int)
-QUICK = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0, n_steps=2)
+QUICK = made(FairPrivateClassifier, alpha=0.0, batch_fraction=1.0, n_steps=2)
 SKETCH = SlicedSketch(bounds=(-6, 6), n_slices=3)
 CATEGORIES = [["a", "b"]] * 2
 ENCODER = OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore", sparse_output=False)
@@ -211,7 +212,7 @@ def test_rows_of_a_private_step_are_remembered_into_a_pipeline():
     ("part", "message"),
     [
         (PrivateScaler(epsilon=math.inf), "PrivateScaler has no noise"),
-        (PrivateSWAutoencoder(private=False), "PrivateSWAutoencoder has no noise"),
+        (made(PrivateSWAutoencoder, private=False), "PrivateSWAutoencoder has no noise"),
         (private_distance("triangle"), "PrivateWassersteinDistance has no noise"),
         (PatchExtractor(), "several rows of one"),
         (LogisticRegression(), "LogisticRegression would learn"),

@@ -1,0 +1,384 @@
+"""DP-SGD for an autoencoder, and the penalties of its codes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.validation import Interval, StrOptions
+from skdpot.exceptions import BudgetExceededError
+from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.mechanisms.noisy_training import SINGLE_PRECISION, charge_training, train_privately
+from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
+from skdpot.nets.code_penalties import ParityDistance, PriorDistance
+from skdpot.nets.networks import to_network_units
+from skdpot.nets.parity import Cells
+from skdpot.nets.training import noisy_learning_rate, train_network
+from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.slicing.plan import bounds_or_plan
+from skdpot.slicing.rules import public_bounds
+
+__all__ = ["DPSGD", "CodeParity", "CodePenalty", "PriorPenalty", "TrainedAutoencoder"]
+
+_EPOCHS = 40
+_FEWEST_STEPS = 60
+_FEWEST_PUBLIC_STEPS = 1500
+_PUBLIC_RATE = 2e-3
+_LARGEST_RATE = 0.03
+
+_LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
+_COUNT = Interval(Integral, 1, None, closed="left")
+
+
+class CodePenalty(Mechanism):
+    """What both penalties read: a squared sliced Wasserstein distance of codes, and its weight."""
+
+    alpha: float
+    n_slices: int
+    clip_jacobian: float
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [Interval(Real, 0, 1, closed="left")],
+        "n_slices": [_COUNT],
+        "clip_jacobian": [_LENGTH],
+    }
+
+    def distance(
+        self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
+    ) -> PriorDistance | ParityDistance:
+        """Return what is added to the reconstruction error of a batch."""
+        raise NotImplementedError
+
+
+class PriorPenalty(CodePenalty):
+    """Penalty of an autoencoder: the distance of a batch of codes to the prior of `sample`.
+
+    Parameters
+    ----------
+    alpha : float, default=0.1
+        Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
+        the rest.
+    n_slices : int, default=50
+        Directions a step, made a multiple of the length of a code.
+    clip_jacobian : float, default=1.0
+        Largest spectral norm L of the Jacobian of a record's code.
+    """
+
+    def __init__(
+        self, alpha: float = 0.1, *, n_slices: int = 50, clip_jacobian: float = 1.0
+    ) -> None:
+        self.alpha = alpha
+        self.n_slices = n_slices
+        self.clip_jacobian = clip_jacobian
+
+    def distance(
+        self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
+    ) -> PriorDistance:
+        """Return the distance to the uniform law on the sphere, or to the normal law."""
+        return PriorDistance(
+            prior="sphere" if on_sphere else "normal",
+            latent_dim=latent_dim,
+            batch_size=sum(batch_sizes),
+            n_slices=self.n_slices,
+        )
+
+
+class CodeParity(CodePenalty):
+    """Penalty of an autoencoder: the mean distance of the codes of two groups.
+
+    Little can then be told from a code about the group of its row. It needs the groups as
+    ``fit(X, sensitive_features=groups)``, and a batch takes the same share of each.
+
+    Parameters
+    ----------
+    alpha : float, default=0.1
+        Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
+        the rest.
+    n_slices : int, default=50
+        Directions a step, made a multiple of the length of a code.
+    clip_jacobian : float, default=1.0
+        Largest spectral norm L of the Jacobian of a record's code.
+    clip_output : float, default=2.0
+        Largest norm M of a code when groups are compared; longer ones count as shortened to it.
+        The noise that the penalty needs is proportional to it. Not used for normalised codes,
+        whose norm is 1.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CodePenalty._parameter_constraints,
+        "clip_output": [_LENGTH],
+    }
+
+    def __init__(
+        self,
+        alpha: float = 0.1,
+        *,
+        n_slices: int = 50,
+        clip_jacobian: float = 1.0,
+        clip_output: float = 2.0,
+    ) -> None:
+        self.alpha = alpha
+        self.n_slices = n_slices
+        self.clip_jacobian = clip_jacobian
+        self.clip_output = clip_output
+
+    def distance(
+        self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
+    ) -> ParityDistance:
+        """Return the mean distance between groups."""
+        return ParityDistance(
+            latent_dim=latent_dim,
+            batch_sizes=batch_sizes,
+            radius=1.0 if on_sphere else self.clip_output,
+            n_slices=self.n_slices,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedAutoencoder:
+    """What a fit released: the network was trained in place; `stopped` is to be raised."""
+
+    bounds: DataBounds
+    privacy_spent: PrivacySpent
+    n_steps: int
+    stopped: BaseException | None = None
+
+
+class DPSGD(Mechanism):
+    """Training by noisy sums of clipped gradients of single records (DP-SGD).
+
+    Parameters
+    ----------
+    n_steps : int, optional
+        Training steps; by default a public rule: 40 epochs, at least 60 steps, or at least 1,500
+        on public rows, where they cost no privacy.
+    learning_rate : "auto" or float, default="auto"
+        Of Adam, at the start; it falls to zero along a half cosine. "auto" is 0.002 for public
+        rows; for private ones 0.32 over the fourth root of the number of parameters, at most 0.03,
+        and beyond 400 steps less by the root of their number: few noisy steps have to be long.
+    batch_size : int, default=250
+        (Expected) number of records a step; all records when there are fewer. Groups that are
+        compared have the same share of a batch as of the rows, rounded down.
+    clip : float, default=1.0
+        Largest norm C of the gradient of one record's reconstruction error (half of the squared
+        error, in mapped units), from 1e-30 to 1e30. The default shortens nearly all gradients to
+        that norm, whatever the data are. Not used on public rows.
+    sampling : {"auto", "poisson", "without_replacement"}, default="auto"
+        How private batches are drawn. "auto" is "poisson", whose account is tighter, without a
+        penalty; with one, ranks couple the records of a batch, and only batches of a fixed size
+        are accounted for.
+    sigma : float, optional
+        Standard deviation of the noise on a batch's summed gradient. By default it is calibrated
+        to epsilon; when it is given, epsilon is not used and ``privacy_spent_`` states what the
+        fit costs. Needs public bounds.
+
+    References
+    ----------
+    M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_steps": [_COUNT, None],
+        "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
+        "batch_size": [_COUNT],
+        "clip": [_LENGTH],
+        "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
+        "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
+    }
+
+    def __init__(
+        self,
+        n_steps: int | None = None,
+        learning_rate: float | str = "auto",
+        *,
+        batch_size: int = 250,
+        clip: float = 1.0,
+        sampling: str = "auto",
+        sigma: float | None = None,
+    ) -> None:
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.clip = clip
+        self.sampling = sampling
+        self.sigma = sigma
+
+    def loss(
+        self, penalty: CodePenalty | None, latent_dim: int, cells: Cells, *, on_sphere: bool
+    ) -> AutoencoderLoss:
+        """Return what is minimised."""
+        if penalty is None:
+            return AutoencoderLoss(clip=self.clip)
+        sizes = self.batch_sizes(cells)
+        return AutoencoderLoss(
+            clip=self.clip,
+            penalty=penalty.distance(latent_dim, sizes, on_sphere=on_sphere),
+            alpha=penalty.alpha,
+            clip_jacobian=penalty.clip_jacobian,
+        )
+
+    def batch_sizes(self, cells: Cells) -> tuple[int, ...]:
+        """Return how many records a batch takes of each group that is compared, or of all."""
+        n_samples = sum(cells.sizes)
+        if not cells.strata:
+            return (min(self.batch_size, n_samples),)
+        share = min(1.0, self.batch_size / n_samples)
+        return cells.batch_sizes(share, parameter="batch_size")
+
+    def release(
+        self,
+        context: FitContext,
+        autoencoder: nn.Sequential,
+        loss: AutoencoderLoss,
+        cells: Cells,
+        rows: np.ndarray,
+        callbacks: Sequence[Any] | None,
+        public: Sequence[str],
+    ) -> TrainedAutoencoder:
+        """Plan, charge, and only then touch the rows: train the network in place.
+
+        An interrupt after at least one step is part of the result, for the caller to raise once
+        what has been paid for is stored: the parameters are a function of noisy sums at any time.
+        """
+        plan, streams = (
+            self._plan(context, autoencoder, loss, cells, rows.shape[1]),
+            context.streams,
+        )
+        spent = self._charge(context, plan, public)
+        bounds = plan.settle_bounds(rows, streams)
+        tensor = _tensor(context, bounds, rows)
+        step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells.members)
+        finished, stopped = train_privately(
+            context,
+            autoencoder,
+            step,
+            plan.n_steps,
+            noisy_learning_rate(self.learning_rate, autoencoder, plan.n_steps, _LARGEST_RATE),
+            # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
+            rng=streams.secret.generator(),
+            callbacks=callbacks,
+        )
+        if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
+            raise stopped  # when it happened tells of the rows
+        return TrainedAutoencoder(bounds, spent, finished, stopped)
+
+    def train_public(
+        self,
+        context: FitContext,
+        autoencoder: nn.Sequential,
+        loss: AutoencoderLoss,
+        cells: Cells,
+        rows: np.ndarray,
+        bounds: DataBounds,
+        rng: np.random.Generator,
+        callbacks: Sequence[Any] | None,
+    ) -> TrainedAutoencoder:
+        """Train on public rows; a finite budget refuses a fit without noise."""
+        spent = _charge_public(context)
+        n_steps = self._number_of_steps(len(rows), _FEWEST_PUBLIC_STEPS)
+        train_network(
+            autoencoder,
+            public_steps(
+                loss, _tensor(context, bounds, rows), self.batch_sizes(cells), rng, cells.members
+            ),
+            n_steps,
+            learning_rate=_PUBLIC_RATE if self.learning_rate == "auto" else self.learning_rate,  # type: ignore[arg-type]
+            rng=rng,
+            device=resolve_device(context.device),
+            callbacks=callbacks,
+            progress=context.progress(context.caller),
+        )
+        for parameter in autoencoder.parameters():
+            parameter.grad = None  # the last step's gradient is no part of the result
+        return TrainedAutoencoder(bounds, spent, n_steps)
+
+    def _plan(
+        self,
+        context: FitContext,
+        network: nn.Module,
+        loss: AutoencoderLoss,
+        cells: Cells,
+        n_features: int,
+    ) -> TrainingPlan:
+        """Fix batches and noise from public facts."""
+        sampling = self.sampling
+        if sampling == "auto":
+            sampling = "poisson" if loss.penalty is None else "without_replacement"
+        elif sampling == "poisson" and loss.penalty is not None:
+            raise ValueError(
+                "A penalty compares the ranks of the codes of a batch, so that one record moves "
+                "the terms of others; Poisson batches are accounted for sums only. Use "
+                'sampling="auto" or "without_replacement".'
+            )
+        n_samples, target = sum(cells.sizes), context.target
+        known = public_bounds(context.bounds, context.norm_bound, n_features)
+        return plan_training(
+            target,
+            n_samples=cells.sizes,
+            batch_size=self.batch_sizes(cells),
+            n_steps=self._number_of_steps(n_samples, _FEWEST_STEPS),
+            sampling=sampling,
+            sensitivity=loss.sensitivity,
+            n_parameters=trained_numbers(network),
+            bounds=bounds_or_plan(known or n_samples, n_features, target.mu_cap),
+            sigma=self.sigma,
+        )
+
+    def _charge(
+        self, context: FitContext, plan: TrainingPlan, public: Sequence[str]
+    ) -> PrivacySpent:
+        """Charge the whole fit, before any noise is drawn or row looked at."""
+        facts, kind = ["the architecture and its initial weights"], "batches without replacement"
+        if plan.sampling == "poisson":
+            facts.append(SINGLE_PRECISION)
+            kind = "Poisson batches"
+        batches = f"{kind} of {plan.batch_size} records"
+        if len(plan.batch_sizes) > 1:
+            batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
+        return charge_training(
+            context,
+            plan,
+            (*facts, *public),
+            f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
+            sigma_given=self.sigma is not None,
+        )
+
+    def _number_of_steps(self, n_samples: int, fewest: int) -> int:
+        # Steps without noise cost no privacy, so that few rows are simply passed over more often.
+        return self.n_steps or max(fewest, _EPOCHS * n_samples // self.batch_size)
+
+
+def _charge_public(context: FitContext) -> PrivacySpent:
+    """State that the rows count as public."""
+    try:
+        return charge(
+            context.budget,
+            NonPrivateEvent(),
+            epsilon=math.inf,
+            delta=context.delta,
+            n_samples=None,
+            label=context.caller,
+            assumptions=("the rows given to fit are public",),
+            sigma=None,
+            sensitivity=None,
+            mechanism="training without noise on public rows",
+        )
+    except BudgetExceededError as error:
+        raise BudgetExceededError(
+            "private=False trains without noise, which no finite budget can pay for: give no "
+            f"budget when the rows are public, or use private=True. {error}"
+        ) from None
+
+
+def _tensor(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:
+    units = to_network_units(bounds, rows).astype(np.float32)
+    return torch.from_numpy(units).to(resolve_device(context.device) or "cpu")
