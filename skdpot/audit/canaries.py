@@ -31,6 +31,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
 
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
+from skdpot.mechanisms.base import chosen_mechanism
+from skdpot.mechanisms.fair import FAIR_MECHANISMS
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_frames import Table
@@ -348,9 +350,10 @@ def _opposite(request: CanaryRequest) -> CanaryPairs:
     X, y, rng = request.X, request.y, request.rng
     if y is None or np.ndim(y) != 1:
         raise ValueError("y must be an array of shape (n_samples,): classes, or a single target.")
-    rows = _LENGTH * estimator.clip_loss * orthogonal_directions(n_pairs, X.shape[1], rng)
+    clip = chosen_mechanism(estimator.mechanism, FAIR_MECHANISMS).clip_loss
+    rows = _LENGTH * clip * orthogonal_directions(n_pairs, X.shape[1], rng)
     facts = _public_facts(n_pairs, request.fit_params, rng)
-    if estimator.fairness == "equalized_odds" and estimator.alpha > 0 and facts:
+    if getattr(estimator, "fairness", None) == "equalized_odds" and estimator.alpha > 0 and facts:
         same = rng.choice(np.unique(np.asarray(y)), size=n_pairs)
         return CanaryPairs(
             first=rows, second=-rows, first_labels=same, second_labels=same, fit_params=facts
