@@ -215,6 +215,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         """
         self._refuse(fit_params)
         with all_or_nothing(self):
+            self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
             rows = self._rows(X, reset=True)
             codes, self.classes_ = encode_labels(y, len(rows), self.classes, words=_LABELS)
             self._check_classes()
@@ -255,7 +256,6 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             network=network,
             others=others,
         )
-        self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
         plan = self.mechanism_.plan(context, task)
         if tuning is not None:
             text = f"{plan.description}, and noisy histograms for the threshold"

@@ -190,6 +190,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         """
         self._refuse(fit_params)
         with all_or_nothing(self):
+            self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
             rows = self._rows(X, reset=True)
             targets = validate_targets(y, len(rows))
             self._flat = targets.ndim == 1
@@ -214,7 +215,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             network=network,
             bounds=bounds,
         )
-        self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
         plan = self.mechanism_.plan(context, task)
         public = ("the number of targets", *([] if self.groups_ is None else [SAME_GROUP]))
         self._charge(context, plan, network, public)

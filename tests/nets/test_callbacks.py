@@ -80,7 +80,8 @@ class Spy(Callback):
     def look(self, net, given):
         self.calls += 1
         for array in reachable([vars(net), *given.values()]):
-            if array.dtype.kind == "f" and np.isin(array.ravel(), VALUES).any():
+            # Single entries of large noisy arrays can coincide with a row's.
+            if array.dtype.kind == "f" and np.isin(array.ravel(), VALUES).sum() > array.size / 4:
                 self.found.append(array.shape)
         self.sizes |= {len(array) for array in reachable([given.get("batch")])}
 
