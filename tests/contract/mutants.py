@@ -934,6 +934,10 @@ def _bounds_for_free() -> Iterator[tuple[str, Injection, str]]:
         rewritten(
             f"{ESTIMATORS}fair_regressor:FairPrivateRegressor._fit",
             ("bounds=bounds,", "bounds=None,"),
+            (
+                "plan.training.settle_bounds",
+                "__import__('dataclasses').replace(plan.training, bounds=bounds).settle_bounds",
+            ),
         ),
         f"{_DRAWS}[regressor]",
     )
