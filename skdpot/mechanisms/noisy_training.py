@@ -68,10 +68,12 @@ def train_privately(
 
     What stopped it is to be raised by the caller, where the error is no longer handled.
     """
-    started, stopped = 0, None
+    started, stopped, numbers = 0, None, iter(range(n_steps))
 
     def counted(own: nn.Module, number: int) -> None:
         nonlocal started
+        if number != next(numbers, None):  # a callback has asked the net for another step
+            raise RuntimeError("Each step is charged, and taken, once.")
         started = number  # all steps before this one are finished
         step(own, number)
 

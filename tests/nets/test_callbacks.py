@@ -19,6 +19,7 @@ from skorch.callbacks import (
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.mechanisms import DPSGD, RankedOutputs, SketchedOutputs
+from skdpot.privacy.recording import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*hides the distributions")
 
@@ -175,6 +176,21 @@ def test_a_callback_that_stops_leaves_nothing_that_passes_for_fitted(name):
             estimator.fit(X)
         assert estimator.n_steps_ < 4  # the finished steps stay, and say how many they are
     assert len(budget.history()) == 1
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_callback_cannot_have_a_step_that_was_not_charged(name, number):
+    """Not even one before which outputs are released: each would be another release."""
+
+    class Again(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            if len(net.history) == 2:
+                net.train_step(np.array([number]))
+
+    with record_releases() as releases, pytest.raises(RuntimeError, match="training failed"):
+        FITS[name](callbacks=[Again()])
+    assert sum(release.kind == "gradient" for release in releases) <= 3
 
 
 def test_a_grid_over_a_parameter_of_the_mechanism():
