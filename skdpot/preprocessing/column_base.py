@@ -3,9 +3,7 @@
 A kind of column is a class in a file of its own and a line in `skdpot.preprocessing.table_schema`.
 It reads values, each by itself: an array has one data type, and one half among integers would make
 floats of them all, so that the value of one person would change how those of others are read and
-a record would no longer move one count by one. It also encodes and decodes, describes itself, is
-written as JSON, says what is estimated privately where a schema leaves something open, is guessed
-from values, and is read from text.
+a record would no longer move one count by one.
 """
 
 import math
@@ -17,12 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.table_frames import (
-    PlainColumn,
-    dtype_family,
-    pandas_dtype,
-    read_column,
-)
+from skdpot.preprocessing.table_frames import PlainColumn, dtype_family, pandas_dtype, read_column
 
 __all__ = ["CodedColumn", "ColumnGrid", "ScaledColumn", "TableColumn", "TickColumn"]
 
@@ -655,8 +648,7 @@ class ColumnGrid:
         """Draw a value in each cell, on a scale evenly inside the part `within`."""
         column = self.column
         if self.starts is None or self.stops is None:
-            found: pd.Series = column.from_codes(np.where(codes == self.n_cells, -1, codes))
-            return found
+            return column.from_codes(np.where(codes == self.n_cells, -1, codes))
         lower, upper = (np.append(ends, np.nan)[codes] for ends in (self.starts, self.stops))
         if within is not None:
             lower, upper = np.clip(lower, *within), np.clip(upper, *within)
@@ -668,8 +660,7 @@ class ColumnGrid:
                 reached = self.codes(column.from_unit(unit[wrong]))
                 wrong = wrong[reached != codes[wrong]]
                 unit[wrong] = (lower + (upper - lower) * rng.random(len(codes)))[wrong]
-        found = column.from_unit(unit)
-        return found
+        return column.from_unit(unit)
 
 
 def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | None]:
