@@ -25,7 +25,8 @@ add_time_type("timedelta64", "Duration")
 _DEFAULT = "timedelta64[s]"
 _LONGEST = 100_000 * 86_400  # seconds; a counter of nanoseconds ends after 106,751 days
 _UNKNOWN = ("0 days", "365 days")
-_TEXT = re.compile(r"\s*-?(P.+|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
+_ISO = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
+_TEXT = re.compile(rf"\s*-?({_ISO}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
 
 
 @dataclass(frozen=True, repr=False)

@@ -97,7 +97,7 @@ def test_the_command_line_reads_durations(tmp_path, stays):
     assert read_conditions(["stay>=36 h"], schema) == {"stay": ("36 h", None)}
 
 
-@pytest.mark.parametrize("value", ["90", "soon", 90, np.nan])
+@pytest.mark.parametrize("value", ["90", "soon", "P000123", 90, np.nan])
 def test_what_is_no_duration_is_refused(value):
     with pytest.raises(ValueError, match="'c'.*(must hold durations|misses values)"):
         COLUMNS[0].to_unit(pd.Series([value], dtype=object))
