@@ -291,7 +291,7 @@ class PrivateSWAutoencoder(
         """Build the networks, which may be refused, and train them as the mechanism does."""
         mechanism, d = self.mechanism_, rows.shape[1]
         cells, public = one_cell(len(rows)), []
-        if isinstance(self.penalty_, CodeParity):
+        if self.penalty_ is not None and self.penalty_.needs_groups:
             cells, _ = read_groups(sensitive_features, len(rows), needed_by='penalty="parity"')
             public.append(SAME_GROUP)
         on_sphere = self.architecture_.normalize_codes

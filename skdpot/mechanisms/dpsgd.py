@@ -45,6 +45,7 @@ class CodePenalty(Mechanism):
     alpha: float
     n_slices: int
     clip_jacobian: float
+    needs_groups: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, 1, closed="left")],
@@ -112,6 +113,8 @@ class CodeParity(CodePenalty):
         The noise that the penalty needs is proportional to it. Not used for normalised codes,
         whose norm is 1.
     """
+
+    needs_groups = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CodePenalty._parameter_constraints,

@@ -336,7 +336,7 @@ def residuals(case, **parameters):
 @pytest.mark.parametrize(("case", "room"), [("classifier", 1e-4), ("classifier, ranks", 0.06)])
 def test_the_expected_sum_of_fair_training_is_the_released_one(case, room):
     """Known rows alone, in one batch, give the sum that their contributions add up to."""
-    assert residuals(case, learning_rate=0.1, alpha=0.9) <= room
+    assert residuals(case, mechanism__learning_rate=0.1, alpha=0.9) <= room
 
 
 def test_the_gradient_of_a_generator_is_nearly_a_sum_over_rows():

@@ -715,16 +715,16 @@ def test_attack_through_a_pipeline(monkeypatch):
 
     monkeypatch.setattr(trials, "synthetic_membership", spy)
     steps = made(PrivateSWAutoencoder, 2, n_steps=5, **BOUNDS), sampler(bounds=(-9, 9))
-    made = privacy_report(make_pipeline(*steps).fit(X), X_PUBLIC, audit=False)
+    report = privacy_report(make_pipeline(*steps).fit(X), X_PUBLIC, audit=False)
     assert drawn[0].shape == (300, 3)
-    assert made.membership.found.best.epsilon == pytest.approx(made.spent.epsilon, rel=0.05)
+    assert report.membership.found.best.epsilon == pytest.approx(report.spent.epsilon, rel=0.05)
     lost = make_pipeline(PrivateScaler(), SelectKBest(k=2), sampler(bounds=(-9, 9)))
     one_way = make_pipeline(PrivateScaler(), Nystroem(n_components=2), sampler(bounds=(-9, 9)))
     assert not hasattr(one_way[:-1], "inverse_transform")
-    made = privacy_report(one_way.fit(X), X_PUBLIC, audit=False)
-    assert "inverse_transform" in made.membership.reason
-    made = privacy_report(lost.fit(X, Y), X_PUBLIC, y_holdout=Y_PUBLIC, audit=False)
-    assert made.membership.found.best.epsilon == math.inf  # SelectKBest has no event
+    report = privacy_report(one_way.fit(X), X_PUBLIC, audit=False)
+    assert "inverse_transform" in report.membership.reason
+    report = privacy_report(lost.fit(X, Y), X_PUBLIC, y_holdout=Y_PUBLIC, audit=False)
+    assert report.membership.found.best.epsilon == math.inf  # SelectKBest has no event
 
 
 def test_page_without_noise():

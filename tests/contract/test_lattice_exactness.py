@@ -415,14 +415,14 @@ def test_histograms_of_private_bounds_are_on_their_lattice(parameters, seen):
     rows = hostile_rows(150, parameters.get("d", 3), 3)
     quietly(lambda: SlicedSketch(bounds="private", n_slices=3, n_bins=8).fit(rows))
     assert outputs
-    for (_, _, noise, _), _, table in outputs:
+    for (_, _, noise, _, _), _, table in outputs:
         assert math.frexp(noise.lattice)[0] == 0.5
         assert_on_lattice(table, noise.lattice)
 
 
 def test_tables_of_fair_outputs_are_on_their_lattice(seen):
     outputs = seen(output_tables, "noisy_counts")
-    seen(tuned_threshold, "noisy_histogram")
+    seen(tuned_threshold, "_noisy_count")
     values = np.clip(hostile_rows(120, 2, 4), -1, 1)
     noise, _ = plan_tables(1.0, 3, 2, 120)
     directions, limits = np.eye(2), np.ones(2)
@@ -459,7 +459,7 @@ def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
     """Scaled by a radius that is no power of two, and rounded: functions of whole numbers."""
     outputs = seen(row_release, "_noisy")
     sampler = flow_sampler(
-        "resample", epsilon=5.0, norm_bound=0.7, n_steps=3, n_subslices=4, batch_size=40
+        "resample", epsilon=5.0, norm_bound=0.7, n_steps=3, n_slices=4, batch_size=40
     )
     quietly(lambda: sampler.fit(ROWS))
     assert len(outputs) == 3
@@ -523,11 +523,13 @@ def test_sums_of_clipped_gradients_are_on_their_lattice(name, seen):
     assert "not hardened" not in str(spent)
 
 
-@pytest.mark.parametrize("mechanism", ["resample", "presample"])
-def test_continuous_noise_says_so(mechanism):
+@pytest.mark.parametrize(
+    ("mechanism", "batch"), [("resample", {"batch_size": 40}), ("presample", {})]
+)
+def test_continuous_noise_says_so(mechanism, batch):
     def statement(noise):
         sampler = flow_sampler(
-            mechanism, epsilon=5.0, bounds=(-1, 1), n_steps=2, batch_size=40, noise=noise
+            mechanism, epsilon=5.0, bounds=(-1, 1), n_steps=2, noise=noise, **batch
         )
         return str(quietly(lambda: sampler.fit(ROWS)).privacy_spent_)
 
@@ -547,6 +549,7 @@ def test_all_who_draw_lattice_noise_are_looked_at_here():
         "estimators/_search_trials.py",  # tests/estimators/test_private_search.py
         "nets/noisy_step.py",
         "nets/output_tables.py",
+        "nets/tuned_threshold.py",
         "privacy/category_selection.py",
         "privacy/lattice_sampler.py",
         "privacy/noise.py",

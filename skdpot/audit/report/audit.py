@@ -228,7 +228,7 @@ def _labels(estimator: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray
 def _groups(estimator: Any, n_rows: int) -> Mapping[str, np.ndarray]:
     """Deal out groups in blocks, so that every class meets every group."""
     groups = getattr(estimator, "groups_", None)
-    if groups is None and getattr(estimator, "penalty", None) == "parity":
+    if groups is None and getattr(getattr(estimator, "penalty_", None), "needs_groups", False):
         groups = np.arange(2)
     if groups is None:
         return {}

@@ -155,7 +155,7 @@ def _why_no_copy(estimator: Any, n_rows: int, labels: Any) -> str:
     last = _last(estimator)
     if n_rows < _FEWEST:
         return f"X_holdout has {n_rows} rows; the attacks need at least {_FEWEST}."
-    if getattr(last, "penalty", None) == "parity":
+    if getattr(getattr(last, "penalty_", None), "needs_groups", False):
         return (
             f"A copy of {type(last).__name__} must be fitted with sensitive_features, and this "
             "report does not take those of the hold-out. Fit one to a half of public rows, and "
