@@ -283,8 +283,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     >>> from skdpot import FairPrivateClassifier, PrivateSearchCV
     >>> from skdpot.datasets import make_biased_classification
     >>> X, y, _ = make_biased_classification(4000, random_state=0)
-    >>> classifier = FairPrivateClassifier(alpha=0.0, batch_fraction=1.0)
-    >>> candidates = {"learning_rate": [0.01, 0.1, 1.0], "n_steps": [10, 30, 100]}
+    >>> from skdpot.mechanisms import SketchedOutputs
+    >>> classifier = FairPrivateClassifier(0.0, mechanism=SketchedOutputs(batch_fraction=1.0))
+    >>> candidates = {
+    ...     "mechanism__learning_rate": [0.01, 0.1, 1.0],
+    ...     "mechanism__n_steps": [10, 30, 100],
+    ... }
     >>> search = PrivateSearchCV(classifier, candidates, epsilon=2.0)
     >>> print(search.plan(X))
     whole search                 ε = 2, δ = 1e-05
@@ -296,7 +300,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     >>> search.fit(X, y).privacy_spent_.epsilon
     2.0
     >>> sorted(search.best_params_)
-    ['learning_rate', 'n_steps']
+    ['mechanism__learning_rate', 'mechanism__n_steps']
     """
 
     _parameter_constraints: dict[str, list[Any]] = {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import GaussianEvent
 
 __all__ = ["check_comparable", "merged_fields"]
 
@@ -49,7 +50,7 @@ def _named(sketches: Sequence[Any]) -> list[Any]:
 def _same_sensitivity(sketch: Any, other: Any) -> bool:
     """Return whether two sketches are private for as many rows; parameters may have changed."""
     events = (sketch.privacy_spent_.event, other.privacy_spent_.event)
-    noisy = [event for event in events if event.is_private]
+    noisy = [event for event in events if isinstance(event, GaussianEvent)]
     return len({event.sensitivity for event in noisy}) <= 1
 
 

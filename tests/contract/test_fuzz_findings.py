@@ -375,20 +375,32 @@ def test_values_of_rows_that_are_too_far_away():
 
 
 @pytest.mark.parametrize("size", [2**31, 10**12, 10**30])
-@pytest.mark.parametrize("name", ["n_particles", "n_slices", "n_steps", "batch_size"])
-def test_sizes_that_no_array_has_are_refused(name, size, budget):
+@pytest.mark.parametrize(
+    ("mechanism", "name"),
+    [
+        ("sketch", "n_particles"),
+        ("sketch", "n_steps"),
+        ("sketch", "mechanism__n_slices"),
+        ("resample", "mechanism__n_slices"),
+        ("resample", "mechanism__batch_size"),
+        ("presample", "mechanism__n_slices"),
+    ],
+)
+def test_sizes_that_no_array_has_are_refused(mechanism, name, size, budget):
     """They were charged, and then ended in OverflowError."""
-    sampler = flow_sampler(budget=budget).set_params(**{name: size})
+    sampler = flow_sampler(mechanism, budget=budget).set_params(**{name: size})
+    name = name.removeprefix("mechanism__")
     uncharged(sampler, lambda: sampler.fit(X), f"'{name}' parameter .* 2147483647")
 
 
 def test_huge_codes_are_decoded_without_a_warning():
     """Their norms overflowed."""
-    autoencoder = made(PrivateSWAutoencoder, 2, bounds=(-1, 1), n_steps=1).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for normalize in (True, False):
-            autoencoder.set_params(normalize_codes=normalize)
+            options = {"bounds": (-1, 1), "n_steps": 1, "normalize_codes": normalize}
+            autoencoder = made(PrivateSWAutoencoder, 2, **options).fit(X)
+            assert autoencoder.architecture_.normalize_codes is normalize
             assert np.isfinite(autoencoder.inverse_transform([[1e308, -1e308]])).all()
 
 
@@ -494,18 +506,29 @@ def test_exact_bounds_of_huge_targets(budget):
     assert np.isfinite(predicted).all()
 
 
-@pytest.mark.parametrize("name", ["clip_loss", "clip_output", "clip_jacobian"])
-def test_clipping_norms_may_be_large_integers(name, budget):
+@pytest.mark.parametrize(
+    ("mechanism", "name"),
+    [
+        ("sketch", "clip_loss"),
+        ("sketch", "clip_output"),
+        ("ranks", "clip_loss"),
+        ("ranks", "clip_output"),
+        ("ranks", "clip_jacobian"),
+    ],
+)
+def test_clipping_norms_may_be_large_integers(mechanism, name, budget):
     """Integers that fit in no 64 bits are floating-point numbers to nobody but Python."""
     regressor = made(
         FairPrivateRegressor,
+        mechanism=mechanism,
         alpha=0.5,
         epsilon=float("inf"),
         n_steps=2,
         n_releases=1,
         n_slices=2,
         batch_fraction=1.0,
-    ).set_params(**{name: 10**30}, budget=budget)
+        budget=budget,
+    ).set_params(**{f"mechanism__{name}": 10**30})
     regressor.fit(X, X[:, 0], sensitive_features=LABELS)
     assert np.isfinite(regressor.predict(X)).all()
 

@@ -18,6 +18,21 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot.mechanisms import (
+    DPSGD,
+    CodeParity,
+    FedWad,
+    MeanFieldLangevin,
+    Presample,
+    PriorPenalty,
+    RankedOutputs,
+    Resample,
+    Sketch,
+    SketchedOutputs,
+    Sliced,
+    TrajectorySketch,
+    Triangle,
+)
 from tests.networks import made
 
 # The checks set random_state, fit very few rows and expect no warning but this.
@@ -65,6 +80,8 @@ def test_a_notebook_can_show_it(estimator):
 @pytest.mark.parametrize("estimator", [DPSlicedFlowSampler(), DPSlicedGenerator()], ids=repr)
 def test_what_is_made_of_a_sketch_has_its_parameters_with_the_same_defaults(estimator):
     given, sketch = estimator.get_params(), SlicedSketch().get_params()
+    if isinstance(estimator, DPSlicedFlowSampler):
+        given |= Sketch().get_params()
     shared = set(given) & set(sketch)
     assert shared >= {"epsilon", "delta", "budget", "bounds", "norm_bound", "n_slices", "n_bins"}
     assert {name: given[name] for name in shared} == {name: sketch[name] for name in shared}
@@ -75,8 +92,39 @@ def test_parameters_that_mean_the_same_have_the_same_defaults():
         estimator.get_params()
         for estimator in (DPSlicedFlowSampler(), DPSlicedGenerator(), made(PrivateSWAutoencoder))
     )
-    for name in ("epsilon", "delta", "budget", "bounds", "norm_bound", "batch_size", "sigma"):
+    for name in ("epsilon", "delta", "budget", "bounds", "norm_bound"):
         assert sampler[name] == generator[name] == autoencoder[name], name
+    for name in ("batch_size", "sigma"):
+        assert Resample().get_params()[name] == generator[name], name
+        assert DPSGD().get_params()[name] == generator[name], name
+
+
+@pytest.mark.parametrize(
+    ("kinds", "names"),
+    [
+        ((Sketch, TrajectorySketch, DPSlicedGenerator), ("n_slices", "n_bins", "slices")),
+        ((Sketch, PrivateTrajectorySampler), ("group_size",)),
+        ((Resample, Presample), ("slices", "sigma", "noise")),
+        ((Resample, DPSlicedGenerator), ("batch_size", "sampling", "sigma", "noise")),
+        ((TrajectorySketch, MeanFieldLangevin), ("smooth", "schedule")),
+        (
+            (SketchedOutputs, RankedOutputs),
+            ("n_steps", "learning_rate", "batch_fraction", "clip_loss", "clip_output", "n_slices"),
+        ),
+        ((PriorPenalty, CodeParity), ("alpha", "n_slices", "clip_jacobian")),
+        (
+            (Triangle, FedWad),
+            ("t", "gamma_scale", "gamma_mean", "n_support", "interpolation", "labeled"),
+        ),
+        ((Triangle, FedWad, Sliced), ("shared_seed",)),
+        ((DPSGD, SketchedOutputs), ("n_steps", "learning_rate")),
+    ],
+    ids=repr,
+)
+def test_parameters_of_mechanisms_that_mean_the_same_have_the_same_defaults(kinds, names):
+    first, *others = (kind().get_params() for kind in kinds)
+    for name in names:
+        assert all(other[name] == first[name] for other in others), name
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)

@@ -20,12 +20,14 @@ WORKER = textwrap.dedent(
     import numpy as np
     import torch
     from skdpot import DPSlicedFlowSampler, PrivacyBudget
+    from skdpot.mechanisms import Sketch
 
     ledger, releases, n_rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     torch.set_num_threads(1)
     X = np.random.default_rng(0).uniform(-1, 1, (40, 2))
-    options = dict(bounds=(-1, 1), n_slices=2, n_bins=8, n_steps=2, n_particles=5)
-    flow_sampler(**options).fit(X)  # warm caches, outside of the ledger
+    sketch = Sketch(n_slices=2, n_bins=8)
+    options = dict(mechanism=sketch, bounds=(-1, 1), n_steps=2, n_particles=5)
+    DPSlicedFlowSampler(**options).fit(X)  # warm caches, outside of the ledger
     for number in range(n_rounds):
         child = os.fork()
         if child == 0:
@@ -33,7 +35,7 @@ WORKER = textwrap.dedent(
             file = os.open(releases, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             os.write(1, f"{os.getpid()}\\n".encode())
             while True:
-                fitted = flow_sampler(budget=budget, **options).fit(X)
+                fitted = DPSlicedFlowSampler(budget=budget, **options).fit(X)
                 os.write(file, f"{fitted.sketch_.statistic_[0, 0, 0]}\\n".encode())
         os.waitpid(child, 0)
     """
