@@ -79,8 +79,9 @@ def tuned_threshold(
     values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
     release = partial(release_tables, values, together, (n,), _DIRECTION, _LIMIT)
     fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
-    second = float(labels.sum())
-    if noise.count is not None:
+    if noise.count is None:  # public, or no privacy is promised
+        second = float(labels.sum())
+    else:
         second = _noisy_count(labels, noise.count, stream)
     rest = 1.0 - float(np.clip(second, 1.0, n - 1.0)) / n
     cut = fine.tables[0].quantiles_along(0, np.array([rest]))[0] + fine.centres[0]

@@ -21,7 +21,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import SketchedOutputs
-from skdpot.nets import noisy_step, output_tables
+from skdpot.nets import noisy_step, output_tables, tuned_threshold
 from skdpot.nets.fair_training import FairLoss, Records
 from skdpot.privacy import noisy_histogram
 from skdpot.privacy.accounting import compose
@@ -112,7 +112,7 @@ def watched(case):
 
             patch.setattr(owner, name, spied)
 
-        for owner in (output_tables, noisy_histogram):
+        for owner in (output_tables, tuned_threshold, noisy_histogram):
             spy(
                 owner,
                 "lattice_noise",

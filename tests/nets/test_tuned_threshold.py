@@ -107,10 +107,17 @@ def test_a_change_of_class_is_paid_where_it_shows_and_only_there():
     assert public.fine.sigma < noise.fine.sigma
 
 
+class WatchedLabels(np.ndarray):
+    """Labels that say when they are summed."""
+
+    def sum(self, *args, **options):
+        self.calls.append(("sum",))
+        return np.asarray(self).sum(*args, **options)
+
+
 def test_every_release_draws_its_noise_before_it_counts(monkeypatch):
     calls = []
     draw, count = output_tables.lattice_noise, output_tables.count_projections
-    of_class = module.noisy_histogram
 
     def draw_spy(sigma, *args, **options):
         calls.append(("noise", sigma, args[0]))
@@ -120,21 +127,21 @@ def test_every_release_draws_its_noise_before_it_counts(monkeypatch):
         calls.append(("count", options["n_classes"]))
         return count(*args, **options)
 
-    def class_spy(*args):
-        calls.append(("class", args[2].sigma))
-        return of_class(*args)
-
-    monkeypatch.setattr(output_tables, "lattice_noise", draw_spy)
+    for owner in (output_tables, module):
+        monkeypatch.setattr(owner, "lattice_noise", draw_spy)
     monkeypatch.setattr(output_tables, "count_projections", count_spy)
-    monkeypatch.setattr(module, "noisy_histogram", class_spy)
     noise, _ = planned(0.5, 50)
-    tuned_threshold(*scores(100, 0.4), noise, SecretStream(3))
+    probabilities, labels = scores(100, 0.4)
+    labels = labels.view(WatchedLabels)
+    labels.calls = calls
+    tuned_threshold(probabilities, labels, noise, SecretStream(3))
     assert calls == [
         ("noise", noise.coarse.sigma, (1, 1, noise.coarse.strategy.n_bins)),
         ("count", 1),
         ("noise", noise.fine.sigma, (1, 1, noise.fine.strategy.n_bins)),
         ("count", 1),
-        ("class", noise.count.sigma),
+        ("noise", noise.count.sigma, 1),
+        ("sum",),
     ]
 
 
@@ -151,7 +158,7 @@ def test_it_sees_the_noisy_statistics_alone(monkeypatch):
 
     noise, _ = planned(0.5, 50)
     probabilities, labels = scores(100, 0.4)
-    places = ((output_tables, "noisy_counts"), (module, "noisy_histogram"))
+    places = ((output_tables, "noisy_counts"), (module, "_noisy_count"))
     for owner, name in places:
         monkeypatch.setattr(owner, name, recorded(getattr(owner, name)))
     found = tuned_threshold(probabilities, labels, noise, SecretStream(3))
