@@ -48,7 +48,7 @@ X_test, y_test, group_test = make_biased_classification(N_ROWS, random_state=1)
 group, group_test = GROUP_NAMES[group], GROUP_NAMES[group_test]
 
 
-def fit(alpha, epsilon, fairness="statistical_parity", **parameters):
+def fit(alpha, epsilon, fairness="demographic_parity", **parameters):
     """Train one classifier."""
     classifier = FairPrivateClassifier(
         alpha, fairness, epsilon=epsilon, delta=0.1 / N_ROWS, **parameters
@@ -107,7 +107,7 @@ def draw(classifiers, fairness):
     )
 
 
-figure, table = draw(parity, "statistical_parity")
+figure, table = draw(parity, "demographic_parity")
 figure.savefig("fair_classification.png", dpi=120)
 plt.show()
 print(table.round(3).to_string())
@@ -141,7 +141,7 @@ print(table.round(3).to_string())
 # that of group 1, among people of class 0 and of class 1. From α = 0 to 0.75 EO_0 rises from
 # below 0.3 to about 0.76 and EO_1 from 0.74 to 0.94, and accuracy falls to 0.80 only.
 #
-# The classifiers trained for statistical parity are another matter. At α = 0.5 they happen to have
+# The classifiers trained for demographic parity are another matter. At α = 0.5 they happen to have
 # both ratios near 1; at 0.75 they have gone beyond, and people of class 0 are selected about 1.6
 # times as often in group 0 as in group 1. Where true rates differ, a classifier that is fair in
 # both ways selects people of either class equally often, and is of no use.
@@ -156,7 +156,7 @@ table = pd.DataFrame(
         )
         for alpha in ALPHAS
     }
-).T.rename_axis(index="α", columns="EO, statistical parity, ε = 1")
+).T.rename_axis(index="α", columns="EO, demographic parity, ε = 1")
 print(table.round(3).to_string())
 
 # %%

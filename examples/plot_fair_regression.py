@@ -59,7 +59,7 @@ for epsilon in EPSILONS:
             delta=0.1 / N_ROWS,
             module="mlp",
             target_bounds=(0, 1),
-            mechanism=SketchedOutputs(n_slices=10),
+            mechanism=SketchedOutputs(n_projections=10),
         )
         regressors[epsilon, alpha] = regressor.fit(X, Y, sensitive_features=group)
 print(regressors[1.0, 0.75].privacy_spent_)

@@ -42,7 +42,7 @@ directions = orthogonal_directions(512, 2, rng)
 
 samplers = {
     f"every row, σ = {sigma:g}": DPSlicedFlowSampler(
-        Presample(n_slices=N_SLICES, sigma=sigma), norm_bound=RADIUS, n_steps=1
+        Presample(n_projections=N_SLICES, sigma=sigma), norm_bound=RADIUS, n_steps=1
     )
     for sigma in (0.0, 0.5, 1.0)
 }

@@ -53,7 +53,7 @@ report
 # %%
 # For a register of processing activities the same facts come as a table or a dict.
 
-print(report.to_frame().query("section in ('privacy', 'audit', 'warnings')").to_string())
+print(report.to_frame().query("section in ('spent', 'audits', 'cautions')").to_string())
 
 # %%
 # What the attacks would have found

@@ -31,10 +31,12 @@ from sklearn.datasets import load_digits
 
 from skdpot import SlicedSketch
 from skdpot.audit import CanaryPairs, gaussian_audit
-from skdpot.audit.reconstruction import differences_seen, reconstruct, rows_from_sketch
+from skdpot.audit.message_attacks import paired_differences, reconstruct, rows_from_sketch
+from skdpot.federated.baselines import fedwad, triangle
+from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.protocols import fedwad, sliced, triangle
+from skdpot.federated.sliced_protocol import sliced
 from skdpot.metrics import wasserstein_distance
 
 digits = load_digits()
@@ -50,9 +52,10 @@ parties = [
 ]
 
 rng = np.random.default_rng(1)
-by_triangle = triangle(*parties, t=0.7, gamma_scale=5.0, rng=rng)
+gamma = gaussian_reference(len(north), 64, scale=5.0, rng=rng)
+by_triangle = triangle(*parties, t=0.7, reference=gamma)
 by_fedwad = fedwad(*parties, n_rounds=2, rng=rng)
-request = SketchRequest.draw(64, n_slices=64, n_bins=16, bounds=(-1, 1), rng=rng)
+request = SketchRequest.draw(64, n_projections=64, n_bins=16, bounds=(-1, 1), rng=rng)
 by_sketch = sliced(*parties, request)
 
 # %%
@@ -82,7 +85,9 @@ print(f"North's rows, read by South: {read_by_south.n_exact(north)} of {len(nort
 # difference between a digit of North and a digit of South is left: up to the factor 1 - t, and
 # exactly. South, knowing its own digits, would be done.
 
-pairs = differences_seen(by_triangle.transcript, "server", "North", "South", t=0.7)
+seen = by_triangle.transcript.seen_by("server")
+sent = [seen.messages(InterpolatingMeasure, sender=name)[0] for name in ("North", "South")]
+pairs = paired_differences(*sent, t=0.7)
 print(f"{pairs.n_exact(north, south)} of {pairs.n_pairs} differences are exact")
 
 # %%
@@ -150,7 +155,7 @@ plt.show()
 # test that there is between them, and draw its true against its false positives.
 
 digit = CanaryPairs(first=north[:1], second=-north[:1])  # its negative: as different as can be
-small = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_slices=16, n_bins=8)
+small = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_projections=16, n_bins=8)
 game = gaussian_audit(small, north[1:100], canaries=digit, n_trials=250)
 print(game)
 
@@ -179,7 +184,7 @@ plt.show()
 
 exact = wasserstein_distance(north, south)
 print(f"W2: {exact:.2f}; TriangleWad: {by_triangle.distance:.2f}; FedWad: {by_fedwad.distance:.2f}")
-low, high = by_sketch.details.interval()
+low, high = by_sketch.interval()
 print(
     f"SW2 from the sketches: {by_sketch.distance:.3f}, with 95 % confidence {low:.3f} to {high:.3f}"
 )

@@ -13,7 +13,6 @@ REFERENCE = (ROOT / "doc" / "api.rst").read_text(encoding="utf-8")
 PUBLIC = [
     "skdpot",
     "skdpot.audit",
-    "skdpot.audit.reconstruction",
     "skdpot.datasets",
     "skdpot.exceptions",
     "skdpot.flows",

@@ -42,27 +42,30 @@ def sketch_fit(side: str) -> Call:
     from skdpot import SlicedSketch
 
     rows = RNG.uniform(-1, 1, size=(20_000, 50))
-    sketch = SlicedSketch(n_slices=200, n_bins=64, **BOX)
+    sketch = SlicedSketch(n_projections=200, n_bins=64, **BOX)
     return lambda: sketch.fit(rows)
 
 
 def flow_steps(side: str) -> Call:
     """Move 2,000 particles a hundred steps towards a sketch."""
     from skdpot import DPSlicedFlowSampler
+    from skdpot.mechanisms import Sketch
 
     rows = RNG.uniform(-1, 1, size=(500, 20))
     particles = {"n_particles": 2000, "n_steps": 100}
-    sampler = DPSlicedFlowSampler("sketch", n_slices=100, n_bins=32, **particles, **BOX)
+    mechanism = Sketch(n_projections=100, n_bins=32)
+    sampler = DPSlicedFlowSampler(mechanism, **particles, **BOX)
     return lambda: sampler.fit(rows)
 
 
 def flow_of_rows(side: str) -> Call:
     """Move 500 particles forty steps, each towards noisy projections of its own of 1,000 rows."""
     from skdpot import DPSlicedFlowSampler
+    from skdpot.mechanisms import Resample
 
     rows = RNG.uniform(-1, 1, size=(1000, 20))
-    options = {"n_slices": 50, "n_steps": 40, "n_particles": 500, **BOX}
-    sampler = DPSlicedFlowSampler("resample", batch_size=1000, **options)
+    mechanism = Resample(batch_size=1000, n_projections=50)
+    sampler = DPSlicedFlowSampler(mechanism, n_steps=40, n_particles=500, **BOX)
     return lambda: sampler.fit(rows)
 
 
@@ -115,7 +118,7 @@ def gradient_fair(side: str) -> Call:
 
     rows = RNG.uniform(-1, 1, size=(4000, 16))
     labels, groups = rows[:, 0] > 0, np.arange(4000) % 2
-    steps = {"n_steps": 10, "n_releases": 5, "batch_fraction": 1.0, "n_slices": 20}
+    steps = {"n_steps": 10, "n_releases": 5, "batch_fraction": 1.0, "n_projections": 20}
     with suppress(ImportError):  # older commits take flat options
         from skdpot.mechanisms import SketchedOutputs
 

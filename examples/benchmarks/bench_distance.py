@@ -39,10 +39,10 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from skdpot import PrivateWassersteinDistance
-from skdpot.audit.reconstruction import reconstruct, rows_from_sketch
+from skdpot.audit.message_attacks import reconstruct, rows_from_sketch
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
+from skdpot.federated.exchange import Transcript
 from skdpot.federated.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure
-from skdpot.federated.transcript import Transcript
 from skdpot.mechanisms import FedWad, Triangle
 from skdpot.metrics import wasserstein_distance
 from skdpot.slicing import sliced_wasserstein_distance

@@ -35,15 +35,14 @@ from skdpot._utils.rng import SecretStream
 from skdpot.nets import per_sample
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
+    PriorDistance,
     private_steps,
     public_steps,
     reconstruction_gradient,
 )
-from skdpot.nets.code_penalties import PriorDistance
 from skdpot.nets.networks import ToSphere, build_networks
-from skdpot.nets.output_gradients import clipped_gradient_sum
-from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.nets.noisy_sums import clipped_gradient_sum, plan_training
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 
 DEFAULT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist.npz"
@@ -112,7 +111,9 @@ def bench_steps(
         )
         for name, sampling in (("private", "poisson"), ("penalty", "without_replacement"))
     }
-    prior = PriorDistance(prior="sphere", latent_dim=LATENT_DIM, batch_size=batch_size, n_slices=50)
+    prior = PriorDistance(
+        prior="sphere", latent_dim=LATENT_DIM, batch_sizes=(batch_size,), n_projections=50
+    )
     rng = np.random.default_rng(0)
     makers = {
         "without privacy": public_steps(AutoencoderLoss(clip=1.0), rows, batch_size, rng),

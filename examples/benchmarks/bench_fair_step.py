@@ -34,9 +34,9 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
-from skdpot.nets.parity import ParityPenalty
+from skdpot.nets.noisy_sums import pulled_back_sum, shares_of_jacobians, shares_of_vectors
 from skdpot.nets.per_sample import record_outputs
+from skdpot.nets.wasserstein_gradient import ParityPenalty
 from skdpot.privacy.noise import gaussian_noise
 from skdpot.slicing import orthogonal_directions
 
@@ -81,7 +81,7 @@ def opacus_step(rows: torch.Tensor, targets: torch.Tensor) -> Step:
 
 
 def our_step(
-    rows: torch.Tensor, targets: torch.Tensor, penalty: ParityPenalty | None, n_slices: int = 1
+    rows: torch.Tensor, targets: torch.Tensor, penalty: ParityPenalty | None, n_projections: int = 1
 ) -> Step:
     """Make a step on the noisy gradient of a loss and a penalty between groups."""
     n, k = targets.shape
@@ -93,7 +93,7 @@ def our_step(
     def step() -> None:
         pulls = None
         if penalty is not None:
-            directions = np.ones((1, 1)) if k == 1 else orthogonal_directions(n_slices, k, rng)
+            directions = np.ones((1, 1)) if k == 1 else orthogonal_directions(n_projections, k, rng)
             values = loss.compared(record_outputs(network, rows).double()).numpy()
             ends = np.cumsum(penalty.batch_sizes)[:-1]
             pulls = torch.from_numpy(
@@ -171,9 +171,9 @@ def bench_steps(n_records: int, n_outputs: int, slices: list[int], n_repeats: in
         "Opacus DP-SGD": opacus_step(rows, targets),
         "loss alone": our_step(rows, targets, None),
     }
-    for n_slices in slices:
-        steps[f"loss and penalty, {n_slices} directions"] = our_step(
-            rows, targets, penalty, n_slices
+    for n_projections in slices:
+        steps[f"loss and penalty, {n_projections} directions"] = our_step(
+            rows, targets, penalty, n_projections
         )
     return compare(steps, n_repeats)
 

@@ -22,9 +22,8 @@ import torch
 from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler
-from skdpot._utils.threads import one_blas_thread
-from skdpot.flows.numpy_drift import NumpyDrift
-from skdpot.flows.problem import DirectionBatch
+from skdpot._utils.devices import one_blas_thread
+from skdpot.flows.solver import DirectionBatch, NumpyDrift
 from skdpot.flows.torch_state import TorchDrift
 from skdpot.slicing import orthogonal_directions
 
@@ -43,11 +42,13 @@ def mixture(n_rows: int, n_features: int, rng: np.random.Generator) -> np.ndarra
 class Rivals:
     """One step of every implementation, from the same particles to the same target."""
 
-    def __init__(self, n_particles: int, n_features: int, n_slices: int) -> None:
+    def __init__(self, n_particles: int, n_features: int, n_projections: int) -> None:
         rng = np.random.default_rng(0)
         target = mixture(n_particles, n_features, rng)
-        directions = orthogonal_directions(n_features * -(-n_slices // n_features), n_features, rng)
-        self.directions = directions[:n_slices].astype(np.float32)
+        directions = orthogonal_directions(
+            n_features * -(-n_projections // n_features), n_features, rng
+        )
+        self.directions = directions[:n_projections].astype(np.float32)
         self.levels = ((np.arange(N_LEVELS) + 0.5) / N_LEVELS).astype(np.float32)
         quantiles = np.quantile(target @ self.directions.T, self.levels, axis=0).T
         self.batch = DirectionBatch(self.directions, np.ascontiguousarray(quantiles, np.float32))
@@ -62,7 +63,7 @@ class Rivals:
         self.torch_quantiles = torch.from_numpy(self.batch.quantiles)
         self.torch_full_step = torch.from_numpy(self.batch.full_step)
         self.torch_sample = torch.from_numpy(target)
-        self.numpy_drift = NumpyDrift(n_particles, n_slices)
+        self.numpy_drift = NumpyDrift(n_particles, n_projections)
         self.torch_drift = TorchDrift(torch.device("cpu"))
 
     def steps(self) -> dict[str, Step]:
@@ -176,10 +177,10 @@ def print_estimator(n_rows: int, n_features: int, n_repeats: int) -> None:
         start = time.perf_counter()
         sampler.sample(n_rows)
         sampling.append(time.perf_counter() - start)
-    n_slices, n_bins = sampler.sketch_.cdf_.shape[1], sampler.sketch_.cdf_.shape[2] - 1
+    n_projections, n_bins = sampler.sketch_.cdf_.shape[1], sampler.sketch_.cdf_.shape[2] - 1
     print(
         f"\nDPSlicedFlowSampler(epsilon=1) on {n_rows:,} x {n_features} rows: "
-        f"{n_slices} slices, {n_bins} bins, {sampler.n_steps} steps\n"
+        f"{n_projections} slices, {n_bins} bins, {sampler.n_steps} steps\n"
         f"fit, {len(sampler.particles_):,} particles: {np.median(fitting):.2f} s; "
         f"sample of {n_rows:,} rows: {np.median(sampling):.2f} s"
     )
@@ -190,15 +191,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--particles", type=int, default=10_000)
     parser.add_argument("--features", type=int, default=8)
-    parser.add_argument("--slices", type=int, default=70)
+    parser.add_argument("--projections", type=int, default=70)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and rows")
     arguments = parser.parse_args()
     print(
-        f"{arguments.particles:,} particles, {arguments.features} features, {arguments.slices} "
-        f"slices; {torch.get_num_threads()} threads, load average {os.getloadavg()[0]:.1f}"
+        f"{arguments.particles:,} particles, {arguments.features} features, "
+        f"{arguments.projections} slices; {torch.get_num_threads()} threads, "
+        f"load average {os.getloadavg()[0]:.1f}"
     )
-    rivals = Rivals(arguments.particles, arguments.features, arguments.slices)
+    rivals = Rivals(arguments.particles, arguments.features, arguments.projections)
     print_steps(rivals, 10 if arguments.quick else arguments.rounds)
     print_estimator(
         3000 if arguments.quick else 30_000, arguments.features, 1 if arguments.quick else 3

@@ -20,8 +20,7 @@ from sklearn.decomposition import PCA
 from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.slicing import CDFTable, square_root_strategy
-from skdpot.slicing.decoding import increasing, known_total
-from skdpot.slicing.posterior import posterior_mean
+from skdpot.slicing.table import increasing, known_total, posterior_mean
 
 TARGETS = ((1.0, 1e-4), (2.0, 1e-3), (8.0, 1e-5))
 Rows = tuple[np.ndarray, np.ndarray]
@@ -93,7 +92,7 @@ def errors(X: np.ndarray, y: np.ndarray, epsilon: float, delta: float, seed: int
     """Return the errors with private labels, and with public ones decoded in three ways."""
     options = {"bounds": (-1.5, 1.5), "conditional": True, "random_state": seed}
     public = SlicedSketch(epsilon, delta, public_labels=True, **options).fit(X, y)
-    shape = {"slices": public.directions_, "n_bins": public.statistic_.shape[-1]}
+    shape = {"projections": public.directions_, "n_bins": public.statistic_.shape[-1]}
     private = SlicedSketch(epsilon, delta, **options, **shape).fit(X, y)
     exact = SlicedSketch(np.inf, public_labels=True, **options, **shape).fit(X, y)
     n_classes = len(public.classes_)

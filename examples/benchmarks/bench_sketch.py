@@ -27,7 +27,7 @@ import ot
 from tqdm import tqdm
 
 from skdpot import SlicedSketch
-from skdpot._utils.threads import in_threads, n_threads
+from skdpot._utils.devices import in_threads, n_threads
 
 N_FEATURES, N_SLICES, N_BINS = 16, 64, 64
 CHUNK = 100_000
@@ -62,7 +62,7 @@ def measure_sketch(n_rows: int, dtype: str) -> dict[str, float]:
     for _ in chunks(3 * CHUNK, dtype):
         pass  # the generator's own memory belongs to the base
     before = peak_memory()
-    sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_slices=N_SLICES, n_bins=N_BINS)
+    sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_projections=N_SLICES, n_bins=N_BINS)
     stream = chunks(n_rows, dtype)
     first = next(stream)
     # Two rows open the sketch: parameters, charge, noise.
@@ -83,7 +83,7 @@ def measure_sketch(n_rows: int, dtype: str) -> dict[str, float]:
 def measure_limit(n_rows: int, dtype: str) -> dict[str, float]:
     """Time the parts of one pass over the rows; return seconds by part."""
     rng = np.random.default_rng(1)
-    sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_slices=N_SLICES, n_bins=N_BINS)
+    sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), n_projections=N_SLICES, n_bins=N_BINS)
     sketch.fit(next(chunks(1000, dtype)))
     weights = np.ascontiguousarray(sketch.directions_.T, dtype=np.float32)
     cells = np.arange(N_SLICES) * N_BINS + rng.integers(0, N_BINS, (BLOCK, N_SLICES))

@@ -24,11 +24,11 @@ from tqdm import tqdm
 from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sketch
-from skdpot.privacy.calibration import privacy_target
+from skdpot.privacy.accounting import privacy_target
 from skdpot.slicing import (
     orthogonal_directions,
     recommended_bins,
-    recommended_slices,
+    recommended_n_projections,
     sliced_wasserstein_distance,
 )
 
@@ -79,12 +79,12 @@ class Case:
         """Return the shape that the public rule picks."""
         size = (*self.train.shape, self.mu, self.n_classes)
         n_bins = recommended_bins(*size)
-        return recommended_slices(*size), n_bins
+        return recommended_n_projections(*size), n_bins
 
-    def distance(self, n_slices: int, n_bins: int, seed: int) -> float:
+    def distance(self, n_projections: int, n_bins: int, seed: int) -> float:
         """Fit one shape; return the mean distance by class over the data's radius."""
         sampler = DPSlicedFlowSampler(
-            Sketch(n_slices, n_bins),
+            Sketch(n_projections, n_bins),
             epsilon=self.epsilon,
             delta=DELTA,
             norm_bound=1.0,

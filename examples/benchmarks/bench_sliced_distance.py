@@ -15,7 +15,7 @@ case,
 - seconds an estimate.
 
 ``--select slices`` repeats three cases over numbers of slices: the table behind
-`skdpot.slicing.recommended_distance_slices`.
+`skdpot.slicing.recommended_distance_n_projections`.
 
     OMP_NUM_THREADS=1 python bench_sliced_distance.py --runs 200 --csv sliced_distance.csv
 
@@ -35,12 +35,12 @@ import pandas as pd
 
 from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.calibration import privacy_target
+from skdpot.privacy.accounting import privacy_target
 from skdpot.slicing import (
     debiased_squared_distance,
     orthogonal_directions,
     recommended_bins,
-    recommended_distance_slices,
+    recommended_distance_n_projections,
     wasserstein_1d,
 )
 
@@ -81,14 +81,14 @@ class Case:
     m: int
     epsilon: float
     shift: float = SHIFT
-    n_slices: int | None = None
+    n_projections: int | None = None
 
     def shape(self) -> tuple[int, int]:
         """Return slices and bins by the public rules."""
         mu = privacy_target(self.epsilon, DELTA, None).mu_cap
         smaller = min(self.n, self.m)
-        slices = recommended_distance_slices(smaller, N_FEATURES, mu)
-        return self.n_slices or slices, recommended_bins(smaller, N_FEATURES, mu)
+        slices = recommended_distance_n_projections(smaller, N_FEATURES, mu)
+        return self.n_projections or slices, recommended_bins(smaller, N_FEATURES, mu)
 
     def draw(self, n: int, m: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Return the rows of both parties."""
@@ -114,8 +114,8 @@ def squared_distance_of_laws(
 def run(case: Case, n_runs: int, seed: int) -> list[dict[str, object]]:
     """Measure one case for both targets."""
     rng = np.random.default_rng(seed)
-    n_slices, n_bins = case.shape()
-    directions = orthogonal_directions(n_slices, N_FEATURES, rng, axes_first=True)
+    n_projections, n_bins = case.shape()
+    directions = orthogonal_directions(n_projections, N_FEATURES, rng, axes_first=True)
     of_laws = squared_distance_of_laws(case, directions, rng)
     found: dict[str, list[list[float]]] = {"population": [], "data": []}
     for _ in range(n_runs):
@@ -125,7 +125,7 @@ def run(case: Case, n_runs: int, seed: int) -> list[dict[str, object]]:
                 case.epsilon,
                 DELTA,
                 bounds=(-1, 1),
-                slices=directions,
+                projections=directions,
                 n_bins=n_bins,
                 random_state=int(rng.integers(2**31)),
             ).fit(x)
@@ -153,7 +153,7 @@ def run(case: Case, n_runs: int, seed: int) -> list[dict[str, object]]:
             )
     return [
         {"cloud": case.cloud, "n": case.n, "m": case.m, "ε": case.epsilon, "shift": case.shift}
-        | {"L": n_slices, "B": n_bins, "target": target}
+        | {"L": n_projections, "B": n_bins, "target": target}
         | summary(np.array(values))
         for target, values in found.items()
     ]
@@ -181,11 +181,11 @@ def summary(values: np.ndarray) -> dict[str, float]:
 
 def cases(selection: str) -> list[Case]:
     """List what is measured."""
-    if selection == "slices":
+    if selection == "projections":
         base = Case("equal", 10_000, 10_000, 1.0)
         return [
-            replace(base, cloud=cloud, n_slices=n_slices)
-            for n_slices in (8, 16, 40, 80, 160, 480)
+            replace(base, cloud=cloud, n_projections=n_projections)
+            for n_projections in (8, 16, 40, 80, 160, 480)
             for cloud in ("equal", "shifted", "mixture")
         ]
     if selection == "shifts":
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--csv", type=Path)
     parser.add_argument(
-        "--select", choices=["coverage", "slices", "shifts", "equal"], default="coverage"
+        "--select", choices=["coverage", "projections", "shifts", "equal"], default="coverage"
     )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", PrivacyWarning)  # seeds make the table reproducible

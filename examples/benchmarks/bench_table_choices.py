@@ -23,15 +23,10 @@ from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
 import skdpot.preprocessing.column_base
-import skdpot.tables.choice
-import skdpot.tables.coarsening
 import skdpot.tables.fitting
 import skdpot.tables.model
-import skdpot.tables.plan
-import skdpot.tables.scaling
 from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
 from skdpot.mechanisms import Sketch
-from skdpot.slicing import sparse_directions
 
 MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
 column_base = skdpot.preprocessing.column_base
@@ -44,26 +39,50 @@ CHANGES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "... target as important as others": ((tables.fitting, "TARGET_IMPORTANCE", 1.0),),
     "... no tree: pairs from independent columns": (
         (
-            tables.plan,
+            tables.fitting,
             "_SHARES",
             {"columns": 0.1, "independence": 1e-6, "tree": 1e-6, "misfit": 0.05, "pairs": 0.85},
         ),
     ),
     "... tree only: no second choice": (
         (
-            tables.plan,
+            tables.fitting,
             "_SHARES",
             {"columns": 0.1, "independence": 0.1, "tree": 0.8, "misfit": 1e-6, "pairs": 1e-6},
         ),
     ),
-    "... no groups of bins": ((tables.plan, "_MOST_GROUPS", 64), (tables.plan, "_SEEN_CELL", 1e-9)),
-    "... 12 bins in place of 24": ((tables.coarsening, "MAX_BINS", 12),),
-    "... 48 bins in place of 24": ((tables.coarsening, "MAX_BINS", 48),),
+    "... no groups of bins": (
+        (tables.fitting, "_MOST_GROUPS", 64),
+        (tables.fitting, "_SEEN_CELL", 1e-9),
+    ),
+    "... 12 bins in place of 24": ((tables.model, "MAX_BINS", 12),),
+    "... 48 bins in place of 24": ((tables.model, "MAX_BINS", 48),),
     "... 64 cells in place of 256": ((column_base, "MAX_CELLS", 64),),
-    "... counts held ten times tighter": ((tables.scaling, "SMOOTHING", 0.005),),
-    "... counts held ten times looser": ((tables.scaling, "SMOOTHING", 0.5),),
-    "... particles not fitted again when drawn": ((tables.model, "_SWEEPS", 0),),
+    "... counts held ten times tighter": ((tables.model, "SMOOTHING", 0.005),),
+    "... counts held ten times looser": ((tables.model, "SMOOTHING", 0.5),),
+    "... particles not fitted again when drawn": ((tables.model, "_DRAW_SWEEPS", 0),),
 }
+
+
+def sparse_directions(
+    groups: Any,
+    n_projections: int,
+    n_features: int,
+    rng: Any,
+    *,
+    group_size: int,
+    always: Any = None,
+) -> np.ndarray:
+    """Draw directions with random weights on the features of a few columns."""
+    others = [k for k in range(len(groups)) if k != always]
+    rows = np.zeros((n_projections, n_features))
+    for row in rows:
+        chosen = list(rng.choice(others, group_size - (always is not None), replace=False))
+        if always is not None:
+            chosen.append(always)
+        support = np.concatenate([np.asarray(groups[k], dtype=int) for k in chosen])
+        row[support] = rng.standard_normal(len(support))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 @contextmanager
@@ -115,7 +134,7 @@ def flow(sparse: bool) -> Callable[[TableTask, float, int], tuple[pd.DataFrame, 
         sketch = Sketch()
         if sparse:
             rows = directions(encoder, task.target, np.random.default_rng(seed))
-            sketch = Sketch(slices=rows, n_bins=64)
+            sketch = Sketch(projections=rows, n_bins=64)
         sampler = DPSlicedFlowSampler(
             sketch, epsilon, norm_bound=1.0, n_particles=20_000, n_steps=300
         ).fit(encoder.transform(task.train))
@@ -149,7 +168,7 @@ def main() -> None:
                 table, seconds = run(task, epsilon, seed)
                 judged.append(judge(task, table) | {"seconds": seconds})
             means = pd.DataFrame(judged).mean()
-            rows.append({"slices": name, "epsilon": epsilon, **means[[*MEASURES, "seconds"]]})
+            rows.append({"projections": name, "epsilon": epsilon, **means[[*MEASURES, "seconds"]]})
             print(pd.DataFrame(rows[-1:]).round(4).to_string(header=len(rows) == 1, index=False))
     if options.csv:
         pd.DataFrame(rows).round(4).to_csv(options.csv, index=False)

@@ -54,9 +54,13 @@ def selection(seeds: int, _: Path) -> Iterator[dict[str, Any]]:
         for name, parameters in {
             "TriangleWad, scale 0.1": {"protocol": Triangle(gamma_scale=0.1)},
             "TriangleWad, scale 5": {"protocol": Triangle(gamma_scale=5.0)},
-            "sketch, ε = 3": {"protocol": Sliced(n_slices=10), "epsilon": 3.0, "bounds": (-8, 8)},
+            "sketch, ε = 3": {
+                "protocol": Sliced(n_projections=10),
+                "epsilon": 3.0,
+                "bounds": (-8, 8),
+            },
             "sketch, ε = ∞": {
-                "protocol": Sliced(n_slices=10),
+                "protocol": Sliced(n_projections=10),
                 "epsilon": np.inf,
                 "bounds": (-8, 8),
             },

@@ -23,7 +23,7 @@ from torch import nn
 
 from skdpot import DPSlicedFlowSampler, DPSlicedGenerator
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms import Presample, Resample
+from skdpot.mechanisms import LatentNetwork, Presample, Resample
 from skdpot.privacy import lemma1_sensitivity
 
 DELTA = 1e-5
@@ -83,7 +83,7 @@ class Method:
 def paper_flow_resampled(level: Level, seed: int) -> DPSlicedFlowSampler:
     """Return Algorithm 1: new directions, a new batch and new noise in each step."""
     return DPSlicedFlowSampler(
-        Resample(BATCH_SIZE, n_slices=70, sigma=level.sigma),
+        Resample(BATCH_SIZE, n_projections=70, sigma=level.sigma),
         **_privacy(level, seed),
         n_steps=level.n_epochs * STEPS_PER_EPOCH,
         step_size=STEP_SIZE,
@@ -94,7 +94,7 @@ def paper_flow_resampled(level: Level, seed: int) -> DPSlicedFlowSampler:
 def paper_flow_frozen(level: Level, seed: int) -> DPSlicedFlowSampler:
     """Return Algorithm 2: one release of all rows."""
     return DPSlicedFlowSampler(
-        Presample(n_slices=31, n_subslices=25),
+        Presample(n_projections=31, n_projections_per_step=25),
         **_privacy(level, seed),
         n_steps=FROZEN_STEPS,
         step_size=STEP_SIZE,
@@ -105,14 +105,9 @@ def paper_flow_frozen(level: Level, seed: int) -> DPSlicedFlowSampler:
 def paper_generator(level: Level, seed: int) -> DPSlicedGenerator:
     """Return a network in the place of the particles of Algorithm 1."""
     return DPSlicedGenerator(
-        "smoothing",
+        Resample(BATCH_SIZE, n_projections=70, sigma=level.sigma),
         **_privacy(level, seed),
-        sigma=level.sigma,
-        module=paper_network,
-        latent_dim=LATENT_DIM,
-        n_slices=70,
-        slices="orthogonal",
-        batch_size=BATCH_SIZE,
+        module=LatentNetwork(paper_network, latent_dim=LATENT_DIM),
         n_steps=level.n_epochs * STEPS_PER_EPOCH,
         learning_rate=GENERATOR_RATE,
     )

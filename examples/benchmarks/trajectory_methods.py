@@ -22,7 +22,7 @@ from skdpot import PrivateTrajectorySampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
 from skdpot.metrics import resample_paths
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.trajectories.langevin import LangevinPhase, plan_langevin

@@ -30,7 +30,7 @@ HALF_SIDE = (BOUNDS[1] - BOUNDS[0]) / 2
 DELTA = 1e-4
 PROCESS = {"n_features": 1, "diffusivity": 0.1}
 # One direction is all there is on the line; fine bins, and many particles where errors are small.
-SKETCH = {"n_slices": 1, "n_bins": 256, "bounds": BOUNDS, "delta": DELTA}
+SKETCH = {"n_projections": 1, "n_bins": 256, "bounds": BOUNDS, "delta": DELTA}
 OF_ROWS = [("N", n_rows, 17, 500) for n_rows in (16, 64, 256, 1024, 4096)]
 OF_TIMES = {np.inf: (8, 64), 1.0: (64, 256)}  # numbers of rows with which the times vary
 N_TIMES = (3, 5, 9, 17, 33, 49)

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HtmlReport", "html_card", "render"]
-
 
 @cache
 def _environment() -> Any:
@@ -37,8 +35,7 @@ def _environment() -> Any:
 
 def render(template: str, **facts: Any) -> str:
     """Return a template with its blanks filled in."""
-    text: str = _environment().get_template(template).render(**facts)
-    return text
+    return _environment().get_template(template).render(**facts)
 
 
 def html_card(

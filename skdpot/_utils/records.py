@@ -27,8 +27,6 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-__all__ = ["LARGEST_COUNT", "MOST_BYTES", "Record", "pack", "refusing", "unpack"]
-
 MOST_BYTES = 2**31
 LARGEST_COUNT = 2**53
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -78,9 +76,7 @@ class Record:
             known = {made.kind: made for made in _classes(cls) if "kind" in vars(made)}
             due = known.get(kind)
             if due is None or version != due.version:
-                expected = ", ".join(
-                    f"{name!r} version {made.version}" for name, made in known.items()
-                )
+                expected = ", ".join(f"{k!r} version {made.version}" for k, made in known.items())
                 raise ValueError(
                     f"{source} holds {kind!r:.60} version {version}; expected {expected}."
                 )
@@ -93,8 +89,7 @@ class Record:
 
     def save(self, path: str | Path) -> None:
         """Write a file; an existing one is replaced."""
-        data = self.to_bytes()
-        Path(path).write_bytes(data)
+        Path(path).write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -105,7 +100,7 @@ class Record:
             raise ValueError(f"{place.name} is not a {cls.noun}: it is no regular file.")
         if found.st_size > MOST_BYTES:
             raise ValueError(
-                f"{place.name} has {found.st_size} bytes; at most {MOST_BYTES} are read."
+                f"{place.name} is larger than {MOST_BYTES} bytes, the most to be read."
             )
         with place.open("rb") as file:
             return cls.from_bytes(file.read(found.st_size), source=place.name)
@@ -128,10 +123,7 @@ def pack(kind: str, version: int, content: Any, arrays: Mapping[str, np.ndarray]
     The layout is written here so that equal contents are equal bytes whatever the release of
     ``safetensors``.
     """
-    held = {
-        name: array.astype(array.dtype.newbyteorder("<"), copy=False)
-        for name, array in arrays.items()
-    }
+    held = {k: a.astype(a.dtype.newbyteorder("<"), copy=False) for k, a in arrays.items()}
     facts = {"content": content, "kind": kind, "version": version}
     text = _text(facts | {"crc32": _checksum(facts, held)})
     header: dict[str, Any] = {"__metadata__": {"skdpot": text}}
@@ -163,7 +155,10 @@ def unpack(
         metadata = json.loads(data[8:start])["__metadata__"]
         facts = json.loads(metadata["skdpot"], parse_constant=_infinity, parse_int=_integer)
         tensors = deserialize(data)
-        arrays = {name: _array(**tensor) for name, tensor in tensors}
+        arrays = {
+            name: np.frombuffer(bytes(one["data"]), _TYPES[one["dtype"]]).reshape(one["shape"])
+            for name, one in tensors
+        }
         checksum = facts.pop("crc32")
         if set(facts) != {"content", "kind", "version"}:
             raise ValueError("unknown entries")
@@ -177,11 +172,6 @@ def unpack(
     if checksum != found:
         raise ValueError(f"{broken}its checksum does not match.")
     return facts["kind"], facts["version"], facts["content"], arrays
-
-
-def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
-    array: np.ndarray = np.frombuffer(bytes(data), _TYPES[dtype])
-    return array.reshape(shape)
 
 
 def _order(arrays: Mapping[str, np.ndarray]) -> list[str]:
@@ -336,9 +326,8 @@ def _built(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> An
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(tree)
     whole = type(tree) is int and abs(tree) <= LARGEST_COUNT
-    if (hint is float and (type(tree) is float or whole)) or (
-        hint is type(tree) and origin is None
-    ):
+    real = hint is float and (type(tree) is float or whole)
+    if real or (hint is type(tree) and origin is None):
         return tree
     raise TypeError(f"{path!r:.60} is of another type")
 
@@ -364,10 +353,7 @@ def _made(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any
         made = known[name]
     hints = _hints(made)
     if set(tree) != set(hints):
-        missing, unknown = sorted(set(hints) - set(tree)), len(set(tree) - set(hints))
-        raise ValueError(
-            f"{path or 'The record'} lacks {missing} and has {unknown} unknown entries."
-        )
-    return made(
-        **{name: _built(hints[name], tree[name], _at(path, name), arrays) for name in hints}
-    )
+        lacking, unknown = sorted(set(hints) - set(tree)), len(set(tree) - set(hints))
+        name = path or "The record"
+        raise ValueError(f"{name} lacks {lacking} and has {unknown} unknown entries.")
+    return made(**{k: _built(hints[k], tree[k], _at(path, k), arrays) for k in hints})

@@ -5,14 +5,14 @@ published, and the solver only post-processes, so both use ordinary generators.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from skdpot._utils.notices import warn_of_privacy
-
-__all__ = ["SecretStream", "Streams", "solver_generator", "spawn_streams"]
 
 
 class SecretStream:
@@ -64,20 +64,7 @@ class Streams:
 
 
 def spawn_streams(random_state: int | np.random.RandomState | None, caller: str) -> Streams:
-    """Split a scikit-learn ``random_state`` by purpose.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None
-        ``None`` is the operating system's entropy for all three streams.
-    caller : str
-        Name of the estimator, for the warning.
-
-    Warns
-    -----
-    PrivacyWarning
-        When a random state is given: whoever knows it can subtract the noise.
-    """
+    """Split a scikit-learn ``random_state`` by purpose."""
     if random_state is None:
         return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
     warn_of_privacy(
@@ -99,3 +86,16 @@ def solver_generator(random_state: int | np.random.RandomState | None) -> np.ran
     if random_state is None:
         return np.random.default_rng()
     return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
+
+
+@contextmanager
+def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
+    """Seed torch's global generator from `rng` inside the block; outside it goes on as before.
+
+    Initial weights and dropout draw from it; noise and batches never do.
+    """
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(int(rng.integers(2**63 - 1)))
+        yield

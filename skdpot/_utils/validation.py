@@ -1,4 +1,4 @@
-"""Input validation; the only place that touches scikit-learn's private names.
+"""Validation of rows, labels and parameters; only here are scikit-learn's private names used.
 
 Errors raised here go to people who may not see the data, so a message never quotes a
 value: scikit-learn's own texts are kept where they speak of shapes and types only.
@@ -6,37 +6,26 @@ value: scikit-learn's own texts are kept where they speak of shapes and types on
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_array
-from sklearn.utils._param_validation import (
-    HasMethods,
-    InvalidParameterError,
-    Options,
-    StrOptions,
-)
+from sklearn.utils import _safe_indexing, check_array, check_scalar
+from sklearn.utils._param_validation import HasMethods as HasMethods
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils._param_validation import Options as Options
+from sklearn.utils._param_validation import StrOptions as StrOptions
+from sklearn.utils._response import _get_response_values_binary
+from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted as check_is_fitted
 
-__all__ = [
-    "HasMethods",
-    "Interval",
-    "Options",
-    "StrOptions",
-    "all_or_nothing",
-    "as_finite",
-    "check_is_fitted",
-    "check_parameters",
-    "fit_context",
-    "read_rows",
-    "validate_frame",
-    "validate_rows",
-    "validate_targets",
-]
+binary_responses = _get_response_values_binary
+num_samples = _num_samples
+safe_indexing = _safe_indexing
 
 # Newer releases of scikit-learn read the docstring to show an estimator in a notebook, and
 # would warn there of our section on privacy.
@@ -47,23 +36,20 @@ with suppress(ImportError, AttributeError):
 
 _NOT_NUMERIC = (
     "X cannot be read as numbers: every argument must be a string or a number in a numeric "
-    "array, and strings must be encoded first, by TableEncoder or by OneHotEncoder with declared "
-    "categories. The offending value is not shown because it may be private."
+    "array; encode strings first, by TableEncoder. The value is not shown: it may be private."
 )
 _MISSING = (
-    "Input X contains NaN, and missing values are not read. Replace them by a constant that is "
-    "known in advance, or encode the table by TableEncoder; an imputer that learns from these rows "
-    "would not be private."
+    "Input X contains NaN, which is not read. Replace it by a constant that is known in advance, "
+    "or encode the table by TableEncoder; an imputer that learns from rows would not be private."
 )
 _NOT_A_TABLE = (
     "Expected 2D array, got one with fewer dimensions. Reshape your data either using "
-    "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if it "
-    "contains a single sample."
+    "array.reshape(-1, 1) for a single feature or array.reshape(1, -1) for a single sample."
 )
 _COMPLEX = "Complex data not supported: X must hold real numbers."
 _TIMES = (
-    "X holds dates, times or durations, which are not read as numbers: a missing one would become "
-    "a number. Convert them first, for instance to days, or encode the table by TableEncoder."
+    "X holds dates, times or durations, which are not read as numbers. Convert them first, for "
+    "instance to days, or encode the table by TableEncoder."
 )
 
 # What is said in place of scikit-learn's error, by a phrase of its text; None keeps a text
@@ -100,12 +86,8 @@ class Interval(_Interval):
 
     def __init__(self, type: Any, left: Any, right: Any, *, closed: str) -> None:
         counts = type is Integral and right is None and left is not None and left >= 1
-        super().__init__(
-            type,
-            left,
-            _MOST if counts else right,
-            closed="both" if counts else closed,
-        )
+        right, closed = (_MOST, "both") if counts else (right, closed)
+        super().__init__(type, left, right, closed=closed)
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Return whether `val` is allowed."""
@@ -125,16 +107,6 @@ def fit_context(
     Whoever writes ``Estimator(X)`` in the place of ``Estimator().fit(X)`` would else find rows in
     the text of the error. And the fit has numpy's own settings for floating-point errors: where
     the caller has others, one person's tiny value could be an error after the charge.
-
-    Parameters
-    ----------
-    prefer_skip_nested_validation : bool
-        Whether estimators inside of this one are not validated again.
-
-    Returns
-    -------
-    callable
-        The decorator.
     """
     validated = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
@@ -172,10 +144,7 @@ def _without_tables(text: str, estimator: BaseEstimator) -> str:
     name = text.split("'", 2)[1] if text.startswith("The '") else ""
     value = estimator.get_params(deep=False).get(name)
     if isinstance(value, np.number) and not isinstance(value, _WIDE):
-        return (
-            f"{text} Of numpy's numbers only int64, float32 and float64 are taken: use int() or "
-            "float()."
-        )
+        return f"{text} Use int() or float(): of numpy, only int64, float32 and float64 are taken."
     plain = value is None or isinstance(value, str | bytes | bool | int | float)
     if plain or not name:
         return text
@@ -204,60 +173,14 @@ def validate_rows(
     allow_nan: bool = False,
     not_numeric: str | None = None,
 ) -> np.ndarray:
-    """Validate X as finite numeric rows and record its features on `estimator`.
-
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        Receives ``n_features_in_`` and ``feature_names_in_`` when `reset`.
-    X : array-like of shape (n_samples, n_features)
-        The rows.
-    reset : bool
-        True in ``fit``, False afterwards.
-    min_samples : int, default=1
-        Smallest number of rows allowed.
-    dtype : tuple of types
-        Accepted floating types; other input becomes the first.
-    allow_nan : bool, default=False
-        Whether NaN stands for a missing value.
-    not_numeric : str, optional
-        What to say of rows that cannot be read as numbers, in the place of "encode them".
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-        The rows.
-
-    Raises
-    ------
-    ValueError, TypeError
-        With a message that quotes no value of X.
-    """
+    """Validate X as finite numeric rows and record its features on `estimator`."""
     options: dict[str, Any] = {"dtype": list(dtype), "ensure_min_samples": min_samples}
-    if allow_nan:
-        options["ensure_all_finite"] = "allow-nan"
-    return _quiet(
-        lambda: validate_data(estimator, _without_times(X), reset=reset, **options), not_numeric
-    )
+    options |= {"reset": reset, "ensure_all_finite": "allow-nan" if allow_nan else True}
+    return _quiet(lambda: validate_data(estimator, _without_times(X), **options), not_numeric)
 
 
 def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
-    """Record or check the columns of a DataFrame on `estimator`, without reading a value.
-
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        Receives ``n_features_in_`` and ``feature_names_in_`` when `reset`.
-    X : DataFrame of pandas or polars, of shape (n_samples, n_features)
-        The table.
-    reset : bool
-        True in ``fit``, False afterwards.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no row or no column, or the columns are not those of the fit.
-    """
+    """Record or check the columns of a DataFrame on `estimator`, without reading a value."""
     for size, what in zip(X.shape, ("sample", "feature"), strict=True):
         if size == 0:
             raise ValueError(
@@ -267,25 +190,7 @@ def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
 
 
 def read_rows(X: Any, *, dtype: tuple[type, ...] = (np.float64, np.float32)) -> np.ndarray:
-    """Validate finite numeric rows that are not those of a fit: codes, for example.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_columns)
-        The rows.
-    dtype : tuple of types
-        Accepted floating types; other input becomes the first.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_columns)
-        The rows.
-
-    Raises
-    ------
-    ValueError, TypeError
-        With a message that quotes no value of X.
-    """
+    """Validate finite numeric rows that are not those of a fit: codes, for example."""
     return _quiet(lambda: check_array(_without_times(X), dtype=list(dtype), input_name="X"))
 
 
@@ -316,27 +221,38 @@ def _quiet(validate: Callable[[], np.ndarray], not_numeric: str | None = None) -
     raise refusal
 
 
+def check_count(value: Any, name: str, *, least: int = 1, most: int = _MOST) -> int:
+    """Return an integer in this range, of whatever type it is, as an int of Python."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be an instance of int, not bool.")
+    check_scalar(value, name, Integral, min_val=least, max_val=most)
+    return int(value)
+
+
+def check_real(value: Any, name: str, *, most: float = np.inf, positive: bool = False) -> float:
+    """Return a finite number of at least 0, or above it, and at most `most` as a float."""
+    check_scalar(value, name, Real)
+    # Written so that a NaN is refused as well.
+    if not 0 <= value <= most or value == np.inf or (positive and value == 0):
+        least = "above 0" if positive else "at least 0"
+        limit = "" if most == np.inf else f" and at most {most:g}"
+        raise ValueError(f"{name}={value!r} must be finite, {least}{limit}.")
+    return float(value)
+
+
+def check_covariance(matrix: np.ndarray, name: str) -> None:
+    """Refuse what is no covariance, but for rounding in single precision."""
+    slack = 1e-6 * np.abs(matrix).max(initial=0.0)
+    if not (
+        np.isfinite(matrix).all()
+        and np.abs(matrix - matrix.T).max(initial=0.0) <= slack
+        and np.linalg.eigvalsh(matrix).min(initial=0.0) >= -slack * len(matrix)
+    ):
+        raise ValueError(f"{name} must be finite, symmetric and without negative eigenvalues.")
+
+
 def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
-    """Return finite numbers as an array of doubles.
-
-    Parameters
-    ----------
-    values : float or array-like
-        The numbers.
-    name : str
-        Name of the argument.
-    must : str
-        What is said of it where it is something else.
-
-    Returns
-    -------
-    ndarray of float64
-
-    Raises
-    ------
-    ValueError
-        If something is not a finite number. No value is quoted.
-    """
+    """Return finite numbers as an array of doubles."""
     try:
         with np.errstate(all="ignore"):
             given = np.asarray(values)
@@ -350,43 +266,19 @@ def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -
 
 
 def validate_targets(y: Any, n_samples: int) -> np.ndarray:
-    """Validate y as finite real targets.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Targets.
-    n_samples : int
-        Number of rows that y must have.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,) or (n_samples, n_targets), float64
-        Targets.
-
-    Raises
-    ------
-    ValueError
-        With a message that quotes no value of y.
-    """
+    """Validate y as finite real targets."""
     if y is None:
-        raise ValueError(
-            "A regressor requires y to be passed, but the target y is None: pass the target of "
-            "each row."
-        )
+        raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
         with np.errstate(all="ignore"):
             targets: np.ndarray | None = np.asarray(_without_times(y), dtype=np.float64)
     except Exception:  # a column of another library may raise anything
         targets = None
     if targets is None or targets.ndim not in (1, 2) or 0 in targets.shape:
-        raise ValueError(
-            "y must hold numbers, in an array of shape (n_samples,) or (n_samples, n_targets)."
-        )
+        raise ValueError("y must hold numbers: shape (n_samples,) or (n_samples, n_targets).")
     if len(targets) != n_samples:
         raise ValueError(
-            f"y has {len(targets)} targets for {n_samples} rows of X; inconsistent numbers of "
-            "samples. Pass one target a row."
+            f"inconsistent numbers of samples: {len(targets)} targets for {n_samples} rows of X."
         )
     if not np.isfinite(targets).all():
         raise ValueError("Input y contains NaN or infinity; every target must be finite.")
@@ -403,3 +295,107 @@ def _refusal(error: Exception, not_numeric: str) -> Exception:
     else:
         text = not_numeric
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+@dataclass(frozen=True)
+class LabelWords:
+    """How messages speak of a column of labels.
+
+    Parameters
+    ----------
+    argument : str, default="y"
+        Name of the argument.
+    meaning : str, default="class label"
+        What one label is.
+    needed_by : str, default="conditional=True"
+        What cannot do without the labels.
+    advice : str
+        What to do with values that cannot be labels.
+    warns_of_column : bool, default=True
+        Whether a table of one column is worth a warning, as it is for y in scikit-learn.
+    """
+
+    argument: str = "y"
+    meaning: str = "class label"
+    needed_by: str = "conditional=True"
+    advice: str = "to model a continuous target, make it a column of X"
+    warns_of_column: bool = True
+
+
+def encode_labels(
+    y: Any, n_samples: int, classes: Any | None = None, *, words: LabelWords | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Encode class labels as positions in the sorted set of classes."""
+    words = words or LabelWords()
+    name = words.argument
+    if y is None:
+        given = "the target y" if name == "y" else name
+        raise ValueError(f"{words.needed_by} requires {name} to be passed, but {given} is None.")
+    labels = _label_column(y, words)
+    if len(labels) != n_samples:
+        raise ValueError(f"{name} has {len(labels)} labels for {n_samples} rows of X.")
+    known, codes = np.unique(labels, return_inverse=True)
+    if classes is not None:
+        public = np.unique(np.asarray(classes))
+        if len(public) == 0 or _label_fault(public):
+            raise ValueError("classes must hold integers, strings or booleans, and none missing.")
+        codes = np.searchsorted(public, known)[codes]
+        codes = np.minimum(codes, len(public) - 1)
+        if not np.array_equal(public[codes], labels):
+            raise ValueError(f"{name} holds a label not among the {len(public)} declared classes.")
+        known = public
+    return codes, known
+
+
+def _label_column(y: Any, words: LabelWords) -> np.ndarray:
+    """Return y as one column of discrete labels, or say what kind of values it holds.
+
+    `sklearn.utils.multiclass.type_of_target` is not used: it quotes values, and some
+    releases warn when many different labels occur, which would publish a private fact.
+    """
+    refusal: ValueError | None = None
+    try:
+        labels = _one_kind(column_or_1d(_as_given(y), warn=words.warns_of_column))
+        found = _label_fault(labels)
+    except Exception as error:  # a column of another library may raise anything
+        found = "unknown"
+        if "should be a 1d array" in str(error):  # speaks of the shape
+            refusal = ValueError(str(error).replace("y should", f"{words.argument} should", 1))
+    if refusal is not None:
+        raise refusal
+    if not found:
+        return labels
+    raise ValueError(
+        f"Unknown label type: {found}. {words.needed_by} needs {words.meaning}s (integers, "
+        f"strings or booleans, and none missing) in {words.argument}; {words.advice}."
+    )
+
+
+def _as_given(y: Any) -> Any:
+    """Keep a list of text and something else, which numpy would make text of, NaN included."""
+    is_text = [isinstance(label, str) for label in y] if isinstance(y, list | tuple) else []
+    return np.array(y, dtype=object) if any(is_text) and not all(is_text) else y
+
+
+def _one_kind(labels: np.ndarray) -> np.ndarray:
+    """Give integers and booleans that are stored as Python objects a dtype that sorts."""
+    if labels.dtype.kind != "O":
+        return labels
+    for kinds, excluded in (((bool, np.bool_), ()), ((Integral,), (bool,))):
+        if all(isinstance(label, kinds) and not isinstance(label, excluded) for label in labels):
+            return np.array(labels.tolist())
+    return labels
+
+
+def _label_fault(labels: np.ndarray) -> str:
+    """Return why values cannot be class labels; empty if they can."""
+    kind = labels.dtype.kind
+    if kind == "f" and not np.isfinite(labels).all():
+        return "NaN or infinity"
+    if kind in "mM" and np.isnat(labels).any():
+        return "NaT"
+    if kind == "f":
+        return "" if np.array_equal(labels, np.rint(labels)) else "continuous"
+    if kind == "O":
+        return "" if all(isinstance(label, str) for label in labels) else "mixed or missing"
+    return "" if kind in "biuUmM" else "unknown"

@@ -22,13 +22,16 @@ the value of one record, or the mean of two: several times as many features as c
 """
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
+from sklearn.base import clone
+from tqdm.auto import tqdm
 
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.mechanisms.base import chosen_mechanism
@@ -36,18 +39,10 @@ from skdpot.mechanisms.fair import FAIR_MECHANISMS
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_schema import TableSchema
-from skdpot.slicing.directions import orthogonal_directions
-
-__all__ = [
-    "CanaryPairs",
-    "CanaryRequest",
-    "NoKnownAttackError",
-    "antipodal_pairs",
-    "default_canaries",
-    "is_known",
-    "numbered",
-]
+from skdpot.preprocessing.table_schema import TableSchema, bound_schema
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.recording import Release, first_difference, record_releases, replay_releases
+from skdpot.slicing.plan import orthogonal_directions
 
 _ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, for each record
 
@@ -82,10 +77,8 @@ class CanaryPairs:
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else np.asarray(value))
         if self.first.ndim != 2 or self.first.shape != self.second.shape or not len(self.first):
-            raise ValueError(
-                f"first and second must be arrays of one shape (n_pairs, n_features), at least "
-                f"one pair; their shapes are {self.first.shape} and {self.second.shape}."
-            )
+            shapes = f"{self.first.shape} and {self.second.shape}"
+            raise ValueError(f"first and second need one shape (n_pairs, n_features): {shapes}.")
         if (self.first_labels is None) != (self.second_labels is None):
             raise ValueError("first_labels and second_labels must be given both or neither.")
         columns = {"first_labels": self.first_labels, "second_labels": self.second_labels}
@@ -115,18 +108,6 @@ class CanaryPairs:
             return rows, None
         own = heads.reshape(-1, *[1] * (np.ndim(self.first_labels) - 1))
         return rows, np.where(own, self.first_labels, self.second_labels)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CanaryRequest:
-    """What a maker of canaries is told."""
-
-    estimator: Any
-    n_pairs: int
-    X: np.ndarray
-    y: np.ndarray | None
-    fit_params: Mapping[str, np.ndarray]
-    rng: np.random.Generator
 
 
 def antipodal_pairs(
@@ -170,19 +151,22 @@ def antipodal_pairs(
         directions /= np.abs(directions).max(axis=1, keepdims=True)
     else:
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    middle, reach = (low + high) / 2, (high - low) / 2
-    pairs: dict[str, Any] = {}
+    own = other = None
     if labels is not None:
-        classes = np.unique(np.asarray(labels))
-        if len(classes) < 2:
-            raise ValueError("labels must hold at least two classes.")
-        own = rng.integers(len(classes), size=n_pairs)
-        shift = rng.integers(1, len(classes), size=n_pairs)
-        pairs["first_labels"] = classes[own]
-        pairs["second_labels"] = classes[(own + shift) % len(classes)]
+        own, other = _two_of(np.unique(np.asarray(labels)), n_pairs, rng)
+    middle, reach = (low + high) / 2, (high - low) / 2 * directions
     return CanaryPairs(
-        first=middle + reach * directions, second=middle - reach * directions, **pairs
+        first=middle + reach, second=middle - reach, first_labels=own, second_labels=other
     )
+
+
+def _two_of(choices: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw two different choices for each of `n` pairs."""
+    if len(choices) < 2:
+        raise ValueError("Labels must hold at least two classes, and targets two values.")
+    own = rng.integers(len(choices), size=n)
+    other = (own + rng.integers(1, len(choices), size=n)) % len(choices)
+    return choices[own], choices[other]
 
 
 _LENGTH = 4.0  # of the features of a canary, in units of the clip of the loss: clipped for sure
@@ -226,110 +210,99 @@ def default_canaries(
     NoKnownAttackError
         A ValueError: no attack on this estimator is known.
     """
-    return _maker(estimator)(
-        CanaryRequest(
-            estimator=estimator, n_pairs=n_pairs, X=X, y=y, fit_params=fit_params or {}, rng=rng
+    make = maker_of(estimator)
+    if make is None:
+        name = type(estimator).__name__
+        raise NoKnownAttackError(f"No attack on {name} is known: give canaries= and score=.")
+    return make(estimator, _Slots(n_pairs, X, y, fit_params or {}, rng))
+
+
+@dataclass(frozen=True, eq=False)
+class _Slots:
+    """How many pairs are to be made, the public rows beside them, and what draws them."""
+
+    n_pairs: int
+    X: np.ndarray
+    y: np.ndarray | None
+    fit_params: Mapping[str, np.ndarray]
+    rng: np.random.Generator
+
+    def filled(self, first: np.ndarray, second: np.ndarray, **facts: Any) -> CanaryPairs:
+        """Return pairs of rows, with one label in each pair, drawn from those of the known rows."""
+        same = None if self.y is None else self.rng.choice(np.asarray(self.y), size=self.n_pairs)
+        return CanaryPairs(
+            first=first, second=second, first_labels=same, second_labels=same, **facts
         )
-    )
+
+    def facts(self) -> dict[str, np.ndarray]:
+        """Draw public facts of slots, such as their groups, from those of the known rows."""
+        return {
+            name: self.rng.choice(np.unique(np.asarray(values)), size=self.n_pairs)
+            for name, values in self.fit_params.items()
+        }
 
 
-def is_known(estimator: Any) -> bool:
-    """Say whether the releases of an estimator are read by an attack."""
-    return any(base.__name__ in _MAKERS for base in type(estimator).__mro__)
+def maker_of(estimator: Any) -> "Callable[[Any, _Slots], CanaryPairs] | None":
+    """Return what makes the canaries of an estimator, if an attack is known."""
+    names = (base.__name__ for base in type(estimator).__mro__)
+    return next((_MAKERS[name] for name in names if name in _MAKERS), None)
 
 
-def _maker(estimator: Any) -> "Callable[[CanaryRequest], CanaryPairs]":
-    for base in type(estimator).__mro__:
-        if base.__name__ in _MAKERS:
-            return _MAKERS[base.__name__]
-    raise NoKnownAttackError(
-        f"No attack on {type(estimator).__name__} is known: give canaries= (CanaryPairs) and "
-        "score= yourself."
-    )
-
-
-def _corners(request: CanaryRequest) -> CanaryPairs:
+def _corners(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make opposite corners of the box, of different classes where classes are protected."""
-    estimator, n_pairs, y, rng = request.estimator, request.n_pairs, request.y, request.rng
-    low, high = _edges(estimator, request.X)
-    conditional = getattr(estimator, "conditional", False)
+    low, high = _edges(estimator, slots.X)
     owners = (estimator, getattr(estimator, "mechanism", None))
     public = any(getattr(owner, "public_labels", False) for owner in owners)
-    labels = y if conditional and not public else None
-    pairs = antipodal_pairs(
-        n_pairs, low, high, rng=rng, corners=estimator.norm_bound is None, labels=labels
-    )
-    if y is None or labels is not None:
-        return pairs
-    same = rng.choice(np.asarray(y), size=n_pairs)
-    return CanaryPairs(
-        first=pairs.first, second=pairs.second, first_labels=same, second_labels=same
-    )
+    protected = slots.y is not None and getattr(estimator, "conditional", False) and not public
+    box, labels = (slots.n_pairs, low, high), slots.y if protected else None
+    corners = estimator.norm_bound is None
+    pairs = antipodal_pairs(*box, rng=slots.rng, corners=corners, labels=labels)
+    return pairs if protected else slots.filled(pairs.first, pairs.second)
 
 
 def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the box that an estimator is told of, or else the one around public rows."""
-    n_features = X.shape[1]
     bounds, radius = estimator.bounds, getattr(estimator, "norm_bound", None)
     if radius is not None:
-        return np.full(n_features, -float(radius)), np.full(n_features, float(radius))
-    if isinstance(bounds, str):
+        bounds = -float(radius), float(radius)
+    elif isinstance(bounds, str):
         if not len(X):
-            raise ValueError(
-                'With bounds="private" the canaries lie on the edge of the rows of X: give some '
-                "rows, or bounds=(low, high)."
-            )
-        return X.min(axis=0), X.max(axis=0)
-    low, high = (np.broadcast_to(np.asarray(b, dtype=float), n_features) for b in bounds)
+            raise ValueError("Canaries lie on the edge of the rows of X: give some, or bounds.")
+        bounds = X.min(axis=0), X.max(axis=0)
+    low, high = (np.broadcast_to(np.asarray(b, dtype=float), X.shape[1]) for b in bounds)
     return low, high
 
 
-def _of_distance(request: CanaryRequest) -> CanaryPairs:
+def _of_distance(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Refuse the protocols that claim no privacy."""
-    estimator = request.estimator
-    if hasattr(estimator, "estimator"):  # contributions publish the rows of reference
-        inner = PrivateWassersteinDistance() if estimator.estimator is None else estimator.estimator
-        return _of_distance(replace(request, estimator=inner))
-    if estimator._is_private:
-        return _corners(request)
+    # Contributions publish the rows of reference.
+    distance = getattr(estimator, "estimator", estimator) or PrivateWassersteinDistance()
+    if distance._is_private:
+        return _corners(distance, slots)
     raise NoKnownAttackError(
-        f"No attack on PrivateWassersteinDistance(protocol={estimator.protocol!r}): it "
-        "claims no privacy that could be refuted. skdpot.audit.reconstruction recovers rows from "
-        'its messages; audit protocol="sliced".'
+        f"No attack on PrivateWassersteinDistance(protocol={distance.protocol!r}): it claims no "
+        "privacy that could be refuted. skdpot.audit.reconstruction reads its messages; audit "
+        'protocol="sliced".'
     )
 
 
-def _of_times(request: CanaryRequest) -> CanaryPairs:
+def _of_times(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make opposite corners of the box, both at the time of a known row."""
-    if request.estimator.n_time_subsample is not None or request.fit_params:
-        raise ValueError(
-            "Audit a sampler with n_time_subsample=None and without groups=: those leave out rows "
-            "by a draw that the release does not show."
-        )
-    return _corners(request)
+    if estimator.n_time_subsample is not None or slots.fit_params:
+        raise ValueError("Audit with n_time_subsample=None and without groups: draws stay unseen.")
+    return _corners(estimator, slots)
 
 
-def _orthogonal(request: CanaryRequest) -> CanaryPairs:
+def _orthogonal(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make opposite rows on the edge of what is declared, of one group in each pair."""
-    estimator, n_pairs, X, rng = request.estimator, request.n_pairs, request.X, request.rng
     if not estimator.private:
         raise ValueError("private=False claims no privacy: there is nothing to audit.")
-    low, high = _edges(estimator, X)
-    middle, reach = (low + high) / 2.0, (high - low) / 2.0
-    if estimator.norm_bound is None:
-        reach = reach * _hadamard(n_pairs, X.shape[1], rng)
-    else:
-        reach = reach * orthogonal_directions(n_pairs, X.shape[1], rng)
-    same = (
-        None if request.y is None else rng.choice(np.asarray(request.y), size=n_pairs)
-    )  # ignored by the fit
-    return CanaryPairs(
-        first=middle + reach,
-        second=middle - reach,
-        first_labels=same,
-        second_labels=same,
-        fit_params=_public_facts(n_pairs, request.fit_params, rng),
-    )
+    low, high = _edges(estimator, slots.X)
+    draw = _hadamard if estimator.norm_bound is None else orthogonal_directions
+    middle = (low + high) / 2.0
+    reach = (high - low) / 2.0 * draw(slots.n_pairs, slots.X.shape[1], slots.rng)
+    pairs = slots.filled(middle + reach, middle - reach)  # labels, which the fit ignores
+    return replace(pairs, fit_params=slots.facts())
 
 
 def _hadamard(n_pairs: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
@@ -337,110 +310,71 @@ def _hadamard(n_pairs: int, n_features: int, rng: np.random.Generator) -> np.nda
     size = 2 ** math.ceil(math.log2(max(n_pairs, n_features, 2)))
     signs = hadamard(size, dtype=float)
     rows, columns = (rng.permutation(size)[:count] for count in (n_pairs, n_features))
-    corners: np.ndarray = signs[np.ix_(rows, columns)] * rng.choice([-1.0, 1.0], size=n_features)
-    return corners
+    return signs[np.ix_(rows, columns)] * rng.choice([-1.0, 1.0], size=n_features)
 
 
-def _opposite(request: CanaryRequest) -> CanaryPairs:
+def _opposite(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make pairs of one group each: of opposite targets, or of opposite features.
 
     Classes are those of `y`, targets its smallest and largest, or the declared bounds.
     """
-    estimator, n_pairs = request.estimator, request.n_pairs
-    X, y, rng = request.X, request.y, request.rng
+    n_pairs, y, rng = slots.n_pairs, slots.y, slots.rng
     if y is None or np.ndim(y) != 1:
         raise ValueError("y must be an array of shape (n_samples,): classes, or a single target.")
     clip = chosen_mechanism(estimator.mechanism, FAIR_MECHANISMS).clip_loss
-    rows = _LENGTH * clip * orthogonal_directions(n_pairs, X.shape[1], rng)
-    facts = _public_facts(n_pairs, request.fit_params, rng)
+    rows = _LENGTH * clip * orthogonal_directions(n_pairs, slots.X.shape[1], rng)
+    facts = slots.facts()
     if getattr(estimator, "fairness", None) == "equalized_odds" and estimator.alpha > 0 and facts:
-        same = rng.choice(np.unique(np.asarray(y)), size=n_pairs)
-        return CanaryPairs(
-            first=rows, second=-rows, first_labels=same, second_labels=same, fit_params=facts
-        )
-    first, second = _opposite_targets(estimator, np.asarray(y), n_pairs, rng)
-    return CanaryPairs(
-        first=rows, second=rows.copy(), first_labels=first, second_labels=second, fit_params=facts
-    )
-
-
-def _opposite_targets(
-    estimator: Any, y: np.ndarray, n_pairs: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two different classes, or the ends of the range of the target in random order."""
+        return replace(slots, y=np.unique(y)).filled(rows, -rows, fit_params=facts)
     bounds = getattr(estimator, "target_bounds", None)
-    if bounds is None:
-        choices = np.unique(y)
-    elif isinstance(bounds, str):
-        choices = np.array([y.min(), y.max()])
-    else:
-        choices = np.array([np.min(bounds[0]), np.max(bounds[1])])
-    own = rng.integers(len(choices), size=n_pairs)
-    other = (own + rng.integers(1, len(choices), size=n_pairs)) % len(choices)
-    return choices[own], choices[other]
-
-
-def _public_facts(
-    n_pairs: int, fit_params: Mapping[str, np.ndarray], rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """Draw the public facts of slots, such as their groups, from those of the known rows."""
-    return {
-        name: rng.choice(np.unique(np.asarray(values)), size=n_pairs)
-        for name, values in fit_params.items()
-    }
-
-
-def _far_out(request: CanaryRequest) -> CanaryPairs:
-    """Make records of opposite signs and of all orders of magnitude above that of the rows."""
-    n_pairs, X, rng = request.n_pairs, request.X, request.rng
-    unit = np.maximum(np.abs(X).max(axis=0), 1e-12) if len(X) else np.ones(X.shape[1])
-    sign = np.where(rng.random((n_pairs, X.shape[1])) < 0.5, -1.0, 1.0)
-    first, second = unit * np.exp2(rng.uniform(0.0, _OCTAVES, size=(2, *sign.shape)))
-    if request.y is None:
-        return CanaryPairs(first=sign * first, second=-sign * second)
-    same = rng.choice(request.y, size=n_pairs)
+    least, most = (y, y) if bounds is None or isinstance(bounds, str) else bounds
+    choices = np.unique(y) if bounds is None else np.array([np.min(least), np.max(most)])
+    own, other = _two_of(choices, n_pairs, rng)
     return CanaryPairs(
-        first=sign * first, second=-sign * second, first_labels=same, second_labels=same
+        first=rows, second=rows, first_labels=own, second_labels=other, fit_params=facts
     )
 
 
-def _half_a_scale_apart(request: CanaryRequest) -> CanaryPairs:
+def _far_out(_: Any, slots: _Slots) -> CanaryPairs:
+    """Make records of opposite signs and of all orders of magnitude above that of the rows."""
+    X, rng = slots.X, slots.rng
+    unit = np.maximum(np.abs(X).max(axis=0), 1e-12) if len(X) else np.ones(X.shape[1])
+    sign = np.where(rng.random((slots.n_pairs, X.shape[1])) < 0.5, -1.0, 1.0)
+    first, second = unit * np.exp2(rng.uniform(0.0, _OCTAVES, size=(2, *sign.shape)))
+    return slots.filled(sign * first, -sign * second)
+
+
+def _half_a_scale_apart(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make rows that differ in all columns, and on a scale by half of its length."""
-    schema = request.estimator.schema
-    if schema is None:
-        schema = TableSchema.from_dtypes(request.X)
-    elif not isinstance(schema, TableSchema):
+    schema, X, rng = estimator.schema, slots.X, slots.rng
+    if not isinstance(schema, TableSchema | None):
         schema = TableSchema.from_json(schema)
-    schema = schema.bind(request.X)
-    table = Table.of(request.X, schema.names)
+    schema = bound_schema(schema, X, type(estimator).__name__)
+    table = Table.of(X, schema.names)
     sides: list[list[np.ndarray]] = [[], []]
     for column in schema:
         grid = _with_values(column, table).grid()
-        first = request.rng.integers(grid.n_cells, size=request.n_pairs)
+        first = rng.integers(grid.n_cells, size=slots.n_pairs)
         least, most = (grid.n_cells // 2,) * 2 if grid.on_scale else (1, grid.n_cells - 1)
-        shift = request.rng.integers(least, max(least, most) + 1, size=request.n_pairs)
+        shift = rng.integers(least, max(least, most) + 1, size=slots.n_pairs)
         for side, cells in zip(sides, (first, (first + shift) % grid.n_cells), strict=True):
-            side.append(np.asarray(grid.values(cells, request.rng), dtype=np.float64))
+            side.append(np.asarray(grid.values(cells, rng), dtype=np.float64))
     return CanaryPairs(first=np.stack(sides[0], axis=1), second=np.stack(sides[1], axis=1))
 
 
 def _with_values(column: TableColumn, table: Table) -> TableColumn:
     """Return a column that says which values it has, by public rows where it leaves that open."""
-    name = column.name
     if not column.is_numbered:
-        raise ValueError(
-            f"The rows of an audit are arrays of numbers, and column {name!r} is none of numbers. "
-            "Number its categories, or give canaries= and score= yourself."
-        )
+        raise ValueError(f"Rows of audits are numbers: number the categories of {column.name!r}.")
     if column.is_resolved:
         return column
-    present = table.series(name)[~np.isnan(table.series(name))]
-    if not len(present):
+    values = table.series(column.name)
+    if np.isnan(values).all():
         raise ValueError(
-            f"Nothing says which values column {name!r} has: give some rows, or state its bounds "
-            "or categories in the schema."
+            f"Nothing says which values column {column.name!r} has: give some rows, or state its "
+            "bounds or categories in the schema."
         )
-    return column.completed(present)
+    return column.completed(values[~np.isnan(values)])
 
 
 def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
@@ -466,7 +400,7 @@ def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
     return TableSchema(tuple(columns)), np.stack(numbers, axis=1)
 
 
-_MAKERS: dict[str, Callable[[CanaryRequest], CanaryPairs]] = {
+_MAKERS: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
     "SlicedSketch": _corners,
     "DPSlicedFlowSampler": _corners,
     "DPSlicedGenerator": _corners,
@@ -479,3 +413,138 @@ _MAKERS: dict[str, Callable[[CanaryRequest], CanaryPairs]] = {
     "DPTableSynthesizer": _half_a_scale_apart,
     "PrivateScaler": _far_out,
 }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AuditedFit:
+    """What an attacker holds who knows everything but the coins.
+
+    Parameters
+    ----------
+    fitted : object
+        What the audited function returned, usually a fitted estimator.
+    releases : tuple of Release
+        Every noisy quantity that it released while it ran.
+    pairs : CanaryPairs
+        The candidates of each slot.
+    X : ndarray of shape (n_samples, n_features)
+        The other rows, which come before the slots.
+    y : ndarray of shape (n_samples,) or None
+        Their labels.
+    fit_params : mapping of str to ndarray of shape (n_samples + n_pairs,)
+        Public facts of all rows.
+    verbose : int, default=0
+        Shows progress bars if it is positive.
+    """
+
+    fitted: Any
+    releases: tuple[Release, ...]
+    pairs: CanaryPairs
+    X: np.ndarray
+    y: np.ndarray | None
+    fit_params: Mapping[str, np.ndarray]
+    verbose: int = 0
+
+    def watched(self, steps: Iterable[Any], label: str) -> Iterable[Any]:
+        """Return the steps of a score, under a progress bar where one is wanted."""
+        return tqdm(steps, desc=label) if self.verbose > 0 else steps
+
+    @property
+    def candidates(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Known rows, then the first of all pairs, then the second, and their labels."""
+        pairs = self.pairs
+        rows = np.concatenate([self.X, pairs.first, pairs.second])
+        if self.y is None or pairs.first_labels is None or pairs.second_labels is None:
+            return rows, None
+        return rows, np.concatenate([self.y, pairs.first_labels, pairs.second_labels])
+
+    @property
+    def shares(self) -> np.ndarray:
+        """How many of each candidate are expected: 1 of known rows, and 1/2 of the others."""
+        return np.concatenate([np.ones(len(self.X)), np.full(2 * len(self.pairs), 0.5)])
+
+    def of_candidates(self, of_fit: np.ndarray) -> np.ndarray:
+        """Return public facts of the rows of the fit for all candidates."""
+        return np.concatenate([of_fit, of_fit[len(self.X) :]])
+
+
+Score = Callable[[AuditedFit], np.ndarray]
+
+
+def named_parameters(fit: Any, name: str) -> dict[str, Any]:
+    """Return the parameters of an estimator with a name, its own and those of its parts."""
+    given = fit.get_params() if hasattr(fit, "get_params") else {}
+    return {key: value for key, value in given.items() if key.rpartition("__")[2] == name}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AuditTask:
+    """A function to audit, the rows that everybody knows, and the pairs that coins choose from."""
+
+    fit: Any
+    pairs: CanaryPairs
+    X: np.ndarray
+    y: np.ndarray | None
+    fit_params: Mapping[str, np.ndarray]
+    verbose: int = 0
+
+    def __post_init__(self) -> None:
+        given = self.fit.get_params() if hasattr(self.fit, "get_params") else {}
+        for name, value in given.items():
+            if isinstance(value, PrivacyBudget):
+                raise ValueError(f"fit must have {name}=None: no budget pays for made-up records.")
+
+    def run(self, heads: np.ndarray) -> AuditedFit:
+        """Fit once on the known rows and what the coins chose, and keep what was released."""
+        function = clone(self.fit).fit if hasattr(self.fit, "fit") else self.fit
+        with record_releases() as releases:
+            fitted, facts = self._fitted(function, self.pairs.choose(heads))
+        known: dict[str, Any] = {"X": self.X, "y": self.y, "fit_params": facts}
+        held = {"fitted": fitted, "releases": tuple(releases)}
+        return AuditedFit(pairs=self.pairs, verbose=self.verbose, **known, **held)
+
+    def leak(self, heads: np.ndarray) -> str | None:
+        """Name what a fit shows of the rows beside its releases.
+
+        An estimator is fitted twice with one seed, the second time to other records, with the
+        releases of the first fit in the place of its own. What depends on the rows through the
+        releases alone is the same then, to the last bit. A slot of the other rows has the label
+        of its other record, and the features of that of another slot: pairs may have equal ones.
+        """
+        seeds = named_parameters(self.fit, "random_state")
+        if not seeds:
+            return None
+        seeded = clone(self.fit).set_params(**dict.fromkeys(seeds, 0))
+
+        def difference(other: tuple[np.ndarray, np.ndarray | None]) -> str:
+            try:
+                with replay_releases(releases):
+                    again, _ = self._fitted(clone(seeded).fit, other)
+            except Exception as error:  # it did not fail on the first rows
+                return str(error)
+            return first_difference(vars(fitted), vars(again)) or ""
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a seed or noise warns of concerns nobody here
+            own, (rows, labels) = self.pairs.choose(heads), self.pairs.choose(~heads)
+            with record_releases(forgetting=False) as releases:
+                fitted, _ = self._fitted(clone(seeded).fit, own)
+            found = difference((rows[np.arange(len(rows)) // 2], labels))
+            return None if found and difference(own) else found
+
+    def _fitted(
+        self, function: Callable[..., Any], slots: tuple[np.ndarray, np.ndarray | None]
+    ) -> tuple[Any, dict[str, np.ndarray]]:
+        """Call a function with the known rows and those in the slots."""
+        chosen, labels = slots
+        rows = np.concatenate([self.X, chosen])
+        if (labels is None) != (self.y is None):
+            raise ValueError("y must be given if the canaries have labels, and only then.")
+        if set(self.fit_params) != set(self.pairs.fit_params):
+            raise ValueError("fit_params of rows and of canaries must have the same names.")
+        targets = None if labels is None else np.concatenate([np.asarray(self.y), labels])
+        facts = {
+            name: np.concatenate([value, self.pairs.fit_params[name]])
+            for name, value in self.fit_params.items()
+        }
+        return function(rows, targets, **facts), facts

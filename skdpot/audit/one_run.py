@@ -1,63 +1,330 @@
-"""Audit of a whole fit by one run of it, and what all audits check before they fit."""
+r"""Audit of a whole fit by one run of it, and what all audits check before they fit.
+
+How many right guesses a private release allows.
+
+An auditor flips m fair coins, each of which puts one of two records into a slot of the data,
+sees one release of the data, and guesses r of the coins, abstaining on the others. Coins are
+independent, r does not depend on them, and the guesses are made from the release and from what was
+fixed before the coins. The number of right guesses is W.
+
+*(ε, δ)-private releases* (Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training
+run", NeurIPS 2023, Theorem 5.2, arXiv:2305.08846). With B ~ Binomial(r, e^ε / (1 + e^ε)),
+
+.. math::
+    P[W ≥ v] ≤ P[B ≥ v] + 2 m δ \max_{1 ≤ i ≤ m} \frac{P[v − i ≤ B < v]}{i}.
+
+The theorem is for coins that include or omit a record. Its proof uses only that the two
+values of a coin, the others being fixed, give data between which the release is (ε, δ)-private;
+so are two records that replace each other in one slot, under replace-one.
+
+*μ-GDP releases* (Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run",
+arXiv:2410.22235; proved here for pairs). No event is more probable than F(x) = Φ(Φ⁻¹(x) + μ) if
+its probability is x under a neighbour; F grows and is concave. Write :math:`p_w = P[W = w]` and
+
+.. math::
+    a_j = \sum_{w ≥ j} \frac{w}{m} p_w, \quad b_j = \sum_{w ≥ j} \frac{r - w}{m} p_w,
+    \quad a_0 + b_0 = \frac{r}{m}.
+
+1. :math:`a_j ≤ F(b_{j-1})`. Let E be the event that coin i is guessed, rightly, and W ≥ j. Turn
+   coin i and nothing else: of the same outputs the guess of i is now wrong, and W smaller by one.
+   So P(E | coins) ≤ F(P(i is guessed, wrongly, and W ≥ j − 1 | coins with i turned)). The mean over
+   all i and all coins is a_j on the left, and by Jensen at most F(b_{j−1}) on the right, since
+   turned coins are as uniform as the others.
+2. Suppose that P[W ≥ v] ≥ α. The inequalities of 1 are convex in p and hold for p = 0, so they
+   hold for a multiple of p for which P[W ≥ v] = α and :math:`a_0 + b_0 ≤ r/m`. Keep those with
+   j ≤ v, move all mass above v to v, and then, from w = v − 1 down to 1, what :math:`a_{w+1} ≤
+   F(b_w)` does not need of :math:`p_w` to w − 1; leave out what is not needed of :math:`p_0`.
+   Every move lowers :math:`a_j` and raises :math:`b_j` for the j that matter later, and adds no
+   mass. What is left is known: :math:`p_v = α`, and going down, the smallest :math:`p_w` with
+   :math:`b_w ≥ F^{-1}(a_{w+1})`. If its :math:`a_0 + b_0` exceeds r/m, then P[W ≥ v] < α.
+
+More right guesses and a smaller μ can only make this :math:`a_0 + b_0` larger.
+"""
 
 import math
-from collections.abc import Mapping
-from numbers import Integral, Real
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
+from scipy.special import expit, ndtr, ndtri
+from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
 from skdpot._utils.rng import solver_generator
 from skdpot.audit.attacks import default_score, evidence_of
-from skdpot.audit.audit_result import AuditResult
-from skdpot.audit.audited_fit import AuditedFit, AuditTask, Score
-from skdpot.audit.canaries import CanaryPairs, NoKnownAttackError, default_canaries
-from skdpot.audit.noise import NoiseEvidence
+from skdpot.audit.canaries import (
+    AuditedFit,
+    AuditTask,
+    CanaryPairs,
+    NoKnownAttackError,
+    Score,
+    default_canaries,
+)
+from skdpot.audit.matched_filter import NoiseEvidence
+from skdpot.audit.membership import check_confidence, check_count
+from skdpot.metrics._panels import COLORS, single_axes
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.gdp import gdp_epsilon
 from skdpot.privacy.spent import total_spent
 
-__all__ = [
-    "check_claim",
-    "check_confidence",
-    "check_count",
-    "checked_task",
-    "claimed",
-    "one_run_audit",
-    "scores_of",
-]
+_TOLERANCE = 1e-6
+_LARGEST = 60.0
+
+
+def guessing_p_value(
+    epsilon: float, delta: float, *, n_canaries: int, n_guesses: int, n_correct: int
+) -> float:
+    """Bound the probability that an (ε, δ)-private release allows so many right guesses."""
+    if n_correct <= 0 or math.isinf(epsilon):
+        return 1.0
+    right = 1.0 / (1.0 + math.exp(-epsilon))
+    tail = float(binom.sf(n_correct - 1, n_guesses, right))
+    if delta > 0.0:
+        # P[v − i ≤ B < v] / i, for i up to v; beyond, the numerator no longer grows.
+        below = binom.pmf(np.arange(n_correct - 1, -1, -1), n_guesses, right)
+        i = np.arange(1, n_correct + 1)
+        likely = np.max(np.cumsum(below)[:n_canaries] / i[:n_canaries])
+        tail += 2.0 * n_canaries * delta * float(likely)
+    return min(1.0, tail)
+
+
+def mu_lower_bound(confidence: float, *, n_canaries: int, n_guesses: int, n_correct: int) -> float:
+    """Return the largest μ of μ-GDP that so many right guesses refute, 0 if there is none."""
+    share = (1.0 - confidence) / n_canaries
+
+    def refuted(mu: float) -> bool:
+        right, wrong = n_correct * share, (n_guesses - n_correct) * share  # a_v, b_v
+        for w in range(n_correct - 1, -1, -1):
+            if right + wrong > n_guesses / n_canaries:
+                break
+            needed = max(wrong, float(ndtr(ndtri(right) - mu)))
+            right += w / (n_guesses - w) * (needed - wrong)
+            wrong = needed
+        return right + wrong > n_guesses / n_canaries
+
+    return _last_refuted(refuted)
+
+
+def epsilon_lower_bound(
+    delta: float,
+    confidence: float,
+    *,
+    n_canaries: int,
+    n_guesses: int,
+    n_correct: int,
+    gaussian: bool = False,
+) -> float:
+    """Return the largest ε that so many right guesses refute, 0 if there is none.
+
+    Of (ε, δ)-private releases, or if `gaussian`, of μ-GDP ones: by the better of both theorems,
+    which costs nothing, since each refutes from some number of right guesses on.
+    """
+    counts = {"n_canaries": n_canaries, "n_guesses": n_guesses, "n_correct": n_correct}
+    bound = _last_refuted(lambda eps: guessing_p_value(eps, delta, **counts) < 1.0 - confidence)
+    if gaussian:
+        bound = max(bound, gdp_epsilon(mu_lower_bound(confidence, **counts), delta))
+    return bound
+
+
+def _last_refuted(refuted: Callable[[float], bool]) -> float:
+    """Return where a hypothesis, refuted up to there, is not refuted any more; at least 0."""
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, _LARGEST
+    # The p-value grows with ε up to where most of the mass lies; the smallest crossing is safe.
+    while high - low > _TOLERANCE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def lower_text(bound: float, claim: float = math.inf) -> str:
+    """Write a lower bound, rounded down, with as many digits as tell it from a claim below it."""
+    if math.isinf(bound):
+        return "∞"
+    for digits in range(2, 16):
+        text = f"{math.floor(bound * 10**digits) / 10**digits:.{digits}f}"
+        if float(text) > claim or bound <= claim:
+            return text
+    return repr(bound)
+
+
+def verdict_of(bound: float, claim: float, confidence: float, noise: str = "") -> str:
+    """Say in a sentence what a lower bound means beside a claim."""
+    found = f"ε ≥ {lower_text(bound, claim)}{noise} at {100 * confidence:g} % confidence"
+    if math.isinf(claim):
+        return f"{found}; nothing was claimed."
+    if bound > claim:
+        return f"REFUTED: {found}, but ε = {claim:.4g} was claimed."
+    return f"Not refuted: {found}, within the claimed ε = {claim:.4g}."
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class AuditResult:
+    """Outcome of `skdpot.audit.one_run_audit`.
+
+    Parameters
+    ----------
+    confidence : float
+        Of the bound.
+    n_canaries, n_guesses, n_correct : int
+        Coins, guesses and right guesses.
+    epsilon, delta : float
+        What was claimed.
+    right : ndarray of bool of shape (n_canaries,)
+        Which guesses are right, the surest first; the first `n_guesses` were counted.
+    gaussian : bool, default=False
+        Whether the claim is that of Gaussian noise that all records see, and nothing else
+        (:math:`μ`-GDP). Then the guesses prove more (`skdpot.audit.one_run`).
+    noise : NoiseEvidence or None, default=None
+        Whether the stated noise is in the releases; None if a score of the caller's read them, or
+        nothing was claimed.
+    leak : str or None, default=None
+        What changes with the rows while the releases stay the same (`skdpot.privacy.recording`);
+        "" if nothing does, None if that was not tried.
+    """
+
+    confidence: float
+    n_canaries: int
+    n_guesses: int
+    n_correct: int
+    epsilon: float
+    delta: float
+    right: np.ndarray
+    gaussian: bool = False
+    noise: NoiseEvidence | None = None
+    leak: str | None = None
+
+    @cached_property
+    def epsilon_lower(self) -> float:
+        """The ε that the guesses prove: with probability `confidence` no smaller one is true.
+
+        If `gaussian`, no Gaussian noise that costs less at `delta` is as private as the fit.
+        """
+        return self._shown_by(self.n_correct)
+
+    @property
+    def gaussian_epsilon_lower(self) -> float | None:
+        """The bound that the noise that was found and the surest pair prove, if noise is normal.
+
+        See `skdpot.audit.matched_filter.NoiseEvidence.gaussian_epsilon_lower`.
+        """
+        return None if self.noise is None else self.noise.gaussian_epsilon_lower(self.delta)
+
+    @property
+    def power(self) -> float | None:
+        """The share of the stated noise below which this audit would see it, in any one release.
+
+        With a probability of 95 %, but for releases in ``noise.blind``. None if it is not known, or
+        if missing noise could only be seen by the guesses.
+        """
+        return None if self.noise is None else self.noise.seen_below
+
+    @property
+    def ceiling(self) -> float:
+        """The lower bound if all guesses had been right: more the guesses cannot show."""
+        return self._shown_by(self.n_guesses)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether guesses, missing noise or outputs beside the releases refute the claim.
+
+        By chance guesses do with a probability of ``1 - confidence`` at most, the noise with a
+        hundredth of that, and outputs never.
+        """
+        found = max(self.epsilon_lower, self.gaussian_epsilon_lower or 0.0)
+        too_little = self.noise is not None and bool(self.noise.refuting)
+        return found > self.epsilon or too_little or bool(self.leak)
+
+    @property
+    def verdict(self) -> str:
+        """What follows, and what such an audit could have refuted."""
+        normal, told = self.gaussian_epsilon_lower or 0.0, []
+        if self.epsilon_lower > self.epsilon or not self.refuted:
+            noise = " of Gaussian noise" if self.gaussian else ""
+            told.append(verdict_of(self.epsilon_lower, self.epsilon, self.confidence, noise))
+        if math.isinf(self.epsilon):
+            return told[0]
+        if normal > 0.0:
+            found = f"ε ≥ {lower_text(normal, self.epsilon)} if the noise is normal"
+            broken = f"REFUTED: {found}, but ε = {self.epsilon:.4g} was claimed."
+            told.append(broken if normal > self.epsilon else f"It is {found}.")
+        if self.noise is None and not self.refuted:
+            told.append(f"All guesses right would show ε ≥ {lower_text(self.ceiling)}.")
+        elif self.noise is not None:
+            told.append(self.noise.verdict)
+        if self.leak:
+            told.append(f"REFUTED: beside the releases, rows change the result: {self.leak}")
+        return " ".join(told)
+
+    def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Any:
+        """Draw the share of right guesses against their number, and what the claim allows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        legend : bool, default=True
+            Whether to draw the legend.
+        **kwargs : dict
+            For ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib Axes
+            Its first line is the share of right guesses. If something is claimed, the second is
+            the most that chance allows at its ε; δ, which hardly shows, is left out.
+        """
+        ax = single_axes(ax, (6.4, 4.8))
+        made = np.arange(1, len(self.right) + 1)
+        shares = np.cumsum(self.right) / made
+        label = f"right guesses: ε ≥ {lower_text(self.epsilon_lower)}"
+        ax.plot(made, shares, **({"color": COLORS[0], "label": label} | kwargs))
+        if math.isfinite(self.epsilon):
+            limit = binom.ppf(self.confidence, made, expit(self.epsilon)) / made
+            label = f"most that ε = {self.epsilon:g} allows ({100 * self.confidence:g} %)"
+            ax.plot(made, limit, color=COLORS[1], linestyle="--", label=label)
+        ax.axhline(0.5, color="black", linestyle=":", linewidth=1, label="coin flips")
+        ax.axvline(self.n_guesses, color="gray", linewidth=1, label="guesses counted")
+        ax.set(xlim=(0, len(self.right)), ylim=(0.35, 1.02))
+        ax.set(xlabel="guesses, surest first", ylabel="share that is right")
+        if legend:
+            ax.legend(loc="lower right" if shares[-1] > 0.7 else "upper right", fontsize="small")
+        return ax
+
+    def _shown_by(self, n_correct: int) -> float:
+        counts = {"n_canaries": self.n_canaries, "n_guesses": self.n_guesses}
+        claim = (self.delta, self.confidence)
+        return epsilon_lower_bound(*claim, n_correct=n_correct, gaussian=self.gaussian, **counts)
+
+    def __repr__(self) -> str:
+        found = f"{self.n_correct} of {self.n_guesses} guesses right, {self.n_canaries} canaries"
+        return f"AuditResult({found}. {self.verdict})"
 
 
 def checked_task(
-    fit: Any,
-    X: Any,
-    y: Any,
-    *,
-    canaries: CanaryPairs | int,
-    fit_params: Mapping[str, Any] | None,
-    random_state: Any,
-    verbose: int,
+    fit: Any, X: Any, y: Any, canaries: Any, fit_params: Any, random_state: Any, verbose: int = 0
 ) -> AuditTask:
     """Read what an audit is given, and make the canaries if they are not."""
     if not (callable(fit) or hasattr(fit, "fit")) or isinstance(fit, type):
-        raise ValueError(
-            "fit must be an estimator (an object, not a class) or a function fit(X, y, "
-            f"**fit_params), not {type(fit).__name__}."
-        )
+        raise ValueError("fit must be an estimator (an object, not a class) or a function.")
     if isinstance(fit, Pipeline):
-        raise NoKnownAttackError(
-            "A Pipeline is not audited as a whole: audit its private steps one by one, each on "
-            "rows as they reach it."
-        )
-    rows = _table(X)
-    columns = {"y": y, **(fit_params or {})}
-    for name, column in columns.items():
-        if column is not None and np.shape(column)[:1] != (len(rows),):
-            raise ValueError(f"{name} must have one entry for each of the {len(rows)} rows of X.")
+        raise NoKnownAttackError("Audit a Pipeline's private steps one by one, on their own rows.")
+    if issparse(X):
+        raise ValueError("X must be dense: pass X.toarray().")
+    rows = np.asarray(X)
+    if rows.ndim != 2:
+        raise ValueError(f"X must be a table of two dimensions, not {rows.ndim}.")
     labels = None if y is None else np.asarray(y)
     known = {name: np.asarray(value) for name, value in (fit_params or {}).items()}
+    for name, column in {"y": labels, **known}.items():
+        if column is not None and column.shape[:1] != (len(rows),):
+            raise ValueError(f"{name} must have one entry for each of the {len(rows)} rows of X.")
     if not isinstance(canaries, CanaryPairs):
         check_count("canaries", canaries)
         rng = solver_generator(random_state)
@@ -66,36 +333,8 @@ def checked_task(
         raise ValueError(
             f"The canaries have {canaries.first.shape[1]} features, and X has {rows.shape[1]}."
         )
-    return AuditTask(
-        fit=fit, pairs=canaries, X=rows, y=labels, fit_params=known, verbose=int(verbose)
-    )
-
-
-def _table(X: Any) -> np.ndarray:
-    """Return rows as an array; no text quotes a value."""
-    if issparse(X):
-        raise ValueError("X must be dense: pass X.toarray().")
-    rows = np.asarray(X)
-    if rows.ndim != 2:
-        raise ValueError(f"X must be a table of two dimensions, not {rows.ndim}.")
-    return rows
-
-
-def check_count(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Refuse what is no number of things."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, Integral)
-        or not least <= int(value) <= most
-    ):
-        limits = f"at least {least}" if math.isinf(most) else f"from {least} to {most}"
-        raise ValueError(f"{name}={value!r} must be an integer, {limits}.")
-
-
-def check_confidence(confidence: Any) -> None:
-    """Refuse what is no confidence."""
-    if not (isinstance(confidence, Real) and 0 < float(confidence) < 1):
-        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
+    known_rows: dict[str, Any] = {"X": rows, "y": labels, "fit_params": known}
+    return AuditTask(fit=fit, pairs=canaries, verbose=int(verbose), **known_rows)
 
 
 def check_claim(epsilon: Any, delta: Any, score: Any) -> None:
@@ -118,12 +357,11 @@ def claimed(fitted: Any, epsilon: float | None, delta: float | None) -> tuple[fl
         raise ValueError(
             "Give epsilon and delta: what fit returned has no privacy_spent_ that claims them."
         ) from error
-    if epsilon is not None or delta is not None:
-        stated = float(spent.epsilon if epsilon is None else epsilon)
-        return stated, float(spent.delta if delta is None else delta), False
     loss = compose(spent.event)
     gaussian = not (loss.is_sampled or loss.leak) and 0.0 < loss.mu_without_sampling < math.inf
-    return spent.epsilon, spent.delta, gaussian
+    stated = float(spent.epsilon if epsilon is None else epsilon)
+    missed = float(spent.delta if delta is None else delta)
+    return stated, missed, gaussian and epsilon is None and delta is None
 
 
 def scores_of(score: Score | str, audited: AuditedFit) -> np.ndarray:
@@ -132,10 +370,8 @@ def scores_of(score: Score | str, audited: AuditedFit) -> np.ndarray:
     n_pairs = len(audited.pairs)
     scores = np.asarray(judge(audited), dtype=np.float64)
     if scores.shape != (n_pairs,) or np.isnan(scores).any():
-        raise ValueError(
-            f"score must return one number for each of the {n_pairs} pairs, none of them NaN; "
-            f"it returned an array of shape {scores.shape}."
-        )
+        allowed = f"{n_pairs} numbers, one a pair, none of them NaN"
+        raise ValueError(f"score must return {allowed}; it returned shape {scores.shape}.")
     return scores
 
 
@@ -227,15 +463,7 @@ def one_run_audit(
     """
     check_confidence(confidence)
     check_claim(epsilon, delta, score)
-    task = checked_task(
-        fit,
-        X,
-        y,
-        canaries=canaries,
-        fit_params=fit_params,
-        random_state=random_state,
-        verbose=verbose,
-    )
+    task = checked_task(fit, X, y, canaries, fit_params, random_state, verbose)
     n_pairs = len(task.pairs)
     n_guesses = (n_pairs + 1) // 2 if n_guesses is None else n_guesses
     check_count("n_guesses", n_guesses, most=n_pairs)
@@ -243,7 +471,13 @@ def one_run_audit(
     heads = np.random.default_rng().random(n_pairs) < 0.5
     audited = task.run(heads)
     stated, missed, gaussian = claimed(audited.fitted, epsilon, delta)
-    scores, noise = _judged(score, audited, heads, confidence)
+    noise = None
+    if isinstance(score, str):  # the attack is ours, so that the noise of all releases is checked
+        evidence = evidence_of(audited, heads)
+        noise = NoiseEvidence.of(evidence.checks, confidence, evidence.unseen)
+        scores = scores_of(lambda _: evidence.scores(), audited)
+    else:
+        scores = scores_of(score, audited)
     # A score of zero is a guess like any other, of the second record.
     right = ((scores > 0) == heads)[np.argsort(-np.abs(scores), kind="stable")]
     return AuditResult(
@@ -258,14 +492,3 @@ def one_run_audit(
         noise=None if math.isinf(stated) else noise,
         leak=None if math.isinf(stated) else task.leak(heads),
     )
-
-
-def _judged(
-    score: Score | str, audited: AuditedFit, heads: np.ndarray, confidence: float
-) -> tuple[np.ndarray, NoiseEvidence | None]:
-    """Score the pairs, and check the noise of all releases if the attack is ours."""
-    if callable(score):
-        return scores_of(score, audited), None
-    evidence = evidence_of(audited, heads)
-    checked = NoiseEvidence.of(evidence.checks, confidence, evidence.unseen)
-    return scores_of(lambda _: evidence.scores(), audited), checked

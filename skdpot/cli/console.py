@@ -16,21 +16,6 @@ from typing import Any, TextIO
 
 from skdpot.exceptions import BudgetExceededError, SkdpotError
 
-__all__ = [
-    "BUDGET_EXCEEDED",
-    "FAILED",
-    "INTERRUPTED",
-    "OK",
-    "USAGE",
-    "CommandError",
-    "Console",
-    "OutputFile",
-    "check_outputs",
-    "explain",
-    "printable",
-    "where_it_happened",
-]
-
 _NARROWEST, _WIDEST = 60, 110
 
 
@@ -57,11 +42,6 @@ class Console:
         """Whether somebody looks at a progress bar."""
         return not self.quiet and self._err.isatty()
 
-    def note(self, text: str) -> None:
-        """Say something on the way."""
-        if not self.quiet:
-            self._err.write(f"{printable(text)}\n")
-
     def warn(self, text: str) -> None:
         """Say something that must not be missed."""
         self._err.write(f"skdpot: warning: {printable(text)}\n")
@@ -80,17 +60,7 @@ class Console:
         self._err.flush()
 
     def result(self, lines: Sequence[str], facts: Mapping[str, Any], *, wanted: bool) -> None:
-        """Write a result.
-
-        Parameters
-        ----------
-        lines : sequence of str
-            For people.
-        facts : mapping
-            For programs; infinity becomes null.
-        wanted : bool
-            Whether these lines are what the command is for, so that `quiet` does not hide them.
-        """
+        """Write a result."""
         if self._as_json:
             content = json.dumps(_plain(facts), indent=2, ensure_ascii=False, allow_nan=False)
             self._out.write(f"{content}\n")
@@ -164,20 +134,7 @@ class CommandError(SkdpotError):
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """Return the line to print for an error, and the exit status.
-
-    Parameters
-    ----------
-    error : BaseException
-        What a command raised.
-
-    Returns
-    -------
-    message : str
-        Its text if this package wrote it: such texts quote no private value. Other libraries may
-        quote what they could not read, so that of their errors the kind alone is told.
-    code : int
-    """
+    """Return the line to print for an error, and the exit status."""
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, BudgetExceededError):
@@ -237,13 +194,7 @@ class OutputFile:
         self._force = force
 
     def check(self) -> None:
-        """Refuse what cannot be written, before anything is charged.
-
-        Raises
-        ------
-        CommandError
-            If there is something at the path and no --force, or the directory is not writable.
-        """
+        """Refuse what cannot be written, before anything is charged."""
         if self.path.is_dir():
             raise CommandError(f"{self.name} is a directory. Name a file.")
         if os.path.lexists(self.path) and not self._force:
@@ -251,24 +202,11 @@ class OutputFile:
         try:
             self._draft().unlink()
         except OSError as error:
-            reason = error.strerror
-        else:
-            return
-        raise CommandError(f"{self.name} cannot be written: {self.path.parent}: {reason}.")
+            place = f"{self.name} cannot be written: {self.path.parent}"
+            raise CommandError(f"{place}: {error.strerror}.") from None
 
     def write(self, fill: Callable[[Path], object]) -> None:
-        """Write the file beside its place, then give it its name.
-
-        Parameters
-        ----------
-        fill : callable
-            Writes the contents, given a path with the same suffix.
-
-        Raises
-        ------
-        CommandError
-            If something came to be at the path in the meantime.
-        """
+        """Write the file beside its place, then give it its name."""
         draft = self._draft()
         try:
             fill(draft)
@@ -292,20 +230,7 @@ class OutputFile:
 
 
 def check_outputs(outputs: Iterable[OutputFile | None], inputs: Iterable[str | None]) -> None:
-    """Refuse outputs that cannot be written, or that are one another or an input.
-
-    Parameters
-    ----------
-    outputs : iterable of OutputFile or None
-        None is a file that was not asked for.
-    inputs : iterable of str or None
-        Files that are read, and the ledger.
-
-    Raises
-    ------
-    CommandError
-        Naming the file.
-    """
+    """Refuse outputs that cannot be written, or that are one another or an input."""
     taken = {os.path.realpath(os.path.expanduser(path)) for path in inputs if path is not None}
     for output in outputs:
         if output is None:

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import pandas as pd
 
 from skdpot.cli.console import CommandError
-from skdpot.preprocessing.boolean_column import text_truths
+from skdpot.preprocessing.categorical_column import text_truths
 from skdpot.preprocessing.column_base import (
     present_texts,
     strings,
@@ -26,8 +26,6 @@ from skdpot.preprocessing.column_base import (
 from skdpot.preprocessing.numeric_column import text_doubles, text_integers
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
-
-__all__ = ["FileFormat", "check_writable_format", "read_guessable", "read_table", "write_table"]
 
 # What pandas takes for a missing value.
 MISSING_TEXTS = frozenset(
@@ -71,30 +69,7 @@ class FileFormat:
 
 
 def read_table(path: str, schema: TableSchema, form: FileFormat) -> tuple[Any, TableSchema]:
-    """Read the columns that a schema describes, with its data types.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    schema : TableSchema
-        What is public about it.
-    form : FileFormat
-        How it is written.
-
-    Returns
-    -------
-    table : DataFrame of pandas or polars
-        Without the columns that the schema excludes.
-    schema : TableSchema
-        With data types, which no value of a text file has a part in.
-
-    Raises
-    ------
-    CommandError
-        If the file cannot be read. No value is quoted, nor the name of a column that the schema
-        does not know: the first line of a file without a header is somebody's record.
-    """
+    """Read the columns that a schema describes, with its data types."""
     if _is_parquet(path):
         frame = _read_parquet(path)
         _check_names(path, list(frame.columns), schema)
@@ -111,24 +86,7 @@ def read_table(path: str, schema: TableSchema, form: FileFormat) -> tuple[Any, T
 
 
 def read_guessable(path: str, form: FileFormat) -> Any:
-    """Read a table with the data types that its values suggest.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    form : FileFormat
-        How it is written.
-
-    Returns
-    -------
-    DataFrame of pandas or polars
-
-    Raises
-    ------
-    CommandError
-        If the file cannot be read. No value is quoted.
-    """
+    """Read a table with the data types that its values suggest."""
     if _is_parquet(path):
         return _read_parquet(path)
     names, texts = _read_texts(path, form)
@@ -155,20 +113,7 @@ def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
 
 
 def check_writable_format(path: str | Path, kind: str) -> None:
-    """Refuse a format that a kind of table cannot be written in, before anything is charged.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    kind : {"pandas", "polars", "array"}
-        What the table belongs to.
-
-    Raises
-    ------
-    CommandError
-        If a package is needed.
-    """
+    """Refuse a format that a kind of table cannot be written in, before anything is charged."""
     if _is_parquet(path) and kind != "polars" and find_spec("pyarrow") is None:
         raise CommandError(
             f"{path}: writing Parquet needs pyarrow here: pip install pyarrow, or name a CSV file."
@@ -176,17 +121,7 @@ def check_writable_format(path: str | Path, kind: str) -> None:
 
 
 def write_table(path: Path, table: Any, form: FileFormat) -> None:
-    """Write a table in the format that the name of the file says.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    table : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
-        What to write. Missing values become empty fields.
-    form : FileFormat
-        How text files are written.
-    """
+    """Write a table in the format that the name of the file says."""
     kind = Table.of(table).kind
     if kind == "array":
         table = pd.DataFrame(table, columns=list(Table.of(table).names))
@@ -334,8 +269,6 @@ def _opened(path: str | Path, form: FileFormat, mode: Any) -> Iterator[TextIO]:
         # A carriage return inside of a field must not begin another record.
         stream: Any = opener(path, mode, encoding=encoding, newline="\n")
     except LookupError:
-        stream = None
-    if stream is None:
-        raise CommandError(f"The encoding {form.encoding!r} is not known.", 2)
+        raise CommandError(f"The encoding {form.encoding!r} is not known.", 2) from None
     with stream:
         yield stream

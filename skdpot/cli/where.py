@@ -10,8 +10,6 @@ from skdpot.preprocessing.column_base import TableColumn
 from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.tables.conditions import parse_conditions
 
-__all__ = ["check_conditions", "read_conditions"]
-
 _SYNTAX = (
     "Write COLUMN=VALUE, COLUMN=ONE,ANOTHER for categories, COLUMN=LOW..HIGH, COLUMN>=LOW or "
     'COLUMN<=HIGH for numbers and dates, COLUMN= for missing values, or JSON: {"age": [30, 40]}.'
@@ -20,57 +18,19 @@ _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_conditions(texts: Iterable[str], schema: TableSchema) -> dict[str, Any]:
-    """Read conditions as `DPTableSynthesizer.sample` takes them.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Each one condition, or a JSON object of several.
-    schema : TableSchema
-        Tells what is a number and what a category. Values of columns whose categories it leaves
-        open are taken as they stand.
-
-    Returns
-    -------
-    dict of str to object
-
-    Raises
-    ------
-    CommandError
-        If a text is no condition on a column of the schema.
-    """
+    """Read conditions as `DPTableSynthesizer.sample` takes them."""
     found: dict[str, Any] = {}
     for text in texts:
         for name, operator, value in _parsed(text, schema):
-            column = schema[name]
-            if operator == "json":
-                wanted = _from_json(column, value)
-            else:
-                wanted = _from_text(column, operator, value)
+            column = known_column(schema, name)
+            read = _from_json if operator == "json" else _from_text
+            wanted = read(column, operator, value)
             found[name] = _joined(name, found[name], wanted) if name in found else wanted
     return found
 
 
 def check_conditions(conditions: dict[str, Any], schema: TableSchema, *, kept: bool) -> None:
-    """Refuse conditions that no row can satisfy, before anything is charged.
-
-    Parameters
-    ----------
-    conditions : dict of str to object
-        As `read_conditions` returns them.
-    schema : TableSchema
-        What is known before the fit.
-    kept : bool
-        Whether the fitted model is saved, so that a condition that turns out to be impossible
-        does not waste what the fit cost.
-
-    Raises
-    ------
-    CommandError
-        If a condition is on a column that the schema leaves open, and the model is not kept.
-    ValueError
-        If no value satisfies a condition.
-    """
+    """Refuse conditions that no row can satisfy, before anything is charged."""
     open_columns = [name for name in conditions if not schema[name].is_resolved]
     if open_columns and not kept:
         raise CommandError(
@@ -92,7 +52,7 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
             content = None
         if not isinstance(content, dict):
             raise CommandError(f"--where {text}: this is no JSON object. {_SYNTAX}", USAGE)
-        return [(_known(name, schema), "json", value) for name, value in content.items()]
+        return [(name, "json", value) for name, value in content.items()]
     # The longest name first: a name may hold an operator itself.
     for name in sorted(schema.names, key=len, reverse=True):
         found = re.fullmatch(r"\s*(>=|<=|=)(.*)", text.removeprefix(name), re.DOTALL)
@@ -101,15 +61,19 @@ def _parsed(text: str, schema: TableSchema) -> list[tuple[str, str, Any]]:
     name, operator, _ = re.split(r"([<>]?=|[<>]|\Z)", text, maxsplit=1)
     if operator in ("", "<", ">"):
         raise CommandError(f"--where {text}: this is no condition. {_SYNTAX}", USAGE)
-    return [(_known(name.strip(), schema), operator, None)]
+    return [(name.strip(), operator, None)]
 
 
-def _known(name: str, schema: TableSchema) -> str:
-    if name not in schema.names:
-        raise CommandError(
-            f"--where names the column {name!r}; there are {', '.join(schema.names)}.", USAGE
-        )
-    return name
+def known_column(schema: TableSchema, name: str, option: str = "--where") -> TableColumn:
+    """Return a column that an option names, or say why the schema does not have it."""
+    if name in schema.names:
+        return schema[name]
+    for note in schema.notes:
+        if note.startswith(repr(name)):
+            raise CommandError(f"{option} {name}: {note}")
+    raise CommandError(
+        f"{option} names the column {name!r}; there are {', '.join(schema.names)}.", USAGE
+    )
 
 
 def _from_text(column: TableColumn, operator: str, text: str) -> Any:
@@ -132,7 +96,7 @@ def _from_text(column: TableColumn, operator: str, text: str) -> Any:
     return (_typed(column, low) if low else None, _typed(column, high) if high else None)
 
 
-def _from_json(column: TableColumn, value: Any) -> Any:
+def _from_json(column: TableColumn, _: str, value: Any) -> Any:
     if not column.on_scale or value is None:
         return value
     if isinstance(value, list):
@@ -147,8 +111,7 @@ def _typed(column: TableColumn, text: Any) -> Any:
     try:
         return column.condition(text)
     except ValueError as error:
-        problem = str(error)
-    raise CommandError(f"--where: {problem}", USAGE)
+        raise CommandError(f"--where: {error}", USAGE) from None
 
 
 def _joined(name: str, before: Any, after: Any) -> Any:

@@ -1,14 +1,12 @@
 """Made-up data with known unfairness, and trajectories of which each person gives one point."""
 
 from skdpot.datasets.biased import make_biased_classification, make_biased_regression
-from skdpot.datasets.ornstein_uhlenbeck import (
-    OrnsteinUhlenbeck,
-    make_ornstein_uhlenbeck_trajectories,
-)
 from skdpot.datasets.trajectories import (
+    OrnsteinUhlenbeck,
     branch_of,
     branching_paths,
     make_branching_trajectories,
+    make_ornstein_uhlenbeck_trajectories,
     one_point_a_person,
 )
 

@@ -1,14 +1,9 @@
 """Data in which the group of a person predicts the outcome, and some features only the group."""
 
-from numbers import Real
-
 import numpy as np
-from sklearn.utils import check_scalar
 
 from skdpot._utils.rng import solver_generator
-from skdpot.datasets._counts import check_count
-
-__all__ = ["make_biased_classification", "make_biased_regression"]
+from skdpot._utils.validation import check_count, check_real
 
 
 def make_biased_classification(
@@ -82,8 +77,14 @@ def make_biased_classification(
     >>> round(disparate_impact(y, sensitive_features=sensitive_features), 1)
     0.4
     """
-    X, response, group = _draw(
-        n_samples, alignment, (n_core, core_variance), (n_spurious, spurious_variance), random_state
+    X, response, group = make_biased_regression(
+        n_samples,
+        alignment=alignment,
+        n_core=n_core,
+        n_spurious=n_spurious,
+        core_variance=core_variance,
+        spurious_variance=spurious_variance,
+        random_state=random_state,
     )
     return X, _classes(response), group
 
@@ -156,45 +157,29 @@ def make_biased_regression(
     >>> bool(Y[sensitive_features == 1].mean() > Y[sensitive_features == 0].mean())
     True
     """
-    return _draw(
-        n_samples, alignment, (n_core, core_variance), (n_spurious, spurious_variance), random_state
-    )
-
-
-def _draw(
-    n_samples: int,
-    alignment: float,
-    core: tuple[int, float],
-    spurious: tuple[int, float],
-    random_state: int | np.random.RandomState | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw features, response and group; core and spurious are (number, variance)."""
-    n_samples = check_count(n_samples, "n_samples", least=1)
-    core = (check_count(core[0], "n_core", least=2), core[1])
-    spurious = (check_count(spurious[0], "n_spurious", least=0), spurious[1])
-    if core[0] % 2:
+    n_samples = check_count(n_samples, "n_samples")
+    n_core = check_count(n_core, "n_core", least=2)
+    n_spurious = check_count(n_spurious, "n_spurious", least=0)
+    if n_core % 2:
         raise ValueError(
-            f"n_core={core[0]} must be even: the core features come in pairs, one for each "
+            f"n_core={n_core} must be even: the core features come in pairs, one for each "
             "coordinate of the response."
         )
-    # Written so that a NaN is refused as well.
-    if not 0 <= check_scalar(alignment, "alignment", Real) <= 1:
-        raise ValueError(f"alignment={alignment!r} must be a probability, in [0, 1].")
-    for name, (_, variance) in {"core": core, "spurious": spurious}.items():
-        if not 0 <= check_scalar(variance, f"{name}_variance", Real) < np.inf:
-            raise ValueError(f"{name}_variance={variance!r} must be finite and at least 0.")
+    alignment = check_real(alignment, "alignment", most=1)
+    variances = [
+        check_real(core_variance, "core_variance"),
+        check_real(spurious_variance, "spurious_variance"),
+    ]
     rng = solver_generator(random_state)
     response = rng.random((n_samples, 2))
     label = _classes(response)
     group = np.where(rng.random(n_samples) < alignment, label, 1 - label)
-    X = np.hstack(
-        [np.tile(response, core[0] // 2), np.repeat(group[:, np.newaxis], spurious[0], axis=1)]
-    )
-    deviations = np.repeat(np.sqrt([core[1], spurious[1]]), [core[0], spurious[0]])
+    spurious = np.repeat(group[:, np.newaxis], n_spurious, axis=1)
+    X = np.hstack([np.tile(response, n_core // 2), spurious])
+    deviations = np.repeat(np.sqrt(variances), [n_core, n_spurious])
     return X + deviations * rng.standard_normal(X.shape), response, group
 
 
 def _classes(response: np.ndarray) -> np.ndarray:
     """Return 1 above the diagonal of the unit square and 0 below."""
-    classes: np.ndarray = (response[:, 1] > 1 - response[:, 0]).astype(np.int64)
-    return classes
+    return np.asarray(response[:, 1] > 1 - response[:, 0], dtype=np.int64)

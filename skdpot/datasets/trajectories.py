@@ -1,22 +1,15 @@
-"""Data of which each person gives one point of a path, at one time."""
+"""Trajectories of which each person gives one point: branches, and Ornstein-Uhlenbeck paths."""
 
-from numbers import Real
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array, check_consistent_length, check_scalar
+from scipy import stats
+from sklearn.utils import check_array
 
 from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import as_finite
-from skdpot.datasets._counts import check_count
-
-__all__ = [
-    "branch_of",
-    "branching_paths",
-    "make_branching_trajectories",
-    "one_point_a_person",
-    "rows_a_time",
-]
+from skdpot._utils.validation import as_finite, check_count, check_covariance, check_real
 
 _N_BRANCHES = 3
 _FAR = 1e100
@@ -86,7 +79,7 @@ def make_branching_trajectories(
     array([0., 1.])
     """
     counts = rows_a_time(n_per_time, n_times)
-    deviation = _deviation(noise_variance)
+    deviation = np.sqrt(check_real(noise_variance, "noise_variance"))
     rng = solver_generator(random_state)
     t = np.repeat(np.linspace(0.0, 1.0, len(counts)), counts)
     branch = np.concatenate([_even_branches(count, rng) for count in counts])
@@ -147,8 +140,8 @@ def branching_paths(
            [ 0., -1.],
            [ 1.,  0.]])
     """
-    n_paths = check_count(n_paths, "n_paths", least=1)
-    deviation = _deviation(noise_variance)
+    n_paths = check_count(n_paths, "n_paths")
+    deviation = np.sqrt(check_real(noise_variance, "noise_variance"))
     stamps = np.atleast_1d(_unit_times(times))
     if stamps.ndim != 1 or not len(stamps):
         raise ValueError(f"times must have shape (n_times,), at least one; got {stamps.shape}.")
@@ -191,15 +184,11 @@ def branch_of(points: ArrayLike, times: ArrayLike) -> np.ndarray:
         raise ValueError(f"points must have shape (..., 2); got {rows.shape}.")
     rows = np.clip(rows, -_FAR, _FAR)  # so far away that the angle to the branches is all there is
     offsets = rows[..., np.newaxis, :] - _centers(_unit_times(times))
-    nearest: np.ndarray = np.argmin(np.sum(offsets**2, axis=-1), axis=-1)
-    return nearest
+    return np.argmin(np.sum(offsets**2, axis=-1), axis=-1)
 
 
 def one_point_a_person(
-    paths: ArrayLike,
-    times: ArrayLike,
-    *,
-    random_state: int | np.random.RandomState | None = None,
+    paths: ArrayLike, times: ArrayLike, *, random_state: int | np.random.RandomState | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Keep one point of each person's path, at a time drawn at random.
 
@@ -251,35 +240,15 @@ def one_point_a_person(
 
 
 def rows_a_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
-    """Return the number of rows at each time.
-
-    Parameters
-    ----------
-    n_per_time : int or array-like of shape (n_times,)
-        One number for all times, or one each.
-    n_times : int
-        Number of times.
-
-    Returns
-    -------
-    ndarray of int64 of shape (n_times,)
-        Numbers of rows, all at least 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a number is no integer, or less than 1, or there are not n_times of them.
-    """
-    n_times = check_count(n_times, "n_times", least=1)
+    """Return the number of rows at each time."""
+    n_times = check_count(n_times, "n_times")
     counts = np.asarray(n_per_time)
     if counts.dtype.kind not in "iu":
         raise TypeError("n_per_time must be an integer, or one integer a time.")
-    if counts.ndim:
-        check_consistent_length(counts, np.empty(n_times))
-    if counts.ndim > 1 or counts.min() < 1:
+    if counts.shape not in ((), (n_times,)) or counts.min() < 1:
         raise ValueError("n_per_time must be at least 1: one number, or one a time.")
     rows: np.ndarray = np.broadcast_to(counts, n_times).astype(np.int64)
-    check_count(sum(rows.tolist()), "The sum of n_per_time", least=1)
+    check_count(sum(rows.tolist()), "The sum of n_per_time")
     return rows
 
 
@@ -301,16 +270,346 @@ def _centers(times: np.ndarray) -> np.ndarray:
 
 def _unit_times(times: ArrayLike) -> np.ndarray:
     """Return float64 times in [0, 1], where the branches are defined."""
-    must = "must lie in [0, 1]: the branches start at 0 and end at 1."
+    return _times_up_to(times, 1.0, "must lie in [0, 1]: the branches start at 0 and end at 1.")
+
+
+def _times_up_to(times: ArrayLike, last: float, must: str) -> np.ndarray:
+    """Return float64 times from 0 to `last`."""
     stamps = as_finite(times, "times", must)
-    if not np.all((stamps >= 0) & (stamps <= 1)):
+    if np.any((stamps < 0) | (stamps > last)):
         raise ValueError(f"times {must}")
     return stamps
 
 
-def _deviation(noise_variance: float) -> float:
-    """Return the standard deviation of a checked variance."""
-    variance = check_scalar(noise_variance, "noise_variance", Real)
-    if not 0 <= variance < np.inf:
-        raise ValueError(f"noise_variance={variance!r} must be finite and at least 0.")
-    return float(np.sqrt(variance))
+@dataclass(frozen=True, eq=False)
+class OrnsteinUhlenbeck:
+    """Law of the process ``dX = −θ(X − c) dt + √τ dB`` that starts from a normal distribution.
+
+    Every marginal is normal, and so is every path at finitely many times. The drift is the
+    gradient of ``−θ‖x − c‖²/2``. For θ = 0 the process is a Brownian motion.
+
+    Parameters
+    ----------
+    mean_reversion : ndarray of shape (d,)
+        θ of each coordinate, at least 0, per unit of time.
+    mean_level : ndarray of shape (d,)
+        The point c to which the process returns.
+    diffusivity : float
+        Variance τ that the noise adds to each coordinate per unit of time; at least 0.
+    initial_mean : ndarray of shape (d,)
+        Mean at time 0.
+    initial_covariance : ndarray of shape (d, d)
+        Covariance at time 0; symmetric, without negative eigenvalues.
+
+    See Also
+    --------
+    make_ornstein_uhlenbeck_trajectories : One point a person of such a process.
+
+    References
+    ----------
+    Uhlenbeck and Ornstein, "On the theory of the Brownian motion", Physical Review, 1930.
+
+    Examples
+    --------
+    >>> from skdpot.datasets import OrnsteinUhlenbeck
+    >>> law = OrnsteinUhlenbeck.of(mean_reversion=2.0, initial_mean=[1.0, 0.0], diffusivity=0.4)
+    >>> law.mean(0.5).round(3)
+    array([0.368, 0.   ])
+    >>> law.covariance(100.0).round(3)
+    array([[0.1, 0. ],
+           [0. , 0.1]])
+    """
+
+    mean_reversion: np.ndarray
+    mean_level: np.ndarray
+    diffusivity: float
+    initial_mean: np.ndarray
+    initial_covariance: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        n_features: int | None = None,
+        mean_reversion: ArrayLike = 2.0,
+        mean: ArrayLike = 0.0,
+        diffusivity: float = 0.1,
+        initial_mean: ArrayLike = 1.0,
+        initial_covariance: ArrayLike = 0.05,
+    ) -> Self:
+        """Make a law from numbers, rows or matrices, whichever is handy.
+
+        Parameters
+        ----------
+        n_features : int, optional
+            Dimension d; by default that of the longest parameter, 1 if all are numbers.
+        mean_reversion, mean, initial_mean : float or array-like of shape (d,)
+            θ, c and the mean at time 0.
+        diffusivity : float, default=0.1
+            τ, see the class.
+        initial_covariance : float or array-like of shape (d,) or (d, d), default=0.05
+            A variance, a variance a coordinate, or a covariance.
+
+        Returns
+        -------
+        OrnsteinUhlenbeck
+            The law.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter is of another type, out of its range or of another length.
+        """
+        covariance = np.asarray(initial_covariance, dtype=np.float64)
+        given = {"mean_reversion": mean_reversion, "mean": mean, "initial_mean": initial_mean}
+        vectors = {name: np.asarray(row, dtype=np.float64) for name, row in given.items()}
+        if n_features is None:
+            n_features = max(len(np.atleast_1d(row)) for row in (covariance, *vectors.values()))
+        n_features = check_count(n_features, "n_features")
+        vectors = {name: _as_row(row, name, n_features) for name, row in vectors.items()}
+        if (vectors["mean_reversion"] < 0).any():
+            raise ValueError("mean_reversion must be at least 0 in every coordinate.")
+        return cls(
+            mean_reversion=vectors["mean_reversion"],
+            mean_level=vectors["mean"],
+            diffusivity=check_real(diffusivity, "diffusivity"),
+            initial_mean=vectors["initial_mean"],
+            initial_covariance=_as_covariance(covariance, n_features),
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Dimension d."""
+        return len(self.initial_mean)
+
+    def mean(self, times: ArrayLike) -> np.ndarray:
+        """Mean at each time.
+
+        Parameters
+        ----------
+        times : float or array-like
+            Times, at least 0.
+
+        Returns
+        -------
+        ndarray of shape (..., d)
+            Means, ``c + e^(−θt)·(m − c)`` with m the mean at time 0.
+        """
+        stamps = _as_times(times)
+        gap = self.initial_mean - self.mean_level
+        return self.mean_level + self._decay(stamps) * gap
+
+    def covariance(self, times: ArrayLike) -> np.ndarray:
+        """Covariance of the marginal at each time.
+
+        Parameters
+        ----------
+        times : float or array-like
+            Times, at least 0.
+
+        Returns
+        -------
+        ndarray of shape (..., d, d)
+            Covariances.
+        """
+        return self.cross_covariance(times, times)
+
+    def cross_covariance(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
+        """Covariance between the points of one path at two times.
+
+        Parameters
+        ----------
+        first, second : float or array-like
+            Times, at least 0; broadcast against each other, so that
+            ``cross_covariance(times[:, None], times)`` is the covariance of a whole path.
+
+        Returns
+        -------
+        ndarray of shape (..., d, d)
+            ``E[(X_s − E X_s)(X_t − E X_t)ᵀ]``.
+        """
+        s, t = np.broadcast_arrays(_as_times(first), _as_times(second))
+        inherited = (
+            self._decay(s)[..., :, np.newaxis]
+            * self.initial_covariance
+            * self._decay(t)[..., np.newaxis, :]
+        )
+        added = self._decay(np.abs(t - s)) * self._added_variance(np.minimum(s, t))
+        return inherited + added[..., np.newaxis] * np.eye(self.n_features)
+
+    def density(self, X: ArrayLike, time: float) -> np.ndarray:
+        """Density of the marginal at one time.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Points.
+        time : float
+            Time, at least 0.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Densities.
+
+        Raises
+        ------
+        ValueError
+            If the points have another dimension, or the marginal has no density.
+        """
+        points = np.atleast_2d(as_finite(X, "X"))
+        if points.ndim != 2 or points.shape[1] != self.n_features:
+            raise ValueError(f"X must have shape (n, {self.n_features}); got {points.shape}.")
+        covariance = self.covariance(time)
+        if np.linalg.matrix_rank(covariance) < self.n_features:
+            raise ValueError(f"The marginal at time {time!r} is degenerate: it has no density.")
+        marginal = stats.multivariate_normal(self.mean(time), covariance)
+        with np.errstate(over="ignore"):  # far away, where the density is 0
+            return np.atleast_1d(marginal.pdf(points))
+
+    def sample_paths(self, n_paths: int, times: ArrayLike, rng: np.random.Generator) -> np.ndarray:
+        """Draw paths, with the exact transition from one time to the next.
+
+        Parameters
+        ----------
+        n_paths : int
+            Number of paths.
+        times : array-like of shape (n_times,)
+            Times, at least 0, in any order; at a time that occurs twice a path has one point.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_paths, n_times, d)
+            Points of each path, in the order of `times`.
+
+        Raises
+        ------
+        ValueError
+            If `n_paths` is less than 1 or a time is negative.
+        """
+        n_paths = check_count(n_paths, "n_paths")
+        stamps, order = np.unique(np.atleast_1d(_as_times(times)), return_inverse=True)
+        values, vectors = np.linalg.eigh(self.initial_covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        noise = rng.standard_normal((n_paths, len(stamps) + 1, self.n_features))
+        # Distances from the level c; the first column of noise is the start.
+        current = self.initial_mean - self.mean_level + noise[:, 0] @ root.T
+        paths = np.empty((n_paths, len(stamps), self.n_features))
+        for k, wait in enumerate(np.diff(stamps, prepend=0.0)):
+            spread = np.sqrt(self._added_variance(wait))
+            current = self._decay(wait) * current + spread * noise[:, k + 1]
+            paths[:, k] = self.mean_level + current
+        return paths[:, order]
+
+    def _decay(self, waits: np.ndarray) -> np.ndarray:
+        """Share of the distance from c that is left after each wait; (..., d)."""
+        return np.asarray(np.exp(-np.multiply.outer(waits, self.mean_reversion)))
+
+    def _added_variance(self, waits: np.ndarray) -> np.ndarray:
+        """Variance that the noise of each wait leaves behind, ``τ(1 − e^(−2θs))/(2θ)``."""
+        rate = 2 * self.mean_reversion
+        brownian = rate == 0
+        safe = np.where(brownian, 1.0, rate)
+        reverting = -np.expm1(-np.multiply.outer(waits, rate)) / safe
+        growth = np.multiply.outer(waits, np.ones_like(rate))
+        return self.diffusivity * np.where(brownian, growth, reverting)
+
+
+def make_ornstein_uhlenbeck_trajectories(
+    n_per_time: int | ArrayLike = 1000,
+    n_times: int = 10,
+    *,
+    n_features: int = 2,
+    duration: float = 1.0,
+    random_state: int | np.random.RandomState | None = None,
+    **law: Any,
+) -> tuple[np.ndarray, np.ndarray, OrnsteinUhlenbeck]:
+    """Make points of independent Ornstein-Uhlenbeck paths, each of them seen once.
+
+    The process is ``dX = −θ(X − c) dt + √τ dB``. The law comes with the data, so that what is
+    recovered can be compared with the truth: marginals and whole paths.
+
+    Parameters
+    ----------
+    n_per_time : int or array-like of shape (n_times,), default=1000
+        Number of people seen at each time.
+    n_times : int, default=10
+        Number of time stamps T, equally spaced from 0 to `duration`.
+    n_features : int, default=2
+        Dimension d.
+    duration : float, default=1.0
+        Last time stamp.
+    random_state : int, RandomState or None, default=None
+        Makes the data reproducible.
+    **law : float or array-like
+        Parameters of `OrnsteinUhlenbeck.of`: `mean_reversion`, `mean`, `diffusivity`,
+        `initial_mean` and `initial_covariance`.
+
+    Returns
+    -------
+    X : ndarray of shape (n, d)
+        One point a person.
+    t : ndarray of shape (n,)
+        Their time stamps, in increasing order.
+    law : OrnsteinUhlenbeck
+        The law of the paths.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is of another type or out of its range.
+
+    Privacy
+    -------
+    Made-up data belong to nobody.
+
+    Examples
+    --------
+    >>> from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
+    >>> X, t, law = make_ornstein_uhlenbeck_trajectories(500, 4, random_state=0)
+    >>> X.shape
+    (2000, 2)
+    >>> bool(abs(X[t == 1.0].mean(axis=0) - law.mean(1.0)).max() < 0.1)
+    True
+    """
+    counts = rows_a_time(n_per_time, n_times)
+    duration = check_real(duration, "duration", positive=True)
+    process = OrnsteinUhlenbeck.of(n_features=n_features, **law)
+    rng = solver_generator(random_state)
+    times = np.linspace(0.0, duration, len(counts))
+    parts = [
+        process.sample_paths(int(count), [time], rng)[:, 0]
+        for count, time in zip(counts, times, strict=True)
+    ]
+    return np.concatenate(parts), np.repeat(times, counts), process
+
+
+def _as_row(vector: np.ndarray, name: str, n_features: int) -> np.ndarray:
+    """Return d finite numbers from one or from d."""
+    if vector.shape not in ((), (1,), (n_features,)):
+        raise ValueError(
+            f"{name} must be a number or have shape ({n_features},); got {vector.shape}."
+        )
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{name} must be finite.")
+    return np.broadcast_to(vector, n_features).copy()
+
+
+def _as_covariance(covariance: np.ndarray, n_features: int) -> np.ndarray:
+    """Return a covariance from a variance, from variances, or from itself."""
+    if covariance.ndim < 2:
+        covariance = np.diag(_as_row(covariance, "initial_covariance", n_features))
+    if covariance.shape != (n_features, n_features):
+        raise ValueError(
+            f"initial_covariance must be a number or have shape ({n_features},) or "
+            f"({n_features}, {n_features}); got {covariance.shape}."
+        )
+    check_covariance(covariance, "initial_covariance")
+    return covariance.copy()
+
+
+def _as_times(times: ArrayLike) -> np.ndarray:
+    """Return finite float64 times of at least 0, where the process starts."""
+    return _times_up_to(times, np.inf, "must be finite and at least 0, where the process starts.")

@@ -1,4 +1,8 @@
-"""What the fair classifier and the fair regressor share: parameters, network, training."""
+"""What the fair classifier and the fair regressor share: groups, parameters, network, training.
+
+The groups, their sizes and who belongs to which are public facts, so that messages may name a
+group and its size. They never say which rows it holds.
+"""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -12,38 +16,104 @@ from torch import nn
 
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.notices import warn_of_fairness, warn_of_privacy
-from skdpot._utils.torch_rng import torch_randomness
+from skdpot._utils.rng import spawn_streams, torch_randomness
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
+    LabelWords,
     StrOptions,
     check_is_fitted,
+    encode_labels,
     validate_rows,
 )
-from skdpot.estimators._groups import one_cell, read_groups
-from skdpot.mechanisms.base import FitContext
+from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairPlan
-from skdpot.mechanisms.noisy_training import SINGLE_PRECISION, charge_training, train_privately
 from skdpot.nets.fair_training import Records
 from skdpot.nets.networks import build_predictor, evaluate
-from skdpot.nets.parity import Cells
+from skdpot.nets.noisy_sums import SINGLE_PRECISION
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.private_modules import check_per_record, with_trained_parameters
-from skdpot.nets.training import check_callbacks
-from skdpot.privacy.budget import PrivacyBudget
+from skdpot.nets.training import (
+    check_callbacks,
+    check_per_record,
+    train_privately,
+    with_trained_parameters,
+)
+from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.privacy.spent import PrivateEstimatorMixin
 
-__all__ = ["FairPredictor"]
+# What a statement of privacy says of the neighbours that it protects among.
+SAME_GROUP = (
+    "the group of each record and the sizes of the groups are public: the record that replaces "
+    "another has the same group"
+)
+SAME_CLASS = (
+    "the class of each record is public: the record that replaces another has the same class"
+)
+
+_ADVICE = (
+    "drop rows whose group is missing or give them a group of their own, and cut continuous values "
+    "into intervals, for example with pandas.cut"
+)
+
+
+def one_cell(n_samples: int) -> Cells:
+    """Return all records as one cell that is compared with none."""
+    return Cells(np.zeros(n_samples, dtype=np.intp), (n_samples,), ())
+
+
+def read_groups(
+    sensitive_features: Any, n_samples: int, *, needed_by: str = "Fairness between groups"
+) -> tuple[Cells, np.ndarray]:
+    """Read the group of each record; return at least two groups to compare, and their labels.
+
+    Groups are strings, integers, booleans or categories, none missing. No row's value is quoted.
+    """
+    words = LabelWords(
+        argument="sensitive_features",
+        meaning="group label",
+        needed_by=needed_by,
+        advice=_ADVICE,
+        warns_of_column=False,
+    )
+    try:
+        codes, labels = encode_labels(sensitive_features, n_samples, words=words)
+    except ValueError as error:
+        text = str(error)
+    else:
+        if len(labels) > 1:
+            codes = codes.astype(np.intp, copy=False)
+            sizes = tuple(np.bincount(codes, minlength=len(labels)).tolist())
+            names = tuple(map(str, labels))
+            return Cells(codes, sizes, (tuple(range(len(labels))),), names), labels
+        text = (
+            f"{needed_by} needs at least two groups, but sensitive_features holds the group "
+            f"{labels.tolist()[0]!r} alone."
+        )
+    if "should be a 1d array" in text:
+        text = f"{text} Join several columns into one column of labels."
+    raise ValueError(text)
+
+
+def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cells:
+    """Divide groups by class: what is compared are the members of groups with the same class."""
+    n_groups, n_classes = len(groups.sizes), len(labels)
+    cells = (codes * n_groups + groups.codes).astype(np.intp)
+    sizes = tuple(np.bincount(cells, minlength=n_groups * n_classes).tolist())
+    for cell, size in enumerate(sizes):
+        if size == 0:
+            raise ValueError(
+                f'fairness="equalized_odds" needs records of every class in every group, but class '
+                f"{labels[cell // n_groups]!s} has none in group {groups.names[cell % n_groups]}"
+                '. Merge groups, or use fairness="demographic_parity".'
+            )
+    strata = np.arange(n_groups * n_classes).reshape(n_classes, n_groups).tolist()
+    names = tuple(f"{group}, class {label}" for label in labels for group in groups.names)
+    return Cells(cells, sizes, tuple(tuple(stratum) for stratum in strata), names)
+
 
 _MOST_GROUPS = 50
 _UNSCALED = 100  # the largest feature of a row, in most rows
 _LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
-
-_NO_WEIGHTS = (
-    "sample_weight is not supported: a weight would multiply what its record adds to a gradient, "
-    "which clipping is there to bound, and weights of private records would be private too. "
-    "Resample public data, or change the loss through module=."
-)
 
 
 class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
@@ -54,20 +124,26 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     mechanism: str | FairGradients
     callbacks: Sequence[Any] | None
     device: str
+    random_state: Any
     network_: nn.Module
 
     _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="left")],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
         "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
         "callbacks": [list, tuple, None],
-        "budget": [PrivacyBudget, None],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def _read(self, X: Any, sensitive_features: Any) -> tuple[np.ndarray, Cells, FitContext]:
+        """Return rows, groups and the terms of a fit."""
+        self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+        rows = self._rows(X, reset=True)
+        cells, self.groups_ = self._groups(sensitive_features, len(rows))
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        return rows, cells, FitContext.of(self, X, streams)
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
         rows = validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
@@ -75,22 +151,13 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
 
     def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Cells, np.ndarray | None]:
         """Return the groups to compare and their labels; one cell where nothing is compared."""
-        if sensitive_features is None and self.alpha > 0:
-            warn_of_fairness(
-                f"{type(self).__name__}: without sensitive_features all records are one "
-                f"group, so that alpha={self.alpha!r} has no effect and the model is trained "
-                "for its loss alone. Pass fit(X, y, sensitive_features=...), or alpha=0. In a "
-                "Pipeline or a search enable metadata routing and call "
-                "set_fit_request(sensitive_features=True)."
-            )
         if sensitive_features is None or self.alpha == 0:
             return one_cell(n_rows), None
         groups, labels = read_groups(sensitive_features, n_rows)
         if len(labels) > _MOST_GROUPS:
             raise ValueError(
                 f"sensitive_features holds {len(labels)} groups, and every two are compared: at "
-                f"most {_MOST_GROUPS} are allowed. Merge groups; a column of identifiers is no "
-                "group."
+                f"most {_MOST_GROUPS} are allowed. Merge groups."
             )
         return groups, labels
 
@@ -106,9 +173,16 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         self, context: FitContext, plan: FairPlan, network: nn.Module, public: Sequence[str]
     ) -> None:
         """Charge the whole fit, before any noise is drawn or row looked at."""
+        if self.groups_ is None and self.alpha > 0:
+            warn_of_fairness(
+                f"{type(self).__name__}: without sensitive_features all records are one group, so "
+                f"that alpha={self.alpha!r} has no effect. Pass fit(X, y, sensitive_features=...), "
+                "or alpha=0. In a Pipeline or a search enable metadata routing and call "
+                "set_fit_request(sensitive_features=True)."
+            )
         single = plan.training.sampling == "poisson" and not _in_double(network)
         facts = (*public, "the network's initial weights", *([SINGLE_PRECISION] if single else []))
-        self.privacy_spent_ = charge_training(context, plan.training, facts, plan.description)
+        self.privacy_spent_ = context.charge_training(plan.training, facts, plan.description)
 
     def _train(
         self, context: FitContext, plan: FairPlan, network: nn.Module, records: Records
@@ -118,14 +192,14 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         step = plan.steps(records=records, secret=streams.secret)
         trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network
         _, stopped = train_privately(
-            context,
             trained,
             step,
             n_steps,
-            plan.learning_rate,
+            learning_rate=plan.learning_rate,
             # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
             rng=streams.secret.generator(),
             callbacks=self.callbacks,
+            **context.training,
         )
         if stopped is not None:
             raise stopped
@@ -152,16 +226,18 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         if np.median(np.abs(rows).max(axis=1)) > _UNSCALED:
             warn_of_privacy(
                 f"{type(self).__name__}: most of these rows have a feature beyond {_UNSCALED}, and "
-                "a network with clipped gradients learns little from rows that are not scaled to "
-                "about [-1, 1]. Fit it on rows that are scaled by public ranges, or in a pipeline "
-                "after PrivateScaler (one that has found scales) with one budget for both."
+                "clipped gradients learn little from them. Scale rows to about [-1, 1] by public "
+                "ranges, or in a pipeline after PrivateScaler with one budget for both."
             )
         return evaluate(self.network_, rows, resolve_device(self.device))
 
     def _refuse(self, fit_params: dict[str, Any]) -> None:
         """Refuse, before any charge, weights of records and callbacks that need their losses."""
         if fit_params.pop("sample_weight", None) is not None:
-            raise ValueError(_NO_WEIGHTS)
+            raise ValueError(
+                "sample_weight is not supported: a weight would multiply what a record adds to a "
+                "gradient, which clipping is there to bound."
+            )
         if fit_params:
             raise TypeError(
                 f"{type(self).__name__}.fit takes X, y and sensitive_features, not "

@@ -35,33 +35,21 @@ from sklearn.model_selection import KFold, ShuffleSplit
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import LEAK_SHARE, PrivacyTarget, SingleFitTarget
-from skdpot.privacy.display import epsilon_text
-from skdpot.privacy.events import BudgetedEvent, ComposedEvent, Event, NonPrivateEvent
+from skdpot.privacy.accounting import LEAK_SHARE, PrivacyTarget, SingleFitTarget
+from skdpot.privacy.budget import epsilon_text
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
-from skdpot.privacy.private_selection import LARGEST_MU, TrialLaw, worst_profile
-
-__all__ = ["FitTerms", "SearchPlan", "Splits", "draw_splits", "plan_search", "take"]
+from skdpot.privacy.private_selection import LARGEST_MU, BudgetedEvent, TrialLaw, worst_profile
 
 _WORST_SPLITS = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Pairs of rows to train on and rows to score on.
+    """Positions of rows to train on and to score on; the most fits and scores of one record.
 
-    Parameters
-    ----------
-    folds : tuple of (ndarray, ndarray)
-        Positions.
-    most_fits : int
-        In how many fits one record can be.
-    most_scores : int
-        In how many held-out parts one record can be.
-    disjoint : bool
-        Whether no record is both trained on and held out.
+    They are disjoint if no record is both trained on and held out.
     """
 
     folds: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -80,103 +68,50 @@ class Splits:
         return min(len(train) for train, _ in self.folds)
 
 
-def draw_splits(cv: Any, n_samples: int, rng: np.random.Generator, caller: str) -> Splits:
-    """Draw the split of a search.
-
-    Parameters
-    ----------
-    cv : float, int, splitter or iterable of (train, held_out)
-        Share of the rows to hold out once, number of folds, an object of scikit-learn that splits
-        by the number of rows alone, or public positions.
-    n_samples : int
-        Number of rows.
-    rng : numpy.random.Generator
-        Public randomness.
-    caller : str
-        Name for messages.
-
-    Returns
-    -------
-    Splits
-
-    Raises
-    ------
-    ValueError
-        If there is no such split.
-    """
+def draw_splits(cv: Any, n_samples: int, rng: np.random.Generator) -> Splits:
+    """Draw the split of a search."""
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    for pair in _pairs(cv, n_samples, rng, caller):
+    fits, scores = np.zeros((2, n_samples), dtype=int)
+    for pair in _pairs(cv, n_samples, rng):
         if len(pairs) >= _WORST_SPLITS:
-            raise ValueError(f"{caller}: `cv` gives more than {_WORST_SPLITS} splits.")
-        train, held_out = (_positions(part, n_samples, caller) for part in pair)
+            raise ValueError(f"`cv` gives more than {_WORST_SPLITS} splits.")
+        train, held_out = (_positions(part, n_samples) for part in pair)
         if np.intersect1d(train, held_out).size:
-            raise ValueError(f"{caller}: a split of `cv` trains on rows that it holds out.")
+            raise ValueError("A split of `cv` trains on rows that it holds out.")
         pairs.append((train, held_out))
-    if not pairs:
-        raise ValueError(f"{caller}: `cv` gives no split; at least one is needed.")
-    fits, scores = (np.zeros(n_samples, dtype=int) for _ in range(2))
-    for train, held_out in pairs:
         fits[train] += 1
         scores[held_out] += 1
-    return Splits(
-        tuple(pairs),
-        int(fits.max()),
-        int(scores.max()),
-        not bool(((fits > 0) & (scores > 0)).any()),
-    )
+    if not pairs:
+        raise ValueError("`cv` gives no split; at least one is needed.")
+    disjoint = not np.any((fits > 0) & (scores > 0))
+    return Splits(tuple(pairs), int(fits.max()), int(scores.max()), disjoint)
 
 
-def take(values: Any, positions: np.ndarray) -> Any:
-    """Return some rows of an array or a table, in the form that it has."""
-    if values is None:
-        return None
-    if hasattr(values, "iloc"):
-        return values.iloc[positions]
-    if hasattr(values, "columns") or type(values).__module__.startswith("polars"):
-        return values[positions.tolist()]
-    return np.asarray(values)[positions]
-
-
-def _pairs(cv: Any, n_samples: int, rng: np.random.Generator, caller: str) -> Any:
+def _pairs(cv: Any, n_samples: int, rng: np.random.Generator) -> Any:
     """Return the splits; whatever makes them sees a column of zeros."""
-    if isinstance(cv, Integral) and not isinstance(cv, bool):
-        n_folds = int(cv)
-        if not 2 <= n_folds <= n_samples:
-            raise ValueError(
-                f"{caller}: cv={n_folds} folds need at least as many rows, and there are "
-                f"{n_samples} samples. Use fewer folds, at least 2, or a share such as cv=0.2."
-            )
-        cv = KFold(n_folds, shuffle=True, random_state=int(rng.integers(2**31)))
-    elif isinstance(cv, float):
-        n_held_out = round(cv * n_samples)
-        if not 0.0 < cv < 1.0 or not 1 <= n_held_out < n_samples:
-            raise ValueError(
-                f"{caller}: cv={cv!r} holds out {n_held_out} of the rows, of which there are "
-                f"n_samples={n_samples}; both parts need at least one."
-            )
-        cv = ShuffleSplit(1, test_size=n_held_out, random_state=int(rng.integers(2**31)))
-    if not hasattr(cv, "split"):
-        return cv
     try:
-        return list(cv.split(np.zeros((n_samples, 1))))
+        if isinstance(cv, Integral) and not isinstance(cv, bool):
+            cv = KFold(int(cv), shuffle=True, random_state=int(rng.integers(2**31)))
+        elif isinstance(cv, float):
+            held_out, seed = round(cv * n_samples), int(rng.integers(2**31))
+            cv = ShuffleSplit(1, test_size=held_out, random_state=seed)
+        return list(cv.split(np.zeros((n_samples, 1)))) if hasattr(cv, "split") else cv
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{caller}: {type(cv).__name__} does not split by the number of rows alone: {error} "
-            "Labels and groups are private, and a split that depends on them shows them. Use a "
-            "number, KFold, ShuffleSplit, or a list of public (train, held_out) positions."
+            f"`cv` gives no split of rows of which the number alone is known: {error} Labels and "
+            "groups are private, and a split by them shows them. Use a share, a number of folds, "
+            "KFold, ShuffleSplit, or a list of public (train, held_out) positions."
         ) from None
 
 
-def _positions(part: Any, n_samples: int, caller: str) -> np.ndarray:
+def _positions(part: Any, n_samples: int) -> np.ndarray:
     positions = np.asarray(part)
     whole = positions.ndim == 1 and positions.dtype.kind in "iu" and positions.size > 0
     if not whole or positions.min() < 0 or positions.max() >= n_samples:
-        raise ValueError(
-            f"{caller}: `cv` must give pairs of non-empty arrays of positions from 0 to "
-            f"{n_samples - 1}."
-        )
+        most = n_samples - 1
+        raise ValueError(f"`cv` must give pairs of non-empty arrays of positions from 0 to {most}.")
     if len(np.unique(positions)) < len(positions):
-        raise ValueError(f"{caller}: a part of a split of `cv` names a row twice.")
+        raise ValueError("A part of a split of `cv` names a row twice.")
     return positions
 
 
@@ -190,15 +125,7 @@ _LAWS = {1.0: "geometric", 0.0: "logarithmic", math.inf: "Poisson, at least one"
 
 @dataclass(frozen=True)
 class FitTerms:
-    """What one fit of a candidate may spend.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of the fit as a whole.
-    part_epsilon : float
-        Of each private part, where there are several; at the same delta.
-    """
+    """What one fit of a candidate may spend, and at the same delta each of its private parts."""
 
     epsilon: float
     delta: float
@@ -209,15 +136,11 @@ class FitTerms:
         """Return terms whose budget is at most mu-GDP beside its leak, in equal parts."""
         if math.isinf(mu):
             return cls(mu, delta, mu)
-        whole = _epsilon_within(mu, delta)
-        if n_parts == 1:
-            return cls(whole, delta, whole)
-        part = PrivacyTarget(whole, delta).mu_cap / math.sqrt(n_parts)
-        return cls(whole, delta, _epsilon_within(part, delta))
-
-    def budget(self) -> PrivacyBudget:
-        """Return a new budget for one fit, which no fit can overspend."""
-        return PrivacyBudget(self.epsilon, self.delta)
+        part = whole = _epsilon_within(mu, delta)
+        if n_parts > 1:
+            part_mu = PrivacyTarget(whole, delta).mu_cap / math.sqrt(n_parts)
+            part = _epsilon_within(part_mu, delta)
+        return cls(whole, delta, part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,25 +252,23 @@ class SearchPlan:
     @property
     def _facts(self) -> list[tuple[str, str]]:
         law = _LAWS.get(self.law.shape, f"negative binomial of shape {self.law.shape:g}")
-        facts = [
-            (
-                "trials",
-                f"{self.law.mean:.4g} on average ({law}); half of the searches make at most "
-                f"{self.n_trials(0.5)}, 95 % at most {self.n_trials(0.95)}",
-            ),
-            ("finds one of the best tenth", f"with probability {1.0 - self.law.misses(0.1):.0%}"),
-            ("a trial alone", epsilon_text(self.trial_epsilon)),
-            (
-                "a candidate's fit",
-                f"{epsilon_text(self.fit.epsilon)} at δ = {self.fit.delta:.2g}, on "
-                f"{self.n_trained:,} rows" + (f", {self.n_fits} times" if self.n_fits > 1 else ""),
-            ),
-        ]
+        trials = (
+            f"{self.law.mean:.4g} on average ({law}); half of the searches make at most "
+            f"{self.n_trials(0.5)}, 95 % at most {self.n_trials(0.95)}"
+        )
+        times = f", {self.n_fits} times" if self.n_fits > 1 else ""
+        fit = f"{epsilon_text(self.fit.epsilon)} at δ = {self.fit.delta:.2g}"
+        score = f"{self.score}, of what is released, without noise"
         if self.n_scored:
             noise = f"noise of standard deviation {self.score_deviation:.2g}"
-            facts.append(("score", f"{self.score} of {self.n_scored:,} rows, {noise}"))
-        else:
-            facts.append(("score", f"{self.score}, of what is released, without noise"))
+            score = f"{self.score} of {self.n_scored:,} rows, {noise}"
+        facts = [
+            ("trials", trials),
+            ("finds one of the best tenth", f"with probability {1.0 - self.law.misses(0.1):.0%}"),
+            ("a trial alone", epsilon_text(self.trial_epsilon)),
+            ("a candidate's fit", f"{fit}, on {self.n_trained:,} rows{times}"),
+            ("score", score),
+        ]
         if self.refit is not None:
             facts.append(("refit on all rows", epsilon_text(self.refit.epsilon)))
         return facts
@@ -364,34 +285,7 @@ def plan_search(
     reads_rows: bool,
     n_parts: int,
 ) -> SearchPlan:
-    """Divide what a search may spend among trials, fits, scores and the refit.
-
-    Parameters
-    ----------
-    target : PrivacyTarget
-        For the whole search.
-    splits : Splits
-        Public split of the rows.
-    mean_trials, shape : float
-        Of the number of trials.
-    refit : bool
-        Whether the winner is fitted again on all rows.
-    score : str
-        Name of the score.
-    reads_rows : bool
-        Whether it looks at held-out rows.
-    n_parts : int
-        Private parts of a candidate, which share the squared mu of a fit.
-
-    Returns
-    -------
-    SearchPlan
-
-    Raises
-    ------
-    CalibrationError
-        If epsilon or delta is so small that nothing could be fitted.
-    """
+    """Divide what a search may spend among trials, fits, scores and the refit."""
     law = TrialLaw.with_mean(mean_trials, shape)
     fits = splits.most_fits
     # A fit's own budget leaks at most this, and there are so many of them.
@@ -407,9 +301,8 @@ def plan_search(
     together = reads_rows and not splits.disjoint
     fit_mu = trial_mu * math.sqrt((1.0 - _SCORE_SHARE if together else 1.0) / fits)
     score_mu = trial_mu * (math.sqrt(_SCORE_SHARE) if together else 1.0)
-    noise = None
-    if reads_rows and math.isfinite(score_mu):
-        noise = calibrate_rounded(score_mu, float(splits.most_scores), 1)
+    noisy = reads_rows and math.isfinite(score_mu)
+    noise = calibrate_rounded(score_mu, float(splits.most_scores), 1) if noisy else None
     delta = leak / LEAK_SHARE
     return SearchPlan(
         epsilon=target.epsilon,
@@ -459,7 +352,10 @@ def _calibrated(
             width *= 2.0
             high, low = low, low - width
             if low < _SMALLEST_LOG_MU:
-                raise CalibrationError(_too_small(target))
+                raise CalibrationError(
+                    f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. "
+                    "Raise epsilon, or expect fewer trials."
+                )
         high = float(brentq(excess, low, high, xtol=5e-4))
     else:
         ceiling = math.log(min(target.mu_cap, LARGEST_MU))
@@ -493,15 +389,8 @@ def _guess(target: PrivacyTarget, law: TrialLaw, refit_mu: float) -> float:
     if excess(high) <= 0.0:
         return high
     if excess(_SMALLEST_LOG_MU) >= 0.0:
-        raise CalibrationError(_too_small(target))
+        return _SMALLEST_LOG_MU
     return float(brentq(excess, _SMALLEST_LOG_MU, high, xtol=1e-3))
-
-
-def _too_small(target: PrivacyTarget) -> str:
-    return (
-        f"No search fits in epsilon={target.epsilon:g} at delta={target.delta:g}. Raise epsilon, "
-        "or expect fewer trials."
-    )
 
 
 def _epsilon_within(mu: float, delta: float) -> float:
@@ -512,6 +401,6 @@ def _epsilon_within(mu: float, delta: float) -> float:
         if candidate > 0.0 and PrivacyTarget(candidate, delta).mu_cap <= mu:
             return candidate
     raise CalibrationError(
-        f"A fit of a candidate would have mu={mu:.2g} at delta={delta:.2g}, which is too little "
-        "for any release. Raise epsilon, or expect fewer trials."
+        f"A fit would have mu={mu:.2g} at delta={delta:.2g}, too little for any release. Raise "
+        "epsilon, or expect fewer trials."
     )

@@ -1,11 +1,17 @@
-"""The trials of a private search: run one after the other, all but the best forgotten.
+r"""The trials of a private search: candidates, their scores, and the best of all that are fitted.
 
 What is true of the estimator that was given need not be true of a candidate: parameters may put
 another part in, or take a private one out. So every candidate is checked itself.
+
+Every score is, before its noise, a sum over the held-out rows that moves by at most 1 when one of
+them is replaced. For a score in [0, 1] a row, of the row alone, that is clear. The sliced
+Wasserstein distance is no sum, but :math:`|W_1(P, S) - W_1(P', S)| \le W_1(P, P') \le w / n` on an
+interval of width w, and directions with :math:`\|\theta\|_1 = 1` map the unit cube to intervals of
+width 1: so n times the mean over the directions moves by 1 too.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,37 +19,30 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
+from scipy.stats import wasserstein_distance
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 
 from skdpot._utils.rng import SecretStream
-from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits, take
-from skdpot.estimators._search_scores import Scorer
+from skdpot._utils.validation import as_finite, safe_indexing
+from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits
 from skdpot.exceptions import SkdpotError
 from skdpot.mechanisms.base import chosen_mechanism
-from skdpot.mechanisms.noisy_training import publishable
+from skdpot.nets.training import publishable
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
-from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, leaves
 from skdpot.privacy.provenance import leaks, parts_of
 from skdpot.privacy.recording import Release, forgotten, released, remember
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
-
-__all__ = [
-    "SearchTask",
-    "best_trial",
-    "check_candidates",
-    "fit_alone",
-    "hand_over",
-    "own_copy",
-    "private_parts",
-    "refuse_reserved",
-]
-
-_SET_BY_SEARCH = (
-    *("epsilon", "delta", "budget", "random_state", "classes", "mechanism__classes", "verbose"),
+from skdpot.privacy.spent import (
+    COMPOSITES,
+    PrivacySpent,
+    PrivateEstimatorMixin,
+    keeps_more,
+    leaves,
 )
+
+_SET_BY_SEARCH = "epsilon delta budget random_state classes mechanism__classes verbose".split()
 # Parameters of composites that hold other estimators, or write their fits somewhere.
 _STRUCTURE = ("steps", "transformer_list", "transformers", "remainder", "memory")
 # What composites may not decide: a density is a fact about the rows, and what other processes say
@@ -51,93 +50,43 @@ _STRUCTURE = ("steps", "transformer_list", "transformers", "remainder", "memory"
 _OF_COMPOSITES = {"verbose": False, "n_jobs": None, "sparse_threshold": 0.0}
 
 
-def private_parts(estimator: Any, caller: str) -> tuple[str, ...]:
-    """Return where an estimator keeps what spends privacy, as prefixes of parameter names.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A private estimator, or a pipeline, a union or a column transformer of private ones and of
-        parts that learn nothing.
-    caller : str
-        Name for messages.
-
-    Returns
-    -------
-    tuple of str
-        ``("",)`` for a private estimator itself, such as ``("scaler__", "model__")`` otherwise.
-
-    Raises
-    ------
-    ValueError
-        If a part learns from the rows without being private, or none is private, or one has a
-        budget of its own.
-    """
-    for _, composite in composites(estimator):
-        _check_composite(composite, caller)
+def private_parts(estimator: Any) -> tuple[str, ...]:
+    """Return where an estimator keeps what spends privacy, as prefixes of parameter names."""
+    for _, composite in leaves(estimator, composite=True):
+        _check_composite(composite)
     if found := leaks(estimator):
         raise ValueError(
-            f"{caller}: {found[0]} A candidate must be private as a whole: estimators of skdpot, "
-            "pipelines, unions and column transformers of them, and steps that learn nothing."
+            f"{found[0]} A candidate is made of parts of skdpot and steps that learn nothing."
         )
     prefixes = []
     for prefix, part in leaves(estimator):
         if isinstance(part, MetaEstimatorMixin):
             raise ValueError(
-                f"{caller}: {type(part).__name__} within a search would release a choice of its "
-                "own for every candidate. Search all parameters in one search."
+                f"{type(part).__name__} in a search would release a choice of every candidate. "
+                "Search all parameters in one search."
             )
         if isinstance(part, PrivateEstimatorMixin):
             prefixes.append(prefix)
             if part.budget is not None:
-                raise ValueError(
-                    f"{caller}: `{prefix}budget` of the candidates must be None: the search is "
-                    "charged once, for everything. Pass the budget to the search."
-                )
+                raise ValueError(f"`{prefix}budget` must be None: the search itself is charged.")
     if not prefixes:
-        raise ValueError(
-            f"{caller}: `estimator` has no private part. Pass a private estimator of skdpot, or a "
-            "pipeline with one."
-        )
+        raise ValueError("`estimator` has no private part. Pass a private estimator of skdpot.")
     return tuple(prefixes)
 
 
-def refuse_reserved(names: Any, prefixes: tuple[str, ...], caller: str) -> None:
-    """Refuse to search for what the search itself sets, or for other estimators.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Parameters of a candidate.
-    prefixes : tuple of str
-        From `private_parts`.
-    caller : str
-        Name for messages.
-
-    Raises
-    ------
-    ValueError
-        If one of them is reserved.
-    """
+def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
+    """Refuse to search for what the search itself sets, or for other estimators."""
     reserved = {prefix + name for prefix in prefixes for name in _SET_BY_SEARCH}
     for name in names:
+        why = ""
         if name in reserved:
-            raise ValueError(
-                f"{caller}: `{name}` cannot be searched: the search sets it, alike for every "
-                "candidate, from its own parameters and from what `estimator` declares. Leave it "
-                "out of `param_distributions`."
-            )
-        if name.rpartition("__")[2] in _STRUCTURE:
-            raise ValueError(
-                f"{caller}: `{name}` cannot be searched: it says which parts a candidate has and "
-                "where its fits are kept. Search the parameters of parts, or single parts by "
-                "their names."
-            )
-        if any(f"{name}__" == prefix or prefix.startswith(f"{name}__") for prefix in prefixes):
-            raise ValueError(
-                f"{caller}: `{name}` replaces a private part, whose epsilon could then not be set. "
-                "Search its parameters, or run one search for each estimator on one budget."
-            )
+            why = "the search sets it, alike for every candidate. Leave it out."
+        elif name.rpartition("__")[2] in _STRUCTURE:
+            why = "it says which parts there are. Search parameters of parts, or single parts."
+        elif any(prefix.startswith(f"{name}__") for prefix in prefixes):
+            why = "it replaces a private part. Search its parameters, or run several searches."
+        if why:
+            raise ValueError(f"`{name}` cannot be searched: {why}")
 
 
 def give_budget(
@@ -148,34 +97,12 @@ def give_budget(
     seed: int | None,
     classes: Any = None,
 ) -> None:
-    """Give a candidate its budget, and silence it: how often it speaks would be counted.
-
-    Parameters
-    ----------
-    candidate : estimator
-        A clone.
-    prefixes : tuple of str
-        From `private_parts`.
-    budget : PrivacyBudget
-        Of this fit alone.
-    epsilon : float
-        Of each private part.
-    seed : int or None
-        For `random_state`, which makes the fits of a seeded search differ.
-    classes : ndarray, optional
-        Public set of classes, for the private parts that declare none: which classes occur among
-        the rows of *one fit* is not public.
-    """
+    """Give a candidate its budget, and silence it: how often it speaks would be counted."""
     known = candidate.get_params()
-    given = {
-        "epsilon": epsilon,
-        "delta": budget.delta,
-        "budget": budget,
-        "random_state": seed,
-        "verbose": False,
-    }
+    given = {"epsilon": epsilon, "delta": budget.delta, "budget": budget}
+    given |= {"random_state": seed, "verbose": False}
     chosen = {prefix + name: value for prefix in prefixes for name, value in given.items()}
-    for prefix, _ in composites(candidate):
+    for prefix, _ in leaves(candidate, composite=True):
         chosen |= {prefix + name: value for name, value in _OF_COMPOSITES.items()}
     if classes is not None:
         for prefix, part in leaves(candidate):
@@ -189,15 +116,6 @@ def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) ->
 
     That one fit was cheaper: but it was chosen, and what chose it is part of the release. Each
     private part restates what it holds (`PrivateEstimatorMixin`), its sketch for example.
-
-    Parameters
-    ----------
-    candidate : estimator
-        The fitted winner.
-    prefixes : tuple of str
-        From `private_parts`.
-    spent : PrivacySpent
-        The statement of the search.
     """
     stated = {"epsilon": spent.epsilon, "delta": spent.delta, "budget": None}
     # A ColumnTransformer has fitted clones of its parts, and keeps the parts too.
@@ -206,25 +124,8 @@ def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) ->
         part._restate(spent)
 
 
-def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str) -> None:
-    """Make sure that every private part of a fitted candidate charged what it says it spent.
-
-    Parameters
-    ----------
-    candidate : estimator
-        Fitted.
-    n_parts : int
-        Number of its private parts.
-    budget : PrivacyBudget
-        What `give_budget` gave it.
-    caller : str
-        Name for messages.
-
-    Raises
-    ------
-    ValueError
-        If a part makes no statement, or its event was not charged.
-    """
+def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget) -> None:
+    """Make sure that every private part of a fitted candidate charged what it says it spent."""
     # None states that nothing was spent: everything that was learned had been declared.
     parts = [part for part in parts_of(candidate) if hasattr(part, "privacy_spent_")]
     spent = [part.privacy_spent_ for part in parts]
@@ -232,49 +133,24 @@ def check_paid(candidate: Any, n_parts: int, budget: PrivacyBudget, caller: str)
     due = {str(one.event) for one in spent if isinstance(one, PrivacySpent)}
     if len(parts) < n_parts or not due <= charged:
         raise ValueError(
-            f"{caller}: a private part of a candidate did not charge its fit to the budget that "
-            "the search gave it, so that nothing is known about what it released. The search "
-            "stops; what it was charged stays charged. Search estimators that charge every fit "
-            "to `budget` and state it in `privacy_spent_`, as those of skdpot do."
+            "a private part of a candidate did not charge its fit to the budget that the search "
+            "gave it. The search stops; what it was charged stays charged. Search estimators that "
+            "charge every fit to `budget` and state it in `privacy_spent_`, as those of skdpot do."
         )
 
 
-def check_learned_nothing(candidate: Any, caller: str) -> None:
-    """Make sure that the other parts of a fitted candidate hold what they held before.
-
-    Parameters
-    ----------
-    candidate : estimator
-        Fitted.
-    caller : str
-        Name for messages.
-
-    Raises
-    ------
-    ValueError
-        If a part has new attributes besides the number and the names of the features.
-    """
+def check_learned_nothing(candidate: Any) -> None:
+    """Make sure that the other parts of a fitted candidate hold what they held before."""
     for _, part in leaves(candidate):
         if not isinstance(part, PrivateEstimatorMixin) and keeps_more(part):
             raise ValueError(
-                f"{caller}: {type(part).__name__} says that it needs no fit, and holds more after "
-                "one than before: what it has learned or kept of private rows is not private. The "
-                "search stops; what it was charged stays charged."
+                f"{type(part).__name__} says that it needs no fit, and has learned or kept private "
+                "rows. The search stops; what it was charged stays charged."
             )
 
 
 def needs_classes(part: Any) -> bool:
-    """Say whether a private part takes the set of classes from the labels that it is fitted to.
-
-    Parameters
-    ----------
-    part : estimator
-        A private part.
-
-    Returns
-    -------
-    bool
-    """
+    """Say whether a private part takes the set of classes from the labels that it is fitted to."""
     mechanism = _mechanism_with_classes(part)
     known = part.get_params(deep=False) | ({} if mechanism is None else mechanism.get_params())
     return "classes" in known and known["classes"] is None and bool(known.get("conditional", True))
@@ -296,59 +172,29 @@ def _declared(part: Any, classes: np.ndarray) -> dict[str, Any]:
     return {"mechanism": mechanism.set_params(classes=classes)} if mechanism.classes is None else {}
 
 
-def _check_composite(composite: Any, caller: str) -> None:
+def _check_composite(composite: Any) -> None:
     """Refuse composites that write fits down, or are not scikit-learn's own."""
     if getattr(composite, "memory", None) is not None:
-        raise ValueError(
-            f"{caller}: a pipeline with `memory` would keep the fits of all candidates on disk, "
-            "and only the best one is paid for. Use memory=None."
-        )
+        raise ValueError("a pipeline with `memory` keeps unpaid fits on disk. Use memory=None.")
     if type(composite) not in COMPOSITES:
         raise ValueError(
-            f"{caller}: {type(composite).__name__} is no pipeline of scikit-learn's own, and would "
-            "learn from private rows for all that is known. Use Pipeline, FeatureUnion or "
-            "ColumnTransformer."
+            f"{type(composite).__name__} is not scikit-learn's own: for all that is known it would "
+            "learn from private rows. Use Pipeline, FeatureUnion or ColumnTransformer."
         )
 
 
 _MOST_CHECKED = 500  # candidates, before the charge; all others are checked when they are drawn
 
 
-def make_candidate(
-    estimator: Any, parameters: Mapping[str, Any], prefixes: tuple[str, ...], caller: str
-) -> Any:
-    """Return an unfitted candidate that is private as a whole.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What is searched.
-    parameters : mapping
-        Of the candidate.
-    prefixes : tuple of str
-        Of its private parts, from `private_parts`.
-    caller : str
-        Name for messages.
-
-    Returns
-    -------
-    estimator
-        Shares no object with `estimator` or `parameters`, frozen estimators included: a fit or a
-        call of one of them would otherwise be seen in the caller's hands.
-
-    Raises
-    ------
-    ValueError
-        If a part learns without privacy, or the private parts are others.
-    """
-    candidate = deepcopy(clone(estimator))
+def make_candidate(estimator: Any, parameters: Mapping[str, Any], prefixes: tuple[str, ...]) -> Any:
+    """Return an unfitted candidate that is private as a whole."""
+    candidate = own_copy(estimator)
     candidate.set_params(**{name: own_copy(value) for name, value in parameters.items()})
-    found = private_parts(candidate, caller)
+    found = private_parts(candidate)
     if found != prefixes:
         raise ValueError(
-            f"{caller}: a candidate has {_listed(found)}, and `estimator` has {_listed(prefixes)}: "
-            "the privacy of a fit is divided among those. Candidates must have the same private "
-            "parts; run one search for each set of parts on one budget."
+            f"a candidate has {_listed(found)}, and `estimator` has {_listed(prefixes)}: all "
+            "candidates must have the same private parts. Run several searches."
         )
     return candidate
 
@@ -358,35 +204,11 @@ def own_copy(value: Any) -> Any:
     return deepcopy(clone(value, safe=False))
 
 
-def check_candidates(
-    estimator: Any, distributions: Any, prefixes: tuple[str, ...], caller: str
-) -> bool:
-    """Refuse candidates that cannot be made, are not private, or are out of range.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What is searched.
-    distributions : dict or list of dict
-        Of the candidates. Every value of a list occurs in one that is checked.
-    prefixes : tuple of str
-        From `private_parts`.
-    caller : str
-        Name for messages.
-
-    Returns
-    -------
-    bool
-        Whether one of them takes the set of classes from the labels.
-
-    Raises
-    ------
-    ValueError
-        If one is refused.
-    """
+def check_candidates(estimator: Any, distributions: Any, prefixes: tuple[str, ...]) -> bool:
+    """Refuse candidates that cannot be made, are not private, or are out of range."""
     needed = False
     for parameters in _some_candidates(distributions):
-        candidate = make_candidate(estimator, parameters, prefixes, caller)
+        candidate = make_candidate(estimator, parameters, prefixes)
         for part in parts_of(candidate):
             if hasattr(part, "_parameter_constraints"):
                 part._validate_params()
@@ -404,18 +226,11 @@ def _some_candidates(given: Any) -> Iterator[dict[str, Any]]:
             return
     rng = check_random_state(0)
     for one in lists:
-        longest = max(
-            (len(values) for values in one.values() if hasattr(values, "__len__")), default=1
-        )
-        for position in range(longest):
-            yield {
-                name: (
-                    values.rvs(random_state=rng)
-                    if hasattr(values, "rvs")
-                    else values[position % len(values)]
-                )
-                for name, values in one.items()
-            }
+        listed = {name: values for name, values in one.items() if not hasattr(values, "rvs")}
+        laws = {name: values for name, values in one.items() if name not in listed}
+        for place in range(max(map(len, listed.values()), default=1)):
+            values = {name: values[place % len(values)] for name, values in listed.items()}
+            yield values | {name: law.rvs(random_state=rng) for name, law in laws.items()}
     yield from ParameterSampler(given, 20, random_state=rng)
 
 
@@ -424,29 +239,158 @@ def _listed(prefixes: tuple[str, ...]) -> str:
     return f"the private parts {', '.join(names)}" if names else "no parts"
 
 
+_N_DIRECTIONS = 64
+_N_SYNTHETIC = 2000
+_A_SCORE = "a function of fitted estimator, X and y that returns a number in [0, 1] for each row"
+_SEED = 0  # public: synthetic rows are post-processing, and a seeded search must repeat
+
+# From a fitted candidate, held-out rows and their targets to a number a row, or to their sum.
+Score = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A score, higher being better: its name, and the sum over the rows of what lies in [0, 1].
+
+    A score of what a candidate has released needs neither rows nor noise.
+    """
+
+    name: str
+    total: Score
+    reads_rows: bool = True
+
+
+def find_scorer(scoring: Any, score_on: str, score_bounds: Any, estimator: Any) -> Scorer:
+    """Return the score that was asked for, or the usual one of the estimator."""
+    if score_on == "release":
+        return _of_release(scoring)
+    if callable(scoring):
+        return Scorer(_name_of(scoring), _summed(scoring))
+    name = _usual(estimator) if scoring is None else scoring
+    if name in (by_name := {"accuracy": _is_right, "synthetic_accuracy": _is_right_by_synthetic}):
+        return Scorer(name, _summed(by_name[name]))
+    if name == "absolute_error":
+        return Scorer(name, _summed(_closeness(*_range(score_bounds, name, "the targets"))))
+    if name == "sliced_wasserstein":
+        return Scorer(name, _sliced(*_range(score_bounds, name, "each feature")))
+    raise ValueError(
+        f"scoring={scoring!r} is unknown. Use 'accuracy', 'absolute_error', 'synthetic_accuracy', "
+        f"'sliced_wasserstein', or {_A_SCORE}, of that row alone; AUC or R2 cannot be made private."
+    )
+
+
+def _name_of(scoring: Any) -> str:
+    return str(getattr(scoring, "__name__", type(scoring).__name__))
+
+
+def _summed(score: Score) -> Score:
+    """Sum a score a row, which is clipped to [0, 1]; what is no number counts 0."""
+
+    def total(estimator: Any, X: Any, y: Any) -> float:
+        scores = np.asarray(score(estimator, X, y), dtype=np.float64)
+        if scores.shape != (len(X),):
+            raise ValueError(f"The score must have shape ({len(X)},), got {scores.shape}.")
+        return float(np.sum(np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)))
+
+    return total
+
+
+def _closeness(low: np.ndarray, high: np.ndarray) -> Score:
+    """Score 1 minus the absolute error, as a share of the range."""
+
+    def score(estimator: Any, X: Any, y: Any) -> np.ndarray:
+        predicted, true = (
+            np.clip(np.asarray(values, dtype=np.float64), low, high)
+            for values in (estimator.predict(X), y)
+        )
+        error = np.abs(predicted - true.reshape(predicted.shape)) / (high - low)
+        return 1.0 - error.reshape(len(error), -1).mean(axis=1)
+
+    return score
+
+
+def _sliced(low: np.ndarray, high: np.ndarray) -> Score:
+    """Score the number of rows times 1 minus the mean W1 distance to synthetic rows."""
+
+    def in_cube(values: Any) -> np.ndarray:
+        cube = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        return np.clip(np.nan_to_num(cube), 0.0, 1.0)
+
+    def total(estimator: Any, X: Any, y: Any) -> float:
+        synthetic = in_cube(estimator.sample(_N_SYNTHETIC, random_state=_SEED))
+        rows = in_cube(X)
+        d = rows.shape[1]
+        directions = np.random.default_rng(0).normal(size=(_N_DIRECTIONS, d))
+        directions = np.concatenate([np.eye(d), directions])
+        directions /= np.abs(directions).sum(axis=1, keepdims=True)
+        distances = [wasserstein_distance(rows @ u, synthetic @ u) for u in directions]
+        return float(len(rows) * (1.0 - np.clip(np.mean(distances), 0.0, 1.0)))
+
+    return total
+
+
+def _is_right(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return np.asarray(np.asarray(estimator.predict(X)) == np.asarray(y), dtype=np.float64)
+
+
+def _is_right_by_synthetic(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    """Score a sampler by a classifier that is trained on what it samples."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows, labels = estimator.sample_labeled(_N_SYNTHETIC, random_state=_SEED)
+    if len(np.unique(labels)) < 2:
+        return np.asarray(np.asarray(y) == labels[0], dtype=np.float64)
+    model = HistGradientBoostingClassifier(max_iter=50, random_state=_SEED)
+    return _is_right(model.fit(np.asarray(rows), labels), np.asarray(X), y)
+
+
+def _distance_to_own_sketch(estimator: Any) -> float:
+    return -float(estimator.sketch_.distance(estimator.sample(_N_SYNTHETIC, random_state=_SEED)))
+
+
+def _of_release(scoring: Any) -> Scorer:
+    if scoring is None:
+        scoring, name = _distance_to_own_sketch, "distance to the own sketch"
+    elif callable(scoring):
+        name = _name_of(scoring)
+    else:
+        raise ValueError(
+            f'scoring={scoring!r}: with score_on="release" it must be None (minus the distance to '
+            "the own sketch) or a function of the fitted estimator alone."
+        )
+
+    def total(estimator: Any, X: Any, y: Any) -> float:
+        score = float(scoring(estimator))
+        return -np.inf if np.isnan(score) else score
+
+    return Scorer(name, total, reads_rows=False)
+
+
+def _usual(estimator: Any) -> str:
+    if is_classifier(estimator):
+        return "accuracy"
+    if is_regressor(estimator):
+        return "absolute_error"
+    if hasattr(estimator, "sample") and not get_tags(estimator).input_tags.string:
+        return "sliced_wasserstein"
+    raise ValueError(f"{type(estimator).__name__} has no usual score; pass scoring=, {_A_SCORE}.")
+
+
+def _range(given: Any, needed_by: str, of: str) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        raise ValueError(
+            f"scoring={needed_by!r} needs score_bounds=(low, high), a public range of {of}, "
+            "so that no record moves the score by more than a known amount."
+        )
+    low, high = (as_finite(end, "score_bounds") for end in given)
+    if not np.all(low < high):
+        raise ValueError("score_bounds=(low, high) needs low < high.")
+    return low, high
+
+
 @dataclass(frozen=True, eq=False)
 class SearchTask:
-    """What a search looks for, and where.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Cloned for every fit.
-    parts : tuple of str
-        Its private parts, as prefixes.
-    distributions : dict or list of dict
-        Public distribution of the candidates.
-    splits : Splits
-        Public split.
-    scorer : Scorer
-        Compares trials.
-    plan : SearchPlan
-        What each part may spend; charged already.
-    caller : str
-        Name for messages.
-    classes : ndarray, optional
-        Public set of classes, for every fit.
-    """
+    """What a search looks for: its estimator with the prefixes of its private parts, and terms."""
 
     estimator: Any
     parts: tuple[str, ...]
@@ -454,8 +398,29 @@ class SearchTask:
     splits: Splits
     scorer: Scorer
     plan: SearchPlan
-    caller: str
     classes: np.ndarray | None = None
+
+
+def take(values: Any, positions: np.ndarray) -> Any:
+    """Return some rows of an array or a table, in the form that it has."""
+    if values is None:
+        return None
+    rows = values if hasattr(values, "__getitem__") else np.asarray(values)
+    return safe_indexing(rows, positions)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Private rows, their targets, and what else a fit is given with a value for each of them."""
+
+    X: Any
+    y: Any
+    options: Mapping[str, Any]
+
+    def take(self, positions: np.ndarray) -> "Rows":
+        """Return some of them."""
+        options = {name: take(value, positions) for name, value in self.options.items()}
+        return Rows(take(self.X, positions), take(self.y, positions), options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,39 +433,21 @@ class Trial:
     releases: tuple[Release, ...]
 
 
-def best_trial(
-    task: SearchTask, X: Any, y: Any, fit_params: Mapping[str, Any], secret: SecretStream
-) -> Trial:
+def best_trial(task: SearchTask, rows: Rows, secret: SecretStream) -> Trial:
     """Run a random number of trials and return the best one.
 
     Of equally good ones the first is kept: given their number all of them have the same law, so
     that it makes no difference to what can be learned.
-
-    Parameters
-    ----------
-    task : SearchTask
-        What to look for.
-    X, y : array-like
-        Private rows and their targets.
-    fit_params : mapping
-        What else the fits take, a value a row.
-    secret : SecretStream
-        Draws the number of trials, the candidates and the noise.
-
-    Returns
-    -------
-    Trial
     """
-    best: Trial | None = None
-    for _ in range(task.plan.law.draw(secret)):
+
+    def trial() -> Trial:
         parameters = _draw_candidate(task.distributions, secret)
         # Refused here in plain words: what goes wrong within a trial is not quoted.
-        make_candidate(task.estimator, parameters, task.parts, task.caller)
-        trial = _run(task, parameters, X, y, fit_params, secret)
-        if best is None or trial.score > best.score:
-            best = trial
-    if best is None:
-        raise RuntimeError("A search makes at least one trial.")
+        make_candidate(task.estimator, parameters, task.parts)
+        return _run(task, parameters, rows, secret)
+
+    n_trials = task.plan.law.draw(secret)
+    best = max((trial() for _ in range(n_trials)), key=lambda one: one.score)
     remember(best.releases)
     return best
 
@@ -514,64 +461,30 @@ def _draw_candidate(distributions: Any, secret: SecretStream) -> dict[str, Any]:
     """
     bits = np.random.MT19937(np.random.SeedSequence(secret.random_bits(128)))
     rng = np.random.RandomState(bits)  # what scikit-learn and SciPy draw from
-    [parameters] = ParameterSampler(deepcopy(distributions), 1, random_state=rng)
-    return parameters
+    return next(iter(ParameterSampler(deepcopy(distributions), 1, random_state=rng)))
 
 
 def fit_alone(
     task: SearchTask,
     parameters: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    fit_params: Mapping[str, Any],
+    rows: Rows,
     terms: FitTerms,
     secret: SecretStream,
 ) -> Any:
-    """Fit one candidate under a budget of its own, which no fit can overspend.
-
-    Parameters
-    ----------
-    task : SearchTask
-        What is searched.
-    parameters : mapping
-        Of the candidate.
-    X, y : array-like
-        Private rows and their targets.
-    fit_params : mapping
-        What else the fit takes.
-    terms : FitTerms
-        What the fit may spend.
-    secret : SecretStream
-        Seeds the candidate if it is seeded itself.
-
-    Returns
-    -------
-    estimator
-        Fitted.
-
-    Raises
-    ------
-    ValueError
-        If the candidate is not private as a whole, or did not pay for what it did.
-    """
-    candidate = make_candidate(task.estimator, parameters, task.parts, task.caller)
-    budget = terms.budget()
+    """Fit one candidate under a budget of its own, which no fit can overspend."""
+    candidate = make_candidate(task.estimator, parameters, task.parts)
+    budget = PrivacyBudget(terms.epsilon, terms.delta)
     seed = secret.random_bits(31) if secret.reproducible else None
     give_budget(candidate, task.parts, budget, terms.part_epsilon, seed, task.classes)
-    targets = () if y is None else (y,)
-    candidate.fit(X, *targets, **fit_params)
-    check_paid(candidate, len(task.parts), budget, task.caller)
-    check_learned_nothing(candidate, task.caller)
+    targets = () if rows.y is None else (rows.y,)
+    candidate.fit(rows.X, *targets, **rows.options)
+    check_paid(candidate, len(task.parts), budget)
+    check_learned_nothing(candidate)
     return candidate
 
 
 def _run(
-    task: SearchTask,
-    parameters: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    fit_params: Mapping[str, Any],
-    secret: SecretStream,
+    task: SearchTask, parameters: Mapping[str, Any], rows: Rows, secret: SecretStream
 ) -> Trial:
     """Fit and score a candidate; raise nothing that quotes what it happened on."""
     failure: BaseException | None = None
@@ -579,13 +492,10 @@ def _run(
         try:
             total, fitted = 0.0, None
             for train, held_out in task.splits.folds:
-                rows, targets = take(X, train), take(y, train)
-                options = {name: take(value, train) for name, value in fit_params.items()}
-                terms = task.plan.fit
-                fitted = fit_alone(task, parameters, rows, targets, options, terms, secret)
+                fitted = fit_alone(task, parameters, rows.take(train), task.plan.fit, secret)
                 # A copy, so that nothing that a score leaves behind is released.
-                judged = deepcopy(fitted)
-                total += task.scorer.total(judged, take(X, held_out), take(y, held_out))
+                judged, others = deepcopy(fitted), rows.take(held_out)
+                total += task.scorer.total(judged, others.X, others.y)
             score = _noisy(total, task, secret)
         except BaseException as error:
             failure = _publishable(error, task)
@@ -608,10 +518,7 @@ def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
     [units] = round_to_lattice([total], noise.lattice)
     score = float(drawn + units) * noise.lattice / task.plan.n_scored
     lattice = noise.lattice / task.plan.n_scored
-    noisy: float = released(
-        Release("score", score, sigma=task.plan.score_deviation, lattice=lattice)
-    )
-    return noisy
+    return released(Release("score", score, sigma=task.plan.score_deviation, lattice=lattice))
 
 
 @contextmanager
@@ -627,4 +534,4 @@ def _publishable(error: BaseException, task: SearchTask) -> BaseException:
     own = type(task.estimator).__module__.startswith("skdpot.")
     if isinstance(error, SkdpotError) or (own and isinstance(error, ValueError | TypeError)):
         return error
-    return publishable(error, task.caller)
+    return publishable(error, "PrivateSearchCV")

@@ -11,9 +11,6 @@ from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_is_fitted, validate_rows
 from skdpot.metrics import sliced_wasserstein_distance
 
-__all__ = ["SyntheticRows", "check_n_samples", "like_input"]
-
-
 _TOO_MANY = 2**31  # rows of a call
 
 

@@ -21,7 +21,7 @@ from skdpot._utils.validation import (
     read_rows,
     validate_rows,
 )
-from skdpot.estimators._groups import SAME_GROUP, one_cell, read_groups
+from skdpot.estimators._fair_predictor import SAME_GROUP, one_cell, read_groups
 from skdpot.estimators._synthetic_rows import check_n_samples, like_input
 from skdpot.mechanisms.architecture import Architecture
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
@@ -32,17 +32,14 @@ from skdpot.mechanisms.dpsgd import (
     PriorPenalty,
     TrainedAutoencoder,
 )
-from skdpot.nets.code_penalties import Prior, prior_samples
+from skdpot.nets.autoencoder_training import Prior, prior_samples
 from skdpot.nets.networks import evaluate, from_network_units, to_network_units
-from skdpot.nets.private_modules import check_per_record
-from skdpot.nets.training import check_callbacks
+from skdpot.nets.training import check_callbacks, check_per_record
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import made_by
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.rules import public_bounds
-
-__all__ = ["PrivateSWAutoencoder"]
+from skdpot.slicing.plan import public_bounds
 
 _MECHANISMS = {"dpsgd": DPSGD}
 _PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": CodeParity}
@@ -141,17 +138,16 @@ class PrivateSWAutoencoder(
 
     Privacy
     -------
-    A private fit releases the network of every step: sums of clipped gradients over secret
-    batches with Gaussian noise, one event under replace-one, after the events of the bounds
-    when these are private. Without a penalty the sensitivity of a sum is 2C; with one it is
-    ``(1 - alpha) * 2C`` plus alpha times that of `skdpot.nets.code_penalties.PriorDistance` or
-    `skdpot.nets.code_penalties.ParityDistance`. Rounding to the lattice of the noise adds at most
-    1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are computed in single precision, of
-    which the last bits can depend on the size of a Poisson batch; the statement assumes that they
-    do not. No loss is recorded or shown. Public: the number of rows and of features and their
-    names, the dtype, the architecture and its first weights, and that all values are finite. With
-    ``penalty="parity"`` the groups, their sizes and **who belongs to which** are public too:
-    protected is what X says of a person, given the person's group.
+    A private fit releases the network of every step: sums of clipped gradients over secret batches
+    with Gaussian noise, one event under replace-one, after the events of the bounds when these are
+    private. Without a penalty the sensitivity of a sum is 2C; with one it is ``(1 - alpha) * 2C``
+    plus alpha times that of the penalty (`skdpot.nets.autoencoder_training`). Rounding to the
+    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Gradients are
+    computed in single precision, of which the last bits can depend on the size of a Poisson batch;
+    the statement assumes that they do not. No loss is recorded or shown. Public: the number of rows
+    and of features and their names, the dtype, the architecture and its first weights, and that all
+    values are finite. With ``penalty="parity"`` the groups, their sizes and **who belongs to
+    which** are public too: protected is what X says of a person, given the person's group.
 
     What `transform`, `inverse_transform` and `score` are given is treated as public: **codes of
     private rows are not private**. A private estimator that is fitted on them has to pay for
@@ -182,9 +178,8 @@ class PrivateSWAutoencoder(
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
         "private": ["boolean"],
         "penalty": [StrOptions(set(_PENALTIES)), *_PENALTIES.values(), None],
         "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list, Architecture],
@@ -192,9 +187,7 @@ class PrivateSWAutoencoder(
         "callbacks": [list, tuple, None],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "budget": [PrivacyBudget, None],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 

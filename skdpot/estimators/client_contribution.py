@@ -9,10 +9,8 @@ from sklearn.base import BaseEstimator, clone
 
 from skdpot._utils.validation import HasMethods, all_or_nothing, check_is_fitted, fit_context
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
+from skdpot.federated.exchange import DistanceEstimate
 from skdpot.federated.party import Party
-from skdpot.federated.results import DistanceEstimate
-
-__all__ = ["ClientContribution"]
 
 
 class ClientContribution(BaseEstimator):
@@ -182,5 +180,4 @@ def _shares(distances: np.ndarray) -> np.ndarray:
     total, n_clients = distances.sum(), len(distances)
     if n_clients == 1 or total == 0:
         return np.full(n_clients, 1.0 / n_clients)
-    shares: np.ndarray = (1.0 - distances / total) / (n_clients - 1)
-    return shares
+    return (1.0 - distances / total) / (n_clients - 1)

@@ -11,20 +11,21 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from torch.nn import functional
 
-from skdpot._utils.labels import LabelWords, encode_labels
-from skdpot._utils.rng import spawn_streams
-from skdpot._utils.validation import StrOptions, all_or_nothing, fit_context
-from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._groups import SAME_CLASS, SAME_GROUP, within_classes
-from skdpot.mechanisms.base import FitContext, chosen_mechanism
-from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask, mu_share
+from skdpot._utils.validation import (
+    LabelWords,
+    StrOptions,
+    all_or_nothing,
+    encode_labels,
+    fit_context,
+)
+from skdpot.estimators._fair_predictor import SAME_CLASS, SAME_GROUP, FairPredictor, within_classes
+from skdpot.mechanisms.base import FitContext
+from skdpot.mechanisms.fair import FairGradients, FairTask, mu_share
 from skdpot.nets.fair_training import network_outputs
-from skdpot.nets.parity import Cells, Probabilities
-from skdpot.nets.tuned_threshold import plan_threshold, tuned_threshold
+from skdpot.nets.output_tables import plan_threshold, tuned_threshold
+from skdpot.nets.wasserstein_gradient import Cells, Probabilities
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event
-
-__all__ = ["FairPrivateClassifier"]
 
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
@@ -48,7 +49,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     alpha : float, default=0.5
         Weight of fairness in [0, 1); 0 is DP-SGD for the cross-entropy alone. Groups become
         alike from about 0.5; most of the way is between 0.7 and 0.95.
-    fairness : {"statistical_parity", "equalized_odds"}, default="statistical_parity"
+    fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
         Whether all members of two groups are compared, or those of the same class. The second
         takes the class of every record as public.
     epsilon : float, default=1.0
@@ -108,16 +109,16 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     Privacy
     -------
-    A fit releases the noisy summed gradient of every step and, with a sketch, noisy
-    distributions of the outputs of all records: one composed event under replace-one, for a
-    neighbour that has *the same group*, and under equalised odds the same class too. Public are
-    the groups, their sizes, who belongs to which, the set of classes, the number of rows and of
-    features and their names, and the network's first weights; under equalised odds also the
-    class of every record. With a sketch batches are Poisson samples and the sensitivity of a sum
-    is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_training`); with ranks they are fixed numbers of
-    records of each group (and class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q}
-    \frac{4 r L}{\min_c n'_c}` (`skdpot.nets.parity`). A tuned threshold takes two more
-    releases, of noisy histograms. Rounding to the lattice of the noise adds at most 1/512 to these
+    A fit releases the noisy summed gradient of every step and, with a sketch, noisy distributions
+    of the outputs of all records: one composed event under replace-one, for a neighbour that has
+    *the same group*, and under equalised odds the same class too. Public are the groups, their
+    sizes, who belongs to which, the set of classes, the number of rows and of features and their
+    names, and the network's first weights; under equalised odds also the class of every record.
+    With a sketch batches are Poisson samples and the sensitivity of a sum is :math:`(1-\alpha)\,2C`
+    (`skdpot.nets.fair_training`); with ranks they are fixed numbers of records of each group (and
+    class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}`
+    (`skdpot.nets.wasserstein_gradient`). A tuned threshold takes two more releases, of noisy
+    histograms. Rounding to the lattice of the noise adds at most 1/512 to these
     (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
     trained in single precision, of which the last bits can depend on the size of the batch; the
     statement assumes that they do not. No loss is recorded or shown.
@@ -145,7 +146,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 
     _parameter_constraints: dict[str, list[Any]] = {
         **FairPredictor._parameter_constraints,
-        "fairness": [StrOptions({"statistical_parity", "equalized_odds"})],
+        "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
         "tune_threshold": ["boolean"],
         "classes": ["array-like", None],
     }
@@ -153,7 +154,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     def __init__(
         self,
         alpha: float = 0.5,
-        fairness: str = "statistical_parity",
+        fairness: str = "demographic_parity",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
@@ -215,28 +216,23 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         """
         self._refuse(fit_params)
         with all_or_nothing(self):
-            self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
-            rows = self._rows(X, reset=True)
+            rows, cells, context = self._read(X, sensitive_features)
             codes, self.classes_ = encode_labels(y, len(rows), self.classes, words=_LABELS)
             self._check_classes()
-            cells, self.groups_ = self._groups(sensitive_features, len(rows))
             if cells.strata and self.fairness == "equalized_odds":
                 cells = within_classes(cells, codes, self.classes_)
-            streams = spawn_streams(self.random_state, type(self).__name__)
-            self._fit(FitContext.of(self, X, streams), rows, codes, cells)
+            self._fit(context, rows, codes, cells)
         return self
 
     def _check_classes(self) -> None:
         """Refuse too few classes to learn, and too many for one threshold."""
         if len(self.classes_) < 2:
             raise ValueError(
-                "y holds a single class; a classifier needs at least two classes. If others can "
-                "occur, declare them with classes=."
+                "y holds a single class; a classifier needs two. Declare others with classes=."
             )
         if self.tune_threshold and len(self.classes_) > 2:
             raise ValueError(
-                f"tune_threshold=True is for two classes, and there are {len(self.classes_)}: with "
-                "more there is no single threshold. Use tune_threshold=False."
+                f"tune_threshold=True is for two classes, and there are {len(self.classes_)}."
             )
 
     def _fit(self, context: FitContext, rows: np.ndarray, codes: np.ndarray, cells: Cells) -> None:
@@ -295,10 +291,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         """
         outputs = self._outputs(X)
         if outputs.shape[1] > 1:
-            logits: np.ndarray = log_softmax(outputs, axis=1)
-            return logits
-        shifted: np.ndarray = outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
-        return shifted
+            return log_softmax(outputs, axis=1)
+        return outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class.
@@ -315,8 +309,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         """
         decision = self.decision_function(X)
         if decision.ndim > 1:
-            probabilities: np.ndarray = softmax(decision, axis=1)
-            return probabilities
+            return softmax(decision, axis=1)
         return np.column_stack([expit(-decision), expit(decision)])
 
     def predict(self, X: Any) -> np.ndarray:
@@ -332,9 +325,8 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         ndarray of shape (n_samples,)
             Classes.
         """
-        best = self.predict_proba(X).argmax(axis=1)
-        predicted: np.ndarray = self.classes_[best]
-        return predicted
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of this estimator."""

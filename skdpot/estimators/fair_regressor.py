@@ -9,21 +9,15 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
-from skdpot.estimators._fair_predictor import FairPredictor
-from skdpot.estimators._groups import SAME_GROUP
-from skdpot.mechanisms.base import FitContext, chosen_mechanism
-from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairTask
+from skdpot.estimators._fair_predictor import SAME_GROUP, FairPredictor
+from skdpot.mechanisms.base import FitContext
+from skdpot.mechanisms.fair import FairGradients, FairTask
 from skdpot.nets.networks import from_network_units, to_network_units
-from skdpot.nets.parity import Cells, ClippedOutputs
-from skdpot.privacy.bounds_plan import BoundsPlan
+from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing.plan import bounds_or_plan
-from skdpot.slicing.rules import public_bounds
-
-__all__ = ["FairPrivateRegressor"]
+from skdpot.slicing.plan import bounds_or_plan, public_bounds
 
 
 class FairPrivateRegressor(RegressorMixin, FairPredictor):
@@ -91,18 +85,17 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
 
     Privacy
     -------
-    A fit releases the noisy summed gradient of every step, noisy distributions of the outputs
-    of all records with a sketch, and the bounds of the targets unless they are public: one
-    composed event under replace-one, for a neighbour that has *the same group*. Public are the
-    groups, their sizes, who belongs to which, the number of rows, features and targets, names,
-    and the network's first weights. With a sketch batches are Poisson samples and the
-    sensitivity of a sum is :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_training`); with ranks they
-    are fixed numbers of records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n'
-    \frac{2}{K} \frac{4 r L}{\min_c n'_c}` with r = 2M (`skdpot.nets.parity`). Rounding to the
-    lattice of the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that
-    are not plain chains of layers are trained in single precision, of which the last bits can
-    depend on the size of the batch; the statement assumes that they do not. No loss is recorded or
-    shown.
+    A fit releases the noisy summed gradient of every step, noisy distributions of the outputs of
+    all records with a sketch, and the bounds of the targets unless they are public: one composed
+    event under replace-one, for a neighbour that has *the same group*. Public are the groups, their
+    sizes, who belongs to which, the number of rows, features and targets, names, and the network's
+    first weights. With a sketch batches are Poisson samples and the sensitivity of a sum is
+    :math:`(1-\alpha)\,2C` (`skdpot.nets.fair_training`); with ranks they are fixed numbers of
+    records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K} \frac{4 r
+    L}{\min_c n'_c}` with r = 2M (`skdpot.nets.wasserstein_gradient`). Rounding to the lattice of
+    the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that are not
+    plain chains of layers are trained in single precision, of which the last bits can depend on the
+    size of the batch; the statement assumes that they do not. No loss is recorded or shown.
 
     What `predict` and `score` are given is treated as public. A grid search that scores on
     private records leaks through its scores and its choice.
@@ -190,13 +183,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         """
         self._refuse(fit_params)
         with all_or_nothing(self):
-            self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
-            rows = self._rows(X, reset=True)
+            rows, cells, context = self._read(X, sensitive_features)
             targets = validate_targets(y, len(rows))
             self._flat = targets.ndim == 1
-            cells, self.groups_ = self._groups(sensitive_features, len(rows))
-            streams = spawn_streams(self.random_state, type(self).__name__)
-            context = FitContext.of(self, X, streams)
             self._fit(context, rows, targets.reshape(len(rows), -1), cells)
         return self
 
@@ -204,9 +193,12 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         self, context: FitContext, rows: np.ndarray, targets: np.ndarray, cells: Cells
     ) -> None:
         """Plan, charge, and only then touch the rows."""
-        n_targets = targets.shape[1]
+        n_samples, n_targets = targets.shape
         network = self._network(rows.shape[1], n_targets, context.streams.solver)
-        bounds = self._bounds(context, *targets.shape)
+        if isinstance(self.target_bounds, str) and self.target_bounds != "private":
+            raise ValueError('target_bounds must be "private" or a pair (low, high).')
+        given = public_bounds(self.target_bounds, None, n_targets)
+        bounds = bounds_or_plan(given or n_samples, n_targets, context.target.mu_cap)
         task = FairTask(
             gradient=_squared_error_gradient,
             compared=ClippedOutputs(n_targets, math.sqrt(n_targets)),
@@ -221,18 +213,6 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         self.target_bounds_ = plan.training.settle_bounds(targets, context.streams)
         mapped = to_network_units(self.target_bounds_, targets)
         self._train(context, plan, network, self._records(network, rows, mapped))
-
-    def _bounds(
-        self, context: FitContext, n_samples: int, n_targets: int
-    ) -> DataBounds | BoundsPlan:
-        """Return the declared bounds of the targets, or the plan of private ones."""
-        if isinstance(self.target_bounds, str) and self.target_bounds != "private":
-            raise ValueError(
-                'target_bounds must be "private" or a pair (low, high) of numbers or of arrays '
-                "with one number a target."
-            )
-        given = public_bounds(self.target_bounds, None, n_targets)
-        return bounds_or_plan(given or n_samples, n_targets, context.target.mu_cap)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions, within the bounds of the targets.

@@ -25,9 +25,7 @@ from skdpot.mechanisms.rows import Presample, Resample
 from skdpot.mechanisms.sketch import Sketch
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import SlicedSketch
-
-__all__ = ["DPSlicedFlowSampler", "FlowTrace"]
+from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -35,11 +33,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "presample": Presample,
 }
 
-# What a fit sets, beyond what scikit-learn takes care of.
-_FITTED = (
-    *("mechanism_", "sketch_", "releases_", "bounds_", "n_samples_", "classes_"),
-    *("privacy_spent_", "particles_", "particle_labels_", "displacements_", "feature_names_in_"),
-)
 _MIN_PARTICLES, _MAX_PARTICLES = 1000, 10_000
 _FEWEST_PARTICLES = 256  # in a flow: a handful would sit at the quantiles of their ranks alone
 _STATES = 24  # of a trace, by default: enough for the curve of the distance
@@ -194,17 +187,15 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
     _stated_in = ("sketch_",)
     _mechanisms = MECHANISMS
     _parameter_constraints: dict[str, list[Any]] = {
-        **{
-            name: SlicedSketch._parameter_constraints[name]
-            for name in ("epsilon", "delta", "budget", "bounds", "norm_bound", "conditional")
-        },
+        **PrivateEstimatorMixin._parameter_constraints,
+        **ROW_BOUNDS,
+        "conditional": ["boolean"],
         "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "diffusion": [Interval(Real, 0, None, closed="left")],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
@@ -278,8 +269,8 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
 
     def _release(self, mechanism: Any, streams: Streams, X: Any, y: Any) -> None:
         """Charge and release: the only step that sees private rows."""
-        for name in _FITTED:
-            self.__dict__.pop(name, None)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
         rows = validate_rows(self, X, reset=True, min_samples=2)
         context = FitContext.of(self, X, streams)
         release = mechanism.release(
@@ -340,7 +331,11 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
         sizes = apportion(check_n_samples(n_particles, "n_particles"), self._class_shares)
         rng = solver_generator(random_state)
         results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]
-        distances = [_distances_along(result, wanted) for result in results]
+        distances = [
+            [result.problem.distance(result.recorded[step]) for step in wanted]
+            for result in results
+            if isinstance(result.problem, SlicedFlowProblem)
+        ]
         classes = getattr(self, "classes_", None)
         states = [
             np.concatenate(
@@ -355,7 +350,7 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
             np.array(wanted),
             np.stack(states),
             None if classes is None else np.repeat(classes, sizes),
-            None if None in distances else np.array(distances),
+            np.array(distances) if distances else None,
             classes,
         )
 
@@ -400,8 +395,7 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
     def _schedule(self) -> FlowSchedule:
         """Return the steps of the flow."""
         steps = (self.n_steps, self.step_size, self.diffusion)
-        schedule: FlowSchedule = self.mechanism_.schedule(self._released, *steps)
-        return schedule
+        return self.mechanism_.schedule(self._released, *steps)
 
     def _check_generated(self, rng: np.random.Generator) -> None:
         """Run the flow if there is a release but no particles: `fit` was interrupted."""
@@ -429,8 +423,7 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
         particles = self.particles_[self._positions == position]
         if size > len(particles):
             return self._to_data(self._flow(position, size, rng).particles)
-        drawn: np.ndarray = particles[rng.choice(len(particles), size, replace=False)]
-        return drawn
+        return particles[rng.choice(len(particles), size, replace=False)]
 
     def _to_data(self, particles: np.ndarray) -> np.ndarray:
         """Map particles to the units of the data, inside the bounds that the rows were in."""
@@ -465,11 +458,3 @@ def _recorded_steps(steps: Any, n_steps: int) -> list[int]:
     if not given or not all(whole) or not all(0 <= one <= n_steps for one in given):
         raise ValueError(f"steps must be integers from 0, the start, to {n_steps}, the end.")
     return sorted({int(one) for one in given})
-
-
-def _distances_along(result: FlowResult, steps: Sequence[int]) -> list[float] | None:
-    """Return the distance to the sketch of each recorded state; None without a sketch."""
-    problem = result.problem
-    if not isinstance(problem, SlicedFlowProblem):
-        return None
-    return [problem.distance(result.recorded[step]) for step in steps]

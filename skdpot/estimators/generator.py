@@ -1,11 +1,13 @@
 """A network that draws synthetic rows, trained with differential privacy."""
 
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams, solver_generator, spawn_streams
@@ -15,31 +17,49 @@ from skdpot._utils.validation import (
     StrOptions,
     all_or_nothing,
     check_is_fitted,
+    encode_labels,
     fit_context,
+    validate_rows,
 )
-from skdpot.estimators._generated_rows import GeneratedRows
-from skdpot.estimators._generator_mechanisms import GENERATOR_MECHANISMS
+from skdpot.estimators._synthetic_rows import SyntheticRows
+from skdpot.mechanisms.architecture import LatentNetwork
+from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.gradient import Gradient
+from skdpot.mechanisms.rows import Resample
+from skdpot.mechanisms.sketch import Sketch
+from skdpot.nets.generator_training import (
+    LossBatch,
+    OutputUnits,
+    TrainedGenerator,
+    draw_groups,
+    generator_steps,
+    release_batches,
+    table_batches,
+)
+from skdpot.nets.networks import draw_latents, evaluate
+from skdpot.nets.training import check_callbacks, train_network
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.rows import SmoothedProjections
+from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
-__all__ = ["DPSlicedGenerator"]
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "sketch": Sketch,
+    "smoothing": Resample,
+    "gradient": Gradient,
+}
 
 _FITTED = (
-    "sketch_",
-    "releases_",
-    "module_",
-    "n_steps_",
-    "bounds_",
-    "n_samples_",
-    "classes_",
-    "privacy_spent_",
-    "n_features_in_",
-    "feature_names_in_",
+    *("mechanism_", "sketch_", "releases_", "module_", "n_steps_", "bounds_", "n_samples_"),
+    *("classes_", "privacy_spent_", "n_features_in_", "feature_names_in_"),
 )
+_STEPS_PER_ROOT, _FEWEST_STEPS, _MOST_STEPS = 15, 60, 2000
+_FEWEST_LATENTS, _MOST_LATENTS, _FEWEST_PER_CLASS = 256, 1000, 64
+_FEWEST_SCORED, _MOST_SCORED = 1000, 10_000
+_NARROWEST, _WIDEST, _UNITS_PER_ROOT = 32, 256, 1.5
 
 
-class DPSlicedGenerator(PrivateEstimatorMixin, GeneratedRows):
+class DPSlicedGenerator(PrivateEstimatorMixin, SyntheticRows):
     """Network that turns random numbers into differentially private synthetic rows.
 
     Like `DPSlicedFlowSampler` it makes the sliced Wasserstein distance to private rows small,
@@ -47,64 +67,39 @@ class DPSlicedGenerator(PrivateEstimatorMixin, GeneratedRows):
 
     Parameters
     ----------
-    mechanism : {"sketch", "smoothing", "gradient"}, default="sketch"
-        How private data are touched. "sketch" releases a `SlicedSketch`, once, and trains on
-        its quantiles for as long as one likes. The other two pay for every step: "smoothing"
-        (DPSWgen) releases noisy projections of a batch of rows, and compares them with equally
-        noisy projections of generated ones; "gradient" releases the gradient with noise.
+    mechanism : {"sketch", "smoothing", "gradient"} or Mechanism, default="sketch"
+        How private data are touched: an object such as ``Gradient(batch_size=100)`` or a name,
+        which is short for the object with default parameters. "sketch" (`Sketch`) releases a
+        `SlicedSketch`, once, and trains on its quantiles for as long as one likes. The other two
+        pay for every step: "smoothing" (`Resample`, DPSWgen) releases noisy projections of a
+        batch of rows, and compares them with equally noisy projections of generated ones;
+        "gradient" (`Gradient`) releases the gradient with noise.
     epsilon : float, default=1.0
-        Privacy parameter of the whole fit; ``inf`` for no privacy.
+        Privacy parameter of the whole fit; ``inf`` for no privacy. Not used when the mechanism
+        is given its noise (``sigma``).
     delta : float, default=1e-5
         Privacy parameter of the whole fit, in (0, 1).
-    module : torch.nn.Module or callable, optional
-        The network: from `latent_dim` standard normal numbers (and, with classes, one indicator
-        a class) to one number a feature, whose mean 0 and variance 1 stand for the centre and
-        spread of the rows. A module is copied and starts from its weights, which must be public;
-        a function without arguments makes one. By default a perceptron with two hidden
-        layers, as wide as a public rule in n says, which draws one of 64 components first.
-        With "gradient", where every parameter gets noise, its layers have 32 units, and it
-        must treat inputs one by one (no batch normalisation).
-    latent_dim : int, optional
-        Number of random numbers; by default one a feature, at most 32, and one more.
+    module : torch.nn.Module, callable or LatentNetwork, optional
+        The network: from standard normal numbers (and, with classes, one indicator a class) to
+        one number a feature, whose mean 0 and variance 1 stand for the centre and spread of the
+        rows. A module is copied and starts from its weights, which must be public; a function
+        without arguments makes one. `skdpot.mechanisms.LatentNetwork` also holds the number of
+        latent numbers. By default a perceptron with two hidden layers, as wide as a public rule
+        in n says, which draws one of 64 components first. With "gradient", where every parameter
+        gets noise, its layers have 32 units, and it must treat inputs one by one (no batch
+        normalisation).
     n_steps : int, optional
         Training steps, by a public rule. With a sketch ``15 sqrt(n)`` between 60 and 2000, and
         more are free; otherwise 20 passes over the rows within the same limits.
     learning_rate : float, default=5e-3
         Of Adam, at the start; it falls to zero along a half cosine.
-    batch_size : int, default=250
-        Rows a step of "smoothing" and "gradient", at most all of them.
-    n_latents : int, optional
-        Generated points a step. By default 1000 with a sketch (fewer for fewer rows), otherwise
-        `batch_size`.
-    n_slices : int or "auto", default="auto"
-        Number of directions of the sketch, by a public rule, or of a step: 70 of "smoothing"
-        and about 64 of "gradient".
-    n_bins : int or "auto", default="auto"
-        Number of bins along each direction of a sketch.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
-n_features), default="axes+orthogonal"
-        How directions are drawn, or public directions (of a sketch only). The axes come first
-        in a sketch only.
-    clip_jacobian : float, default=1.0
-        With "gradient": the Jacobian of every output by all parameters is shortened to this
-        spectral norm, from 1e-30 to 1e30.
-    sampling : {"without_replacement", "poisson"}, default="without_replacement"
-        How "smoothing" draws batches: of exactly `batch_size` rows, or of so many on average.
-        "gradient" needs the former.
-    sigma : float, optional
-        Standard deviation of the noise: on projections in the units of the mapped rows
-        ("smoothing"), or on `batch_size` times the gradient ("gradient"). `privacy_spent_`
-        then says what epsilon that costs at `delta`; it needs public bounds. By default the
-        least noise for `epsilon`.
-    noise : {"discrete", "float"}, default="discrete"
-        "float" draws the noise of "smoothing" as floating-point numbers, which is not hardened
-        against attacks on their last bits. That of "gradient" always is.
+    callbacks : list of skorch.callbacks.Callback, optional
+        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
+        schedule in place of the half cosine, a checkpoint, a stop. They see the network and what
+        was released, never rows or losses; what needs those is refused.
     conditional : bool, default=False
         Learn the rows of each class of `y`, so that `sample_labeled` works. Otherwise `y` is
-        ignored. Needs a sketch.
-    classes : array-like, optional
-        The public set of classes; by default the labels found in `y`, which then count as
-        public.
+        ignored. Needs a `Sketch`, which says what is public about labels.
     bounds : "private" or (low, high), default="private"
         What is known about the range of each feature: ``(low, high)``, scalars or arrays of
         shape (n_features,), is public and costs nothing; "private" spends at most 10 % of the
@@ -123,14 +118,16 @@ n_features), default="axes+orthogonal"
 
     Attributes
     ----------
+    mechanism_ : Mechanism
+        The mechanism of the fit, a copy.
     module_ : torch.nn.Module
         The trained network. Missing after a fit that was interrupted after its release: the
         first `sample` or `score` then trains it.
     sketch_ : SlicedSketch
-        The release; only with ``mechanism="sketch"``.
+        The release; only with a `Sketch`.
     releases_ : SmoothedProjections
-        The release, a batch a step; only with ``mechanism="smoothing"``. It can be large:
-        ``n_steps * n_slices * batch_size`` numbers of 4 bytes.
+        The release, a batch a step; only with `Resample`. It can be large:
+        ``n_steps * n_projections * batch_size`` numbers of 4 bytes.
     bounds_ : DataBounds
         Map from the data to the ball in which rows are projected.
     n_samples_ : int
@@ -153,12 +150,13 @@ n_features), default="axes+orthogonal"
     `SlicedSketch`, `skdpot.privacy.projection_sensitivity`, and
     `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity`. No loss is recorded or shown.
     Public: what `SlicedSketch` lists, and the network with its first weights. Protected are
-    each row of X and, with ``conditional=True``, its label. Rows given to `score` are treated
-    as public; a score on private rows is not private.
+    each row of X and, with ``conditional=True``, its label unless labels are public. Rows given to
+    `score` are treated as public; a score on private rows is not private.
 
     See Also
     --------
     DPSlicedFlowSampler : Particles in place of a network.
+    skdpot.mechanisms : The mechanisms and their parameters.
 
     References
     ----------
@@ -181,43 +179,31 @@ n_features), default="axes+orthogonal"
     """
 
     _stated_in = ("sketch_",)
+    _mechanisms = MECHANISMS
     _parameter_constraints: dict[str, list[Any]] = {
-        **SlicedSketch._parameter_constraints,
-        "mechanism": [StrOptions(set(GENERATOR_MECHANISMS))],
-        "module": [HasMethods("forward"), callable, None],
-        "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
+        **PrivateEstimatorMixin._parameter_constraints,
+        **ROW_BOUNDS,
+        "conditional": ["boolean"],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
+        "module": [HasMethods("forward"), callable, LatentNetwork, None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "n_latents": [Interval(Integral, 2, None, closed="left"), None],
-        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
-        "sampling": [StrOptions({"without_replacement", "poisson"})],
-        "sigma": [Interval(Real, 0, None, closed="left"), None],
-        "noise": [StrOptions({"discrete", "float"})],
+        "callbacks": [list, tuple, None],
         "verbose": ["verbose"],
     }
 
     def __init__(
         self,
-        mechanism: str = "sketch",
+        mechanism: str | Mechanism = "sketch",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         *,
         module: Any = None,
-        latent_dim: int | None = None,
         n_steps: int | None = None,
         learning_rate: float = 5e-3,
-        batch_size: int = 250,
-        n_latents: int | None = None,
-        n_slices: int | str = "auto",
-        n_bins: int | str = "auto",
-        slices: Any = "axes+orthogonal",
-        clip_jacobian: float = 1.0,
-        sampling: str = "without_replacement",
-        sigma: float | None = None,
-        noise: str = "discrete",
+        callbacks: Sequence[Any] | None = None,
         conditional: bool = False,
-        classes: ArrayLike | None = None,
         bounds: Any = "private",
         norm_bound: float | None = None,
         budget: PrivacyBudget | None = None,
@@ -229,20 +215,10 @@ n_features), default="axes+orthogonal"
         self.epsilon = epsilon
         self.delta = delta
         self.module = module
-        self.latent_dim = latent_dim
         self.n_steps = n_steps
         self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.n_latents = n_latents
-        self.n_slices = n_slices
-        self.n_bins = n_bins
-        self.slices = slices
-        self.clip_jacobian = clip_jacobian
-        self.sampling = sampling
-        self.sigma = sigma
-        self.noise = noise
+        self.callbacks = callbacks
         self.conditional = conditional
-        self.classes = classes
         self.bounds = bounds
         self.norm_bound = norm_bound
         self.budget = budget
@@ -262,7 +238,8 @@ n_features), default="axes+orthogonal"
         X : array-like of shape (n_samples, n_features)
             Private rows, at least two.
         y : array-like of shape (n_samples,), optional
-            Private class labels; only used with ``conditional=True``.
+            Class labels, only used with ``conditional=True``; private unless the mechanism says
+            that they are public.
 
         Returns
         -------
@@ -276,11 +253,48 @@ n_features), default="axes+orthogonal"
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
+        check_callbacks(self.callbacks)
         streams = spawn_streams(self.random_state, type(self).__name__)
+        mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
+        resolve_device(self.device)  # refused before any charge
         with all_or_nothing(self):
-            self._release(streams, X, y)
-        self._train(streams.solver)
+            self._release(mechanism, streams, X, y)
+        if not hasattr(self, "module_"):
+            self._train(streams.solver)
         return self
+
+    def _release(self, mechanism: Any, streams: Streams, X: Any, y: Any) -> None:
+        """Charge and release: the only step that sees private rows."""
+        for name in _FITTED:
+            self.__dict__.pop(name, None)
+        rows = validate_rows(self, X, reset=True, min_samples=2)
+        network, options = LatentNetwork.of(self.module), {}
+        if isinstance(mechanism, Gradient):  # training is the release
+            options = {
+                "latent": network,
+                "learning_rate": self.learning_rate,
+                "callbacks": self.callbacks,
+            }
+        elif network.module is not None:  # what cannot be trained is refused before any charge
+            classes = getattr(mechanism, "classes", None)
+            labels = encode_labels(y, len(rows), classes)[1] if self.conditional else ()
+            network.build(rows.shape[1], len(labels), 1, streams.solver)
+        context = FitContext.of(self, X, streams)
+        release = mechanism.release(
+            context, rows, y, conditional=self.conditional, n_steps=self.n_steps, **options
+        )
+        if isinstance(release.value, SlicedSketch):
+            self.sketch_ = release.value
+        elif isinstance(release.value, SmoothedProjections):
+            self.releases_ = release.value
+        else:
+            self._keep(release.value)
+        if release.classes is not None:
+            self.classes_ = release.classes
+        self.mechanism_ = mechanism
+        self.bounds_, self.privacy_spent_ = release.bounds, release.privacy_spent
+        self.n_samples_, self._class_shares = len(rows), release.class_shares
+        self._frame_out = isinstance(X, pd.DataFrame)
 
     @fit_context(prefer_skip_nested_validation=True)
     def retrain(self, random_state: Any = None) -> Self:
@@ -291,7 +305,7 @@ n_features), default="axes+orthogonal"
         Parameters
         ----------
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------
@@ -305,26 +319,82 @@ n_features), default="axes+orthogonal"
             itself is the release.
         """
         check_is_fitted(self)
-        if not GENERATOR_MECHANISMS[self._fitted_mechanism].retrains:
+        if isinstance(self.mechanism_, Gradient):
             raise ValueError(
                 'With mechanism="gradient" nothing is released but the training steps '
                 "themselves: call fit, which is charged, or use another mechanism."
             )
+        check_callbacks(self.callbacks)
         self._train(solver_generator(random_state))
         return self
 
-    def _release(self, streams: Streams, X: Any, y: Any) -> None:
-        """Publish: the only step that sees private rows."""
-        resolve_device(self.device)  # refused before any charge
-        for name in _FITTED:
-            self.__dict__.pop(name, None)
-        mechanism = GENERATOR_MECHANISMS[self.mechanism]
-        for name, value in mechanism.release(self, streams, X, y).items():
-            setattr(self, name, value)
-        self._fitted_mechanism = self.mechanism
-        self._frame_out = isinstance(X, pd.DataFrame)
-
     def _train(self, rng: np.random.Generator) -> None:
-        """Train on what was published; the mechanism is that of the release."""
-        for name, value in GENERATOR_MECHANISMS[self._fitted_mechanism].train(self, rng).items():
-            setattr(self, name, value)
+        """Train a network on what was released, all classes at once and with equal weight."""
+        n, d, latent = self.n_samples_, self.n_features_in_, LatentNetwork.of(self.module)
+        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
+        units, batches, n_steps = self._loss(n, rng)
+        network = latent.build(d, n_classes, _default_width(n, d), rng)
+        draw = partial(draw_groups, latent.dimension(d), n_classes, rng=rng)
+        train_network(
+            network,
+            generator_steps(batches, draw, rng),
+            n_steps,
+            learning_rate=self.learning_rate,
+            rng=rng,
+            device=resolve_device(self.device),
+            callbacks=self.callbacks,
+            progress=type(self).__name__ if self.verbose else None,
+        )
+        self._keep(TrainedGenerator(network, n_steps, units, latent.dimension(d)))
+
+    def _loss(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[OutputUnits, Iterator[LossBatch], int]:
+        """Return units of outputs, where outputs should be in each step, and the steps."""
+        if hasattr(self, "releases_"):
+            units = OutputUnits.of_release(self.releases_, self.bounds_.radius)
+            size = min(self.mechanism_.batch_size, n)
+            batches = release_batches(self.releases_, size, units)
+            return units, batches, len(self.releases_.batches)
+        tables = [self.sketch_.table(label) for label in getattr(self, "classes_", [None])]
+        units = OutputUnits.of_table(self.sketch_.table())
+        size = min(max(n, _FEWEST_LATENTS), _MOST_LATENTS)
+        if len(tables) > 1:
+            size = max(size // len(tables), _FEWEST_PER_CLASS)
+        batches = table_batches(tables, size, units, rng, self.mechanism_.n_projections_per_step)
+        public_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(n), _FEWEST_STEPS, _MOST_STEPS)
+        return units, batches, self.n_steps or int(public_rule)
+
+    def _keep(self, trained: TrainedGenerator) -> None:
+        """Store a network and what is needed to run it."""
+        self.n_steps_, self._units = trained.n_steps, trained.units
+        self._latent_dim = trained.latent_dim
+        self.module_ = trained.network  # last, because it tells that training is done
+
+    def _scored_rows(self) -> np.ndarray:
+        """Return a fixed sample of as many rows as were fitted, within limits."""
+        size = int(np.clip(self.n_samples_, _FEWEST_SCORED, _MOST_SCORED))
+        return self._draw(size, np.random.default_rng(0))[0]
+
+    def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows in the units of the data, and the positions of their classes."""
+        if not hasattr(self, "module_"):  # fit was interrupted
+            self._train(rng)
+        positions, indicators = np.zeros(n_samples, dtype=int), None
+        if hasattr(self, "classes_"):
+            n_classes = len(self.classes_)
+            positions = rng.choice(n_classes, size=n_samples, p=self._class_shares)
+            indicators = np.eye(n_classes)[positions]
+        latents = draw_latents(n_samples, self._latent_dim, rng, indicators)
+        outputs = evaluate(self.module_, latents, resolve_device(self.device))
+        mapped = self.bounds_.to_ball(self.bounds_.from_ball(self._units.to_mapped(outputs)))
+        return self.bounds_.from_ball(mapped), positions
+
+
+def _default_width(n_samples: int, n_features: int) -> int:
+    """Return the width of the hidden layers: a public rule, a power of two in [32, 256].
+
+    About ``1.5 sqrt(n)``: what a fit costs grows with its data.
+    """
+    wanted = 2 ** round(math.log2(_UNITS_PER_ROOT * math.sqrt(n_samples)))
+    return min(max(wanted, _NARROWEST, 2 ** math.ceil(math.log2(n_features))), _WIDEST)

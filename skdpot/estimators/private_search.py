@@ -1,149 +1,95 @@
-"""Hyper-parameter search of which the result is private."""
+"""Hyper-parameter search of which the result is private, and what other searches reveal."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import sklearn
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
+from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from tqdm import tqdm
 
-from skdpot._utils.labels import LabelWords, encode_labels
-from skdpot._utils.rng import Streams, spawn_streams
+from skdpot._utils.pages import html_card
+from skdpot._utils.rng import SecretStream, Streams, spawn_streams
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
+    LabelWords,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
+    encode_labels,
     fit_context,
+    num_samples,
     validate_rows,
     validate_targets,
 )
 from skdpot.estimators._search_plan import SearchPlan, Splits, draw_splits, plan_search
-from skdpot.estimators._search_scores import Scorer, find_scorer
 from skdpot.estimators._search_trials import (
+    Rows,
+    Scorer,
     SearchTask,
     best_trial,
     check_candidates,
+    find_scorer,
     fit_alone,
     hand_over,
     own_copy,
     private_parts,
     refuse_reserved,
 )
+from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.provenance import parts_of, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
-from skdpot.slicing.declarations import assumptions as common_assumptions
-
-__all__ = ["PrivateSearchCV", "SearchPlan"]
+from skdpot.slicing.plan import assumptions as common_assumptions
 
 _LABELS = LabelWords(needed_by="A classifier")
-
-
-def count_rows(X: Any) -> int:
-    """Return the number of rows of an array or a table."""
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) > 0:
-        return int(shape[0])
-    try:
-        return len(X)
-    except TypeError:
-        raise TypeError(f"X must be an array or a table, got {type(X).__name__}.") from None
 
 
 def read_rows_and_targets(
     search: Any, X: Any, y: Any, by_class: bool
 ) -> tuple[int, Any, np.ndarray | None]:
-    """Refuse what no candidate could be fitted to.
-
-    Parameters
-    ----------
-    search : PrivateSearchCV
-        Receives ``n_features_in_``, ``feature_names_in_`` and ``classes_``.
-    X, y : array-like
-        Private rows and their targets.
-    by_class : bool
-        Whether a candidate takes the set of classes from the labels.
-
-    Returns
-    -------
-    n_samples : int
-        Number of rows.
-    y : ndarray, object or None
-        Targets, as a column for classifiers and as numbers for regressors.
-    classes : ndarray or None
-        The public set of classes: those that are declared, or all that occur.
-
-    Raises
-    ------
-    ValueError, TypeError
-        With a message that quotes no value.
-    """
+    """Refuse what no candidate could be fitted to."""
     tags = get_tags(search.estimator)
     if tags.input_tags.string or tags.input_tags.categorical:
-        n_samples = count_rows(X)
+        n_samples = num_samples(X)
     else:
         n_samples = len(validate_rows(search, X, reset=True, min_samples=2))
     if is_classifier(search.estimator):
-        declared = _declared_classes(search.estimator)
+        found = (getattr(part, "classes", None) for part in parts_of(search.estimator))
+        declared = next((classes for classes in found if classes is not None), None)
         codes, search.classes_ = encode_labels(y, n_samples, declared, words=_LABELS)
         return n_samples, search.classes_[codes], search.classes_
     if is_regressor(search.estimator):
         return n_samples, validate_targets(y, n_samples), None
-    if y is not None and count_rows(y) != n_samples:
+    if y is not None and num_samples(y) != n_samples:
         raise ValueError(
-            f"y has {count_rows(y)} values for {n_samples} rows of X; inconsistent numbers of "
-            "samples. Pass one a row."
+            f"y has {num_samples(y)} values for {n_samples} rows of X; pass one a row."
         )
     return n_samples, y, encode_labels(y, n_samples)[1] if by_class else None
 
 
 def read_options(search: Any, fit_params: dict[str, Any], n_samples: int) -> dict[str, Any]:
-    """Return what the fits of the candidates take besides, a value a row.
-
-    Parameters
-    ----------
-    search : PrivateSearchCV
-        Routes metadata where that is enabled.
-    fit_params : dict
-        What `fit` was given.
-    n_samples : int
-        Number of rows.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    ValueError
-        If something has another length: it could not be split.
-    """
+    """Return what the fits of the candidates take besides, a value a row."""
     given = {name: value for name, value in fit_params.items() if value is not None}
     if given and sklearn.get_config()["enable_metadata_routing"]:
         given = dict(process_routing(search, "fit", **given).estimator.fit)
     for name, value in given.items():
         if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != n_samples:
             raise ValueError(
-                f"{type(search).__name__}.fit: `{name}` must hold one value for each of the "
-                f"{n_samples} rows, so that it can be split with them. Set other options as "
-                "parameters of the estimator."
+                f"`{name}` must hold one value for each of the {n_samples} rows. Set other options "
+                "as parameters of the estimator."
             )
     return given
-
-
-def _declared_classes(estimator: Any) -> Any:
-    """Return the classes that a private part declares, None if none does."""
-    declared = (getattr(part, "classes", None) for part in parts_of(estimator))
-    return next((classes for classes in declared if classes is not None), None)
 
 
 def _winner_has(method: str) -> Callable[[Any], bool]:
@@ -155,6 +101,17 @@ def _winner_has(method: str) -> Callable[[Any], bool]:
         return True
 
     return check
+
+
+def _of_winner(method: str, doc: str) -> Any:
+    """Return a method that calls the winner's own; it is there if the winner has it."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_is_fitted(self, "privacy_spent_")
+        return getattr(self.best_estimator_, method)(*args, **kwargs)
+
+    call.__name__, call.__qualname__, call.__doc__ = method, f"PrivateSearchCV.{method}", doc
+    return available_if(_winner_has(method))(call)
 
 
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
@@ -304,10 +261,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "estimator": [HasMethods(["fit", "get_params", "set_params"])],
         "param_distributions": [dict, list],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
         "scoring": [str, callable, None],
         "score_on": [StrOptions({"held_out", "release"})],
         "score_bounds": [tuple, list, None],
@@ -315,8 +271,6 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         "distribution": [StrOptions(set(_SHAPES)), Interval(Real, -0.5, None, closed="left")],
         "n_trials": [Interval(Real, 1, 1e6, closed="both")],
         "refit": ["boolean"],
-        "budget": [PrivacyBudget, None],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
@@ -375,7 +329,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         """
         self._validate_params()
         parts, scorer, _ = self._settle()
-        return self._plan(self._splits(count_rows(X), np.random.default_rng(0)), parts, scorer)
+        return self._plan(num_samples(X), np.random.default_rng(0), parts, scorer)[1]
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
@@ -414,71 +368,55 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             n_samples, y, classes = read_rows_and_targets(self, X, y, by_class)
             options = read_options(self, fit_params, n_samples)
             streams = spawn_streams(self.random_state, type(self).__name__)
-            splits = self._splits(n_samples, streams.public)
-            plan = self._plan(splits, parts, scorer)
+            splits, plan = self._plan(n_samples, streams.public, parts, scorer)
             spent = self._charge(plan, n_samples, streams, classes)
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             if self.verbose:
                 tqdm.write(str(plan))
             task = SearchTask(
-                estimator=self.estimator,
-                parts=parts,
-                distributions=self.param_distributions,
-                splits=splits,
-                scorer=scorer,
-                plan=plan,
-                caller=type(self).__name__,
-                classes=classes,
+                self.estimator, parts, self.param_distributions, splits, scorer, plan, classes
             )
-            self._search(task, spent, X, y, options, streams)
+            self._search(task, spent, Rows(X, y, options), streams.secret)
         return self
 
     def _search(
-        self,
-        task: SearchTask,
-        spent: PrivacySpent,
-        X: Any,
-        y: Any,
-        options: dict[str, Any],
-        streams: Streams,
+        self, task: SearchTask, spent: PrivacySpent, rows: Rows, secret: SecretStream
     ) -> None:
-        best = best_trial(task, X, y, options, streams.secret)
+        best = best_trial(task, rows, secret)
         winner = best.estimator
         if task.plan.refit is not None:
-            terms = task.plan.refit
-            winner = fit_alone(task, best.parameters, X, y, options, terms, streams.secret)
+            winner = fit_alone(task, best.parameters, rows, task.plan.refit, secret)
         if winner is not None:
             hand_over(winner, task.parts, spent)
             self.best_estimator_ = winner
             if not hasattr(self, "n_features_in_") and hasattr(winner, "n_features_in_"):
                 self.n_features_in_ = winner.n_features_in_
         self.best_params_ = {name: own_copy(value) for name, value in best.parameters.items()}
-        rows = task.scorer.reads_rows
-        self.best_score_ = float(np.clip(best.score, 0.0, 1.0)) if rows else best.score
+        clipped = float(np.clip(best.score, 0.0, 1.0))
+        self.best_score_ = clipped if task.scorer.reads_rows else best.score
         self.plan_ = task.plan
         self.privacy_spent_ = spent
 
     def _settle(self) -> tuple[tuple[str, ...], Scorer, bool]:
         """Check everything that does not depend on the data."""
-        caller = type(self).__name__
-        # Of a clone: what is fitted are the parameters, not the parts of an earlier fit.
-        parts = private_parts(clone(self.estimator), caller)
+        # Of a copy: what is fitted are the parameters, not the parts of an earlier fit.
+        parts = private_parts(own_copy(self.estimator))
         given = self.param_distributions
         for candidates in given if isinstance(given, list) else [given]:
-            refuse_reserved(candidates, parts, caller)
-        by_class = check_candidates(self.estimator, given, parts, caller)
-        scorer = find_scorer(self.scoring, self.score_on, self.score_bounds, self.estimator, caller)
+            refuse_reserved(candidates, parts)
+        by_class = check_candidates(self.estimator, given, parts)
+        scorer = find_scorer(self.scoring, self.score_on, self.score_bounds, self.estimator)
         return parts, scorer, by_class
 
-    def _splits(self, n_samples: int, rng: np.random.Generator) -> Splits:
-        if self.score_on == "release":
-            every = np.arange(n_samples)
-            return Splits(((every, every[:0]),), 1, 0, True)
-        return draw_splits(self.cv, n_samples, rng, type(self).__name__)
-
-    def _plan(self, splits: Splits, parts: tuple[str, ...], scorer: Scorer) -> SearchPlan:
+    def _plan(
+        self, n_samples: int, rng: np.random.Generator, parts: tuple[str, ...], scorer: Scorer
+    ) -> tuple[Splits, SearchPlan]:
+        everything = np.arange(n_samples)
+        splits = Splits(((everything, everything[:0]),), 1, 0, True)
+        if self.score_on == "held_out":
+            splits = draw_splits(self.cv, n_samples, rng)
         shape = self.distribution
-        return plan_search(
+        return splits, plan_search(
             privacy_target(self.epsilon, self.delta, self.budget),
             splits,
             mean_trials=float(self.n_trials),
@@ -494,12 +432,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> PrivacySpent:
         score = plan.score_noise
         return charge(
-            self.budget,
+            self,
             plan.event,
-            epsilon=self.epsilon,
-            delta=self.delta,
             n_samples=n_samples,
-            label=type(self).__name__,
             assumptions=(
                 *common_assumptions(classes, None, streams),
                 "the split of the rows, drawn from their number alone",
@@ -509,15 +444,13 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
                 "nobody sees how long the search takes, nor anything else of the other trials",
                 "the score of a held-out row depends on that row and the candidate alone",
             ),
-            sigma=None if score is None else score.sigma,
-            sensitivity=None if score is None else score.sensitivity,
+            scales=(None, None) if score is None else (score.sigma, score.sensitivity),
             mechanism=f"best of a random number of trials, scored by {plan.score}",
         )
 
     def _unchecked(self) -> tuple[str, ...]:
         """Return what no check can see of the parts of candidates."""
-        rests_on = []
-        parts = parts_of(self.estimator)
+        parts, rests_on = parts_of(self.estimator), []
         if is_classifier(self.estimator) and not any(hasattr(part, "classes") for part in parts):
             rests_on.append("the set of classes that occur among the rows of a fit")
         if not (len(parts) == 1 and parts[0] is self.estimator):
@@ -526,55 +459,23 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return tuple(rests_on)
 
-    @available_if(_winner_has("predict"))
-    def predict(self, X: Any) -> Any:
-        """Return what the winner predicts for public rows."""
-        return self._fitted_winner().predict(X)
-
-    @available_if(_winner_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """Return the winner's probabilities of each class for public rows."""
-        return self._fitted_winner().predict_proba(X)
-
-    @available_if(_winner_has("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """Return the winner's decision function for public rows."""
-        return self._fitted_winner().decision_function(X)
-
-    @available_if(_winner_has("transform"))
-    def transform(self, X: Any) -> Any:
-        """Return what the winner makes of public rows."""
-        return self._fitted_winner().transform(X)
-
-    @available_if(_winner_has("inverse_transform"))
-    def inverse_transform(self, X: Any) -> Any:
-        """Return rows from what the winner made of them."""
-        return self._fitted_winner().inverse_transform(X)
-
-    @available_if(_winner_has("score_samples"))
-    def score_samples(self, X: Any) -> Any:
-        """Return the winner's scores of public rows."""
-        return self._fitted_winner().score_samples(X)
+    predict = _of_winner("predict", "Return what the winner predicts for public rows.")
+    predict_proba = _of_winner("predict_proba", "Return the winner's probabilities of classes.")
+    decision_function = _of_winner("decision_function", "Return the winner's decision function.")
+    transform = _of_winner("transform", "Return what the winner makes of public rows.")
+    inverse_transform = _of_winner("inverse_transform", "Return rows from what they were made.")
+    score_samples = _of_winner("score_samples", "Return the winner's scores of public rows.")
+    sample = _of_winner("sample", "Draw synthetic rows from the winner; free of privacy cost.")
+    sample_labeled = _of_winner(
+        "sample_labeled", "Draw synthetic rows with classes from the winner; free of privacy cost."
+    )
 
     @available_if(_winner_has("score"))
     def score(self, X: Any, y: Any = None) -> float:
         """Return the winner's own score on **public** rows, without noise."""
-        targets = () if y is None else (y,)
-        return float(self._fitted_winner().score(X, *targets))
-
-    @available_if(_winner_has("sample"))
-    def sample(self, n_samples: int = 1, *args: Any, **kwargs: Any) -> Any:
-        """Draw synthetic rows from the winner; free of any privacy cost."""
-        return self._fitted_winner().sample(n_samples, *args, **kwargs)
-
-    @available_if(_winner_has("sample_labeled"))
-    def sample_labeled(self, n_samples: int = 1, *args: Any, **kwargs: Any) -> Any:
-        """Draw synthetic rows with their classes from the winner; free of any privacy cost."""
-        return self._fitted_winner().sample_labeled(n_samples, *args, **kwargs)
-
-    def _fitted_winner(self) -> Any:
         check_is_fitted(self, "privacy_spent_")
-        return self.best_estimator_
+        targets = () if y is None else (y,)
+        return float(self.best_estimator_.score(X, *targets))
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return how metadata is routed: what `fit` is given goes to the fits of the candidates.
@@ -593,19 +494,146 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         """Say why there is no winner, where that is not plain."""
         if name == "best_estimator_" and "privacy_spent_" in vars(self):
             raise AttributeError(
-                f"{type(self).__name__} with several folds and refit=False has no single model: "
-                "use refit=True, or hold out a share such as cv=0.2, or fit the estimator with "
-                "best_params_ on another budget."
+                "Several folds without a refit have no single model: use refit=True, or hold out a "
+                "share such as cv=0.2."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of the estimator that is searched."""
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        for name in (
-            *("estimator_type", "target_tags", "classifier_tags", "regressor_tags"),
-            *("transformer_tags", "input_tags", "non_deterministic"),
-        ):
-            setattr(tags, name, deepcopy(getattr(inner, name)))
-        return tags
+        return deepcopy(get_tags(self.estimator))
+
+
+@dataclass(frozen=True)
+class SearchLeaks:
+    """What a search charges, and what it shows that nothing pays for.
+
+    Parameters
+    ----------
+    search : str
+        Its class.
+    n_candidates : int or None
+        Number of candidates, None if it is not known beforehand.
+    n_fits : int or None
+        Number of fits that a budget is charged for, the refit included.
+    has_budget : bool
+        Whether all private parts draw on a budget.
+    stops : bool
+        Whether a refused fit stops the search.
+    facts : tuple of str
+        What is not private, and what to do.
+    """
+
+    search: str
+    n_candidates: int | None
+    n_fits: int | None
+    has_budget: bool
+    stops: bool
+    facts: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row with a column a field.
+
+        Returns
+        -------
+        DataFrame
+        """
+        return pd.DataFrame([vars(self) | {"facts": " ".join(self.facts)}])
+
+    def __str__(self) -> str:
+        """Return the facts, one a line."""
+        return "\n".join((f"{self.search}: {self._fits}", *(f"- {fact}" for fact in self.facts)))
+
+    def _repr_html_(self) -> str:
+        """Return the facts as a card for notebooks."""
+        rows = [(str(number), fact) for number, fact in enumerate(self.facts, start=1)]
+        return html_card(f"What {self.search} reveals", self._fits, rows)
+
+    @property
+    def _fits(self) -> str:
+        return "an unknown number of fits" if self.n_fits is None else f"{self.n_fits} fits"
+
+
+def search_leaks(search: Any) -> SearchLeaks:
+    """Say what `GridSearchCV` or its like charges and reveals, without touching any data.
+
+    Parameters
+    ----------
+    search : GridSearchCV, RandomizedSearchCV or similar
+        With a private estimator, fitted or not.
+
+    Returns
+    -------
+    SearchLeaks
+        Prints as text and shows as a card.
+
+    Raises
+    ------
+    TypeError
+        If it is no search.
+
+    See Also
+    --------
+    PrivateSearchCV : The search whose choice is paid for.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdpot import DPSlicedFlowSampler
+    >>> from skdpot.estimators.private_search import search_leaks
+    >>> from skdpot.mechanisms import Sketch
+    >>> sampler = DPSlicedFlowSampler(Sketch())
+    >>> leaks = search_leaks(GridSearchCV(sampler, {"mechanism__n_bins": [8, 16, 32]}))
+    >>> leaks.n_fits, leaks.has_budget, leaks.stops
+    (16, False, False)
+    >>> print(leaks)
+    GridSearchCV: 16 fits
+    - best_params_, best_index_, ...
+    """
+    if not (hasattr(search, "estimator") and hasattr(search, "error_score")):
+        name = type(search).__name__
+        raise TypeError(f"search_leaks takes a search such as GridSearchCV, got {name}.")
+    n_candidates, folds = _n_candidates(search), check_cv(search.cv)
+    n_fits = None
+    if n_candidates is not None:
+        with suppress(TypeError, ValueError):
+            n_fits = n_candidates * int(folds.get_n_splits()) + bool(search.refit)
+    parts = parts_of(search.estimator)
+    has_budget = bool(parts) and all(part.budget is not None for part in parts)
+    stops = search.error_score == "raise"
+    many = "" if n_candidates is None else f" among {n_candidates} candidates"
+    fits = "each of the fits" if n_fits is None else f"each of the {n_fits} fits"
+    charged = f"The budget is charged for {fits}, also of candidates that are not chosen."
+    if not has_budget:
+        charged = (
+            f"Without a shared PrivacyBudget {fits} spends its own epsilon, and nobody adds them "
+            "up: privacy_spent_ of best_estimator_ states the last fit alone. Pass budget=."
+        )
+    facts = (_CHOICE.format(many), charged, *([] if stops else [_SWALLOWED]))
+    return SearchLeaks(type(search).__name__, n_candidates, n_fits, has_budget, stops, facts)
+
+
+_CHOICE = (
+    "best_params_, best_index_, best_score_ and cv_results_ are not private: the choice{} "
+    "rests on scores of private rows without noise. One changed row can change the choice, "
+    "and with it the published model, at any epsilon of the fits. Score on public rows "
+    "(cv=[(private_rows, public_rows)]), or use PrivateSearchCV."
+)
+_SWALLOWED = (
+    "error_score is not 'raise': when the budget is spent, scikit-learn turns the "
+    "BudgetExceededError of a fit into a score of nan and goes on, so that the choice is "
+    "made among those that were fitted before. Pass error_score='raise'."
+)
+
+
+def _n_candidates(search: Any) -> int | None:
+    """Return the number of candidates, None if it is not known beforehand."""
+    if hasattr(search, "param_grid"):
+        return len(ParameterGrid(search.param_grid))
+    if not hasattr(search, "n_iter"):
+        return None
+    given = search.param_distributions
+    lists = given if isinstance(given, list) else [given]
+    if any(hasattr(values, "rvs") for one in lists for values in one.values()):
+        return int(search.n_iter)
+    return min(int(search.n_iter), len(ParameterGrid(lists)))

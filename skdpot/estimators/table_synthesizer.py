@@ -1,11 +1,11 @@
 """Synthetic tables from noisy marginals."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from numbers import Integral, Real
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,23 +17,27 @@ from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import Interval, all_or_nothing, check_is_fitted, fit_context
 from skdpot.estimators._synthetic_rows import check_n_samples
-from skdpot.estimators._table_outputs import TableOutputs
+from skdpot.estimators.table_report import TableQualityReport, make_report
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
 from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.preprocessing.schema_plan import GUESSED, release_schema, warn_of_guess
 from skdpot.preprocessing.table_frames import PlainColumn, Table, build_table, read_table
-from skdpot.preprocessing.table_schema import TableSchema, bound_schema
+from skdpot.preprocessing.table_schema import (
+    GUESSED,
+    TableSchema,
+    bound_schema,
+    release_schema,
+    warn_of_guess,
+)
+from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.recording import Release
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
-from skdpot.slicing.marginals import IntArray, NoisyMarginal
 from skdpot.tables.conditions import parse_conditions
-from skdpot.tables.fitting import TableProblem, fit_table
+from skdpot.tables.fitting import TablePlan, TableProblem, fit_table, plan_tables
+from skdpot.tables.marginals import IntArray, NoisyMarginal
 from skdpot.tables.model import TableModel, draw_cells
-from skdpot.tables.plan import TablePlan, plan_tables
-
-__all__ = ["DPTableSynthesizer"]
+from skdpot.tables.table_record import TableRecord
 
 _ASSUMPTIONS = (
     "the number of rows",
@@ -45,12 +49,12 @@ _ASSUMPTIONS = (
     "each person contributes one row",
 )
 _MOST_NOISE = 0.1  # of the rows: more on the counts of a column calls for a warning
-_STAGES = {"columns": 1, "tree": 1, "pairs": 1, "particles": 1}
+_STAGES = ("columns", "tree", "pairs", "particles")
 _FEWEST_PARTICLES, _MOST_PARTICLES = 20_000, 100_000
 _SCORED_ROWS = 20_000
 
 
-class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
+class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Synthetic tables with numbers, categories, dates and missing values.
 
     Counts rows in the cells of a few small contingency tables, with noise; joins them to a
@@ -88,8 +92,12 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
     ----------
     schema_ : TableSchema
         The schema with everything resolved.
+    releases_ : tuple of Release
+        The contingency tables as they were released, with their noise and event: of each column,
+        of the pairs of a tree, and of the pairs that it gets worst.
     marginals_ : tuple of NoisyMarginal
-        All noisy counts that were released: of each column, then of pairs.
+        The noisy counts of each column, then of pairs; those of a pair that was released twice are
+        put together.
     model_ : TableModel
         The distribution that rows are drawn from.
     n_samples_ : int
@@ -104,9 +112,9 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
     Privacy
     -------
     One event under replace-one, charged before the data are touched: what the schema leaves open,
-    and five Gaussian releases with fixed shares of the squared mu (`skdpot.tables.plan`). Later
+    and five Gaussian releases with fixed shares of the squared mu (`skdpot.tables.fitting`). Later
     releases are chosen by earlier ones. Sensitivities are proved in
-    `skdpot.slicing.marginal_release`; the noise is discrete Gaussian on a lattice that holds the
+    `skdpot.tables.marginals`; the noise is discrete Gaussian on a lattice that holds the
     counts exactly. Taken as public: the number of rows and what is listed in
     ``privacy_spent_.assumptions``. Drawing rows costs nothing. Rows given to `score` are treated
     as public; a score on private rows is not private.
@@ -152,19 +160,15 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "schema": [TableSchema, str, PathLike, None],
-        "epsilon": [Interval(Real, 0, math.inf, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
         "target": [str, None],
-        "budget": [PrivacyBudget, None],
         "n_particles": [Interval(Integral, 100, None, closed="left"), None],
-        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
     schema_: TableSchema
-    marginals_: tuple[NoisyMarginal, ...]
     model_: TableModel
     n_samples_: int
     privacy_spent_: PrivacySpent
@@ -231,7 +235,16 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
             )
             noise = plan.marginal_sigmas("columns", np.ones(len(schema)))
             _warn_of_small_table(float(noise[0]), table.n_rows)
-            spent = self._charge(plan)
+            guessed = (GUESSED,) if schema.guessed else ()
+            seeded = ("nobody knows random_state",) if self.random_state is not None else ()
+            before = "" if plan.schema.event is None else "private schema, "
+            spent = charge(
+                self,
+                plan.event,
+                n_samples=plan.n_samples,
+                assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
+                mechanism=f"{before}noisy counts of columns and of chosen pairs",
+            )
             warn_of_composition(X, spent, self.budget, type(self).__name__)
             self._release(table.kind, readings, plan)
             self.privacy_spent_ = spent
@@ -254,55 +267,44 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
         warn_of_guess(schema, type(self).__name__)
         return table, schema, readings
 
-    def _charge(self, plan: TablePlan) -> PrivacySpent:
-        guessed = (GUESSED,) if plan.schema.schema.guessed else ()
-        seeded = ("nobody knows random_state",) if self.random_state is not None else ()
-        noisy = plan.event.is_private
-        sensitivities = tuple(share**0.5 for share in plan.shares.values())
-        return charge(
-            self.budget,
-            plan.event,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            n_samples=plan.schema.n_samples,
-            label=type(self).__name__,
-            assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
-            sigma=(*plan.schema.sigma, *(plan.sigma for _ in sensitivities)) if noisy else None,
-            sensitivity=(*plan.schema.sensitivity, *sensitivities) if noisy else None,
-            mechanism=_mechanism(plan),
-        )
-
     def _release(self, kind: str, readings: dict[str, PlainColumn], plan: TablePlan) -> None:
         """Publish: the only step that sees private rows."""
         streams = spawn_streams(self.random_state, type(self).__name__)
-        with self._progress() as advance:
+        n_particles = self.n_particles
+        if n_particles is None:
+            n_particles = int(np.clip(4 * plan.n_samples, _FEWEST_PARTICLES, _MOST_PARTICLES))
+        with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
+
+            def advance(stage: str) -> None:
+                bar.set_postfix_str(stage, refresh=False)
+                bar.update()
+
             schema = release_schema(readings, plan.schema, streams)
             grids = tuple(column.grid() for column in schema)
             problem = TableProblem(
                 codes=_codes(readings, grids),
                 grids=grids,
                 target=None if self.target is None else schema.names.index(self.target),
-                n_particles=self._n_particles(plan.n_samples),
+                n_particles=n_particles,
             )
             self.model_ = fit_table(problem, plan, streams, advance)
-        self.marginals_ = (*self.model_.columns, *self.model_.marginals)
         self.schema_, self._grids = schema, grids
         self.n_samples_, self._kind = plan.n_samples, kind
 
-    def _n_particles(self, n_samples: int) -> int:
-        if self.n_particles is not None:
-            return int(self.n_particles)
-        return int(np.clip(4 * n_samples, _FEWEST_PARTICLES, _MOST_PARTICLES))
+    def _restate(self, spent: PrivacySpent) -> None:
+        super()._restate(spent)
+        releases = tuple(replace(release, event=spent.event) for release in self.releases_)
+        self.model_ = replace(self.model_, releases=releases)
 
-    @contextmanager
-    def _progress(self) -> Iterator[Callable[[str], None]]:
-        with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
+    @property
+    def releases_(self) -> tuple[Release, ...]:
+        """The contingency tables as they were released."""
+        return self.model_.releases
 
-            def advance(stage: str) -> None:
-                bar.set_postfix_str(stage, refresh=False)
-                bar.update(_STAGES[stage])
-
-            yield advance
+    @property
+    def marginals_(self) -> tuple[NoisyMarginal, ...]:
+        """Noisy counts of each column, then of pairs."""
+        return (*self.model_.columns, *self.model_.marginals)
 
     def sample(
         self,
@@ -388,6 +390,92 @@ class DPTableSynthesizer(PrivateEstimatorMixin, TableOutputs, BaseEstimator):
         }
         return pd.DataFrame({name: times.get(name, given[name]) for name in self.schema_.names})
 
+    def save(self, path: str | Path) -> None:
+        """Write the fitted synthesizer as a ``.safetensors`` file; nothing in it is a pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write; an existing file is replaced.
+
+        Raises
+        ------
+        ValueError
+            If its schema is longer than a file may hold: the header of a file has at most 4 MB.
+
+        Privacy
+        -------
+        The file holds what was released, the privacy statement and parameters, and can be passed
+        on like synthetic rows. Neither `budget` nor `random_state` is in it.
+        """
+        check_is_fitted(self)
+        TableRecord.of(self).save(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a synthesizer that `save` wrote; the file is validated and runs no code.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to read.
+
+        Returns
+        -------
+        DPTableSynthesizer
+            Fitted. It draws, scores and reports like the one that was saved. A `schema` that was
+            the path of a file has become the schema itself.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a synthesizer of a known version, or contradicts itself.
+        """
+        parameters, fitted = TableRecord.load(path).restore()
+        synthesizer = cls(**parameters)
+        for name, value in fitted.items():
+            setattr(synthesizer, name, value)
+        return synthesizer
+
+    def quality_report(
+        self,
+        X: Any = None,
+        *,
+        n_samples: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> TableQualityReport:
+        """Say how well synthetic rows agree with the noisy counts, or with public rows.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array-like of shape (n_rows, n_columns), optional
+            **Public** rows to compare with. By default synthetic rows are compared with the noisy
+            counts that the synthesizer released itself.
+        n_samples : int, optional
+            Number of synthetic rows; by default as many as the synthesizer was fitted to (or as X
+            has), but at least 20,000 and at most 100,000.
+        random_state : int, RandomState or None, default=None
+            Randomness of this call, which protects nothing.
+
+        Returns
+        -------
+        TableQualityReport
+            With an HTML repr, `to_html`, `plot`, and data frames of all columns and pairs.
+
+        Raises
+        ------
+        ValueError
+            If X does not fit the schema, or `n_samples` is not a positive integer.
+
+        Privacy
+        -------
+        Without X free, and as private as the synthetic rows themselves: the report can be passed
+        on. With X the report is computed from these rows without noise; if they are private, so is
+        the report, and it says so.
+        """
+        check_is_fitted(self)
+        return make_report(self, X, n_samples, random_state)
+
     def __sklearn_tags__(self) -> Tags:
         """Return the tags: missing values are allowed, and quality is that of noise."""
         tags = super().__sklearn_tags__()
@@ -406,30 +494,11 @@ def _codes(readings: dict[str, PlainColumn], grids: tuple[ColumnGrid, ...]) -> I
     return codes
 
 
-def _mechanism(plan: TablePlan) -> str:
-    before = "" if plan.schema.event is None else "private schema, "
-    return before + "noisy counts of columns and of chosen pairs"
-
-
 def _warn_of_small_table(sigma: float, n_rows: int) -> None:
-    """Warn of noise that leaves hardly anything of a table.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise on the counts of a column.
-    n_rows : int
-        Number of rows, which is public.
-
-    Warns
-    -----
-    PrivacyWarning
-        Whatever the rows are.
-    """
+    """Warn of noise that leaves hardly anything of a table."""
     if sigma > _MOST_NOISE * n_rows:
         warn_of_privacy(
             f"The table is too small for this epsilon: it has {n_rows:,} rows, and the noise on "
-            f"each count of a column has a standard deviation of {sigma:,.3g} rows. Synthetic rows "
-            "may say little more than the schema does. Use more rows, fewer columns or a larger "
-            "epsilon."
+            f"each count of a column has a standard deviation of {sigma:,.3g} rows. Use more rows, "
+            "fewer columns or a larger epsilon."
         )

@@ -26,20 +26,12 @@ from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 from skdpot.metrics import wasserstein_distance
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
 from skdpot.trajectories.time_axis import read_stamps, timed_rows
 
-__all__ = ["PrivateTrajectorySampler"]
-
 MECHANISMS: dict[str, type[Any]] = {"sketch": TrajectorySketch, "mfld": MeanFieldLangevin}
 
-# What a fit sets, beyond what scikit-learn takes care of.
-_FITTED = (
-    *("sketch_", "bounds_", "n_samples_", "times_", "time_counts_", "privacy_spent_"),
-    *("particles_", "path_", "displacements_", "noise_multiplier_", "cluster_shares_"),
-    *("centers_", "feature_names_in_", "_moved", "_axis"),
-)
 _MOST_SCORED = 2000  # rows of a time that a score looks at
 
 
@@ -173,12 +165,9 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
     _stated_in = ("sketch_",)
     _mechanisms = MECHANISMS
     _parameter_constraints: dict[str, list[Any]] = {
-        **{
-            name: SlicedSketch._parameter_constraints[name]
-            for name in ("epsilon", "delta", "budget", "bounds", "norm_bound")
-        },
+        **PrivateEstimatorMixin._parameter_constraints,
+        **ROW_BOUNDS,
         "group_size": SlicedSketch._parameter_constraints["group_size"],
-        "random_state": SlicedSketch._parameter_constraints["random_state"],
         "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "n_times": [Interval(Integral, 1, None, closed="left"), None],
         "n_time_subsample": [Interval(Integral, 2, None, closed="left"), None],
@@ -286,10 +275,8 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
             If `n_samples` is not a positive integer, or a time lies outside the fitted ones.
         """
         rng = self._ready(random_state)
-        n_samples = check_n_samples(n_samples)
         at = self._axis.unit_knots if times is None else self._axis.to_unit(times)
-        paths = self.path_.sample(n_samples, at, rng)
-        return self._to_data(paths)
+        return self._to_data(self.path_.sample(check_n_samples(n_samples), at, rng))
 
     def sample_frame(
         self, n_samples: int = 1, times: Any = None, random_state: Any = None
@@ -386,8 +373,8 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
 
     def _release(self, streams: Streams, X: Any, t: Any, groups: Any) -> None:
         """Publish: the only step that sees private rows."""
-        for name in _FITTED:
-            self.__dict__.pop(name, None)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
         rows = validate_rows(self, X, reset=True, min_samples=2)
         data = timed_rows(
             rows,
@@ -407,21 +394,19 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
         self.bounds_ = release.bounds
         self.n_samples_, self.time_counts_ = len(data.rows), data.counts
         self.times_, self._axis = data.axis.stamps, data.axis
-        if release.sketch is not None:
-            self.sketch_ = release.sketch
+        self._moved = None
+        if isinstance(release.value, SlicedSketch):
+            self.sketch_ = release.value
         else:
-            self._moved, self.noise_multiplier_ = release.moved, release.noise_multiplier
-        if release.centers is not None:
-            self.centers_ = self._to_data(release.centers)
-        if release.cluster_shares is not None:
-            self.cluster_shares_ = release.cluster_shares
+            self._moved = release.value
+        for name, value in release.attributes.items():
+            setattr(self, name, self._to_data(value) if name == "centers_" else value)
         self._frame_out = isinstance(X, pd.DataFrame)
 
     def _generate(self, rng: np.random.Generator) -> None:
         """Run what follows from the release, and keep particles and paths."""
-        if hasattr(self, "_moved"):
-            moved = self._moved
-        else:
+        moved = self._moved
+        if moved is None:
             size = int(self.n_particles or self.mechanism_.default_particles)
             moved = self.mechanism_.move(
                 self.sketch_, self._axis, size, self.diffusivity, rng, bool(self.verbose)

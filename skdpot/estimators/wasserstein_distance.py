@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,6 @@ from sklearn.utils.metaestimators import available_if
 
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
-    Interval,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
@@ -20,17 +18,15 @@ from skdpot._utils.validation import (
     fit_context,
     validate_rows,
 )
+from skdpot.federated.exchange import DistanceEstimate
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
-from skdpot.federated.results import DistanceEstimate
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.plain_distance import FedWad, Triangle
 from skdpot.mechanisms.sliced_distance import Sliced, SlicedSide
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import SlicedSketch
-
-__all__ = ["PrivateWassersteinDistance"]
+from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
 
@@ -49,8 +45,7 @@ def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
     """
     if estimator._is_private and not hasattr(estimator, "sketch_"):
         raise AttributeError(
-            'With protocol="sliced" transform publishes a table that can be compared with the '
-            "one that fit published: call fit first."
+            'With protocol="sliced" transform is compared with what fit published: call fit first.'
         )
     return True
 
@@ -144,14 +139,10 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     _stated_in = ("sketch_",)
     _mechanisms = PROTOCOLS
     _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "protocol": [StrOptions(set(PROTOCOLS)), *PROTOCOLS.values()],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "budget": [PrivacyBudget, None],
-        "bounds": SlicedSketch._parameter_constraints["bounds"],
-        "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+        **ROW_BOUNDS,
         "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -206,7 +197,9 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
                 self.__dict__.pop(name, None)
             rows = validate_rows(self, X, reset=True, min_samples=2)
             protocol = chosen_mechanism(self.protocol, PROTOCOLS)
-            streams = spawn_streams(self.random_state if protocol.is_private else None, self._name)
+            streams = spawn_streams(
+                self.random_state if protocol.is_private else None, type(self).__name__
+            )
             own = protocol.release(FitContext.of(self, X, streams), rows, y, masses)
             self.protocol_, self._own, self.n_samples_ = protocol, own, len(rows)
             self.privacy_spent_ = own.privacy_spent
@@ -319,7 +312,7 @@ Party, or a published message
 
         Returns
         -------
-        ndarray of shape (n_slices, n_bins + 1) or (n_rows, n_features)
+        ndarray of shape (n_projections, n_bins + 1) or (n_rows, n_features)
             With "sliced" the noisy distribution functions, otherwise the interpolated rows.
             `publish` returns the whole message.
         """
@@ -387,12 +380,9 @@ Party, or a published message
         check_parameters(self)
         fitted = getattr(self, "protocol_", None)
         protocol = chosen_mechanism(self.protocol, PROTOCOLS) if fitted is None else fitted
-        matrix = protocol.matrix(self._context(None), getattr(self, "_own", None), parties)
-        return matrix if return_std else matrix[0]
-
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
+        result = protocol.matrix(self._context(None), getattr(self, "_own", None), parties)
+        distances = result.to_frame()
+        return (distances, result.standard_errors()) if return_std else distances
 
     @property
     def _is_private(self) -> bool:
@@ -403,7 +393,7 @@ Party, or a published message
 
     def _context(self, X: Any) -> FitContext:
         """Return the terms of what is published after `fit`."""
-        return FitContext.of(self, X, spawn_streams(None, self._name))
+        return FitContext.of(self, X, spawn_streams(None, type(self).__name__))
 
     def _side(self, other: Any) -> Any:
         """Return the other side of a comparison: what it has published, a party, or its rows."""
@@ -418,8 +408,7 @@ Party, or a published message
             check_is_fitted(other)
             if type(other.protocol_) is not type(ours):
                 raise ValueError(
-                    f"This estimator was fitted with protocol={ours.name!r} and the other one with "
-                    f"{other.protocol_.name!r}; both must play the same."
+                    f"protocol={ours.name!r} and {other.protocol_.name!r}: both must play the same."
                 )
             return other._own
         if isinstance(other, Message) and not isinstance(other, ours.messages):
@@ -453,6 +442,5 @@ def _check_rows(X: Any) -> None:
     """Refuse what is no table of rows where rows are due."""
     if isinstance(X, (Party, Message, BaseEstimator, bytes)) or X is None:
         raise TypeError(
-            f"X must be a table of rows, got {type(X).__name__}. Parties, messages and fitted "
-            "estimators can be given to compare and distance."
+            f"X must be a table of rows, got {type(X).__name__}; parties belong in compare."
         )

@@ -1,18 +1,170 @@
-"""The line between participants: every message becomes bytes, and is read as a stranger's."""
+"""What crosses the line between participants, and what the protocols return.
 
-from collections.abc import Callable, Iterable, Iterator
+Every message becomes bytes, is read as a stranger's, and is written down in a transcript.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
+
+from skdpot._utils.pages import html_card
 from skdpot.exceptions import MessageError
-from skdpot.federated.plain_messages import Message
-from skdpot.federated.transcript import Transcript
-
-__all__ = ["SERVER", "Exchange", "blaming"]
+from skdpot.federated.messages import Message
+from skdpot.federated.party import Party
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.data_bounds import DataBounds
+from skdpot.slicing.debiased_distance import DebiasedDistance
 
 SERVER = "server"
-
 M = TypeVar("M", bound=Message)
+_ONE_SIGMA = 0.6826894921370859
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message on its way; `message` is read from the bytes, not the sender's object."""
+
+    round: int
+    sender: str
+    recipient: str
+    message: Message
+
+
+class Transcript:
+    """Messages in the order in which they were sent. Entries are added and never changed.
+
+    It is everything that an observer of the whole protocol has seen; `seen_by` is what one
+    participant has seen. What somebody can find out about others' rows is a question about these
+    messages alone, and the attacks in `skdpot.audit` read nothing else.
+
+    Examples
+    --------
+    >>> from skdpot.federated.messages import DistanceMessage
+    >>> from skdpot.federated.exchange import Transcript
+    >>> transcript = Transcript()
+    >>> transcript.record(0, "hospital", "server", DistanceMessage(2.5))
+    >>> len(transcript.seen_by("server")), len(transcript.seen_by("registry"))
+    (1, 0)
+    """
+
+    def __init__(self) -> None:
+        self._entries: tuple[Entry, ...] = ()
+
+    def record(self, round: int, sender: str, recipient: str, message: Message) -> None:
+        """Add a message.
+
+        Parameters
+        ----------
+        round : int
+            Round of the protocol, from 0.
+        sender, recipient : str
+            Names of the participants.
+        message : Message
+            What arrived.
+        """
+        if not isinstance(message, Message):
+            raise TypeError(f"A transcript holds messages, got {type(message).__name__}.")
+        self._entries = (*self._entries, Entry(round, sender, recipient, message))
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries, in order."""
+        return self._entries
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Names of all who sent or received something, in order of appearance."""
+        names = (name for entry in self._entries for name in (entry.sender, entry.recipient))
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that were sent."""
+        return sum(entry.message.n_bytes for entry in self._entries)
+
+    def seen_by(self, name: str) -> "Transcript":
+        """Return what one participant has sent or received.
+
+        Parameters
+        ----------
+        name : str
+            The participant. Somebody who took no part has seen nothing.
+
+        Returns
+        -------
+        Transcript
+            With the entries of this participant only.
+        """
+        seen = Transcript()
+        seen._entries = tuple(e for e in self._entries if name in (e.sender, e.recipient))
+        return seen
+
+    def messages(self, kind: type[M], *, sender: str | None = None) -> list[M]:
+        """Return the messages of one class, in order.
+
+        Parameters
+        ----------
+        kind : type
+            A class of messages; `Message` for all.
+        sender : str, optional
+            Only those that this participant has sent.
+
+        Returns
+        -------
+        list of Message
+            A message that went to several recipients occurs several times.
+        """
+        return [
+            entry.message
+            for entry in self._entries
+            if isinstance(entry.message, kind) and sender in (None, entry.sender)
+        ]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table with a row a message.
+
+        Returns
+        -------
+        DataFrame
+            Columns round, sender, recipient, kind, n_bytes and reveals; no contents.
+        """
+        rows = [
+            (e.round, e.sender, e.recipient, e.message.kind, e.message.n_bytes, e.message.reveals)
+            for e in self._entries
+        ]
+        columns = ["round", "sender", "recipient", "kind", "n_bytes", "reveals"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    def __repr__(self) -> str:
+        between = ", ".join(self.participants) or "nobody"
+        return f"<Transcript of {len(self)} messages, {self.n_bytes} bytes, between {between}>"
+
+    def _repr_html_(self) -> str:
+        """Return the flow of messages as a card for notebooks."""
+        flows: dict[tuple[str, str, str], tuple[int, int]] = {}
+        for entry in self._entries:
+            key = (entry.sender, entry.recipient, entry.message.kind)
+            count, n_bytes = flows.get(key, (0, 0))
+            flows[key] = (count + 1, n_bytes + entry.message.n_bytes)
+        rows = [
+            (f"{sender} → {recipient}: {count} × {kind}", f"{n_bytes:,} bytes")
+            for (sender, recipient, kind), (count, n_bytes) in flows.items()
+        ]
+        revealed = [(text, "") for text in dict.fromkeys(e.message.reveals for e in self._entries)]
+        aside = f"{len(self)} messages · {self.n_bytes:,} bytes"
+        rankings = [("Sent", rows), ("What the messages reveal", revealed)]
+        return html_card("Transcript", aside, rankings=rankings)
 
 
 class Exchange:
@@ -22,15 +174,17 @@ class Exchange:
     sent, with the same checks as if they had come over a network.
     """
 
-    def __init__(self) -> None:
-        self.transcript = Transcript()
+    def __init__(self, transcript: Transcript | None = None) -> None:
+        self.transcript = Transcript() if transcript is None else transcript
 
     def send(
         self, round: int, sender: str, recipients: Iterable[str], message: M | bytes, due: type[M]
     ) -> M:
         """Send one message to one or more recipients."""
         with blaming(sender):
-            data = message if isinstance(message, bytes) else _bytes_of(message)
+            if not isinstance(message, bytes | Message):
+                raise MessageError(f"A message is due, got {type(message).__name__}.")
+            data = message if isinstance(message, bytes) else message.to_bytes()
             arrived = due.from_bytes(data)
         for recipient in recipients:
             self.transcript.record(round, sender, recipient, arrived)
@@ -40,16 +194,16 @@ class Exchange:
         self,
         round: int,
         name: str,
-        recipients: Iterable[str],
         answer: Callable[[], M | bytes],
         due: type[M],
         *,
+        to: Iterable[str] = (SERVER,),
         check: Callable[[M], object] | None = None,
     ) -> M:
         """Let a participant answer, and send the answer."""
         with blaming(name):
             reply = answer()
-        arrived = self.send(round, name, recipients, reply, due)
+        arrived = self.send(round, name, to, reply, due)
         if check is not None:
             with blaming(name):
                 check(arrived)
@@ -65,8 +219,189 @@ def blaming(name: str) -> Iterator[None]:
         raise MessageError(f"The answer of {name!r} cannot be used. {error}") from error
 
 
-def _bytes_of(message: object) -> bytes:
-    """Return the bytes of what should be a message."""
-    if not isinstance(message, Message):
-        raise MessageError(f"A message is due, got {type(message).__name__}.")
-    return message.to_bytes()
+def check_participants(parties: Sequence[Party]) -> tuple[str, ...]:
+    """Return the names of the parties."""
+    names = tuple(party.name for party in parties)
+    if len(names) < 2:
+        raise ValueError(f"A protocol is played by two parties or more, got {len(names)}.")
+    if len(set(names)) < len(names) or SERVER in names:
+        raise ValueError(f"Parties need different names, and none is {SERVER!r}; got {names}.")
+    return names
+
+
+def as_parties(
+    parties: Any, protocol: str, new_budget: Callable[[], PrivacyBudget | None], **terms: Any
+) -> list[Party]:
+    """Return the parties of a matrix; rows get a party of their own, with a budget."""
+    named = isinstance(parties, Mapping)
+    if not named and (not isinstance(parties, Sequence) or isinstance(parties, str | bytes)):
+        raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
+    if len(parties) < 2:
+        raise ValueError(f"parties must hold two parties or more, got {len(parties)}.")
+    if named:
+        return [
+            Party(name, rows, allows=(protocol,), budget=new_budget(), **terms)
+            for name, rows in parties.items()
+        ]
+    if not all(isinstance(party, Party) for party in parties):
+        raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
+    return list(parties)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistanceEstimate:
+    """A distance between two parties, and how far to trust it.
+
+    Parameters
+    ----------
+    protocol : {"sliced", "triangle", "fedwad"}
+        How it was estimated.
+    squared_distance : float
+        Estimate of W₂² ("triangle", "fedwad") or SW₂² ("sliced"). With "sliced" it is unbiased,
+        hence below zero about half of the time between equal measures. With the protocols that
+        are not private it is an upper bound.
+    transcript : Transcript
+        What was sent, and by whom. With "triangle" and "fedwad" it determines everybody's
+        rows.
+    details : object
+        How the number came about. "triangle": the `TransportPlan` between the two messages, whose
+        potentials value the rows of both sides, or the parabola for a secret fraction; "fedwad":
+        the `GeodesicPath`; "sliced": the `DebiasedDistance`, in the unit of the scaled features.
+    scale : float, default=1.0
+        Unit of the scaled features.
+    unit : {"features", "scaled features"}
+        What the distance is measured in.
+    """
+
+    protocol: str
+    squared_distance: float
+    transcript: Transcript
+    details: Any = None
+    scale: float = 1.0
+    unit: str = "features"
+
+    def in_features(self, bounds: DataBounds, declared: bool) -> "DistanceEstimate":
+        """Return the estimate of two sketches in the unit of the features, where they have one."""
+        scale = common_scale(bounds, declared)
+        return replace(
+            self,
+            squared_distance=self.details.squared * (scale or 1.0) ** 2,
+            scale=scale or 1.0,
+            unit="features" if scale else "scaled features",
+        )
+
+    @property
+    def _debiased(self) -> DebiasedDistance | None:
+        return self.details if isinstance(self.details, DebiasedDistance) else None
+
+    @property
+    def distance(self) -> float:
+        """Estimate of the distance; 0 when `squared_distance` is negative."""
+        return math.sqrt(max(self.squared_distance, 0.0))
+
+    @property
+    def squared_standard_error(self) -> float:
+        """Standard error of `squared_distance`; 0 for a protocol without noise."""
+        return 0.0 if self._debiased is None else self._debiased.standard_error * self.scale**2
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of `distance`: half the width of its 68 % interval."""
+        low, high = self.interval(_ONE_SIGMA)
+        return (high - low) / 2
+
+    @property
+    def noise_floor(self) -> float:
+        """What the noise alone adds to the squared distance; subtracted already."""
+        return 0.0 if self._debiased is None else self._debiased.noise_floor * self.scale**2
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return a confidence interval for the distance."""
+        if self._debiased is None:
+            return self.distance, self.distance
+        low, high = self._debiased.interval(confidence)
+        return low * self.scale, high * self.scale
+
+    def __repr__(self) -> str:
+        return f"<DistanceEstimate {self._summary()}, protocol={self.protocol!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return the estimate as a card for notebooks."""
+        rows = [
+            ("Distance", self._summary()),
+            ("Squared", f"{self.squared_distance:.6g}"),
+            ("Noise floor of the squared distance", f"{self.noise_floor:.6g}"),
+            ("Unit", self.unit),
+            ("Sent", f"{len(self.transcript)} messages, {self.transcript.n_bytes:,} bytes"),
+        ]
+        return html_card("Wasserstein distance", self.protocol, rows)
+
+    def _summary(self) -> str:
+        if self._debiased is None:
+            return f"{self.distance:.6g} (an upper bound)"
+        low, high = self.interval()
+        apart = "" if low > 0 else "; not told apart from 0"
+        unit = "" if self.unit == "features" else f", in {self.unit}"
+        return f"{self.distance:.4g}{unit} (95 %: {low:.4g} to {high:.4g}{apart})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairwiseResult:
+    """The distances between all parties.
+
+    Parameters
+    ----------
+    protocol : {"triangle", "fedwad", "sliced"}
+        Name of the protocol.
+    names : tuple of str
+        Names of the parties.
+    estimates : mapping of (str, str) to DistanceEstimate
+        For each pair of names, in the order of `names`.
+    transcript : Transcript
+        All that was sent.
+    """
+
+    protocol: str
+    names: tuple[str, ...]
+    estimates: Mapping[tuple[str, str], DistanceEstimate]
+    transcript: Transcript
+
+    @property
+    def squared_distances(self) -> np.ndarray:
+        """Squared distances of shape (n_parties, n_parties): symmetric, zero on the diagonal."""
+        return self._frame("squared_distance").to_numpy()
+
+    @property
+    def distances(self) -> np.ndarray:
+        """The distances; 0 where the estimate of a square is negative."""
+        return self.to_frame().to_numpy()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the distances as a table, with the names of the parties on both sides."""
+        return self._frame("distance")
+
+    def standard_errors(self) -> pd.DataFrame:
+        """Return the standard errors of the distances as a table."""
+        return self._frame("standard_error")
+
+    def _frame(self, attribute: str) -> pd.DataFrame:
+        table = pd.DataFrame(0.0, index=list(self.names), columns=list(self.names))
+        for (one, other), estimate in self.estimates.items():
+            table.loc[one, other] = table.loc[other, one] = getattr(estimate, attribute)
+        return table
+
+    def __repr__(self) -> str:
+        return (
+            f"<PairwiseResult of {self.protocol!r}: {len(self.names)} parties, "
+            f"{len(self.transcript)} messages, {self.transcript.n_bytes} bytes>"
+        )
+
+
+def common_scale(bounds: DataBounds, declared: bool) -> float | None:
+    """Return the factor by which all features were scaled alike; None if they were not.
+
+    None too for bounds that were found in the data: the unit of an estimate must not hang on
+    what a release happened to be.
+    """
+    same = declared and np.all(bounds.scale == bounds.scale[0])
+    return float(bounds.scale[0]) if same else None

@@ -15,7 +15,6 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from skdpot.exceptions import (
@@ -24,10 +23,9 @@ from skdpot.exceptions import (
     ProtocolRefusedError,
     SkdpotError,
 )
-from skdpot.federated.answering import answer
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
-from skdpot.federated.remote import Introduction, Question, RemoteParties
+from skdpot.federated.remote import Introduction, Question, RemoteParties, answer
 
 try:
     from flwr.app import ConfigRecord, Context, Error, MessageType, RecordDict
@@ -38,8 +36,6 @@ except ImportError as missing:
     raise ImportError(
         'skdpot.federated.flower needs Flower: pip install "skdpot[flower]".'
     ) from missing
-
-__all__ = ["client_app", "remote_parties"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -59,24 +55,6 @@ def client_app(
 ) -> ClientApp:
     """Make the ClientApp with which a party takes part.
 
-    Parameters
-    ----------
-    load_party : callable
-        Makes the node's `Party` for a Flower context. Take everything from
-        ``context.node_config``, which whoever runs the SuperNode has set;
-        ``context.run_config`` comes from the other side. To publish sketches the party needs a
-        budget with a ledger file.
-    review : callable, optional
-        Is shown each request and the context before the party; raises `MessageError` to
-        refuse, for instance bounds that were not agreed on.
-
-    Returns
-    -------
-    flwr.clientapp.ClientApp
-        Answers queries. A refusal comes back as a Flower error with its reason. Of any other
-        failure only the kind comes back, and the node's log says where it happened; neither
-        quotes a value.
-
     Privacy
     -------
     The app sends what the methods of the party return, and name, numbers of rows and columns and
@@ -94,7 +72,8 @@ def client_app(
         try:
             questions = _read_questions(message.content)
             party = load_party(context)
-            reply = _replies(party, questions, review and partial(_reviewed, review, context))
+            asked = (lambda request: review(request, context)) if review else None
+            reply = _replies(party, questions, asked)
         except Exception as error:
             return FlowerMessage(_told(error), reply_to=message)
         return FlowerMessage(RecordDict({_RECORD: ConfigRecord(reply)}), reply_to=message)
@@ -110,38 +89,11 @@ def remote_parties(
     names: Collection[str] | None = None,
     timeout: float = 600.0,
 ) -> RemoteParties:
-    """Wait for the parties' nodes and let them introduce themselves; for a ServerApp.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-        What the ServerApp's main function is given.
-    n_nodes : int
-        Number of SuperNodes to wait for.
-    own : sequence of Party, default=()
-        Parties whose rows are on this machine, who take part too.
-    names : collection of str, optional
-        Names of the parties that are expected at the nodes; others are refused. A name is what
-        a node says of itself. Who needs proof authenticates the nodes, see the README of
-        ``examples/federated``.
-    timeout : float, default=600.0
-        Seconds to wait for the nodes, and then for each round of answers.
-
-    Returns
-    -------
-    RemoteParties
-        With a method for each protocol.
-
-    Raises
-    ------
-    TimeoutError
-        If another number of nodes is there when the time is over.
-    MessageError
-        If a node cannot introduce its party, or two have one name.
-    """
+    """Wait for the parties' nodes and let them introduce themselves; for a ServerApp."""
     line = _Line(grid, timeout, {})
-    nodes = _await_nodes(grid, n_nodes, timeout)
-    found = {node: line.introduction(node, reply) for node, reply in line.greet(nodes).items()}
+    greeting = [Question(_INTRODUCE, b"-")]
+    replies = line.exchange(dict.fromkeys(_await_nodes(grid, n_nodes, timeout), greeting))
+    found = {node: line.introduction(node, reply) for node, reply in replies.items()}
     heard = sorted(introduction.name for introduction in found.values())
     if len({*heard, *(party.name for party in own)}) < len(heard) + len(own):
         raise MessageError(
@@ -163,10 +115,6 @@ class _Line:
     timeout: float
     nodes: dict[str, int]
 
-    def greet(self, nodes: Collection[int]) -> dict[int, Any]:
-        """Ask all nodes who they are."""
-        return self._exchange({node: [Question(_INTRODUCE, b"-")] for node in nodes})
-
     def introduction(self, node: int, reply: Any) -> Introduction:
         """Read what a node says of its party, or raise what went wrong."""
         if isinstance(reply, MessageError):
@@ -182,15 +130,15 @@ class _Line:
         self, questions: Mapping[str, Sequence[Question]]
     ) -> dict[str, list[bytes] | MessageError]:
         """Bring questions to parties, see `skdpot.federated.remote.Carry`."""
-        replies = self._exchange({self.nodes[name]: asked for name, asked in questions.items()})
+        replies = self.exchange({self.nodes[name]: asked for name, asked in questions.items()})
         return {
             name: _read_answers(name, len(asked), replies[self.nodes[name]])
             for name, asked in questions.items()
         }
 
-    def _exchange(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, Any]:
+    def exchange(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, Any]:
         """Send to all nodes, and wait: a record of each node, or a MessageError."""
-        ids = list(self.grid.push_messages([self._message(*item) for item in questions.items()]))
+        ids = list(self.grid.push_messages([self._message(*q) for q in questions.items()]))
         ids += [""] * (len(questions) - len(ids))  # Flower returns none when they are too large
         replies: dict[int, Any] = {
             node: MessageError("Flower could not send it what was asked.")
@@ -239,8 +187,7 @@ def _record(content: Any) -> dict[str, Any]:
     record = content.get(_RECORD)
     if not isinstance(record, ConfigRecord) or record.get("format") != _FORMAT:
         raise MessageError(
-            f"This is no record of skdpot of format {_FORMAT}. All parties need releases that "
-            "share one."
+            f"This is no record of skdpot of format {_FORMAT}; all parties need the same release."
         )
     return dict(record)
 
@@ -265,12 +212,6 @@ def _replies(
         return {"format": _FORMAT, "party": name, "allows": list(allows), **facts}
     answers = [answer(party, *question, review=review) for question in questions]
     return {"format": _FORMAT, "party": party.name, "answers": answers}
-
-
-def _reviewed(
-    review: Callable[[Message, Context], object], context: Context, request: Message
-) -> None:
-    review(request, context)
 
 
 def _read_reply(node: int, reply: FlowerMessage) -> Any:

@@ -29,8 +29,7 @@ from skdpot.federated.plain_messages import (
 )
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.slicing.directions import make_directions
-from skdpot.slicing.rules import projection_half_widths, public_bounds
+from skdpot.slicing.plan import make_directions, projection_half_widths, public_bounds
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.sketch_record import SketchRecord
 
@@ -46,6 +45,7 @@ __all__ = [
     "SketchMessage",
     "SketchRequest",
 ]
+
 
 _FEWEST_BINS, _MOST_BINS = 2, 512  # decoding takes a time that grows with the third power
 _MOST_ENTRIES = 2**24  # of the table that is asked for: 128 MB
@@ -66,7 +66,7 @@ class SketchRequest(Message):
 
     Parameters
     ----------
-    directions : array-like of shape (n_slices, n_features)
+    directions : array-like of shape (n_projections, n_features)
         Directions of the slices; scaled to unit length.
     n_bins : int
         Bins along each direction, 2 to 512. With more a party would be busy for minutes, and
@@ -85,7 +85,7 @@ class SketchRequest(Message):
     >>> import numpy as np
     >>> from skdpot.federated.messages import SketchRequest
     >>> rng = np.random.default_rng(0)
-    >>> SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-1, 1), rng=rng)
+    >>> SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-1, 1), rng=rng)
     <SketchRequest (6 slices, 16 bins, 3 features, ... bytes)>
     """
 
@@ -110,8 +110,6 @@ class SketchRequest(Message):
         self._store("directions", _unit_rows(self.directions, self.bounds.n_features))
         if len(self.directions) * self.n_bins > _MOST_ENTRIES:
             raise MessageError(f"A table of more than {_MOST_ENTRIES} entries is asked for.")
-        if self.directions.size > _MOST_COORDINATES:
-            raise MessageError(f"The directions have more than {_MOST_COORDINATES} coordinates.")
         try:
             public_bounds(self.bounds, None, self.n_features)
         except ValueError as error:
@@ -120,8 +118,7 @@ class SketchRequest(Message):
         largest = max(np.abs(self.bounds.center).max(), self.bounds.scale.max())
         if largest > _LARGEST_BOUND or self.bounds.scale.min() < 1 / _LARGEST_BOUND:
             raise MessageError(
-                f"bounds must have centers up to {_LARGEST_BOUND:g}, and scales between its "
-                "inverse and it; use another unit."
+                f"bounds may have centers up to {_LARGEST_BOUND:g}, scales from its inverse to it."
             )
 
     @classmethod
@@ -129,11 +126,11 @@ class SketchRequest(Message):
         cls,
         n_features: int,
         *,
-        n_slices: int,
+        n_projections: int,
         n_bins: int,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         norm_bound: float | None = None,
-        slices: str = "orthogonal",
+        projections: str = "orthogonal",
         rng: np.random.Generator,
     ) -> Self:
         """Draw the directions of a request.
@@ -142,14 +139,14 @@ class SketchRequest(Message):
         ----------
         n_features : int
             Number of features of every party's rows.
-        n_slices, n_bins : int
-            Shape of the table; `skdpot.slicing.recommended_slices` and ``recommended_bins``
+        n_projections, n_bins : int
+            Shape of the table; `skdpot.slicing.recommended_n_projections` and ``recommended_bins``
             advise.
         bounds : (low, high), optional
             Public limits of the features, numbers or arrays.
         norm_bound : float, optional
             Public bound of every row's norm, in place of `bounds`.
-        slices : {"orthogonal", "axes+orthogonal", "uniform"}, default="orthogonal"
+        projections : {"orthogonal", "axes+orthogonal", "uniform"}, default="orthogonal"
             How directions are drawn. Along axes alone, data with equal marginals cannot be told
             apart.
         rng : numpy.random.Generator
@@ -166,13 +163,12 @@ class SketchRequest(Message):
         """
         if bounds is None and norm_bound is None:
             raise MessageError(
-                "Parties can only compare sketches with bounds that are public: pass bounds=(low, "
-                "high) or norm_bound=, known without looking at the rows."
+                "Pass bounds=(low, high) or norm_bound= that are public: known without the rows."
             )
         try:
             given = "private" if bounds is None else bounds
             declared = public_bounds(given, norm_bound, n_features)
-            directions = make_directions(slices, n_slices, n_features, rng)
+            directions = make_directions(projections, n_projections, n_features, rng)
         except (TypeError, ValueError) as error:
             raise MessageError(f"No request can be drawn: {error}") from error
         if declared is None:
@@ -187,7 +183,7 @@ class SketchRequest(Message):
     @cached_property
     def sketch_parameters(self) -> dict[str, Any]:
         """Parameters that a party passes to `SlicedSketch`; none of them is about privacy."""
-        return {"bounds": self.bounds, "slices": self.directions, "n_bins": self.n_bins}
+        return {"bounds": self.bounds, "projections": self.directions, "n_bins": self.n_bins}
 
     def read(self, message: "SketchMessage") -> SlicedSketch:
         """Return the sketch of an answer that measures what this request asks for.
@@ -234,6 +230,8 @@ class SketchRequest(Message):
 def _unit_rows(value: Any, n_features: int) -> np.ndarray:
     """Return directions of unit length, or raise MessageError."""
     try:
+        if np.size(value) > _MOST_COORDINATES:
+            raise ValueError(f"these have more than {_MOST_COORDINATES} coordinates.")
         with np.errstate(all="ignore"):
             rows = make_directions(np.asarray(value), 0, n_features, np.random.default_rng(0))
     except (TypeError, ValueError) as error:
@@ -328,10 +326,10 @@ class SketchMessage(Message):
         )
 
     def __repr__(self) -> str:
-        n_classes, n_slices, n_bins = self.record.statistic.shape
+        n_classes, n_projections, n_bins = self.record.statistic.shape
         spent = self.record.spent
         return (
-            f"<SketchMessage ({n_classes} x {n_slices} x {n_bins} table, epsilon="
+            f"<SketchMessage ({n_classes} x {n_projections} x {n_bins} table, epsilon="
             f"{spent.epsilon:.4g}, delta={spent.delta:.4g}, {self.n_bytes} bytes)>"
         )
 
@@ -346,8 +344,7 @@ def _check(record: SketchRecord) -> None:
 
 
 def _restored(record: SketchRecord) -> SlicedSketch:
-    sketch: SlicedSketch = SlicedSketch._restored(*record.restore())
-    return sketch
+    return SlicedSketch._restored(*record.restore())
 
 
 def is_writable(text: str) -> bool:
@@ -363,12 +360,6 @@ def check_feature_names(names: Sequence[str]) -> None:
     """Raise ValueError, which quotes no name, unless a message can hold the names of columns."""
     written = json.dumps(json.dumps(list(names), ensure_ascii=False), ensure_ascii=False)
     if not is_writable(written):
-        raise ValueError(
-            "Names of columns must be text that UTF-8 can write, without lone surrogates; rename "
-            "the columns."
-        )
+        raise ValueError("Names of columns must be text that UTF-8 can write; rename the columns.")
     if (n_bytes := len(written.encode())) > _MOST_NAME_BYTES:
-        raise ValueError(
-            f"Names of columns may take {_MOST_NAME_BYTES} bytes together; these have {n_bytes}. "
-            "Shorten them, or pass rows without names."
-        )
+        raise ValueError(f"Names of columns may take {_MOST_NAME_BYTES} bytes, and have {n_bytes}.")

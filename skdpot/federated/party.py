@@ -1,7 +1,11 @@
 """A party: rows that stay where they are, and the messages that it agrees to send."""
 
+import hashlib
+import threading
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -10,19 +14,16 @@ from sklearn.utils import check_random_state
 
 from skdpot._utils.records import MOST_BYTES
 from skdpot._utils.validation import validate_rows
-from skdpot.exceptions import MessageError
-from skdpot.federated.measures import DiscreteMeasure, labelled_measure
-from skdpot.federated.messages import SketchMessage, SketchRequest, check_feature_names, is_writable
-from skdpot.federated.party_data import (
-    Agreement,
-    PartyData,
-    data_of,
-    keep_data,
-    rehearsed,
-    release_seed,
+from skdpot.exceptions import MessageError, ProtocolRefusedError
+from skdpot.federated.measures import (
+    DiscreteMeasure,
+    TransportPlan,
+    interpolate,
+    labelled_measure,
+    optimal_plan,
+    squared_distances,
 )
-from skdpot.federated.plain_messages import (
-    INTERPOLATIONS,
+from skdpot.federated.messages import (
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -30,19 +31,179 @@ from skdpot.federated.plain_messages import (
     GeodesicMeasure,
     InterpolatingMeasure,
     ReferenceMeasure,
+    SketchMessage,
+    SketchRequest,
+    check_feature_names,
+    is_writable,
+)
+from skdpot.federated.plain_messages import (
+    FRACTIONS,
     as_fraction,
     as_fractions,
+    as_interpolation,
     check_type,
 )
-from skdpot.federated.plans import interpolate, optimal_plan, squared_distances
-from skdpot.federated.triangle import FRACTIONS
 from skdpot.federated.valuation import DataValues, calibrated_values
+from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import privacy_target
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent
+from skdpot.slicing.histogram import sketch_release
+from skdpot.slicing.plan import make_directions, plan_sketch, projection_half_widths
 from skdpot.slicing.sketch import SlicedSketch
 
-__all__ = ["PROTOCOLS", "Party"]
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PartyData:
+    """Everything that a party has, and what its owner has agreed to.
+
+    `given_measure` are rows with labels or weights.
+    """
+
+    name: str
+    rows: np.ndarray
+    feature_names: tuple[str, ...] | None
+    allows: tuple[str, ...]
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
+    random_state: Any
+    given_measure: DiscreteMeasure | None
+    weighted: bool
+    releases: dict[bytes, Any] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.RLock)
+    _last_plan: TransportPlan | None = None
+
+    @property
+    def n_dimensions(self) -> int:
+        """Dimension of the measure that is compared without privacy."""
+        given = self.given_measure
+        return int(self.rows.shape[1]) if given is None else given.n_features
+
+    @property
+    def measure(self) -> DiscreteMeasure:
+        """What the protocols that are not private compare."""
+        with self.lock:
+            if self.given_measure is None:
+                self.given_measure = DiscreteMeasure(self.rows)
+            return self.given_measure
+
+    def check_agreed(self, protocol: str) -> None:
+        """Refuse what the owner has not agreed to; the first thing in every answer."""
+        if protocol not in self.allows:
+            raise ProtocolRefusedError(
+                f"Party {self.name!r} does not take part in {protocol!r}: it allows "
+                f"{self.allows}. Only its owner can allow more, with Party(..., allows=)."
+            )
+
+    def check_features(self, asked: int, due: int) -> None:
+        """Refuse a question about other features."""
+        if asked != due:
+            raise MessageError(
+                f"Party {self.name!r} compares {due} features, and was asked about {asked}."
+            )
+
+    def plan_to(self, target: DiscreteMeasure, protocol: str, release: str) -> TransportPlan:
+        """Return the optimal plan to a measure, for a release without noise.
+
+        Charges a `NonPrivateEvent` first, which no budget with a finite epsilon admits. The last
+        plan is kept, for a second question about the same measure.
+        """
+        self.check_agreed(protocol)
+        self.check_features(target.n_features, self.n_dimensions)
+        if self.budget is not None:
+            self.budget.spend(NonPrivateEvent(), label=f"{protocol}: {release}")
+        with self.lock:
+            last = self._last_plan
+            if last is None or not _equal(last.target, target):
+                last = optimal_plan(self.measure, target)
+                self._last_plan = last
+            return last
+
+
+# Data are no attributes of parties. So no pickle, copy, repr or debugger's table of fields,
+# and no code that looks through all attributes of an object, comes across rows.
+_DATA: WeakKeyDictionary[object, PartyData] = WeakKeyDictionary()
+
+
+def data_of(owner: object) -> PartyData:
+    """Return the data of a party, for its own methods."""
+    return _DATA[owner]
+
+
+def _equal(first: DiscreteMeasure, second: DiscreteMeasure) -> bool:
+    return np.array_equal(first.points, second.points) and np.array_equal(
+        first.weights, second.weights
+    )
+
+
+def rehearsed(data: PartyData, request: SketchRequest) -> SketchMessage:
+    """Write the answer to a request with an empty table, so that what fails does so for free.
+
+    Public facts only: no row is touched, no noise drawn and nothing charged.
+    """
+    data.check_agreed("sliced")
+    if data.weighted:
+        raise ProtocolRefusedError(
+            f"Party {data.name!r} weighs its rows, and a sketch counts every row once."
+        )
+    n_samples, n_features = data.rows.shape
+    data.check_features(request.n_features, n_features)
+    published: SketchMessage | None = data.releases.get(request.to_bytes())
+    if published is not None:
+        return published
+    if data.releases and data.budget is None:
+        raise ProtocolRefusedError(
+            f"Party {data.name!r} has published its sketch, for another request. Repeat that one, "
+            "or give the party a PrivacyBudget for several."
+        )
+    target = privacy_target(data.epsilon, data.delta, data.budget)
+    plan = plan_sketch(
+        target,
+        n_samples,
+        request.n_features,
+        n_projections=len(request.directions),
+        n_bins=request.n_bins,
+        bounds=request.bounds,
+    )
+    statement = PrivacySpent(
+        epsilon=target.epsilon,
+        delta=target.delta,
+        relation=plan.event.relation,
+        event=plan.event,
+        sigma=plan.sigma,
+        sensitivity=plan.sensitivity,
+        assumptions=(),
+    )
+    sketch = SlicedSketch(data.epsilon, data.delta, **request.sketch_parameters)
+    sketch.bounds_ = request.bounds
+    sketch.directions_ = make_directions(
+        request.directions, 0, request.n_features, np.random.default_rng(0)
+    )
+    sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
+    sketch.n_samples_ = n_samples
+    sketch.privacy_spent_ = statement
+    empty = np.zeros((1, len(request.directions), request.n_bins))
+    measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_)
+    sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma)
+    if data.feature_names is not None:
+        sketch.feature_names_in_ = np.array(data.feature_names, dtype=object)
+    return SketchMessage(sketch)
+
+
+def release_seed(random_state: Any, party: str, request: SketchRequest) -> int | None:
+    """Return the seed of one release: another party or request gets other noise.
+
+    Equal noise in two releases would cancel in their difference, and leave rows in the clear.
+    """
+    if random_state is None:
+        return None
+    given = check_random_state(random_state).randint(0, 2**31, size=4)
+    digests = (hashlib.sha256(part).digest() for part in (party.encode(), request.to_bytes()))
+    words = np.frombuffer(b"".join(digests), dtype="<u4")
+    seed = np.random.SeedSequence([*given.tolist(), *words.tolist()])
+    return int(seed.generate_state(1)[0])
+
 
 PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
 
@@ -82,8 +243,6 @@ class Party:
         sketch and refuses other requests.
     covariance : {"full", "diagonal"}, default="full"
         How classes are compared, see `labelled_measure`.
-    solver : {"auto", "exact", "entropic"}, default="auto"
-        How plans are computed, see `skdpot.federated.plans.optimal_plan`.
     random_state : int, RandomState or None, default=None
         Makes the noise of sketches reproducible. For tests only: whoever knows it can
         remove the noise. The noise also depends on the name of the party and on the request.
@@ -112,7 +271,7 @@ class Party:
     >>> X = np.random.default_rng(0).uniform(-1, 1, size=(500, 3))
     >>> hospital = Party("hospital", X, epsilon=1.0)
     >>> request = SketchRequest.draw(
-    ...     3, n_slices=6, n_bins=16, bounds=(-1, 1), rng=np.random.default_rng(1)
+    ...     3, n_projections=6, n_bins=16, bounds=(-1, 1), rng=np.random.default_rng(1)
     ... )
     >>> hospital.publish_sketch(request)
     <SketchMessage (1 x 6 x 16 table, epsilon=1, delta=1e-05, ... bytes)>
@@ -134,31 +293,39 @@ class Party:
         delta: float = 1e-5,
         budget: PrivacyBudget | None = None,
         covariance: str = "full",
-        solver: str = "auto",
         random_state: Any = None,
     ) -> None:
-        terms = _checked_terms(
-            allows,
-            epsilon=epsilon,
-            delta=delta,
-            budget=budget,
-            solver=solver,
-            random_state=random_state,
-        )
+        if not (isinstance(name, str) and name.strip()):
+            raise ValueError(f"name must be text that is not empty, got {type(name).__name__}.")
+        if not is_writable(name):
+            raise ValueError("name must be text that UTF-8 can write, without lone surrogates.")
+        given = (allows,) if isinstance(allows, str) else tuple(allows)
+        if not given or any(protocol not in PROTOCOLS for protocol in given):
+            raise ValueError(f"allows must hold one or more of {PROTOCOLS}, got {given}.")
+        if not (budget is None or isinstance(budget, PrivacyBudget)):
+            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
+        privacy_target(epsilon, delta, budget)  # checks their ranges
+        check_random_state(random_state)
         columns = PartyRows()
         rows = np.array(validate_rows(columns, X, reset=True, min_samples=2))
         names = getattr(columns, "feature_names_in_", None)
         if names is not None:
             check_feature_names(names)
-        data = PartyData(
-            name=_checked_name(name),
+        measure = None if masses is None else DiscreteMeasure(rows, masses)
+        if y is not None:
+            measure = labelled_measure(rows, y, masses=masses, covariance=covariance)
+        _DATA[self] = PartyData(
+            name=name,
             rows=rows,
             feature_names=None if names is None else tuple(names),
-            terms=terms,
-            given_measure=_measure(rows, y, masses, covariance),
+            allows=tuple(protocol for protocol in PROTOCOLS if protocol in given),
+            epsilon=epsilon,
+            delta=delta,
+            budget=budget,
+            random_state=random_state,
+            given_measure=measure,
             weighted=masses is not None,
         )
-        keep_data(self, data)
 
     @property
     def name(self) -> str:
@@ -188,22 +355,22 @@ class Party:
     @property
     def allows(self) -> tuple[str, ...]:
         """Protocols that the party agreed to."""
-        return data_of(self).terms.allows
+        return data_of(self).allows
 
     @property
     def epsilon(self) -> float:
         """Privacy parameter of each of its sketches."""
-        return data_of(self).terms.epsilon
+        return data_of(self).epsilon
 
     @property
     def delta(self) -> float:
         """Privacy parameter of each of its sketches."""
-        return data_of(self).terms.delta
+        return data_of(self).delta
 
     @property
     def budget(self) -> PrivacyBudget | None:
         """What is charged for what it sends."""
-        return data_of(self).terms.budget
+        return data_of(self).budget
 
     @property
     def privacy_spent(self) -> tuple[PrivacySpent, ...]:
@@ -240,7 +407,7 @@ class Party:
         before the noise is drawn. The bounds are those of the request, public and the same for
         all parties; rows beyond are clipped.
         """
-        data, terms = data_of(self), data_of(self).terms
+        data = data_of(self)
         data.check_agreed("sliced")
         check_type(request, SketchRequest)
         key = request.to_bytes()
@@ -249,10 +416,10 @@ class Party:
             if key not in data.releases:
                 names = data.feature_names
                 sketch = SlicedSketch(
-                    terms.epsilon,
-                    terms.delta,
-                    budget=terms.budget,
-                    random_state=release_seed(terms.random_state, data.name, request),
+                    data.epsilon,
+                    data.delta,
+                    budget=data.budget,
+                    random_state=release_seed(data.random_state, data.name, request),
                     **request.sketch_parameters,
                 )
                 rows = data.rows if names is None else pd.DataFrame(data.rows, columns=names)
@@ -370,10 +537,7 @@ class Party:
         """
         data = data_of(self)
         moved = _at_fractions(data, request, reference, "distances")
-        distances = [
-            optimal_plan(eta, request.measure, solver=data.terms.solver).squared_distance
-            for eta in moved
-        ]
+        distances = [optimal_plan(eta, request.measure).squared_distance for eta in moved]
         return DistancesAtFractions(request.fractions, np.array(distances))
 
     def cost_matrices(self, request: FractionRequest, reference: ReferenceMeasure) -> CostMatrices:
@@ -403,8 +567,10 @@ class Party:
         data = data_of(self)
         data.check_agreed("triangle")
         check_type(request, FractionRequest)
+        check_type(reference, ReferenceMeasure)
         # The exact interpolation has fewer points than rows and reference points together.
-        n_rows = len(data.rows) + (0 if _is_barycentric(reference) else len(reference.points))
+        is_exact = reference.interpolation == "exact"
+        n_rows = len(data.rows) + is_exact * len(reference.points)
         n_bytes = 8 * len(request.fractions) * n_rows * len(request.points)
         if n_bytes > MOST_BYTES:
             raise MessageError(
@@ -489,36 +655,8 @@ class Party:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be pickled or copied."""
         raise TypeError(
-            f"Party {self.name!r} cannot be pickled or copied: its rows stay where they are. Make "
-            "it in the process that answers for it."
+            f"Party {self.name!r} cannot be pickled or copied: its rows stay where they are."
         )
-
-
-def _checked_name(name: Any) -> str:
-    if not (isinstance(name, str) and name.strip()):
-        raise ValueError(f"name must be text that is not empty, got {type(name).__name__}.")
-    if not is_writable(name):
-        raise ValueError("name must be text that UTF-8 can write, without lone surrogates.")
-    return name
-
-
-def _checked_terms(allows: Iterable[str], **terms: Any) -> Agreement:
-    given = (allows,) if isinstance(allows, str) else tuple(allows)
-    if not given or any(protocol not in PROTOCOLS for protocol in given):
-        raise ValueError(f"allows must hold one or more of {PROTOCOLS}, got {given}.")
-    budget = terms["budget"]
-    if not (budget is None or isinstance(budget, PrivacyBudget)):
-        raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
-    privacy_target(terms["epsilon"], terms["delta"], budget)  # checks their ranges
-    check_random_state(terms["random_state"])
-    return Agreement(allows=tuple(name for name in PROTOCOLS if name in given), **terms)
-
-
-def _measure(rows: np.ndarray, y: Any, masses: Any, covariance: str) -> DiscreteMeasure | None:
-    """Return the measure of rows with labels or weights; None if there are none."""
-    if y is not None:
-        return labelled_measure(rows, y, masses=masses, covariance=covariance)
-    return None if masses is None else DiscreteMeasure(rows, masses)
 
 
 def _interpolated(
@@ -532,16 +670,9 @@ def _interpolated(
     data.check_agreed(protocol)
     if t is None:
         raise MessageError("The message does not say how far to go: pass t.")
-    fraction, kind = as_fraction("t", t), kind or target.interpolation
-    if kind not in INTERPOLATIONS:
-        raise MessageError(f"kind must be one of {INTERPOLATIONS}.")
+    fraction, kind = as_fraction("t", t), as_interpolation(kind or target.interpolation)
     plan = data.plan_to(target.measure, protocol, "interpolated rows")
     return interpolate(plan, fraction, kind=kind)
-
-
-def _is_barycentric(reference: ReferenceMeasure) -> bool:
-    check_type(reference, ReferenceMeasure)
-    return reference.interpolation == "barycentric"
 
 
 def _at_fractions(

@@ -3,9 +3,9 @@
 Their docstrings say how. See the attacks in `skdpot.audit`, which read nothing but messages.
 """
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -17,23 +17,10 @@ from skdpot._utils.records import MOST_BYTES, Record
 from skdpot.exceptions import MessageError
 from skdpot.federated.measures import DiscreteMeasure
 
-__all__ = [
-    "INTERPOLATIONS",
-    "CostMatrices",
-    "DistanceMessage",
-    "DistancesAtFractions",
-    "FractionRequest",
-    "GeodesicMeasure",
-    "InterpolatingMeasure",
-    "Message",
-    "ReferenceMeasure",
-    "as_fraction",
-    "as_fractions",
-    "check_type",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
+FRACTIONS = (0.25, 0.5, 0.75)
+"""Fractions at which the paper asks for distances when t is not disclosed."""
 INTERPOLATIONS = ("barycentric", "exact")
 _LARGEST_COORDINATE = 1e100  # beyond it squares and their sums may overflow
 _LARGEST_SQUARE = 1e210
@@ -117,19 +104,23 @@ class Message(Record):
     def _store(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
+    def __post_init__(self) -> None:
+        """Check each field by its name, in their order, and keep read-only copies."""
+        for item in fields(self):  # type: ignore[arg-type]
+            self._store(item.name, _CHECKS[item.name](getattr(self, item.name), self))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Measure(Message):
+class MeasureMessage(Message):
     """A message that is a measure: points, and masses unless these are equal."""
 
     points: FloatArray
     masses: FloatArray | None = None
 
-    def __post_init__(self) -> None:
-        """Check the points and their masses, and keep read-only copies."""
-        points = as_points("points", self.points)
-        self._store("points", points)
-        self._store("masses", as_masses(self.masses, len(points)))
+    @property
+    def n_points(self) -> int:
+        """Number of points."""
+        return len(self.points)
 
     @property
     def measure(self) -> DiscreteMeasure:
@@ -138,18 +129,11 @@ class _Measure(Message):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Target(_Measure):
+class _Target(MeasureMessage):
     """A measure that parties are asked to move theirs towards."""
 
     t: float | None = None
     interpolation: str = "barycentric"
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        super().__post_init__()
-        self._store("t", None if self.t is None else as_fraction("t", self.t))
-        if self.interpolation not in INTERPOLATIONS:
-            raise MessageError('interpolation must be "barycentric" or "exact".')
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,11 +154,6 @@ class ReferenceMeasure(_Target):
         for itself.
     interpolation : {"barycentric", "exact"}, default="barycentric"
         Which interpolating measure is asked for.
-
-    Raises
-    ------
-    MessageError
-        If a value is out of range.
     """
 
     kind: ClassVar[str] = "reference"
@@ -182,31 +161,21 @@ class ReferenceMeasure(_Target):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InterpolatingMeasure(_Measure):
+class InterpolatingMeasure(MeasureMessage):
     """A party's measure moved a fraction t of the way to the reference, to the server.
 
     **Reveals every row, exactly, to whoever knows the reference and t**: the server, and every
     party that is shown the message. It is no more private than the rows.
 
-    - As many rows as reference points, equal masses: the message holds
-      ``η_i = (1 - t) x_i + t γ_σ(i)``, one point a row, in the order of the rows. The optimal
-      plan between η and γ is again the secret matching σ, because σ maximises both terms of
-      ``sum ⟨η_i, γ_s(i)⟩ = (1 - t) sum ⟨x_i, γ_s(i)⟩ + t sum ⟨γ_σ(i), γ_s(i)⟩``. So one optimal
-      transport gives ``x_i = (η_i - t γ_σ(i)) / (1 - t)``: a second for a thousand rows, whatever
-      the scale of the reference and t. That finding the plan is hard, as the paper says, is
-      not so.
-    - Other sizes: the secret plan minimises the convex ``‖η - t diag(1/a) Q γ‖²`` over all
-      couplings Q, which solvers find.
-    - The exact interpolation holds one point for each entry of the plan that is not zero:
-      every row occurs, some of them several times.
-    - t unknown: the plan does not depend on t, so only that one number is missing. Any feature
-      that is constant in the data, such as a pixel that is always black, gives it away.
+    `skdpot.audit.reconstruction.rows_from_interpolation` does it, with the proof, in the time of
+    one optimal transport for equal sizes: a second for a thousand rows, whatever the scale of the
+    reference and t. That finding the plan is hard, as the paper says, is not so. If t is unknown,
+    only that one number is missing: any feature that is constant in the data, such as a pixel that
+    is always black, gives it away.
 
     **Also reveals differences of rows to a server that sees two of them**, made with the same
-    reference and t, even if it does not know these. Rows that were matched with the same
-    reference point differ by ``(1 - t) (x_i - y_j)``, exactly, and where the reference spreads
-    wide enough to hide rows, such pairs are the ones that lie close together. Whoever knows one
-    side's rows then knows the other's.
+    reference and t, even if it does not know these: see
+    `skdpot.audit.message_attacks.paired_differences`.
 
     Parameters
     ----------
@@ -214,11 +183,6 @@ class InterpolatingMeasure(_Measure):
         Points of the measure.
     masses : array-like of shape (n_points,), optional
         Their shares; None for equal ones.
-
-    Raises
-    ------
-    MessageError
-        If a value is out of range.
 
     References
     ----------
@@ -256,11 +220,6 @@ class GeodesicMeasure(_Target):
     interpolation : {"barycentric", "exact"}, default="barycentric"
         Which interpolating measure is asked for.
 
-    Raises
-    ------
-    MessageError
-        If a value is out of range.
-
     References
     ----------
     Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
@@ -274,7 +233,7 @@ class GeodesicMeasure(_Target):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FractionRequest(_Measure):
+class FractionRequest(MeasureMessage):
     """A party's interpolating measure, with the question how far another party's are from it.
 
     **Reveals to the recipient, who knows the reference, every row of the sender up to one
@@ -289,24 +248,14 @@ class FractionRequest(_Measure):
         Shares of its points; None for equal ones.
     fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
         How far of the way to the reference the recipient shall go for each of its answers.
-
-    Raises
-    ------
-    MessageError
-        If a value is out of range.
     """
 
-    fractions: FloatArray = (0.25, 0.5, 0.75)  # type: ignore[assignment]
+    fractions: FloatArray = FRACTIONS  # type: ignore[assignment]
 
     kind: ClassVar[str] = "fraction request"
     _REVEALS: ClassVar[str] = (
         "Every row of the sender, up to its one unknown fraction t, to whoever knows the reference."
     )
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        super().__post_init__()
-        self._store("fractions", as_fractions(self.fractions))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -326,11 +275,6 @@ class DistancesAtFractions(Message):
         The fractions that were asked for.
     squared_distances : array-like of shape (n_fractions,)
         W₂² between the two measures at each fraction.
-
-    Raises
-    ------
-    MessageError
-        If a value is out of range.
     """
 
     fractions: FloatArray
@@ -342,25 +286,15 @@ class DistancesAtFractions(Message):
         "others are known, and to find rows after many requests."
     )
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        fractions = as_fractions(self.fractions)
-        distances = as_costs("squared_distances", self.squared_distances, fractions.shape)
-        self._store("fractions", fractions)
-        self._store("squared_distances", distances)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CostMatrices(Message):
     """Squared distances of each of a party's moved rows from the asker's points, to the asker.
 
     **Reveals every row exactly to the asker as soon as it has sent more points than there are
-    features.** The asker knows its points p_j, and the squared distances ``‖η_i - p_j‖²`` from
-    d + 1 of them in general position give η_i by linear equations (trilateration, as in a GPS
-    receiver). With fewer points the asker learns the projection of η_i on their span, and its
-    distance from it. The rows follow: one plan serves all fractions, so that
-    ``x_i = (s' η_i(s) - s η_i(s')) / (s' - s)`` from any two of them, without the plan
-    or the reference. The masses are told as they are.
+    features**, by trilateration: see `skdpot.audit.message_attacks.rows_from_cost_matrices`. With
+    fewer points the asker learns the projection of each row on their span, and its distance from
+    it. The masses are told as they are.
 
     Parameters
     ----------
@@ -370,11 +304,6 @@ class CostMatrices(Message):
         Squared Euclidean distances.
     masses : array-like of shape (n_rows,), optional
         Shares of the party's points; None for equal ones.
-
-    Raises
-    ------
-    MessageError
-        If a value is out of range.
     """
 
     fractions: FloatArray
@@ -387,13 +316,15 @@ class CostMatrices(Message):
         "than there are features locate each row."
     )
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        fractions = as_fractions(self.fractions)
-        costs = as_costs("costs", self.costs, (len(fractions), None, None))
-        self._store("fractions", fractions)
-        self._store("costs", costs)
-        self._store("masses", as_masses(self.masses, costs.shape[1]))
+    @property
+    def n_points(self) -> int:
+        """Number of the sender's points."""
+        return int(self.costs.shape[1])
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Shares of the sender's points, also when they are equal."""
+        return np.full(self.n_points, 1 / self.n_points) if self.masses is None else self.masses
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -413,11 +344,6 @@ class DistanceMessage(Message):
     ----------
     squared_distance : float
         W₂².
-
-    Raises
-    ------
-    MessageError
-        If the number is out of range.
     """
 
     squared_distance: float
@@ -428,31 +354,26 @@ class DistanceMessage(Message):
         "others are known."
     )
 
-    def __post_init__(self) -> None:
-        """Check the number."""
-        squared = as_squared_distance(self.squared_distance)
-        self._store("squared_distance", squared)
 
-
-def as_points(name: str, value: ArrayLike) -> np.ndarray:
+def _points(value: ArrayLike, _: Any) -> np.ndarray:
     """Return points as a read-only table, or raise MessageError."""
-    points = _as_floats(name, value)
+    points = _as_floats("points", value)
     if points.ndim != 2 or 0 in points.shape:
         raise MessageError(
-            f"{name} must have shape (n_points, n_features), both at least 1; got {points.shape}."
+            f"points must have shape (n_points, n_features), both at least 1; got {points.shape}."
         )
     if np.abs(points).max() > _LARGEST_COORDINATE:
         raise MessageError(
-            f"{name} holds coordinates beyond {_LARGEST_COORDINATE:g}, whose squares are not "
-            "finite; use another unit."
+            f"points holds coordinates beyond {_LARGEST_COORDINATE:g}; use another unit."
         )
     return points
 
 
-def as_masses(value: ArrayLike | None, n_points: int) -> np.ndarray | None:
+def _masses(value: ArrayLike | None, message: Any) -> np.ndarray | None:
     """Return the share of each point, or None for equal shares, or raise MessageError."""
     if value is None:
         return None
+    n_points = message.n_points
     masses = _as_floats("masses", value)
     if masses.shape != (n_points,) or masses.min() < 0 or masses.max() > 1 + _MASS_ERROR:
         raise MessageError(f"masses must hold one share in [0, 1] for each of {n_points} points.")
@@ -461,7 +382,7 @@ def as_masses(value: ArrayLike | None, n_points: int) -> np.ndarray | None:
     return masses
 
 
-def as_fractions(value: ArrayLike) -> np.ndarray:
+def as_fractions(value: ArrayLike, _: Any = None) -> np.ndarray:
     """Return increasing fractions of the way to the reference, or raise MessageError."""
     fractions = _as_floats("fractions", value)
     if fractions.ndim != 1 or not 1 <= fractions.size <= _MOST_FRACTIONS:
@@ -473,37 +394,39 @@ def as_fractions(value: ArrayLike) -> np.ndarray:
     return fractions
 
 
-def as_costs(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Return squared distances of a shape (None is any length), or raise MessageError."""
-    costs = _as_floats(name, value)
-    fits = costs.ndim == len(shape) and all(
-        length >= 1 and due in (None, length)
-        for length, due in zip(costs.shape, shape, strict=True)
-    )
-    if not fits:
-        due_text = ", ".join("any" if length is None else str(length) for length in shape)
-        raise MessageError(f"{name} must have shape ({due_text}), got {costs.shape}.")
+def _costs(value: ArrayLike, message: Any, name: str = "costs", ndim: int = 3) -> np.ndarray:
+    """Return squared distances for each fraction, or raise MessageError."""
+    costs, n_fractions = _as_floats(name, value), len(message.fractions)
+    if costs.ndim != ndim or 0 in costs.shape or len(costs) != n_fractions:
+        due = ", ".join([str(n_fractions), *["any"] * (ndim - 1)])
+        raise MessageError(f"{name} must have shape ({due}), got {costs.shape}.")
     if costs.min() < 0 or costs.max() > _LARGEST_SQUARE:
         raise MessageError(f"{name} must lie between 0 and {_LARGEST_SQUARE:g}.")
     return costs
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def as_fraction(name: str, value: Any) -> float:
     """Return one fraction of the way to the reference, or raise MessageError."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_number and 0 < value < 1):
+    if not (_is_number(value) and 0 < value < 1):
         raise MessageError(f"{name} must be a number strictly between 0 and 1.")
     return float(value)
 
 
-def as_squared_distance(value: Any) -> float:
+def as_interpolation(value: Any, _: Any = None) -> str:
+    """Return the kind of an interpolating measure, or raise MessageError."""
+    if value not in INTERPOLATIONS:
+        raise MessageError('interpolation must be "barycentric" or "exact".')
+    return str(value)
+
+
+def _squared_distance(value: Any, _: Any) -> float:
     """Return a squared distance as a float, or raise MessageError."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_number and math.isfinite(value) and 0 <= value <= _LARGEST_SQUARE):
-        raise MessageError(
-            f"squared_distance must be a number between 0 and {_LARGEST_SQUARE:g}; no value is "
-            "shown, because it may be private."
-        )
+    if not (_is_number(value) and 0 <= value <= _LARGEST_SQUARE):
+        raise MessageError(f"squared_distance must be a number between 0 and {_LARGEST_SQUARE:g}.")
     return float(value)
 
 
@@ -520,6 +443,19 @@ def _as_floats(name: str, value: ArrayLike) -> np.ndarray:
         raise MessageError(f"{name} must not hold NaN or infinity.")
     array.setflags(write=False)
     return array
+
+
+# What a field may hold depends on its name alone, and on the fields before it.
+_CHECKS: dict[str, Callable[[Any, Any], Any]] = {
+    "points": _points,
+    "masses": _masses,
+    "t": lambda value, _: None if value is None else as_fraction("t", value),
+    "interpolation": as_interpolation,
+    "fractions": as_fractions,
+    "squared_distances": partial(_costs, name="squared_distances", ndim=1),
+    "costs": _costs,
+    "squared_distance": _squared_distance,
+}
 
 
 def check_type(given: object, *due: type[Message]) -> None:

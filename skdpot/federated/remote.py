@@ -2,30 +2,164 @@
 
 A transport brings questions to parties and answers back; this module needs nothing else of it.
 `skdpot.federated.flower` is one.
+
+A transport may deliver a request twice, and may start a new process for each delivery. A private
+release that only lived in memory would then be made, and charged, again. So a party's side keeps
+the bytes that were sent in a file, under a digest of the request: they are public already, so that
+the file holds nothing that has not left the party.
 """
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeAlias, cast
-
-import numpy as np
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from skdpot._utils.notices import warn_not_private
-from skdpot.exceptions import MessageError, ProtocolRefusedError
-from skdpot.federated.answering import answer
+from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError
+from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
+from skdpot.federated.exchange import PairwiseResult, check_participants
 from skdpot.federated.messages import GeodesicMeasure, Message, ReferenceMeasure, SketchRequest
-from skdpot.federated.participants import as_reference, check_participants, symmetric
 from skdpot.federated.party import Party
-from skdpot.federated.protocols import (
-    PairwiseResult,
-    pairwise_fedwad,
-    pairwise_sliced,
-    pairwise_triangle,
-)
-from skdpot.federated.transcript import Transcript
+from skdpot.federated.sliced_protocol import pairwise_sliced
+from skdpot.privacy.ledger import create_file, transaction
 
-__all__ = ["Carry", "Introduction", "Question", "RemoteParties", "RemoteParty"]
+_APPLICATION_ID = 0x736B6472  # "skdr": marks the file as one of ours
+_VERSION = 1
+_SCHEMA = (
+    "CREATE TABLE releases (key BLOB PRIMARY KEY, party TEXT NOT NULL, reply BLOB NOT NULL)",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_PATIENCE = 120.0  # seconds to wait for another process, which may be making the release
+
+
+class ReleaseFile:
+    """Releases of parties on disk, by party and request.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; made on first use, readable by its owner only. Keep it on a local disk beside
+        the ledger of the budget, and as long as the ledger. Without it a repeated request is a
+        new release, which is charged anew.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     releases = ReleaseFile(Path(directory, "releases.sqlite"))
+    ...     first = releases.answer("north", b"request", lambda: b"noisy table")
+    ...     again = releases.answer("north", b"request", lambda: b"other noise")
+    >>> first == again
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser().absolute()
+
+    def answer(self, party: str, request: bytes, make: Callable[[], bytes]) -> bytes:
+        """Return what was published for this request, or make, keep and return it.
+
+        The file is locked meanwhile: of two processes with the same request one makes the
+        release, and the other one waits for it. The release is on the disk before it is
+        returned. If it cannot be kept it is dropped: what it cost is lost, and a later request
+        never finds two answers in the world.
+
+        Parameters
+        ----------
+        party : str
+            Name of the party: parties can share a file.
+        request : bytes
+            The whole request.
+        make : callable
+            Charges, and returns the release as bytes. When it raises, nothing is kept.
+
+        Returns
+        -------
+        bytes
+            The release.
+
+        Raises
+        ------
+        LedgerError
+            If the file cannot be used.
+        """
+        key = hashlib.sha256(
+            b"".join(hashlib.sha256(part).digest() for part in (party.encode(), request))
+        ).digest()
+        if not self.path.exists():
+            with suppress(FileExistsError):  # another process was faster
+                create_file(self.path, _lay_out)
+        with transaction(str(self.path), "IMMEDIATE", _PATIENCE) as connection:
+            marks = ("application_id", "user_version")
+            found = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in marks]
+            is_ours = found == [_APPLICATION_ID, _VERSION]
+            query = "SELECT reply FROM releases WHERE key = ?"
+            kept = connection.execute(query, (key,)).fetchone() if is_ours else (None,)
+            reply: Any = make() if kept is None else kept[0]
+            if not isinstance(reply, bytes):
+                raise LedgerError(
+                    f"{str(self.path)!r} cannot be used: it is no intact file of releases of this "
+                    "version of skdpot, and was left as it is. Nothing was published."
+                )
+            if kept is None:
+                connection.execute("INSERT INTO releases VALUES (?, ?, ?)", (key, party, reply))
+        return reply
+
+
+def _lay_out(path: str) -> None:
+    with transaction(path, "IMMEDIATE") as connection:
+        for statement in _SCHEMA:
+            connection.execute(statement)
+
+
+MAX_REQUEST_BYTES = 2**28
+
+QUESTIONS = ("publish_sketch", "interpolate", "squared_distance_to")
+"""Methods of a `Party` that a server may call; each takes one message and returns one."""
+
+
+def answer(
+    party: Party,
+    question: str,
+    data: bytes,
+    *,
+    review: Callable[[Message], object] | None = None,
+) -> bytes:
+    """Read a request, let the party answer it, and return the bytes of the answer.
+
+    Privacy
+    -------
+    As the method of `Party` that answers.
+    """
+    if question not in QUESTIONS:
+        raise MessageError(f"A party is asked one of {QUESTIONS}, and nothing else.")
+    request = Message.from_bytes(data, max_bytes=MAX_REQUEST_BYTES)
+    if review is not None:
+        review(request)
+
+    def make() -> bytes:
+        reply: Message = getattr(party, question)(request)
+        return reply.to_bytes()
+
+    if question == "publish_sketch" and "sliced" in party.allows:
+        return lasting_releases(party).answer(party.name, data, make)
+    return make()
+
+
+def lasting_releases(party: Party) -> ReleaseFile:
+    """Return the file that remembers a party's sketches, beside the ledger of its budget."""
+    if party.budget is None or not party.budget.is_durable:
+        raise ProtocolRefusedError(
+            f"Party {party.name!r} answers over a transport, so that what it spends must be "
+            "remembered on its disk: its owner has to give it a PrivacyBudget with ledger='<path>'."
+        )
+    return ReleaseFile(f"{party.budget.ledger}.releases")
+
 
 _WARNING = (
     "is not private: from the messages of a party and what all of them share, the server computes "
@@ -34,7 +168,7 @@ _WARNING = (
 
 
 class Question(NamedTuple):
-    """A method of `Party`, one of `skdpot.federated.answering.QUESTIONS`, and a request."""
+    """A method of `Party`, one of `skdpot.federated.remote.QUESTIONS`, and a request."""
 
     method: str
     request: bytes
@@ -76,7 +210,7 @@ class Introduction:
 
 @dataclass(frozen=True)
 class RemoteParty(Introduction):
-    """Stands for a `Party` elsewhere: the functions in `skdpot.federated.protocols` take both.
+    """Stands for a `Party` elsewhere: the functions in `skdpot.federated` take both.
 
     Its methods return the bytes that came back, unread. Protocols read them as a stranger's.
 
@@ -138,32 +272,12 @@ class RemoteParties:
             *(RemoteParty(**vars(party), ask=self._ask_elsewhere) for party in introductions),
             *(RemoteParty(**vars(Introduction.of(party)), ask=self._ask_own) for party in own),
         ]
-        self.parties = tuple(sorted(everybody, key=lambda party: party.name))
-        check_participants(self._as_parties())
+        # To the protocols they are parties: they have the methods that are needed.
+        self.parties: tuple[Any, ...] = tuple(sorted(everybody, key=lambda party: party.name))
+        check_participants(self.parties)
 
     def pairwise_sliced(self, request: SketchRequest, **options: Any) -> PairwiseResult:
         """Estimate SW₂ between all parties from one private sketch of each.
-
-        Parameters
-        ----------
-        request : SketchRequest
-            What all measure. Who repeats a request gets the releases again and costs the
-            parties nothing: draw its directions from a seed that you keep.
-        **options
-            As in `skdpot.federated.protocols.pairwise_sliced`.
-
-        Returns
-        -------
-        PairwiseResult
-            Estimates and transcript, with a `DebiasedDistance` for each pair.
-
-        Raises
-        ------
-        ProtocolRefusedError
-            If a party does not take part; nobody was asked for anything.
-        MessageError
-            If a party refuses, fails, stays silent or sends something unusable; the error names
-            it. What the others have published is kept on their side and can be had again.
 
         Privacy
         -------
@@ -171,30 +285,10 @@ class RemoteParties:
         """
         self._check_agreed("sliced")
         with self._asked_together(self.parties):
-            return pairwise_sliced(self._as_parties(), request, **options)
+            return pairwise_sliced(self.parties, request, **options)
 
     def pairwise_triangle(self, **options: Any) -> PairwiseResult:
         """Estimate W₂ between all parties by TriangleWad; **not private**.
-
-        Parameters
-        ----------
-        **options
-            As in `skdpot.federated.protocols.pairwise_triangle`.
-
-        Returns
-        -------
-        PairwiseResult
-            Estimates and transcript.
-
-        Raises
-        ------
-        ProtocolRefusedError, MessageError
-            As in `pairwise_sliced`.
-
-        Warns
-        -----
-        NotPrivateWarning
-            Always.
 
         Privacy
         -------
@@ -203,40 +297,12 @@ class RemoteParties:
         self._check_agreed("triangle")
         warn_not_private(f"TriangleWad {_WARNING}")
         with self._asked_together(self.parties):
-            return pairwise_triangle(self._as_parties(), **options)
+            return pairwise_triangle(self.parties, **options)
 
-    def pairwise_fedwad(
-        self,
-        *,
-        n_support: int | None = None,
-        gamma_mean: float = 0.0,
-        gamma_scale: float = 1.0,
-        rng: np.random.Generator | None = None,
-        **options: Any,
-    ) -> PairwiseResult:
+    def pairwise_fedwad(self, **options: Any) -> PairwiseResult:
         """Bound W₂ between all parties by FedWad, pair after pair; **not private**.
 
         Each round of a pair is one round trip of the transport.
-
-        Parameters
-        ----------
-        n_support, gamma_mean, gamma_scale, rng, **options
-            As in `skdpot.federated.protocols.pairwise_fedwad`. All pairs begin with one ξ.
-
-        Returns
-        -------
-        PairwiseResult
-            The lowest bounds, and the transcript.
-
-        Raises
-        ------
-        ProtocolRefusedError, MessageError
-            As in `pairwise_sliced`.
-
-        Warns
-        -----
-        NotPrivateWarning
-            Always.
 
         Privacy
         -------
@@ -244,31 +310,7 @@ class RemoteParties:
         """
         self._check_agreed("fedwad")
         warn_not_private(f"FedWad {_WARNING}")
-        rng = np.random.default_rng() if rng is None else rng
-        everybody = self._as_parties()
-        xi = as_reference(
-            None, everybody, n_support=n_support, mean=gamma_mean, scale=gamma_scale, rng=rng
-        )
-        transcript = Transcript()
-
-        def compare(i: int, j: int) -> tuple[float, Any]:
-            pair = (self.parties[i], self.parties[j])
-            with self._asked_together(pair):
-                result = pairwise_fedwad(
-                    (everybody[i], everybody[j]), reference=xi, rng=rng, **options
-                )
-            for entry in result.transcript:
-                transcript.record(entry.round, entry.sender, entry.recipient, entry.message)
-            (path,) = result.details.values()
-            return float(result.squared_distances[0, 1]), path
-
-        names = tuple(party.name for party in self.parties)
-        squared, details = symmetric(names, compare)
-        return PairwiseResult("fedwad", names, squared, transcript, details)
-
-    def _as_parties(self) -> tuple[Party, ...]:
-        """Return the parties as the protocols call them: they have the methods that are needed."""
-        return cast("tuple[Party, ...]", self.parties)
+        return pairwise_fedwad(self.parties, together=self._asked_together, **options)
 
     def _check_agreed(self, protocol: str) -> None:
         """Find out who does not take part before anybody publishes, and pays, in vain."""
@@ -280,7 +322,7 @@ class RemoteParties:
             )
 
     @contextmanager
-    def _asked_together(self, parties: Sequence[RemoteParty]) -> Iterator[None]:
+    def _asked_together(self, parties: Sequence[Any]) -> Iterator[None]:
         """Ask all of them at once as soon as one is asked: each would get the same question."""
         self._together = tuple(party.name for party in parties if party.name not in self._own)
         try:

@@ -1,35 +1,31 @@
 """The protocol that is private: every party publishes a sketch, once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from skdpot.exceptions import BudgetExceededError, MessageError
-from skdpot.federated.exchange import SERVER, Exchange, blaming
+from skdpot.federated.exchange import (
+    SERVER,
+    DistanceEstimate,
+    Exchange,
+    PairwiseResult,
+    blaming,
+    check_participants,
+)
 from skdpot.federated.messages import SketchMessage, SketchRequest
-from skdpot.federated.participants import check_participants, symmetric
-from skdpot.federated.party import Party
-from skdpot.federated.party_data import data_of, rehearsed
+from skdpot.federated.party import Party, data_of, rehearsed
 from skdpot.federated.plain_messages import check_type
-from skdpot.federated.results import PairwiseResult, ProtocolResult
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance
+from skdpot.slicing.debiased_distance import debiased_squared_distance
 from skdpot.slicing.sketch import SlicedSketch
 
-__all__ = ["pairwise_sliced", "sliced"]
 
-
-def sliced(
-    first: Party,
-    second: Party,
-    request: SketchRequest,
-    *,
-    target: str = "population",
-    n_simulations: int | None = None,
-    random_state: int | np.random.RandomState | None = None,
-) -> ProtocolResult:
+def sliced(first: Party, second: Party, request: SketchRequest, **options: Any) -> DistanceEstimate:
     """Estimate SW₂ between two parties from a private sketch of each.
 
     Parameters
@@ -38,19 +34,14 @@ def sliced(
         Both must allow "sliced", as they do by default.
     request : SketchRequest
         What both measure.
-    target : {"population", "data"}, default="population"
-        Between what the distance is estimated, see
-        `skdpot.slicing.debiased_distance.debiased_squared_distance`.
-    n_simulations : int, optional
-        As there.
-    random_state : int, RandomState or None, default=None
-        As there; no privacy depends on it.
+    **options
+        As in `pairwise_sliced`.
 
     Returns
     -------
-    ProtocolResult
-        Estimate and transcript. The details are a `DebiasedDistance`, with standard error and
-        confidence interval, in the units of the mapped features.
+    DistanceEstimate
+        Estimate with standard error and confidence interval, and transcript, in the unit of the
+        scaled features.
 
     Raises
     ------
@@ -69,15 +60,8 @@ def sliced(
     Each party releases one sketch at its own (epsilon, delta), see `SketchMessage`. The
     estimate is post-processing. A person whose row is with both parties spends both.
     """
-    result = pairwise_sliced(
-        (first, second),
-        request,
-        target=target,
-        n_simulations=n_simulations,
-        random_state=random_state,
-    )
-    details = result.details[result.names[0], result.names[1]]
-    return ProtocolResult("sliced", details.squared, result.transcript, details)
+    (estimate,) = pairwise_sliced((first, second), request, **options).estimates.values()
+    return estimate
 
 
 def pairwise_sliced(
@@ -97,8 +81,13 @@ def pairwise_sliced(
         At least two, who allow "sliced".
     request : SketchRequest
         What all measure.
-    target, n_simulations, random_state
-        As in `sliced`.
+    target : {"population", "data"}, default="population"
+        Between what the distance is estimated, see
+        `skdpot.slicing.debiased_distance.debiased_squared_distance`.
+    n_simulations : int, optional
+        As there.
+    random_state : int, RandomState or None, default=None
+        As there; no privacy depends on it.
     budget : PrivacyBudget, optional
         A budget of the people of all parties together, no two of whom hold rows of one person. It
         is charged once, the largest event, whatever the number of parties, and once more when
@@ -108,7 +97,7 @@ def pairwise_sliced(
     Returns
     -------
     PairwiseResult
-        Estimates and transcript, with a `DebiasedDistance` for each pair.
+        Estimates for each pair, and transcript.
 
     Raises
     ------
@@ -134,26 +123,26 @@ def pairwise_sliced(
         _charge_once(budget, parties, request)
     exchange = Exchange()
     sent = exchange.send(0, SERVER, names, request, SketchRequest)
-    sketches = [_published(exchange, party, sent) for party in parties]
-    _check_names(names, sketches)
-
-    def compare(i: int, j: int) -> tuple[float, DebiasedDistance]:
+    sketches = {party.name: _published(exchange, party, sent) for party in parties}
+    _check_names(sketches)
+    estimates = {}
+    for one, other in combinations(names, 2):
         try:
-            estimate = debiased_squared_distance(
-                sketches[i],
-                sketches[j],
+            found = debiased_squared_distance(
+                sketches[one],
+                sketches[other],
                 target=target,
                 n_simulations=n_simulations,
                 random_state=random_state,
             )
         except ValueError as error:
             raise MessageError(
-                f"The sketches of {names[i]!r} and {names[j]!r} cannot be compared. {error}"
+                f"The sketches of {one!r} and {other!r} cannot be compared. {error}"
             ) from error
-        return estimate.squared, estimate
-
-    squared, details = symmetric(names, compare)
-    return PairwiseResult("sliced", names, squared, exchange.transcript, details)
+        estimates[one, other] = DistanceEstimate(
+            "sliced", found.squared, exchange.transcript, found, unit="scaled features"
+        )
+    return PairwiseResult("sliced", names, estimates, exchange.transcript)
 
 
 def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: SketchRequest) -> None:
@@ -165,12 +154,11 @@ def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: Sketc
     for party in parties:
         if not isinstance(party, Party):
             raise ValueError(
-                "budget= can be charged for parties of this process only: what parties elsewhere "
-                "spend is their own decision. Leave it None; their budgets are charged there."
+                "budget= is for parties of this process; those elsewhere charge their own."
             )
         data = data_of(party)
         events.append(rehearsed(data, request).statement.event)
-        own = data.terms.budget
+        own = data.budget
         is_new = request.to_bytes() not in data.releases
         if own is not None and is_new and not own.can_afford(events[-1]):
             raise BudgetExceededError(
@@ -183,23 +171,21 @@ def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: Sketc
 
 def _published(exchange: Exchange, party: Party, request: SketchRequest) -> SlicedSketch:
     """Let a party publish its sketch to the server."""
-    message = exchange.ask(
-        1, party.name, (SERVER,), partial(party.publish_sketch, request), SketchMessage
-    )
+    publish = partial(party.publish_sketch, request)
+    message = exchange.ask(1, party.name, publish, SketchMessage)
     with blaming(party.name):
         return request.read(message)
 
 
-def _check_names(names: Sequence[str], sketches: Sequence[SlicedSketch]) -> None:
+def _check_names(sketches: Mapping[str, SlicedSketch]) -> None:
     """Refuse tables whose columns have the same number and another order or meaning."""
     given = [
         (name, list(sketch.feature_names_in_))
-        for name, sketch in zip(names, sketches, strict=True)
+        for name, sketch in sketches.items()
         if hasattr(sketch, "feature_names_in_")
     ]
     for name, columns in given[1:]:
         if columns != given[0][1]:
             raise MessageError(
-                f"{name!r} and {given[0][0]!r} name their features differently. Give the columns "
-                "the same names, in the same order."
+                f"{name!r} and {given[0][0]!r} name their features differently or in another order."
             )

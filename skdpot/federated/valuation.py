@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from skdpot.federated.measures import finite_table
 from skdpot.slicing.table import CDFTable
 from skdpot.slicing.transport import point_masses
-
-__all__ = ["DataValues", "calibrated_values", "sliced_potential", "sliced_values"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,8 +112,7 @@ class DataValues:
         noisy = np.asarray(is_noisy)
         if noisy.shape != self.values.shape or noisy.dtype != bool:
             raise ValueError(
-                f"is_noisy has shape {noisy.shape} and dtype {noisy.dtype}; it must hold one bool "
-                f"for each of the {len(self.values)} rows."
+                f"is_noisy must hold a bool per row, got shape {noisy.shape}, dtype {noisy.dtype}."
             )
         if not noisy.any():
             raise ValueError("is_noisy marks no row: there is nothing to find.")
@@ -178,8 +176,7 @@ def calibrated_values(potential: ArrayLike, masses: ArrayLike | None = None) -> 
     a = np.full(len(f), 1.0 / len(f)) if given is None else given
     rest = 1.0 - a
     centred = f - a @ f
-    values: np.ndarray = np.divide(centred, rest, out=np.zeros_like(f), where=rest > 0)
-    return values
+    return np.divide(centred, rest, out=np.zeros_like(f), where=rest > 0)
 
 
 def sliced_potential(
@@ -212,17 +209,12 @@ def sliced_potential(
     ----------
     Santambrogio, "Optimal transport for applied mathematicians", 2015, chapter 2.
     """
-    points = np.asarray(rows, dtype=np.float64)
-    n_features = table.directions.shape[1]
-    if points.ndim != 2 or len(points) == 0 or points.shape[1] != n_features:
-        raise ValueError(
-            f"rows has shape {points.shape}; it must be (n_rows, {n_features}), as the directions "
-            "of the table."
-        )
-    if not np.all(np.isfinite(points)):
-        raise ValueError("rows must be finite.")
+    points = finite_table(rows, "rows")
     a = point_masses(masses, len(points), "masses")
     weights = np.full(len(points), 1.0 / len(points)) if a is None else a
+    n_features = table.directions.shape[1]
+    if points.shape[1] != n_features:
+        raise ValueError(f"rows has shape {points.shape}; it must be (n_rows, {n_features}).")
     total = np.zeros(len(points))
     for k, direction in enumerate(table.directions):
         projections = points @ direction

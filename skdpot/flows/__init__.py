@@ -1,15 +1,14 @@
 """Particle flows towards released distributions."""
 
-from skdpot.flows.problem import (
-    FlowProblem,
+from skdpot.flows.solver import (
+    FlowResult,
     FlowSchedule,
     SlicedFlowProblem,
     SmoothedFlowProblem,
+    sliced_flow,
 )
-from skdpot.flows.solver import FlowResult, sliced_flow
 
 __all__ = [
-    "FlowProblem",
     "FlowResult",
     "FlowSchedule",
     "SlicedFlowProblem",

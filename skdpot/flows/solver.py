@@ -1,21 +1,370 @@
-"""Particle flows down the sliced Wasserstein distance: post-processing of a release."""
+"""Particle flows down the sliced Wasserstein distance: post-processing of a release.
 
-from collections.abc import Sequence
+On the CPU the drift of a step needs no sort. The optimal map along a direction is ``F_ν^{-1} ∘
+F_μ``. Particles are counted in cells of their own range; the cumulative counts are F_μ at the cell
+edges, and between edges the map is taken to be linear. Each particle then needs one multiplication
+and two table look-ups in place of a sort, a scatter and an interpolation.
+
+With smoothed targets F_μ is that of noisy projections, read at the clean ones: the cells still span
+the clean range, with one more below and one above for the noisy ones that fall outside.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from skdpot.flows.numpy_drift import NumpyDrift
-from skdpot.flows.problem import DirectionBatch, FlowProblem, FlowSchedule
+from skdpot._utils.devices import one_blas_thread
+from skdpot.slicing.plan import longest_step
+from skdpot.slicing.rows import ProjectedRows, SmoothedProjections
+from skdpot.slicing.table import CDFTable
 
 if TYPE_CHECKING:
     import torch
 
-    from skdpot.flows.torch_state import TorchState
 
-__all__ = ["FlowResult", "sliced_flow"]
+_N_LEVELS = 1024
+_PREFERRED_BATCH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class DirectionBatch:
+    """Directions that are used together in one step, and how far a full step goes.
+
+    Parameters
+    ----------
+    directions : ndarray of shape (n_projections_per_step, n_features), float32
+        Unit rows Θ_M.
+    quantiles : ndarray of shape (n_projections_per_step, n_levels), float32
+        Target quantiles at the levels ``(i + 1/2) / n_levels``.
+    sigma : float, default=0
+        Standard deviation of the noise that is in the target. Noise of the same size is added
+        to the particles' projections before their distribution function is taken, so that
+        both sides of the comparison are smoothed alike.
+    """
+
+    directions: np.ndarray
+    quantiles: np.ndarray
+    sigma: float = 0.0
+
+    @cached_property
+    def full_step(self) -> np.ndarray:
+        """Step by which the summed drift is multiplied, per coordinate, float32."""
+        return longest_step(self.directions)
+
+    @property
+    def drift_step(self) -> np.ndarray:
+        """The same step in units of the mean drift, h: M times `full_step`."""
+        return self.full_step * np.float32(len(self.directions))
+
+
+@dataclass(frozen=True, eq=False)
+class SlicedFlowProblem:
+    """Minimise the sliced Wasserstein-2 distance of particles to a table of quantiles.
+
+    Parameters
+    ----------
+    table : CDFTable
+        Distribution functions of the target along L directions.
+    n_projections_per_step : int, optional
+        Directions M a step; by default about 64, in whole orthogonal blocks.
+    """
+
+    table: CDFTable
+    n_projections_per_step: int | None = None
+
+    @cached_property
+    def batches(self) -> tuple[DirectionBatch, ...]:
+        """Consecutive directions, M at a time."""
+        n_projections, n_features = self.table.directions.shape
+        size = self.n_projections_per_step or n_features * max(
+            1, round(_PREFERRED_BATCH / n_features)
+        )
+        levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
+        directions = self.table.directions.astype(np.float32)
+        quantiles = self.table.quantiles(levels).astype(np.float32)
+        return tuple(
+            DirectionBatch(directions[start : start + size], quantiles[start : start + size])
+            for start in range(0, n_projections, size)
+        )
+
+    @property
+    def largest_batch(self) -> int:
+        """Number of directions of the largest batch; only the last one can be smaller."""
+        return len(self.batches[0].directions)
+
+    @property
+    def n_turns(self) -> None:
+        """Batches are used again and again."""
+        return None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether batches take turns and none of them spans the space."""
+        return len(self.batches) > 1 and self.largest_batch < self.table.directions.shape[1]
+
+    def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw a Gaussian of the target's location and spread."""
+        noise = rng.standard_normal((n_particles, len(self.location)))
+        return (self.location + self.spread * noise).astype(np.float32)
+
+    def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
+        """Yield batches for ever, every one once a round in random order."""
+        while True:
+            for index in rng.permutation(len(self.batches)):
+                yield self.batches[index]
+
+    def distance(self, particles: np.ndarray) -> float:
+        """Return the root of what the flow minimises: SW₂ to the target along its directions.
+
+        Parameters
+        ----------
+        particles : ndarray of shape (n_particles, n_features)
+            Positions.
+
+        Returns
+        -------
+        float
+            In the unit of the positions, read at the levels that the flow reads.
+        """
+        projections = np.sort(self.table.directions @ particles.T.astype(np.float64), axis=1)
+        levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
+        reached = projections[:, (levels * len(particles)).astype(int)]
+        return float(np.sqrt(np.mean((reached - self._levels) ** 2)))
+
+    @cached_property
+    def location(self) -> np.ndarray:
+        """Least-squares mean of the target from its mean along each direction."""
+        means = self._levels.mean(axis=1)
+        return np.linalg.lstsq(self.table.directions, means, rcond=None)[0]
+
+    @cached_property
+    def spread(self) -> float:
+        """Standard deviation of the target along an average direction."""
+        return float(np.sqrt(max(self._levels.var(axis=1).mean(), np.finfo(float).tiny)))
+
+    @cached_property
+    def _levels(self) -> np.ndarray:
+        return np.concatenate([batch.quantiles for batch in self.batches]).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedFlowProblem:
+    """Minimise the sliced Wasserstein-2 distance of smoothed particles to noisy projections.
+
+    The values along a direction are a sample of ``P_θ ν * N(0, σ²)``, of which only the noise
+    made them private. Particles are compared with them after noise of the same size was added
+    to their projections too: the minimum is where particles and rows agree, not where the
+    particles have taken up the noise. The particles' noise protects nothing and is drawn anew
+    in each step; the released noise is frozen.
+
+    Parameters
+    ----------
+    projections : SmoothedProjections
+        The release. Several batches are taken in their sequence, one a step (Algorithm 1,
+        DPSWflow-r); a single one is used in every step (Algorithm 2, DPSWflow).
+    radius : float
+        Radius R of the ball that the rows were mapped to.
+    n_projections_per_step : int, optional
+        Directions M of a step, drawn from those of the batch; by default all of them.
+
+    References
+    ----------
+    "Differentially private sliced Wasserstein flows", Algorithms 1 and 2. Both omit ``X +``
+    in the update of the particles.
+    """
+
+    projections: SmoothedProjections
+    radius: float
+    n_projections_per_step: int | None = None
+
+    @property
+    def largest_batch(self) -> int:
+        """Number of directions of a step."""
+        n_projections = len(self.projections.batches[0].directions)
+        return min(self.n_projections_per_step or n_projections, n_projections)
+
+    @property
+    def n_turns(self) -> int | None:
+        """One step per release; any number with a single one."""
+        n_batches = len(self.projections.batches)
+        return None if n_batches == 1 else n_batches
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether batches take turns and none of them spans the space."""
+        n_projections, n_features = self.projections.batches[0].directions.shape
+        takes_turns = self.n_turns is not None or self.largest_batch < n_projections
+        return takes_turns and self.largest_batch < n_features
+
+    def start(self, n_particles: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw a Gaussian as wide as the ball: ``N(0, R² / d)`` in each coordinate."""
+        n_features = self.projections.batches[0].directions.shape[1]
+        noise = rng.standard_normal((n_particles, n_features))
+        return (self.radius / math.sqrt(n_features) * noise).astype(np.float32)
+
+    def turns(self, rng: np.random.Generator) -> Iterator[DirectionBatch]:
+        """Yield the releases in their sequence, or parts of the single one for ever."""
+        batches = self.projections.batches
+        for batch in batches if len(batches) > 1 else repeat(batches[0]):
+            yield self._part(batch, rng)
+
+    def _part(self, release: ProjectedRows, rng: np.random.Generator) -> DirectionBatch:
+        """Take M of the directions of a release, and their values as quantiles."""
+        directions, values = release.directions, release.values
+        if self.largest_batch < len(directions):
+            chosen = rng.choice(len(directions), self.largest_batch, replace=False)
+            directions, values = directions[chosen], values[chosen]
+        if values.shape[1] == 1:  # between two equal quantiles there is something to interpolate
+            values = np.repeat(values, 2, axis=1)
+        return DirectionBatch(directions, values, self.projections.sigma)
+
+
+FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem
+
+
+@dataclass(frozen=True)
+class FlowSchedule:
+    """Lengths of the steps, as shares of a full step.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of steps.
+    step_size : float
+        Share of a full step at the start, in (0, 1].
+    diffusion : float
+        Entropic regularisation λ; each step adds ``sqrt(2 λ h)`` standard normal noise.
+    momentum : float
+        Share of the last displacement that is carried on, in [0, 1) (Nesterov's method).
+        With 0 the iteration is the Euler-Maruyama scheme of the flow, and so it is when
+        batches of fewer directions than there are features take turns.
+    decay : bool
+        Whether steps become shorter in the second half; otherwise all are of equal length.
+    """
+
+    n_steps: int = 200
+    step_size: float = 1.0
+    diffusion: float = 0.0
+    momentum: float = 0.9
+    decay: bool = True
+
+    def share(self, step: int) -> float:
+        """Return the share of a full step taken at `step`.
+
+        With `decay` constant for the first half, then falling linearly to a twentieth:
+        particles first find their place, then average over the directions that do not agree,
+        because of the noise of the release.
+        """
+        if not self.decay:
+            return self.step_size
+        progress = step / self.n_steps
+        return self.step_size * min(1.0, max(0.05, 2.0 * (1.0 - progress)))
+
+
+_N_CELLS = 512
+_INSIDE = 1 - 2.0**-20  # keeps the largest projection inside the last cell
+_NARROWEST = 2.0**-20  # of a cell, in units of the noise: a quotient of the two stays finite
+
+
+class NumpyDrift:
+    """Buffers and arithmetic for the drift of a fixed number of particles.
+
+    Parameters
+    ----------
+    n_particles : int
+        Number of particles N.
+    n_projections_per_step : int
+        Largest number of directions M of a batch.
+    """
+
+    def __init__(self, n_particles: int, n_projections_per_step: int) -> None:
+        shape = (n_projections_per_step, n_particles)
+        self._position = np.empty(shape, dtype=np.float32)
+        self._moved = np.empty(shape, dtype=np.float32)
+        self._cell = np.empty(shape, dtype=np.intp)
+
+    def residual(
+        self, particles: np.ndarray, batch: DirectionBatch, noise: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return Σ_j (⟨x, θ_j⟩ - T_j(⟨x, θ_j⟩)) θ_j for each particle x."""
+        n_projections = len(batch.directions)
+        position, moved = self._position[:n_projections], self._moved[:n_projections]
+        cell = self._cell[:n_projections]
+        with one_blas_thread():
+            np.matmul(batch.directions, particles.T, out=position)
+        low = position.min(axis=1, keepdims=True)
+        width = (position.max(axis=1, keepdims=True) - low) / np.float32(_N_CELLS * _INSIDE)
+        narrowest = max(float(np.finfo(np.float32).tiny), _NARROWEST * batch.sigma)
+        width = np.maximum(width, np.float32(narrowest))
+        position -= low
+        position *= 1 / width
+        if noise is not None:
+            np.multiply(noise, 1 / width, out=moved)
+            moved += position
+            below = _noisy_counts_below(moved, cell)
+        cell[...] = position
+        cell += np.arange(0, n_projections * _N_CELLS, _N_CELLS)[:, None]
+        if noise is None:
+            below = _counts_below(cell)
+        target = _interpolate(batch.quantiles, below / particles.shape[0])
+        edges = low + width * np.arange(_N_CELLS + 1, dtype=np.float32)
+        offset, slope = _lines(edges - target)
+        np.take(slope, cell, out=moved, mode="clip")
+        moved *= position
+        np.take(offset, cell, out=position, mode="clip")
+        moved += position
+        with one_blas_thread():
+            residual: np.ndarray = moved.T @ batch.directions
+        return residual
+
+
+def _counts_below(cell: np.ndarray) -> np.ndarray:
+    """Count the particles below each edge, all of which are in one of the cells."""
+    n_projections = len(cell)
+    counts = np.bincount(cell.ravel(), minlength=n_projections * _N_CELLS)
+    below = np.zeros((n_projections, _N_CELLS + 1))
+    np.cumsum(counts.reshape(n_projections, _N_CELLS), axis=1, out=below[:, 1:])
+    return below
+
+
+def _noisy_counts_below(position: np.ndarray, cell: np.ndarray) -> np.ndarray:
+    """Count the positions below each edge, when some lie outside of the cells."""
+    n_projections, n_bins = len(cell), _N_CELLS + 2
+    position += 1  # the first bin is what lies below: truncation is then rounding down
+    cell[...] = np.clip(position, 0, n_bins - 1, out=position)
+    cell += np.arange(0, n_projections * n_bins, n_bins)[:, None]
+    counts = np.bincount(cell.ravel(), minlength=n_projections * n_bins).reshape(
+        n_projections, n_bins
+    )
+    return np.cumsum(counts, axis=1)[:, :-1]
+
+
+def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Read each row's quantiles, known at the middles of equal levels, at `levels`."""
+    n_projections, n_levels = quantiles.shape
+    at = np.clip(levels * n_levels - 0.5, 0, n_levels - 1)
+    left = np.minimum(at.astype(np.intp), n_levels - 2)
+    share = (at - left).astype(np.float32)
+    left += np.arange(0, n_projections * n_levels, n_levels)[:, None]
+    flat = quantiles.ravel()
+    below = flat[left]
+    return below + share * (flat[left + 1] - below)
+
+
+def _lines(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return offset and slope of the lines between consecutive values, flattened.
+
+    With k the cell and u the position in units of cells, the line is ``offset + slope u``.
+    """
+    slope = np.diff(values, axis=1)
+    offset = values[:, :-1] - slope * np.arange(slope.shape[1], dtype=np.float32)
+    return offset.ravel(), slope.ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +450,16 @@ def sliced_flow(
     if problem.is_partial:
         # Batches that see a part of the space in turns would not damp the momentum.
         schedule = replace(schedule, momentum=0.0)
-    state = _state(problem, n_particles, rng, device)
+    start = problem.start(n_particles, rng)
+    # Noise has a generator of its own, so that start and turns are the same on all devices.
+    seed = int(rng.integers(2**63 - 1))
+    state: FlowState
+    if device is None:
+        state = _NumpyState(start, seed, problem.largest_batch)
+    else:
+        from skdpot.flows.torch_state import TorchState
+
+        state = TorchState(start, seed, device)
     displacements = np.empty(schedule.n_steps)
     recorded = {0: state.result().copy()} if 0 in record_at else {}
     turns = problem.turns(rng)
@@ -113,47 +471,48 @@ def sliced_flow(
     return FlowResult(problem, state.result(), displacements, recorded)
 
 
-def _state(
-    problem: FlowProblem, n_particles: int, rng: np.random.Generator, device: "torch.device | None"
-) -> "_NumpyState | TorchState":
-    start = problem.start(n_particles, rng)
-    # Noise has a generator of its own, so that start and turns are the same on all devices.
-    seed = int(rng.integers(2**63 - 1))
-    if device is not None:
-        from skdpot.flows.torch_state import TorchState
+class FlowState:
+    """Particles and the Euler-Maruyama step that moves them; arrays, or tensors of a device."""
 
-        return TorchState(start, seed, device)
-    return _NumpyState(start, seed, NumpyDrift(n_particles, problem.largest_batch))
-
-
-class _NumpyState:
-    """Particles in memory."""
-
-    def __init__(self, start: np.ndarray, seed: int, drift: NumpyDrift) -> None:
-        self._particles, self._drift = start, drift
-        self._rng = np.random.default_rng(seed)
-        self._step = np.zeros_like(start)
+    def __init__(self, particles: Any, step: Any, drift: Any) -> None:
+        self._particles, self._step, self._drift = particles, step, drift
 
     def move(self, batch: DirectionBatch, schedule: FlowSchedule, step: int) -> float:
         """Take one step; return the root mean square displacement."""
-        share = np.float32(schedule.share(step))
-        self._step *= np.float32(schedule.momentum)
+        share, noise = np.float32(schedule.share(step)), None
+        self._step *= schedule.momentum
         ahead = self._particles + self._step if schedule.momentum else self._particles
-        residual = self._drift.residual(ahead, batch, self._noise(batch))
-        self._step -= share * batch.full_step * residual
+        if batch.sigma > 0:  # smooths the particles' projections like the target
+            noise = float(batch.sigma) * self._normal(len(batch.directions), len(ahead))
+        residual = self._drift.residual(ahead, batch, noise)
+        self._step -= self._placed(share * batch.full_step) * residual
         if schedule.diffusion > 0:
             scale = np.sqrt(2 * schedule.diffusion * share * batch.drift_step)
-            self._step += scale * self._rng.standard_normal(self._step.shape, dtype=np.float32)
+            self._step += self._placed(scale) * self._normal(*self._step.shape)
         self._particles += self._step
-        return float(np.sqrt(np.vdot(self._step, self._step) / len(self._step)))
-
-    def _noise(self, batch: DirectionBatch) -> np.ndarray | None:
-        """Draw the noise that smooths the particles' projections like the target."""
-        if batch.sigma == 0:
-            return None
-        shape = (len(batch.directions), len(self._particles))
-        return np.float32(batch.sigma) * self._rng.standard_normal(shape, dtype=np.float32)
+        flat = self._step.reshape(-1)
+        return float(np.sqrt(np.float32(float(flat @ flat) / len(self._step))))
 
     def result(self) -> np.ndarray:
         """Return the particles."""
-        return self._particles
+        particles: np.ndarray = self._particles
+        return particles
+
+    def _placed(self, array: np.ndarray) -> Any:
+        """Return an array where the particles are."""
+        return array
+
+    def _normal(self, *shape: int) -> Any:
+        """Draw standard normal numbers, float32."""
+        raise NotImplementedError
+
+
+class _NumpyState(FlowState):
+    """Particles in memory."""
+
+    def __init__(self, start: np.ndarray, seed: int, largest_batch: int) -> None:
+        super().__init__(start, np.zeros_like(start), NumpyDrift(len(start), largest_batch))
+        self._rng = np.random.default_rng(seed)
+
+    def _normal(self, *shape: int) -> np.ndarray:
+        return self._rng.standard_normal(shape, dtype=np.float32)

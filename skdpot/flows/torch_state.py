@@ -5,9 +5,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from skdpot.flows.problem import DirectionBatch, FlowSchedule
-
-__all__ = ["TorchDrift", "TorchState"]
+from skdpot.flows.solver import DirectionBatch, FlowState
 
 _N_CELLS = 512
 _INSIDE = 1 - 2.0**-20
@@ -59,11 +57,11 @@ class TorchDrift:
 
 def _counts_below(position: torch.Tensor) -> torch.Tensor:
     """Count the positions below each edge; bins below and above hold what is outside."""
-    n_slices, n_bins = len(position), _N_CELLS + 2
+    n_projections, n_bins = len(position), _N_CELLS + 2
     bins = (position + 1).clamp(0, n_bins - 1).long()
-    bins += torch.arange(n_slices, device=position.device)[:, None] * n_bins
-    counts = torch.bincount(bins.flatten(), minlength=n_slices * n_bins)
-    return counts.reshape(n_slices, n_bins).cumsum(dim=1)[:, :-1]
+    bins += torch.arange(n_projections, device=position.device)[:, None] * n_bins
+    counts = torch.bincount(bins.flatten(), minlength=n_projections * n_bins)
+    return counts.reshape(n_projections, n_bins).cumsum(dim=1)[:, :-1]
 
 
 def _interpolate(quantiles: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
@@ -76,40 +74,22 @@ def _interpolate(quantiles: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
     return below + share * (quantiles.gather(1, left + 1) - below)
 
 
-class TorchState:
+class TorchState(FlowState):
     """Particles on a device."""
 
     def __init__(self, start: np.ndarray, seed: int, device: torch.device) -> None:
-        self._particles = torch.from_numpy(start).to(device)
-        self._step = torch.zeros_like(self._particles)
-        self._drift = TorchDrift(device)
+        particles = torch.from_numpy(start).to(device)
+        super().__init__(particles, torch.zeros_like(particles), TorchDrift(device))
         self._generator = torch.Generator(device=device)
         self._generator.manual_seed(seed)
 
-    def move(self, batch: DirectionBatch, schedule: FlowSchedule, step: int) -> float:
-        """Take one step; return the root mean square displacement."""
-        share = schedule.share(step)
-        full_step = torch.from_numpy(batch.full_step).to(self._particles.device)
-        self._step *= schedule.momentum
-        ahead = self._particles + self._step
-        residual = self._drift.residual(ahead, batch, self._noise(batch))
-        self._step -= share * full_step * residual
-        if schedule.diffusion > 0:
-            drift_step = torch.from_numpy(batch.drift_step).to(self._particles.device)
-            noise = torch.empty_like(self._step).normal_(generator=self._generator)
-            self._step += (2 * schedule.diffusion * share * drift_step).sqrt() * noise
-        self._particles += self._step
-        return float(self._step.square().sum(dim=1).mean().sqrt())
-
-    def _noise(self, batch: DirectionBatch) -> torch.Tensor | None:
-        """Draw the noise that smooths the particles' projections like the target."""
-        if batch.sigma == 0:
-            return None
-        shape = (len(batch.directions), len(self._particles))
-        noise = torch.empty(shape, device=self._particles.device)
-        return noise.normal_(0.0, batch.sigma, generator=self._generator)
-
     def result(self) -> np.ndarray:
         """Return the particles."""
-        particles: np.ndarray = self._particles.cpu().numpy()
-        return particles
+        return self._particles.cpu().numpy()
+
+    def _placed(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._particles.device)
+
+    def _normal(self, *shape: int) -> torch.Tensor:
+        device = self._particles.device
+        return torch.empty(shape, device=device).normal_(generator=self._generator)

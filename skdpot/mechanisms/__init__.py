@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skdpot.mechanisms.architecture import Architecture
+    from skdpot.mechanisms.architecture import Architecture, LatentNetwork
     from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
     from skdpot.mechanisms.dpsgd import DPSGD, CodeParity, PriorPenalty
     from skdpot.mechanisms.fair import RankedOutputs, SketchedOutputs
+    from skdpot.mechanisms.gradient import Gradient
     from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
     from skdpot.mechanisms.plain_distance import FedWad, Triangle
     from skdpot.mechanisms.rows import Presample, Resample
@@ -27,6 +28,8 @@ __all__ = [
     "CodeParity",
     "FedWad",
     "FitContext",
+    "Gradient",
+    "LatentNetwork",
     "MeanFieldLangevin",
     "Mechanism",
     "Presample",
@@ -47,6 +50,8 @@ _HOMES = {
     "CodeParity": "skdpot.mechanisms.dpsgd",
     "FedWad": "skdpot.mechanisms.plain_distance",
     "FitContext": "skdpot.mechanisms.base",
+    "Gradient": "skdpot.mechanisms.gradient",
+    "LatentNetwork": "skdpot.mechanisms.architecture",
     "MeanFieldLangevin": "skdpot.mechanisms.mean_field_langevin",
     "Mechanism": "skdpot.mechanisms.base",
     "Presample": "skdpot.mechanisms.rows",

@@ -1,22 +1,36 @@
-"""The encoder and the decoder of an autoencoder, as a parameter."""
+"""The networks of the autoencoder and of the generator, as parameters."""
 
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
-from skdpot._utils.torch_rng import torch_randomness
-from skdpot._utils.validation import StrOptions, check_parameters
-from skdpot.nets.networks import ToSphere, build_networks, image_dimensions
+from skdpot._utils.rng import torch_randomness
+from skdpot._utils.validation import HasMethods, Interval, StrOptions, check_parameters
+from skdpot.nets.networks import (
+    ToSphere,
+    build_networks,
+    check_widths,
+    checked_network,
+    image_dimensions,
+    make_mlp,
+)
 
-__all__ = ["Architecture"]
-
-_N_PROBES = 2
+_LARGEST_LATENT_DIM = 32
 
 
-class Architecture(BaseEstimator):
+class _Networks(BaseEstimator):
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """Return the networks that a parameter holds, or is short for, as a copy."""
+        chosen = clone(given) if isinstance(given, cls) else cls(given)
+        check_parameters(chosen)
+        return chosen
+
+
+class Architecture(_Networks):
     """Encoder and decoder of an autoencoder.
 
     Parameters
@@ -56,21 +70,13 @@ class Architecture(BaseEstimator):
         self.image_shape = image_shape
         self.normalize_codes = normalize_codes
 
-    @classmethod
-    def of(cls, given: Any) -> Self:
-        """Return the architecture that a parameter holds, or is short for, as a copy."""
-        chosen = clone(given) if isinstance(given, Architecture) else cls(given)
-        check_parameters(chosen)
-        return chosen
-
     def build(
         self, n_features: int, latent_dim: int, rng: np.random.Generator, *, box: bool
     ) -> nn.Sequential:
         """Make encoder and decoder with initial weights, and check what they compute."""
         if self.normalize_codes and latent_dim < 2:
             raise ValueError(
-                "latent_dim=1 with normalize_codes=True leaves codes no value but -1 and 1. Use "
-                "latent_dim of at least 2, or normalize_codes=False."
+                "normalize_codes=True needs latent_dim of at least 2: codes would be -1 or 1."
             )
         image = image_dimensions(self.image_shape, n_features)
         with torch_randomness(rng):
@@ -81,32 +87,50 @@ class Architecture(BaseEstimator):
             encoder = nn.Sequential(encoder, ToSphere())
         if box and isinstance(self.networks, str):
             decoder = nn.Sequential(decoder, nn.Tanh())
-        autoencoder = nn.Sequential(encoder, decoder)
-        with torch.no_grad():
-            codes = _probe(encoder, torch.zeros(_N_PROBES, n_features), "encoder")
-            if codes.shape != (_N_PROBES, latent_dim):
-                raise ValueError(
-                    f"architecture: the encoder maps {_N_PROBES} rows to a tensor of shape "
-                    f"{tuple(codes.shape)}; it must be ({_N_PROBES}, {latent_dim}), as latent_dim "
-                    "says."
-                )
-            rows = _probe(decoder, codes, "decoder")
-        if rows.shape != (_N_PROBES, n_features):
-            raise ValueError(
-                f"architecture: the decoder maps {_N_PROBES} codes to {tuple(rows.shape)} values; "
-                f"it must return {n_features} a row, as many as X has features."
-            )
-        return autoencoder
+        rows = n_features, "one column a feature of X, or images of image_shape if that is given"
+        codes = latent_dim, "latent_dim numbers a row"
+        check_widths("architecture: the encoder", encoder, rows, codes)
+        check_widths(
+            "architecture: the decoder", decoder, codes, (n_features, "a feature of X each")
+        )
+        return nn.Sequential(encoder, decoder)
 
 
-def _probe(network: nn.Module, inputs: torch.Tensor, part: str) -> torch.Tensor:
-    try:
-        outputs: torch.Tensor = network.eval()(inputs)
-    except RuntimeError as error:
-        facts = "one column a feature of X, or images of image_shape if that is given"
-        expected = facts if part == "encoder" else "latent_dim numbers a row"
-        raise ValueError(
-            f"architecture: the {part} does not accept {tuple(inputs.shape)} values: {expected}. "
-            f"It says: {error}"
-        ) from error
-    return outputs
+class LatentNetwork(_Networks):
+    """Network of a generator, from latent numbers to rows.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable, optional
+        A module is copied and starts from its weights, which must be public; a function without
+        arguments makes one. By default a perceptron with two hidden layers.
+    latent_dim : int, optional
+        Number of random numbers that the network reads; by default one a feature, at most 32, and
+        one more.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "module": [HasMethods("forward"), callable, None],
+        "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(self, module: Any = None, *, latent_dim: int | None = None) -> None:
+        self.module = module
+        self.latent_dim = latent_dim
+
+    def dimension(self, n_features: int) -> int:
+        """Return the number of latent numbers: by default one also for a component."""
+        return self.latent_dim or 1 + min(n_features, _LARGEST_LATENT_DIM)
+
+    def build(
+        self, n_features: int, n_classes: int, width: int, rng: np.random.Generator
+    ) -> nn.Module:
+        """Make the network with initial weights, and check what it computes."""
+        latent_dim = self.dimension(n_features)
+        with torch_randomness(rng):
+            if self.module is None:
+                return make_mlp(latent_dim, n_classes, n_features, width)
+            inputs = "latent_dim numbers, and one indicator a class if there are classes"
+            rows = "one column a feature of X"
+            width = latent_dim + n_classes
+            return checked_network(self.module, width, n_features, inputs=inputs, outputs=rows)

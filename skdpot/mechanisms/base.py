@@ -1,20 +1,27 @@
 """What all mechanisms share: parameters of their own, and the terms of a fit."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import Streams
 from skdpot._utils.validation import check_parameters
+from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, privacy_target
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.slicing.plan import assumptions
+from skdpot.slicing.sketch import SlicedSketch
 
-__all__ = ["FitContext", "Mechanism", "Released", "chosen_mechanism", "refuse_classes"]
+TERMS = ("epsilon", "delta", "budget", "bounds", "norm_bound")  # of every fit
+
+if TYPE_CHECKING:
+    from skdpot.nets.noisy_sums import TrainingPlan
 
 
 class Mechanism(BaseEstimator):
@@ -28,7 +35,7 @@ class Mechanism(BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FitContext:
     """The terms of one fit.
 
@@ -60,10 +67,10 @@ class FitContext:
     epsilon: float
     delta: float
     budget: PrivacyBudget | None
-    bounds: Any
-    norm_bound: float | None
     streams: Streams
     source: Any
+    bounds: Any = "private"
+    norm_bound: float | None = None
     device: str = "auto"
     verbose: int = 0
     random_state: Any = None
@@ -72,19 +79,9 @@ class FitContext:
     @classmethod
     def of(cls, estimator: BaseEstimator, X: Any, streams: Streams) -> Self:
         """Read the terms from the parameters of an estimator that has validated X."""
-        given = estimator.get_params(deep=False)
-        names = (
-            "epsilon",
-            "delta",
-            "budget",
-            "bounds",
-            "norm_bound",
-            "device",
-            "verbose",
-            "random_state",
-        )
-        terms = {name: given[name] for name in names if name in given}
-        terms = {"bounds": "private", "norm_bound": None} | terms
+        known = {item.name for item in fields(cls)}
+        given = estimator.get_params(deep=False).items()
+        terms = {name: value for name, value in given if name in known}
         terms["feature_names"] = getattr(estimator, "feature_names_in_", None)
         return cls(caller=type(estimator).__name__, streams=streams, source=X, **terms)
 
@@ -92,6 +89,45 @@ class FitContext:
     def target(self) -> PrivacyTarget:
         """What the events of the fit may cost together."""
         return privacy_target(self.epsilon, self.delta, self.budget)
+
+    def charge_training(
+        self,
+        plan: "TrainingPlan",
+        public: Iterable[str],
+        mechanism: str,
+        *,
+        sigma_given: bool = False,
+    ) -> PrivacySpent:
+        """Charge all steps, before any noise is drawn or row looked at; return the statement.
+
+        With `sigma_given` the caller fixed the noise: the statement says what it costs at delta.
+        """
+        bounds = plan.bounds if isinstance(plan.bounds, DataBounds) else None
+        spent = charge(
+            self,
+            plan.event,
+            n_samples=plan.n_samples,
+            assumptions=(*assumptions(None, bounds, self.streams), *public),
+            mechanism=mechanism,
+            scales=(plan.sigma, plan.sensitivity),
+            noise_given=sigma_given,
+        )
+        warn_of_composition(self.source, spent, self.budget, self.caller)
+        return spent
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """What `skdpot.nets.training.train_privately` is told of the fit."""
+        return {
+            "caller": self.caller,
+            "device": resolve_device(self.device),
+            "progress": self.progress(self.caller),
+        }
+
+    def sketch(self, rows: np.ndarray, labels: Any, **options: Any) -> SlicedSketch:
+        """Charge, then release a closed sketch on these terms."""
+        sketch = SlicedSketch(**{name: getattr(self, name) for name in TERMS}, **options)
+        return sketch._release(self.caller, self.streams, rows, labels, origin=self.source)
 
     def progress(self, label: str) -> str | None:
         """Return the label of a progress bar; None for no bar."""
@@ -104,7 +140,7 @@ class Released:
 
     Parameters
     ----------
-    value : SlicedSketch or SmoothedProjections
+    value : SlicedSketch, SmoothedProjections, TrainedGenerator or MovedParticles
         The release.
     bounds : DataBounds
         Map from the data to the ball that the release is of.
@@ -114,6 +150,8 @@ class Released:
         Public classes of the rows; None without.
     class_shares : ndarray of shape (n_classes,)
         How often each of them occurs, as far as it was released; 1 without classes.
+    attributes : dict
+        Fitted attributes of the estimator that were released as well.
     """
 
     value: Any
@@ -121,6 +159,7 @@ class Released:
     privacy_spent: PrivacySpent
     classes: np.ndarray | None = None
     class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 AnyMechanism = TypeVar("AnyMechanism", bound=Mechanism)

@@ -1,6 +1,5 @@
 """DP-SGD for an autoencoder, and the penalties of its codes."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -14,20 +13,21 @@ from skdpot._utils.devices import resolve_device
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms.base import FitContext, Mechanism
-from skdpot.mechanisms.noisy_training import SINGLE_PRECISION, charge_training, train_privately
-from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.code_penalties import ParityDistance, PriorDistance
+from skdpot.nets.autoencoder_training import (
+    AutoencoderLoss,
+    ParityDistance,
+    PriorDistance,
+    private_steps,
+    public_steps,
+)
 from skdpot.nets.networks import to_network_units
-from skdpot.nets.parity import Cells
-from skdpot.nets.training import noisy_learning_rate, train_network
-from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
+from skdpot.nets.noisy_sums import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
+from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
+from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.plan import bounds_or_plan
-from skdpot.slicing.rules import public_bounds
-
-__all__ = ["DPSGD", "CodeParity", "CodePenalty", "PriorPenalty", "TrainedAutoencoder"]
+from skdpot.slicing.plan import bounds_or_plan, public_bounds
 
 _EPOCHS = 40
 _FEWEST_STEPS = 60
@@ -42,22 +42,20 @@ _COUNT = Interval(Integral, 1, None, closed="left")
 class CodePenalty(Mechanism):
     """What both penalties read: a squared sliced Wasserstein distance of codes, and its weight."""
 
-    alpha: float
-    n_slices: int
-    clip_jacobian: float
     needs_groups: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, 1, closed="left")],
-        "n_slices": [_COUNT],
+        "n_projections": [_COUNT],
         "clip_jacobian": [_LENGTH],
     }
 
-    def distance(
-        self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
-    ) -> PriorDistance | ParityDistance:
-        """Return what is added to the reconstruction error of a batch."""
-        raise NotImplementedError
+    def __init__(
+        self, alpha: float = 0.1, *, n_projections: int = 50, clip_jacobian: float = 1.0
+    ) -> None:
+        self.alpha = alpha
+        self.n_projections = n_projections
+        self.clip_jacobian = clip_jacobian
 
 
 class PriorPenalty(CodePenalty):
@@ -68,18 +66,11 @@ class PriorPenalty(CodePenalty):
     alpha : float, default=0.1
         Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
         the rest.
-    n_slices : int, default=50
+    n_projections : int, default=50
         Directions a step, made a multiple of the length of a code.
     clip_jacobian : float, default=1.0
         Largest spectral norm L of the Jacobian of a record's code.
     """
-
-    def __init__(
-        self, alpha: float = 0.1, *, n_slices: int = 50, clip_jacobian: float = 1.0
-    ) -> None:
-        self.alpha = alpha
-        self.n_slices = n_slices
-        self.clip_jacobian = clip_jacobian
 
     def distance(
         self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
@@ -88,8 +79,8 @@ class PriorPenalty(CodePenalty):
         return PriorDistance(
             prior="sphere" if on_sphere else "normal",
             latent_dim=latent_dim,
-            batch_size=sum(batch_sizes),
-            n_slices=self.n_slices,
+            batch_sizes=batch_sizes,
+            n_projections=self.n_projections,
         )
 
 
@@ -104,7 +95,7 @@ class CodeParity(CodePenalty):
     alpha : float, default=0.1
         Weight of the squared sliced Wasserstein distance in [0, 1); the reconstruction error has
         the rest.
-    n_slices : int, default=50
+    n_projections : int, default=50
         Directions a step, made a multiple of the length of a code.
     clip_jacobian : float, default=1.0
         Largest spectral norm L of the Jacobian of a record's code.
@@ -125,13 +116,11 @@ class CodeParity(CodePenalty):
         self,
         alpha: float = 0.1,
         *,
-        n_slices: int = 50,
+        n_projections: int = 50,
         clip_jacobian: float = 1.0,
         clip_output: float = 2.0,
     ) -> None:
-        self.alpha = alpha
-        self.n_slices = n_slices
-        self.clip_jacobian = clip_jacobian
+        super().__init__(alpha, n_projections=n_projections, clip_jacobian=clip_jacobian)
         self.clip_output = clip_output
 
     def distance(
@@ -142,7 +131,7 @@ class CodeParity(CodePenalty):
             latent_dim=latent_dim,
             batch_sizes=batch_sizes,
             radius=1.0 if on_sphere else self.clip_output,
-            n_slices=self.n_slices,
+            n_projections=self.n_projections,
         )
 
 
@@ -216,7 +205,12 @@ class DPSGD(Mechanism):
         self.sigma = sigma
 
     def loss(
-        self, penalty: CodePenalty | None, latent_dim: int, cells: Cells, *, on_sphere: bool
+        self,
+        penalty: PriorPenalty | CodeParity | None,
+        latent_dim: int,
+        cells: Cells,
+        *,
+        on_sphere: bool,
     ) -> AutoencoderLoss:
         """Return what is minimised."""
         if penalty is None:
@@ -252,23 +246,23 @@ class DPSGD(Mechanism):
         An interrupt after at least one step is part of the result, for the caller to raise once
         what has been paid for is stored: the parameters are a function of noisy sums at any time.
         """
-        plan, streams = (
-            self._plan(context, autoencoder, loss, cells, rows.shape[1]),
-            context.streams,
-        )
+        plan = self._plan(context, autoencoder, loss, cells, rows.shape[1])
+        streams = context.streams
         spent = self._charge(context, plan, public)
         bounds = plan.settle_bounds(rows, streams)
         tensor = _tensor(context, bounds, rows)
         step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells.members)
         finished, stopped = train_privately(
-            context,
             autoencoder,
             step,
             plan.n_steps,
-            noisy_learning_rate(self.learning_rate, autoencoder, plan.n_steps, _LARGEST_RATE),
+            learning_rate=noisy_learning_rate(
+                self.learning_rate, autoencoder, plan.n_steps, _LARGEST_RATE
+            ),
             # Masks of dropout depend on who else is in a Poisson batch: they must be secret.
             rng=streams.secret.generator(),
             callbacks=callbacks,
+            **context.training,
         )
         if stopped is not None and (finished == 0 or isinstance(stopped, Exception)):
             raise stopped  # when it happened tells of the rows
@@ -286,7 +280,20 @@ class DPSGD(Mechanism):
         callbacks: Sequence[Any] | None,
     ) -> TrainedAutoencoder:
         """Train on public rows; a finite budget refuses a fit without noise."""
-        spent = _charge_public(context)
+        try:
+            spent = charge(
+                context,
+                NonPrivateEvent(),
+                n_samples=None,
+                assumptions=("the rows given to fit are public",),
+                mechanism="training without noise on public rows",
+                noise_given=True,
+            )
+        except BudgetExceededError as error:
+            raise BudgetExceededError(
+                "private=False has no noise, which no finite budget can pay for: give no budget "
+                f"when the rows are public. {error}"
+            ) from None
         n_steps = self._number_of_steps(len(rows), _FEWEST_PUBLIC_STEPS)
         train_network(
             autoencoder,
@@ -300,8 +307,6 @@ class DPSGD(Mechanism):
             callbacks=callbacks,
             progress=context.progress(context.caller),
         )
-        for parameter in autoencoder.parameters():
-            parameter.grad = None  # the last step's gradient is no part of the result
         return TrainedAutoencoder(bounds, spent, n_steps)
 
     def _plan(
@@ -318,9 +323,8 @@ class DPSGD(Mechanism):
             sampling = "poisson" if loss.penalty is None else "without_replacement"
         elif sampling == "poisson" and loss.penalty is not None:
             raise ValueError(
-                "A penalty compares the ranks of the codes of a batch, so that one record moves "
-                "the terms of others; Poisson batches are accounted for sums only. Use "
-                'sampling="auto" or "without_replacement".'
+                "A penalty compares the ranks of the codes of a batch, and Poisson batches are "
+                'accounted for sums only. Use sampling="auto" or "without_replacement".'
             )
         n_samples, target = sum(cells.sizes), context.target
         known = public_bounds(context.bounds, context.norm_bound, n_features)
@@ -347,8 +351,7 @@ class DPSGD(Mechanism):
         batches = f"{kind} of {plan.batch_size} records"
         if len(plan.batch_sizes) > 1:
             batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
-        return charge_training(
-            context,
+        return context.charge_training(
             plan,
             (*facts, *public),
             f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
@@ -358,28 +361,6 @@ class DPSGD(Mechanism):
     def _number_of_steps(self, n_samples: int, fewest: int) -> int:
         # Steps without noise cost no privacy, so that few rows are simply passed over more often.
         return self.n_steps or max(fewest, _EPOCHS * n_samples // self.batch_size)
-
-
-def _charge_public(context: FitContext) -> PrivacySpent:
-    """State that the rows count as public."""
-    try:
-        return charge(
-            context.budget,
-            NonPrivateEvent(),
-            epsilon=math.inf,
-            delta=context.delta,
-            n_samples=None,
-            label=context.caller,
-            assumptions=("the rows given to fit are public",),
-            sigma=None,
-            sensitivity=None,
-            mechanism="training without noise on public rows",
-        )
-    except BudgetExceededError as error:
-        raise BudgetExceededError(
-            "private=False trains without noise, which no finite budget can pay for: give no "
-            f"budget when the rows are public, or use private=True. {error}"
-        ) from None
 
 
 def _tensor(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:

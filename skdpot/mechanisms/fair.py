@@ -14,24 +14,14 @@ from skdpot._utils.notices import warn_of_fairness
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.nets.fair_training import FairLoss, OutputLoss, ranked_steps, tabled_steps
+from skdpot.nets.noisy_sums import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.output_tables import plan_tables
-from skdpot.nets.parity import Cells, ClippedOutputs, ComparedOutputs, ParityPenalty
 from skdpot.nets.training import GradientStep, noisy_learning_rate
-from skdpot.nets.training_plan import TrainingPlan, plan_training, trained_numbers
-from skdpot.privacy.bounds_plan import BoundsPlan
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs, ComparedOutputs, ParityPenalty
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import Event
-
-__all__ = [
-    "FAIR_MECHANISMS",
-    "FairGradients",
-    "FairPlan",
-    "FairTask",
-    "RankedOutputs",
-    "SketchedOutputs",
-    "mu_share",
-]
+from skdpot.privacy.private_bounds import BoundsPlan
 
 _DEFAULT_STEPS = 200
 _LARGEST_RATE = 0.1
@@ -73,7 +63,7 @@ class FairGradients(Mechanism):
     batch_fraction: float
     clip_loss: float
     clip_output: float | None
-    n_slices: int
+    n_projections: int
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_steps": [_COUNT, None],
@@ -81,7 +71,7 @@ class FairGradients(Mechanism):
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
         "clip_loss": [_LENGTH],
         "clip_output": [_LENGTH, None],
-        "n_slices": [_COUNT],
+        "n_projections": [_COUNT],
     }
 
     def plan(self, context: FitContext, task: FairTask) -> FairPlan:
@@ -133,7 +123,7 @@ class SketchedOutputs(FairGradients):
         M: largest norm of what is compared. A classifier compares logits shortened to M in place
         of probabilities; a small M looks at decisions near the threshold only. A regressor
         shortens mapped predictions to M, by default the root of the number of targets.
-    n_slices : int, default=50
+    n_projections : int, default=50
         Directions along which more than two classes, or several targets, are compared.
     n_releases : int, default=20
         How often distributions are released. They cost 10 % of the squared mu together, however
@@ -153,7 +143,7 @@ class SketchedOutputs(FairGradients):
         batch_fraction: float = 0.2,
         clip_loss: float = 2.0,
         clip_output: float | None = None,
-        n_slices: int = 50,
+        n_projections: int = 50,
         n_releases: int = 20,
     ) -> None:
         self.n_steps = n_steps
@@ -161,7 +151,7 @@ class SketchedOutputs(FairGradients):
         self.batch_fraction = batch_fraction
         self.clip_loss = clip_loss
         self.clip_output = clip_output
-        self.n_slices = n_slices
+        self.n_projections = n_projections
         self.n_releases = n_releases
 
     def _plan(
@@ -169,14 +159,18 @@ class SketchedOutputs(FairGradients):
     ) -> tuple[TrainingPlan, Callable[..., GradientStep], str]:
         target, cells, others = context.target, task.cells, list(task.others)
         tables = None
-        release_at = _release_steps(n_steps, self.n_releases) if cells.strata else ()
+        # Spread over the steps, none before the first: then all outputs are equal.
+        wanted = min(self.n_releases, n_steps - 1) if cells.strata else 0
+        release_at = sorted({1 + (k + 1) * (n_steps - 1) // (wanted + 1) for k in range(wanted)})
         if release_at:
-            n_slices = len(loss.compared.directions(self.n_slices, np.random.default_rng(0)))
+            n_projections = len(
+                loss.compared.directions(self.n_projections, np.random.default_rng(0))
+            )
             mu, fewest = mu_share(target, _TABLE_SHARE), max(1, min(cells.sizes))
-            tables, event = plan_tables(mu, len(release_at), n_slices, fewest)
+            tables, event = plan_tables(mu, len(release_at), n_projections, fewest)
             others.append(event)
             # What is averaged over the blocks of directions has less noise.
-            n_blocks = max(1.0, n_slices / loss.compared.n_outputs)
+            n_blocks = max(1.0, n_projections / loss.compared.n_outputs)
             _warn_of_small_cells(context.caller, cells, tables.sigma / math.sqrt(n_blocks))
         n_samples = sum(cells.sizes)
         training = plan_training(
@@ -194,7 +188,7 @@ class SketchedOutputs(FairGradients):
             tabled_steps,
             noise=tables,
             release_at=release_at,
-            n_slices=self.n_slices,
+            n_projections=self.n_projections,
             public=context.streams.public,
         )
         text = f"about {training.batch_size} records"
@@ -223,7 +217,7 @@ class RankedOutputs(FairGradients):
         M, as of `SketchedOutputs`.
     clip_jacobian : float, default=0.25
         L: largest spectral norm of the Jacobian of a compared output.
-    n_slices : int, default=50
+    n_projections : int, default=50
         Directions along which more than two classes, or several targets, are compared.
 
     References
@@ -246,7 +240,7 @@ class RankedOutputs(FairGradients):
         clip_loss: float = 2.0,
         clip_output: float | None = None,
         clip_jacobian: float = 0.25,
-        n_slices: int = 50,
+        n_projections: int = 50,
     ) -> None:
         self.n_steps = n_steps
         self.learning_rate = learning_rate
@@ -254,7 +248,7 @@ class RankedOutputs(FairGradients):
         self.clip_loss = clip_loss
         self.clip_output = clip_output
         self.clip_jacobian = clip_jacobian
-        self.n_slices = n_slices
+        self.n_projections = n_projections
 
     def _loss(self, task: FairTask) -> FairLoss:
         return replace(super()._loss(task), clip_jacobian=float(self.clip_jacobian))
@@ -265,13 +259,13 @@ class RankedOutputs(FairGradients):
         target, cells = context.target, task.cells
         if not cells.strata:  # nothing is compared, so that nothing is ranked
             sketched = SketchedOutputs(
-                n_steps, batch_fraction=self.batch_fraction, n_slices=self.n_slices
+                n_steps, batch_fraction=self.batch_fraction, n_projections=self.n_projections
             )
             return sketched._plan(context, task, loss, n_steps)
         sizes = cells.batch_sizes(self.batch_fraction)
         penalty = ParityPenalty(cells.strata, sizes)
         # Their widths enter the sensitivity, so that they are drawn now.
-        draw = partial(loss.compared.directions, self.n_slices, context.streams.public)
+        draw = partial(loss.compared.directions, self.n_projections, context.streams.public)
         directions = tuple(draw() for _ in range(n_steps))
         width = max(float(loss.compared.widths(of_step).mean()) for of_step in directions)
         training = plan_training(
@@ -300,12 +294,6 @@ def mu_share(target: PrivacyTarget, share: float) -> float:
     return math.inf if math.isinf(target.epsilon) else target.mu_cap * math.sqrt(share)
 
 
-def _release_steps(n_steps: int, n_releases: int) -> tuple[int, ...]:
-    """Spread the releases over the steps, none before the first: then all outputs are equal."""
-    wanted = min(n_releases, n_steps - 1)
-    return tuple(sorted({1 + (k + 1) * (n_steps - 1) // (wanted + 1) for k in range(wanted)}))
-
-
 def _warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
     """Say which groups are so small that their distributions are mostly noise; all public."""
     small = [
@@ -316,8 +304,7 @@ def _warn_of_small_cells(caller: str, cells: Cells, sigma: float) -> None:
     if small:
         warn_of_fairness(
             f"{caller}: these groups are too small for this epsilon: "
-            f"{', '.join(small[:3])}{', ...' if len(small) > 3 else ''}. The noise on the counts "
-            f"of each group has a standard deviation of {sigma:.0f} records, which hides the "
-            "distributions: the fairness penalty mostly follows noise. Merge small groups, leave "
-            "them out, or take a larger epsilon."
+            f"{', '.join(small[:3])}{', ...' if len(small) > 3 else ''}. The noise on their counts "
+            f"has a standard deviation of {sigma:.0f} records, which hides the distributions. "
+            "Merge small groups, leave them out, or take a larger epsilon."
         )

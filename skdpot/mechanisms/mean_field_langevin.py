@@ -6,20 +6,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from skdpot._utils.rng import Streams
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.mechanisms.base import FitContext, Mechanism
-from skdpot.mechanisms.trajectory_sketch import TimedRelease
-from skdpot.privacy.bounds_plan import BoundsPlan
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.lattice_sampler import required_bits
-from skdpot.privacy.private_bounds import release_private_bounds
+from skdpot.privacy.noise import required_bits
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import charge
-from skdpot.slicing.declarations import assumptions
-from skdpot.slicing.plan import bounds_or_plan
-from skdpot.slicing.rules import public_bounds
+from skdpot.slicing.plan import assumptions, bounds_or_plan, public_bounds, settled_bounds
 from skdpot.trajectories.langevin import (
     LangevinPlan,
     check_steps,
@@ -38,8 +32,6 @@ from skdpot.trajectories.warm_start import (
     release_mean_start,
     start_particles,
 )
-
-__all__ = ["MeanFieldLangevin"]
 
 _STEP, _N_ITER = 0.0006, 40
 _CLIP_PER_PARTICLE = 35.0
@@ -153,7 +145,7 @@ class MeanFieldLangevin(Mechanism):
 
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
-    ) -> TimedRelease:
+    ) -> Released:
         """Charge, warm-start and run the particles; every step sees private rows."""
         n_features = data.rows.shape[1]
         self._check_regularization(data)
@@ -164,30 +156,36 @@ class MeanFieldLangevin(Mechanism):
         public_facts = assumptions(
             None, public, streams, public_labels=True, group_size=data.group_size
         )
+        sensitivities = tuple(
+            2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
+        )
         spent = charge(
-            context.budget,
+            context,
             plan.event,
-            epsilon=None if self.noise_multiplier is not None else context.epsilon,
-            delta=context.delta,
             n_samples=len(data.rows),
-            label=context.caller,
             assumptions=(*public_facts, *data.assumptions),
-            sigma=plan.sigmas,
-            sensitivity=tuple(
-                2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
-            ),
+            scales=(plan.sigmas, sensitivities),
+            noise_given=self.noise_multiplier is not None,
             mechanism=(
                 f"{plan.n_iter} noisy sums of clipped gradients of {n_particles} particles "
                 f"at each of {data.axis.n_times} times"
             ),
         )
         warn_of_composition(context.source, spent, context.budget, context.caller)
-        bounds = plan.bounds
-        if isinstance(bounds, BoundsPlan):
-            bounds = release_private_bounds(data.rows, bounds, streams)[0]
+        bounds = settled_bounds(plan.bounds, data.rows, streams)
         mapped = bounds.to_ball(data.rows) * (math.sqrt(n_features) / bounds.radius)
         rows = [mapped[data.positions == i] for i in range(data.axis.n_times)]
-        centers, shares, start = self._start(plan.warm, rows, n_particles, streams)
+        found: dict[str, Any] = {"noise_multiplier_": plan.noise_multipliers}
+        centers, shares = np.zeros((data.axis.n_times, n_features)), None
+        spread = _START_SPREAD
+        if plan.warm is not None and plan.warm.method == "mean":
+            centers, spread = release_mean_start(rows, plan.warm, streams.secret), _MEAN_SPREAD
+            found["centers_"] = centers
+        elif plan.warm is not None:
+            spread = self.bandwidth
+            centers, shares = release_kmeans_start(rows, plan.warm, streams.secret, streams.public)
+            found |= {"centers_": centers, "cluster_shares_": shares}
+        start = start_particles(centers, shares, n_particles, spread, streams.solver)
         moved = mean_field_langevin(
             rows,
             start,
@@ -201,14 +199,7 @@ class MeanFieldLangevin(Mechanism):
             radius=math.sqrt(n_features),
             progress=context.progress("steps"),
         )
-        return TimedRelease(
-            bounds=bounds,
-            privacy_spent=spent,
-            moved=moved,
-            noise_multiplier=plan.noise_multipliers,
-            centers=centers,
-            cluster_shares=shares,
-        )
+        return Released(moved, bounds, spent, attributes=found)
 
     def _plan(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
@@ -240,10 +231,9 @@ class MeanFieldLangevin(Mechanism):
         """Plan the warm start, for its share of the squared mu."""
         if self.warm_start is None:
             return None
-        mu = target.mu_cap * math.sqrt(self.warm_start_share)
         plan = plan_warm_start(
             self.warm_start,
-            mu,
+            target.mu_cap * math.sqrt(self.warm_start_share),
             math.sqrt(n_features),
             n_features,
             n_clusters=self.n_clusters,
@@ -263,30 +253,6 @@ class MeanFieldLangevin(Mechanism):
                 f"regularization={self.regularization:g}, which must be above 0 and of ordinary "
                 "size, such as 1."
             )
-
-    def _start(
-        self,
-        warm: WarmStartPlan | None,
-        rows: list[np.ndarray],
-        n_particles: int,
-        streams: Streams,
-    ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
-        """Return the centres and shares that a warm start releases, and the particles."""
-        if warm is None:
-            center = np.zeros((len(rows), rows[0].shape[1]))
-            start = start_particles(center, None, n_particles, _START_SPREAD, streams.solver)
-            return None, None, start
-        shares, spread = None, _MEAN_SPREAD
-        if warm.method == "mean":
-            centers = release_mean_start(rows, warm, streams.secret)
-        else:
-            centers, shares = release_kmeans_start(rows, warm, streams.secret, streams.public)
-            spread = self.bandwidth
-        return (
-            centers,
-            shares,
-            start_particles(centers, shares, n_particles, spread, streams.solver),
-        )
 
 
 def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:

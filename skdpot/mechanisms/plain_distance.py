@@ -1,6 +1,6 @@
 """TriangleWad and FedWad: protocols of distances that are not private."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from numbers import Integral, Real
@@ -10,9 +10,17 @@ import numpy as np
 
 from skdpot._utils.notices import warn_not_private
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.federated.exchange import SERVER, Exchange
-from skdpot.federated.geodesic import drawn_fractions
-from skdpot.federated.measures import gaussian_reference
+from skdpot.federated.baselines import (
+    fedwad,
+    fractions_of_rounds,
+    pairwise_fedwad,
+    pairwise_triangle,
+    rescaled,
+    triangle,
+    triangle_to_union,
+)
+from skdpot.federated.exchange import SERVER, DistanceEstimate, Exchange, PairwiseResult, as_parties
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, optimal_plan
 from skdpot.federated.messages import (
     GeodesicMeasure,
     InterpolatingMeasure,
@@ -20,35 +28,12 @@ from skdpot.federated.messages import (
     ReferenceMeasure,
 )
 from skdpot.federated.party import Party
-from skdpot.federated.plans import optimal_plan
-from skdpot.federated.protocols import (
-    PairwiseResult,
-    fedwad,
-    pairwise_fedwad,
-    pairwise_triangle,
-    triangle,
-    triangle_to_union,
-)
-from skdpot.federated.results import DistanceEstimate, Frames, as_parties, square
-from skdpot.federated.triangle import rescaled
 from skdpot.federated.valuation import calibrated_values
 from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
 
-__all__ = ["FedWad", "PlainSide", "Triangle"]
-
 _numbers = count(1)  # parties that meet need different names
-
-_SHARED: dict[str, list[Any]] = {
-    "t": [Interval(Real, 0, 1, closed="neither")],
-    "gamma_scale": [Interval(Real, 0, None, closed="left")],
-    "gamma_mean": [Interval(Real, None, None, closed="neither")],
-    "n_support": [Interval(Integral, 1, None, closed="left"), None],
-    "interpolation": [StrOptions({"barycentric", "exact"})],
-    "labeled": ["boolean"],
-    "shared_seed": [Interval(Integral, 0, None, closed="left")],
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,44 +45,45 @@ class PlainSide:
     privacy_spent: PrivacySpent
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PlainProtocol(Mechanism):
     """What the two protocols that are not private have in common."""
 
-    name: str
-    warning: str
+    t: float = 0.5
+    gamma_scale: float = 1.0
+    gamma_mean: float = 0.0
+    n_support: int | None = None
+    interpolation: str = "barycentric"
+    labeled: bool = False
+    shared_seed: int = 0
+
+    name: ClassVar[str]
+    warning: ClassVar[str]
     is_private = False
     fewest_rows = 2
-    messages: tuple[type[Message], ...] = ()
-
-    t: float
-    gamma_scale: float
-    gamma_mean: float
-    n_support: int | None
-    interpolation: str
-    labeled: bool
-    shared_seed: int
+    messages: ClassVar[tuple[type[Message], ...]] = ()
+    _pairwise: ClassVar[Callable[..., PairwiseResult]]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "t": [Interval(Real, 0, 1, closed="neither")],
+        "gamma_scale": [Interval(Real, 0, None, closed="left")],
+        "gamma_mean": [Interval(Real, None, None, closed="neither")],
+        "n_support": [Interval(Integral, 1, None, closed="left"), None],
+        "interpolation": [StrOptions({"barycentric", "exact"})],
+        "labeled": ["boolean"],
+        "shared_seed": [Interval(Integral, 0, None, closed="left")],
+    }
 
     def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> PlainSide:
         """Keep the rows, and draw what the parties share."""
         own = self._party(f"fitted party {next(_numbers)}", context.source, y, masses)
-        reference = gaussian_reference(
-            self.n_support or len(rows),
-            own.n_dimensions,
-            mean=self.gamma_mean,
-            scale=self.gamma_scale,
-            rng=np.random.default_rng(self.shared_seed),
-        )
+        reference = self._drawn(len(rows), own, self._rng())
         spent = charge(
-            context.budget,
+            context,
             NonPrivateEvent(),
-            epsilon=np.inf,
-            delta=context.delta,
-            n_samples=len(rows),
-            label=context.caller,
+            n_samples=None,
             assumptions=(),
-            sigma=None,
-            sensitivity=None,
             mechanism=f"{self.name}: an interpolation of every row, without noise",
+            noise_given=True,
         )
         return PlainSide(own, self._announced(reference.points), spent)
 
@@ -114,26 +100,33 @@ class PlainProtocol(Mechanism):
         party = own.party if X is None else self._other(X, y, None)
         return self._moved(own.reference, party)
 
-    def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> Frames:
+    def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> PairwiseResult:
         """Play the protocol between all parties."""
         self.advise()
         if self.labeled and isinstance(parties, Mapping):
             raise ValueError(
-                "pairwise_distances is played with classes by Party objects that hold them: "
-                "Party(name, X, y, allows=...)."
+                "Classes need Party objects that hold them: Party(name, X, y, allows=...)."
             )
-        members = as_parties(parties, self.name, lambda: context.budget)
-        shared: dict[str, Any] = {
-            "n_support": self.n_support,
-            "gamma_mean": self.gamma_mean,
-            "gamma_scale": self.gamma_scale,
-        }
-        if own is not None:
-            shared = {"reference": own.reference.measure}
-        rng = np.random.default_rng(self.shared_seed)
-        result = self._pairwise(members, interpolation=self.interpolation, rng=rng, **shared)
-        errors = dict.fromkeys(result.details, 0.0)
-        return result.to_frame(), square(result.names, errors)
+        members, rng = as_parties(parties, self.name, lambda: context.budget), self._rng()
+        if own is None:
+            smallest = min(member.n_samples for member in members)
+            reference = self._drawn(smallest, members[0], rng)
+        else:
+            reference = own.reference.measure
+        return self._pairwise(members, reference=reference, rng=rng, **self._options)
+
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.shared_seed)
+
+    def _drawn(self, n_rows: int, party: Party, rng: np.random.Generator) -> DiscreteMeasure:
+        """Draw the sample that the parties share."""
+        return gaussian_reference(
+            self.n_support or n_rows,
+            party.n_dimensions,
+            mean=self.gamma_mean,
+            scale=self.gamma_scale,
+            rng=rng,
+        )
 
     def _moved(self, reference: Any, party: Party) -> InterpolatingMeasure:
         """Return the message of a party."""
@@ -142,10 +135,7 @@ class PlainProtocol(Mechanism):
     def _party(self, name: str, X: Any, y: Any, masses: Any) -> Party:
         """Return rows as a party that takes part."""
         if self.labeled and y is None:
-            raise ValueError(
-                "labeled=True requires y to be passed, but the target y is None: pass the class "
-                "of each row."
-            )
+            raise ValueError("labeled=True requires y to be passed, but the target y is None.")
         labels = y if self.labeled else None
         return Party(name, X, labels, masses=masses, allows=(self.name, "values"))
 
@@ -161,11 +151,13 @@ class PlainProtocol(Mechanism):
         """Return the message that tells the parties where to go."""
         raise NotImplementedError
 
-    def _pairwise(self, parties: Sequence[Party], **shared: Any) -> PairwiseResult:
-        """Play the protocol between all parties."""
-        raise NotImplementedError
+    @property
+    def _options(self) -> dict[str, Any]:
+        """What the functions of the protocol are told."""
+        return {"t": self.t, "interpolation": self.interpolation}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Triangle(PlainProtocol):
     """TriangleWad: each party publishes an interpolation with a shared sample. Not private.
 
@@ -177,10 +169,6 @@ class Triangle(PlainProtocol):
     ----------
     t : float, default=0.5
         Where between a party's rows (0) and the shared measure (1) its message lies, in (0, 1).
-    disclose_t : bool, default=True
-        Whether both parties use the public `t`. If not, the fitted party keeps `t` to itself, the
-        other answers for three values, and a parabola through the answers is read at `t`
-        (Theorem 3.5, which is an inequality: this approximates).
     gamma_scale : float, default=1.0
         Standard deviation of the shared Gaussian sample. From about the spread of the data on,
         the result is the distance *linearised* through the sample, far above W₂.
@@ -195,6 +183,10 @@ class Triangle(PlainProtocol):
         (section 3.4.1 of the paper); needs `y`.
     shared_seed : int, default=0
         Draws the shared sample. Messages are only comparable if all parameters are equal.
+    disclose_t : bool, default=True
+        Whether both parties use the public `t`. If not, the fitted party keeps `t` to itself, the
+        other answers for three values, and a parabola through the answers is read at `t`
+        (Theorem 3.5, which is an inequality: this approximates).
 
     Privacy
     -------
@@ -211,6 +203,8 @@ class Triangle(PlainProtocol):
     >>> distance = PrivateWassersteinDistance(protocol=Triangle(t=0.3))
     """
 
+    disclose_t: bool = True
+
     name = "triangle"
     warning = (
         'protocol="triangle" is not private: whoever sees the message of a party and knows the '
@@ -219,47 +213,21 @@ class Triangle(PlainProtocol):
         'protocol="sliced" is differentially private.'
     )
     messages = (InterpolatingMeasure,)
+    _pairwise = staticmethod(pairwise_triangle)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_SHARED,
+        **PlainProtocol._parameter_constraints,
         "disclose_t": ["boolean"],
     }
-
-    def __init__(
-        self,
-        t: float = 0.5,
-        disclose_t: bool = True,
-        gamma_scale: float = 1.0,
-        gamma_mean: float = 0.0,
-        n_support: int | None = None,
-        interpolation: str = "barycentric",
-        labeled: bool = False,
-        shared_seed: int = 0,
-    ) -> None:
-        self.t = t
-        self.disclose_t = disclose_t
-        self.gamma_scale = gamma_scale
-        self.gamma_mean = gamma_mean
-        self.n_support = n_support
-        self.interpolation = interpolation
-        self.labeled = labeled
-        self.shared_seed = shared_seed
 
     def compare(self, own: PlainSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
         """Play the protocol with another party, with several, or with a message."""
         if isinstance(other, InterpolatingMeasure):
             return self._compare_message(own, other)
-        options: dict[str, Any] = {
-            "t": self.t,
-            "disclose_t": self.disclose_t,
-            "reference": own.reference.measure,
-            "interpolation": self.interpolation,
-        }
+        shared: dict[str, Any] = {"disclose_t": self.disclose_t, "reference": own.reference.measure}
         if isinstance(other, tuple):
             sellers = [self._other(part, None, None) for part in other]
-            result = triangle_to_union(own.party, sellers, **options)
-        else:
-            result = triangle(own.party, self._other(other, y, masses), **options)
-        return DistanceEstimate(result.squared_distance, self.name, result.transcript)
+            return triangle_to_union(own.party, sellers, **shared, **self._options)
+        return triangle(own.party, self._other(other, y, masses), **shared, **self._options)
 
     def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
         """Return what the potentials between the two messages say of the rows."""
@@ -268,7 +236,7 @@ class Triangle(PlainProtocol):
         values = calibrated_values(plan.target_potential, plan.target.masses)
         return values / (1 - self.t) ** 2
 
-    def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> Frames:
+    def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> PairwiseResult:
         """Play the protocol between all parties, at a t that all know."""
         if not self.disclose_t:
             raise ValueError(
@@ -280,9 +248,6 @@ class Triangle(PlainProtocol):
         t = self.t if self.disclose_t else None
         return ReferenceMeasure(points, None, t, self.interpolation)
 
-    def _pairwise(self, parties: Sequence[Party], **shared: Any) -> PairwiseResult:
-        return pairwise_triangle(parties, t=self.t, **shared)
-
     def _compare_message(self, own: PlainSide, message: InterpolatingMeasure) -> DistanceEstimate:
         """Compare this party's message with one that came from elsewhere."""
         moved = self._moved(own.reference, own.party)
@@ -290,9 +255,10 @@ class Triangle(PlainProtocol):
         exchange.send(0, own.party.name, (SERVER,), moved, InterpolatingMeasure)
         arrived = exchange.send(0, "other party", (SERVER,), message, InterpolatingMeasure)
         squared = rescaled(optimal_plan(moved.measure, arrived.measure).squared_distance, self.t)
-        return DistanceEstimate(squared, self.name, exchange.transcript)
+        return DistanceEstimate(self.name, squared, exchange.transcript)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FedWad(PlainProtocol):
     """FedWad: two parties close in on a measure between them, in rounds. Not private.
 
@@ -301,11 +267,6 @@ class FedWad(PlainProtocol):
 
     Parameters
     ----------
-    n_rounds : int, default=30
-        Number of rounds.
-    draw_t : bool, default=True
-        Whether each round draws its t uniformly. With a fixed one the rounds stall far from the
-        distance.
     t : float, default=0.5
         How far parties move in each round, in (0, 1), if `draw_t` is False.
     gamma_scale, gamma_mean : float, default=1.0, 0.0
@@ -319,6 +280,11 @@ class FedWad(PlainProtocol):
         `y`.
     shared_seed : int, default=0
         Draws the sample and the t of each round.
+    n_rounds : int, default=30
+        Number of rounds.
+    draw_t : bool, default=True
+        Whether each round draws its t uniformly. With a fixed one the rounds stall far from the
+        distance.
 
     Privacy
     -------
@@ -335,74 +301,45 @@ class FedWad(PlainProtocol):
     >>> distance = PrivateWassersteinDistance(protocol=FedWad(n_rounds=10))
     """
 
+    n_rounds: int = 30
+    draw_t: bool = True
+
     name = "fedwad"
     warning = (
         'protocol="fedwad" is not private: the server recovers every row of both parties from '
         "the first round, and each party those of the other from the last "
         '(skdpot.audit.reconstruction shows it). protocol="sliced" is differentially private.'
     )
+    _pairwise = staticmethod(pairwise_fedwad)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_SHARED,
+        **PlainProtocol._parameter_constraints,
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "draw_t": ["boolean"],
     }
-
-    def __init__(
-        self,
-        n_rounds: int = 30,
-        draw_t: bool = True,
-        t: float = 0.5,
-        gamma_scale: float = 1.0,
-        gamma_mean: float = 0.0,
-        n_support: int | None = None,
-        interpolation: str = "barycentric",
-        labeled: bool = False,
-        shared_seed: int = 0,
-    ) -> None:
-        self.n_rounds = n_rounds
-        self.draw_t = draw_t
-        self.t = t
-        self.gamma_scale = gamma_scale
-        self.gamma_mean = gamma_mean
-        self.n_support = n_support
-        self.interpolation = interpolation
-        self.labeled = labeled
-        self.shared_seed = shared_seed
 
     def compare(self, own: PlainSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
         """Play all rounds with another party."""
         if isinstance(other, tuple):
             raise ValueError(
-                'protocol="fedwad" is played by two parties; protocol="triangle" and "sliced" '
-                "compare with the union of several."
+                'protocol="fedwad" is played by two parties; a union needs "triangle" or "sliced".'
             )
-        result = self._play(own, self._other(other, y, masses))
-        return DistanceEstimate(result.squared_distance, self.name, result.transcript)
+        return self._play(own, self._other(other, y, masses))
 
     def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
         """Return the values that the rows' owner computes in FedBary, against the last ξ."""
         party = self._other(rows, y, None)
-        values: np.ndarray = party.values_against(self._play(own, party).details.reference).values
-        return values
+        return party.values_against(self._play(own, party).details.reference).values
 
-    def _play(self, own: PlainSide, other: Party) -> Any:
-        return fedwad(
-            own.party,
-            other,
-            n_rounds=self.n_rounds,
-            t="drawn" if self.draw_t else self.t,
-            reference=own.reference.measure,
-            interpolation=self.interpolation,
-            rng=np.random.default_rng(self.shared_seed),
-        )
+    def _play(self, own: PlainSide, other: Party) -> DistanceEstimate:
+        gamma = own.reference.measure
+        return fedwad(own.party, other, reference=gamma, rng=self._rng(), **self._options)
 
     def _announced(self, points: np.ndarray) -> GeodesicMeasure:
-        t = self.t
-        if self.draw_t:
-            rng = np.random.default_rng(self.shared_seed)
-            t = float(drawn_fractions(self.n_rounds, rng)[0])
-        return GeodesicMeasure(points, None, t, self.interpolation)
+        t = self._options["t"]
+        first = float(fractions_of_rounds(t, self.n_rounds, self._rng())[0])
+        return GeodesicMeasure(points, None, first, self.interpolation)
 
-    def _pairwise(self, parties: Sequence[Party], **shared: Any) -> PairwiseResult:
+    @property
+    def _options(self) -> dict[str, Any]:
         t = "drawn" if self.draw_t else self.t
-        return pairwise_fedwad(parties, n_rounds=self.n_rounds, t=t, **shared)
+        return {"n_rounds": self.n_rounds, "t": t, "interpolation": self.interpolation}

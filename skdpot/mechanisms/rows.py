@@ -8,11 +8,10 @@ import numpy as np
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.flows import FlowSchedule, SmoothedFlowProblem
 from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
-from skdpot.slicing.row_plan import RowParameters
-from skdpot.slicing.row_release import release_projections
-from skdpot.slicing.smoothed import SmoothedProjections
-
-__all__ = ["Presample", "Resample"]
+from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.spent import charge
+from skdpot.slicing.plan import assumptions, public_bounds, settled_bounds
+from skdpot.slicing.rows import SmoothedProjections, StepDirections, noisy_batches, plan_rows
 
 # The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
 _STEP_SIZE = 0.375
@@ -23,13 +22,88 @@ _EPOCHS = 20
 _FEWEST_STEPS, _MOST_STEPS = 60, 2000
 
 _OF_NOISE: dict[str, list[Any]] = {
-    "slices": [StrOptions({"orthogonal", "uniform"})],
+    "projections": [StrOptions({"orthogonal", "uniform"})],
     "sigma": [Interval(Real, 0, np.inf, closed="left"), None],
     "noise": [StrOptions({"discrete", "float"})],
 }
 
 
-class Resample(Mechanism):
+class _NoisyRows(Mechanism):
+    """What both mechanisms of the flow paper do: noise on projected rows, equal steps."""
+
+    projections: Any
+    sigma: float | None
+    noise: str
+
+    def problem(
+        self, projections: SmoothedProjections, radius: float, label: Any
+    ) -> SmoothedFlowProblem:
+        """Return the distance to the released projections."""
+        return SmoothedFlowProblem(projections, radius)
+
+    def schedule(
+        self,
+        projections: SmoothedProjections,
+        n_steps: int,
+        step_size: float | str,
+        diffusion: float,
+    ) -> FlowSchedule:
+        """Return the Euler-Maruyama steps of the paper, all of equal length."""
+        n_turns = self.problem(projections, 1.0, None).n_turns
+        share = _STEP_SIZE if isinstance(step_size, str) else step_size
+        n_steps = n_steps if n_turns is None else n_turns
+        return FlowSchedule(n_steps, share, diffusion, momentum=0.0, decay=False)
+
+    def _noisy_rows(
+        self, context: FitContext, rows: np.ndarray, n_steps: int, n_projections: int, **drawn: Any
+    ) -> Released:
+        """Plan, charge, and only then look at the rows and draw the noise.
+
+        Releases ``Θ_k B_kᵀ + noise`` for the batches B_k of all steps, as one event under
+        replace-one with sensitivity ``2 R max_k ‖Θ_k‖₂``, after the two events of the bounds when
+        these are private. Batches stay secret; their sizes and all directions are public. Sorting
+        after the noise leaves nothing of the order of the rows.
+        """
+        n_samples, n_features = rows.shape
+        streams, target = context.streams, context.target
+        known = public_bounds(context.bounds, context.norm_bound, n_features)
+        directions = StepDirections(
+            self.projections, n_steps, n_projections, n_features, streams.public
+        )
+        plan = plan_rows(
+            target,
+            directions,
+            n_samples,
+            bounds=known or n_samples,
+            sigma=self.sigma,
+            noise=self.noise,
+            **drawn,
+        )
+        public = assumptions(None, known, streams)
+        if plan.sigma > 0 and plan.lattice is None:
+            public += ("floating-point noise counts as Gaussian (not hardened)",)
+        spent = charge(
+            context,
+            plan.event,
+            n_samples=n_samples,
+            assumptions=public,
+            mechanism=plan.mechanism,
+            scales=(plan.sigma, plan.sensitivity),
+            noise_given=self.sigma is not None,
+        )
+        warn_of_composition(context.source, spent, context.budget, context.caller)
+        bounds = settled_bounds(plan.bounds, rows, streams)
+        progress = context.progress("releases")
+        releases = tuple(noisy_batches(rows, plan, bounds, streams.secret, progress))
+        if not releases:
+            raise ValueError(
+                "Every Poisson sample came out empty, so nothing was released; what was charged is "
+                "spent. Raise batch_size or n_steps."
+            )
+        return Released(SmoothedProjections(releases), bounds, spent)
+
+
+class Resample(_NoisyRows):
     """Release in each step the noisy projections of a new batch along new directions.
 
     Algorithm 1 of the flow paper (DPSWflow-r), and of a generator DPSWgen. Every step has to be
@@ -41,9 +115,9 @@ class Resample(Mechanism):
         Rows per step, at most all of them.
     sampling : {"without_replacement", "poisson"}, default="without_replacement"
         How batches are drawn: of exactly `batch_size` rows, or of so many on average.
-    n_slices : int, default=70
+    n_projections : int, default=70
         Number of directions per step.
-    slices : {"orthogonal", "uniform"}, default="orthogonal"
+    projections : {"orthogonal", "uniform"}, default="orthogonal"
         How directions are drawn.
     sigma : float, optional
         Standard deviation of the noise on each projection, in the units of the mapped rows.
@@ -75,75 +149,46 @@ class Resample(Mechanism):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "sampling": [StrOptions({"without_replacement", "poisson"})],
-        "n_slices": [Interval(Integral, 1, None, closed="left")],
+        "n_projections": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
         self,
         batch_size: int = 250,
         sampling: str = "without_replacement",
-        n_slices: int = 70,
-        slices: str = "orthogonal",
+        n_projections: int = 70,
+        projections: str = "orthogonal",
         sigma: float | None = None,
         noise: str = "discrete",
     ) -> None:
         self.batch_size = batch_size
         self.sampling = sampling
-        self.n_slices = n_slices
-        self.slices = slices
+        self.n_projections = n_projections
+        self.projections = projections
         self.sigma = sigma
         self.noise = noise
 
     def release(
-        self,
-        context: FitContext,
-        rows: np.ndarray,
-        y: Any,
-        *,
-        conditional: bool,
-        n_steps: int | None,
+        self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
     ) -> Released:
         """Charge, then release `SmoothedProjections` with a batch per step."""
+        refuse_classes(self, conditional)
         size = min(self.batch_size, len(rows))
-        return _released(
-            self,
-            context,
-            rows,
-            conditional,
-            n_steps=n_steps or epochs(len(rows), size),
-            n_slices=self.n_slices,
-            batch_size=size,
-            sampling=self.sampling,
-        )
-
-    def problem(
-        self, projections: SmoothedProjections, radius: float, label: Any
-    ) -> SmoothedFlowProblem:
-        """Return the distance to the released projections."""
-        return SmoothedFlowProblem(projections, radius)
-
-    def schedule(
-        self,
-        projections: SmoothedProjections,
-        n_steps: int,
-        step_size: float | str,
-        diffusion: float,
-    ) -> FlowSchedule:
-        """Return the steps of the paper, one per batch that holds rows."""
-        n_turns = self.problem(projections, 1.0, None).n_turns
-        return _equal_steps(n_steps if n_turns is None else n_turns, step_size, diffusion)
+        n_steps = n_steps or epochs(len(rows), size)
+        drawn = {"batch_size": size, "sampling": self.sampling}
+        return self._noisy_rows(context, rows, n_steps, self.n_projections, **drawn)
 
 
-class Presample(Mechanism):
+class Presample(_NoisyRows):
     """Release the noisy projections of all rows along L directions, once.
 
     Algorithm 2 of the flow paper (DPSWflow). For comparison: `Sketch` needs far less noise.
 
     Parameters
     ----------
-    n_slices : int or "auto", default="auto"
+    n_projections : int or "auto", default="auto"
         Number of directions L; "auto" is 31, or the number of features if that is more.
-    slices : {"orthogonal", "uniform"}, default="orthogonal"
+    projections : {"orthogonal", "uniform"}, default="orthogonal"
         How directions are drawn.
     sigma : float, optional
         Standard deviation of the noise on each projection, in the units of the mapped rows.
@@ -151,7 +196,7 @@ class Presample(Mechanism):
         default the least noise for `epsilon`.
     noise : {"discrete", "float"}, default="discrete"
         "float" draws floating-point noise, which is not hardened against attacks on its last bits.
-    n_subslices : int, optional
+    n_projections_per_step : int, optional
         Number of directions per step of the flow, drawn anew in each; by default 25 in 31. It does
         not affect privacy.
 
@@ -169,92 +214,48 @@ class Presample(Mechanism):
     --------
     >>> from skdpot import DPSlicedFlowSampler
     >>> from skdpot.mechanisms import Presample
-    >>> DPSlicedFlowSampler(mechanism=Presample(n_slices=16)).mechanism.n_slices
+    >>> DPSlicedFlowSampler(mechanism=Presample(n_projections=16)).mechanism.n_projections
     16
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
-        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_subslices": [Interval(Integral, 1, None, closed="left"), None],
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_projections_per_step": [Interval(Integral, 1, None, closed="left"), None],
     }
 
     def __init__(
         self,
-        n_slices: int | str = "auto",
-        slices: str = "orthogonal",
+        n_projections: int | str = "auto",
+        projections: str = "orthogonal",
         sigma: float | None = None,
         noise: str = "discrete",
-        n_subslices: int | None = None,
+        n_projections_per_step: int | None = None,
     ) -> None:
-        self.n_slices = n_slices
-        self.slices = slices
+        self.n_projections = n_projections
+        self.projections = projections
         self.sigma = sigma
         self.noise = noise
-        self.n_subslices = n_subslices
+        self.n_projections_per_step = n_projections_per_step
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
     ) -> Released:
         """Charge, then release `SmoothedProjections`; any number of steps costs the same."""
-        n_slices = self.n_slices
-        if isinstance(n_slices, str):
-            n_slices = max(_FROZEN_SLICES, rows.shape[1])
-        return _released(self, context, rows, conditional, n_steps=1, n_slices=n_slices)
+        refuse_classes(self, conditional)
+        n_projections = self.n_projections
+        if isinstance(n_projections, str):
+            n_projections = max(_FROZEN_SLICES, rows.shape[1])
+        return self._noisy_rows(context, rows, 1, n_projections)
 
     def problem(
         self, projections: SmoothedProjections, radius: float, label: Any
     ) -> SmoothedFlowProblem:
         """Return the distance to the released projections, along some directions per step."""
-        n_slices = len(projections.batches[0].directions)
-        n_subslices = self.n_subslices or max(1, round(_SHARE_OF_FROZEN * n_slices))
-        return SmoothedFlowProblem(projections, radius, n_subslices)
-
-    def schedule(
-        self,
-        projections: SmoothedProjections,
-        n_steps: int,
-        step_size: float | str,
-        diffusion: float,
-    ) -> FlowSchedule:
-        """Return the steps of the paper."""
-        return _equal_steps(n_steps, step_size, diffusion)
+        n_projections = len(projections.batches[0].directions)
+        some = max(1, round(_SHARE_OF_FROZEN * n_projections))
+        return SmoothedFlowProblem(projections, radius, self.n_projections_per_step or some)
 
 
 def epochs(n_samples: int, batch_size: int) -> int:
     """Return the steps of so many passes over the rows, within public limits."""
     return int(np.clip(_EPOCHS * n_samples // batch_size, _FEWEST_STEPS, _MOST_STEPS))
-
-
-def _released(
-    mechanism: Resample | Presample,
-    context: FitContext,
-    rows: np.ndarray,
-    conditional: bool,
-    **shape: Any,
-) -> Released:
-    """Charge, then release noisy projections."""
-    refuse_classes(mechanism, conditional)
-    release = release_projections(
-        context.caller,
-        context.streams,
-        rows,
-        context.target,
-        RowParameters(
-            slices=mechanism.slices,  # type: ignore[arg-type]
-            sigma=mechanism.sigma,
-            noise=mechanism.noise,  # type: ignore[arg-type]
-            **shape,
-        ),
-        bounds=context.bounds,
-        norm_bound=context.norm_bound,
-        budget=context.budget,
-        X=context.source,
-        progress=context.progress("releases"),
-    )
-    return Released(release.projections, release.bounds, release.privacy_spent)
-
-
-def _equal_steps(n_steps: int, step_size: float | str, diffusion: float) -> FlowSchedule:
-    """Return the Euler-Maruyama steps of the paper, all of equal length."""
-    share = _STEP_SIZE if isinstance(step_size, str) else step_size
-    return FlowSchedule(n_steps, share, diffusion, momentum=0.0, decay=False)

@@ -6,19 +6,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.labels import encode_labels
 from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.validation import Interval
 from skdpot.flows import FlowSchedule, SlicedFlowProblem
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
-from skdpot.privacy.bounds_plan import MAX_AUTO_FEATURES
-from skdpot.privacy.private_bounds import ball_radius
-from skdpot.slicing.noise_bands import measured_cdf
+from skdpot.privacy.private_bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.table import measured_cdf
 
-__all__ = ["Sketch"]
-
-_OF_SKETCH = ("n_slices", "n_bins", "slices", "classes", "public_labels", "group_size")
+_OF_SKETCH = ("n_projections", "n_bins", "projections", "classes", "public_labels", "group_size")
 _MOST_NOISE = 0.2
 _MOST_NARROW = 0.05  # of more than MAX_AUTO_FEATURES features
 _MOST_NARROW_OF_FEW = 0.5
@@ -31,12 +27,12 @@ class Sketch(Mechanism):
 
     Parameters
     ----------
-    n_slices : int or "auto", default="auto"
+    n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
-        (`skdpot.slicing.recommended_slices`).
+        (`skdpot.slicing.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins along each direction, by a public rule.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
+    projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
 n_features), default="axes+orthogonal"
         How directions are drawn; an array is used as it is and must be public.
     classes : array-like, optional
@@ -49,7 +45,7 @@ n_features), default="axes+orthogonal"
     group_size : int, default=1
         How many rows one person may have given, all of different labels: the guarantee is for all
         of them together. More than 1 needs ``public_labels=True``.
-    n_subslices : int, optional
+    n_projections_per_step : int, optional
         Number of directions per step of the solver. By default about 64, in whole orthogonal
         blocks. It does not affect privacy.
 
@@ -75,56 +71,45 @@ n_features), default="axes+orthogonal"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: SlicedSketch._parameter_constraints[name] for name in _OF_SKETCH},
-        "n_subslices": [Interval(Integral, 1, None, closed="left"), None],
+        "n_projections_per_step": [Interval(Integral, 1, None, closed="left"), None],
     }
 
     def __init__(
         self,
-        n_slices: int | str = "auto",
+        n_projections: int | str = "auto",
         n_bins: int | str = "auto",
-        slices: Any = "axes+orthogonal",
+        projections: Any = "axes+orthogonal",
         classes: ArrayLike | None = None,
         public_labels: bool = False,
         group_size: int = 1,
-        n_subslices: int | None = None,
+        n_projections_per_step: int | None = None,
     ) -> None:
-        self.n_slices = n_slices
+        self.n_projections = n_projections
         self.n_bins = n_bins
-        self.slices = slices
+        self.projections = projections
         self.classes = classes
         self.public_labels = public_labels
         self.group_size = group_size
-        self.n_subslices = n_subslices
+        self.n_projections_per_step = n_projections_per_step
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
     ) -> Released:
         """Charge, then release a closed `SlicedSketch`; any number of steps costs the same."""
         options = {name: getattr(self, name) for name in _OF_SKETCH}
-        sketch = SlicedSketch(
-            context.epsilon,
-            context.delta,
-            budget=context.budget,
-            bounds=context.bounds,
-            norm_bound=context.norm_bound,
-            conditional=conditional,
-            device=context.device,
-            **options,
-        )
-        codes, classes = None, None
-        if conditional:
-            codes, classes = encode_labels(y, len(rows), self.classes)
-        sketch._of_rows(context.caller, context.streams, rows, codes, classes, context.source)
+        options |= {"conditional": conditional, "device": context.device}
+        sketch = context.sketch(rows, y, **options)
         if context.feature_names is not None:
             sketch.feature_names_in_ = context.feature_names
         warn_of_noise(sketch, context.caller)
         counts = sketch.class_counts_  # noisy where labels are private
         shares = counts / counts.sum()
+        classes = getattr(sketch, "classes_", None)
         return Released(sketch, sketch.bounds_, sketch.privacy_spent_, classes, shares)
 
     def problem(self, sketch: SlicedSketch, radius: float, label: Any) -> SlicedFlowProblem:
         """Return the distance to a table of the sketch."""
-        return SlicedFlowProblem(sketch.table(label), self.n_subslices)
+        return SlicedFlowProblem(sketch.table(label), self.n_projections_per_step)
 
     def schedule(
         self, sketch: SlicedSketch, n_steps: int, step_size: float | str, diffusion: float
@@ -146,31 +131,28 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
     if noise > _MOST_NOISE:
         classes = " conditional=False," if sketch.conditional else ""
         warn_of_privacy(
-            f"{caller}: the noise hides the data: averaged over the slices, the noise of a "
-            f"distribution function has a standard deviation of about {noise:.2f} on its scale "
-            "from 0 to 1. Synthetic rows may say little more than the bounds do. Use more rows, a "
-            f"larger epsilon,{classes} fewer features (PCA fitted on public rows) or tight bounds."
+            f"{caller}: the noise hides the data: averaged over the slices, its standard deviation "
+            f"is about {noise:.2f} on the scale of a distribution function, from 0 to 1. Use more "
+            f"rows, a larger epsilon,{classes} fewer features or tight bounds."
         )
     elif _is_private_ball(sketch):
-        share = _narrow_features(sketch)
         few = len(sketch.bounds_.center) <= MAX_AUTO_FEATURES
+        share = _narrow_features(sketch)
         if share > (_MOST_NARROW_OF_FEW if few else _MOST_NARROW):
             why = "too few rows" if few else f"more than {MAX_AUTO_FEATURES} features"
             warn_of_privacy(
                 f"{caller}: private bounds of {why} are one ball, and about {share:.0%} of the "
                 "features vary less than its resolution, so that synthetic values leave their "
-                "range. State what is public, such as bounds=(0, 1) of pixels, or arrays with the "
-                "limits of each feature: synthetic rows are then clipped to it. Or leave out "
-                "features that hardly vary."
+                "range. State the limits of the features, such as bounds=(0, 1) of pixels."
             )
 
 
 def _is_private_ball(sketch: SlicedSketch) -> bool:
     """Whether private bounds are one radius that was found; a fallback has its own warning."""
-    private = isinstance(sketch.bounds, str) and sketch.norm_bound is None
+    if not isinstance(sketch.bounds, str) or sketch.norm_bound is not None:
+        return False
     bounds = sketch.bounds_
-    found = bounds.radius != ball_radius(len(bounds.center))
-    return private and found and bool(np.all(bounds.scale == 1.0))
+    return bounds.radius != ball_radius(len(bounds.center)) and bool(np.all(bounds.scale == 1.0))
 
 
 def _typical_noise(sketch: SlicedSketch) -> float:
@@ -179,7 +161,7 @@ def _typical_noise(sketch: SlicedSketch) -> float:
     L slices of d features measure each of them about L / d times. The mean over classes, weighted
     by their released sizes.
     """
-    n_slices, n_features = sketch.directions_.shape
+    n_projections, n_features = sketch.directions_.shape
     labels = getattr(sketch, "classes_", (None,))
     shares = sketch.class_counts_ / sketch.class_counts_.sum()
     noise = [
@@ -187,13 +169,13 @@ def _typical_noise(sketch: SlicedSketch) -> float:
         for label, share in zip(labels, shares, strict=True)
         if share > 0
     ]
-    return float(np.sum(noise) * np.sqrt(n_features / n_slices))
+    return float(np.sum(noise) * np.sqrt(n_features / n_projections))
 
 
 def _narrow_features(sketch: SlicedSketch) -> float:
     """Return the share of features whose released distribution is narrower than a bin."""
     n_features = sketch.directions_.shape[1]
-    if not isinstance(sketch.slices, str) or not sketch.slices.startswith("axes"):
+    if not isinstance(sketch.projections, str) or not sketch.projections.startswith("axes"):
         return 0.0
     smooth = sketch.table(None).cdf[:n_features]
     masses, places = np.diff(smooth, axis=1), np.arange(smooth.shape[1] - 1)

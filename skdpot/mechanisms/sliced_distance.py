@@ -11,27 +11,27 @@ import numpy as np
 from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.federated.exchange import SERVER, Exchange
+from skdpot.federated.exchange import (
+    SERVER,
+    DistanceEstimate,
+    Exchange,
+    PairwiseResult,
+    as_parties,
+    common_scale,
+)
 from skdpot.federated.messages import Message, SketchMessage, SketchRequest
-from skdpot.federated.party import Party
-from skdpot.federated.party_data import release_seed
-from skdpot.federated.protocols import pairwise_sliced
-from skdpot.federated.results import DistanceEstimate, Frames, as_parties, common_scale, square
+from skdpot.federated.party import Party, release_seed
+from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.federated.valuation import sliced_values
 from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.debiased_distance import DROWNING_NOISE, debiased_squared_distance
-from skdpot.slicing.directions import make_directions
-from skdpot.slicing.rules import public_bounds
+from skdpot.slicing.plan import make_directions, public_bounds, square_root_strategy
 from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.strategy import square_root_strategy
-
-__all__ = ["Sliced", "SlicedSide"]
 
 _LEAST_SLICES = 64
-_LARGEST = 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +42,17 @@ class SlicedSide:
     declared: bool
 
     @property
-    def bounds(self) -> DataBounds:
-        """Map from the data to the ball that is binned."""
-        bounds: DataBounds = self.sketch.bounds_
-        return bounds
-
-    @property
     def privacy_spent(self) -> PrivacySpent:
         """What the sketch cost."""
-        spent: PrivacySpent = self.sketch.privacy_spent_
-        return spent
+        return self.sketch.privacy_spent_
+
+    @property
+    def bounds(self) -> DataBounds:
+        """Map from the data to the ball of the sketch."""
+        return self.sketch.bounds_
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Sliced(Mechanism):
     """Each party publishes a private sketch, and SW₂ is estimated from two of them.
 
@@ -61,12 +60,12 @@ class Sliced(Mechanism):
 
     Parameters
     ----------
-    n_slices : int or "auto", default="auto"
+    n_projections : int or "auto", default="auto"
         Number of directions. "auto" depends on the number of features alone, so that parties
         of all sizes take the same.
     n_bins : int, default=64
         Number of bins along each direction, 512 at most.
-    slices : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_slices, \
+    projections : {"orthogonal", "axes+orthogonal", "uniform"} or array of shape (n_projections, \
 n_features), default="orthogonal"
         How directions are drawn, or public directions. Not the axes first, as in `SlicedSketch`:
         along them alone, data with equal marginals cannot be told apart.
@@ -93,31 +92,23 @@ n_features), default="orthogonal"
     >>> distance = PrivateWassersteinDistance(protocol=Sliced(n_bins=32), bounds=(-1, 1))
     """
 
+    n_projections: int | str = "auto"
+    n_bins: int = 64
+    projections: Any = "orthogonal"
+    target: str = "population"
+    shared_seed: int = 0
+
     name = "sliced"
     is_private = True
     fewest_rows = 1
-    messages: tuple[type[Message], ...] = (SketchMessage,)
+    messages: ClassVar[tuple[type[Message], ...]] = (SketchMessage,)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_bins": [Interval(Integral, 2, 512, closed="both")],
-        "slices": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
+        "projections": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
         "target": [StrOptions({"population", "data"})],
         "shared_seed": [Interval(Integral, 0, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        n_slices: int | str = "auto",
-        n_bins: int = 64,
-        slices: Any = "orthogonal",
-        target: str = "population",
-        shared_seed: int = 0,
-    ) -> None:
-        self.n_slices = n_slices
-        self.n_bins = n_bins
-        self.slices = slices
-        self.target = target
-        self.shared_seed = shared_seed
 
     def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> SlicedSide:
         """Charge, and publish the sketch of this party."""
@@ -132,7 +123,7 @@ n_features), default="orthogonal"
         parameters = {
             "bounds": context.bounds,
             "norm_bound": context.norm_bound,
-            "slices": directions,
+            "projections": directions,
             "n_bins": self.n_bins,
         }
         sketch = _sketch(context, parameters)
@@ -148,7 +139,7 @@ n_features), default="orthogonal"
                 f"{sketch.n_samples_} rows at this epsilon along {len(sketch.directions_)} "
                 f"directions: noise moves every distribution function by {noise:.2f}, of 1, so "
                 "that distances can hardly be told. More rows, a larger epsilon, or fewer "
-                "features (and n_slices) help."
+                "features (and n_projections) help."
             )
 
     def compare(self, own: SlicedSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
@@ -159,9 +150,8 @@ n_features), default="orthogonal"
         exchange.send(0, "this party", (SERVER,), SketchMessage(own.sketch), SketchMessage)
         found = self._found(own, other, exchange)
         debiased = debiased_squared_distance(own.sketch, found, target=self.target)
-        return DistanceEstimate.of_sketches(
-            debiased, own.bounds, exchange.transcript, declared=own.declared
-        )
+        estimate = DistanceEstimate(self.name, debiased.squared, exchange.transcript, debiased)
+        return estimate.in_features(own.bounds, own.declared)
 
     def publish(self, context: FitContext, own: SlicedSide, X: Any, y: Any) -> SketchMessage:
         """Return the published sketch, or publish that of other rows."""
@@ -176,23 +166,17 @@ n_features), default="orthogonal"
 
     def numbers(self, message: SketchMessage) -> np.ndarray:
         """Return the noisy distribution functions."""
-        table: np.ndarray = message.sketch.table().cdf
-        return table
+        return message.sketch.table().cdf
 
     def values(self, own: SlicedSide, rows: np.ndarray, y: Any) -> np.ndarray:
         """Return the values of public rows against the sketch."""
         # Not clipped: how far a row lies outside is what tells noise, and these are public.
         with np.errstate(over="ignore"):
             mapped = (rows.astype(np.float64) - own.bounds.center) / own.bounds.scale
-        if np.abs(mapped).max() > _LARGEST:
-            raise ValueError(
-                f"X must hold rows of at most {_LARGEST:g} times the bounds, whose squares are "
-                "finite."
-            )
         unit = common_scale(own.bounds, own.declared) or 1.0
         return unit**2 * sliced_values(mapped, own.sketch.table())
 
-    def matrix(self, context: FitContext, own: SlicedSide | None, parties: Any) -> Frames:
+    def matrix(self, context: FitContext, own: SlicedSide | None, parties: Any) -> PairwiseResult:
         """Let every party publish one sketch; the budget pays once for all rows that are given."""
         budget = context.budget if isinstance(parties, Mapping) else None
         members = as_parties(
@@ -207,14 +191,10 @@ n_features), default="orthogonal"
         result = pairwise_sliced(members, request, target=self.target, budget=budget)
         declared = _declared(context) if own is None else own.declared
         estimates = {
-            pair: DistanceEstimate.of_sketches(
-                debiased, request.bounds, result.transcript, declared=declared
-            )
-            for pair, debiased in result.details.items()
+            pair: estimate.in_features(request.bounds, declared)
+            for pair, estimate in result.estimates.items()
         }
-        distances = {pair: estimate.distance for pair, estimate in estimates.items()}
-        errors = {pair: estimate.standard_error for pair, estimate in estimates.items()}
-        return square(result.names, distances), square(result.names, errors)
+        return replace(result, estimates=estimates)
 
     def _found(self, own: SlicedSide, other: Any, exchange: Exchange) -> Any:
         """Return the sketch of the other side, or its public rows."""
@@ -226,7 +206,7 @@ n_features), default="orthogonal"
         to, request = (SERVER,), self._request(own)
         if isinstance(other, Party):
             publish = partial(other.publish_sketch, request)
-            return request.read(exchange.ask(0, other.name, to, publish, SketchMessage))
+            return request.read(exchange.ask(0, other.name, publish, SketchMessage))
         if isinstance(other, SketchMessage):
             return request.read(exchange.send(0, "other party", to, other, SketchMessage))
         if isinstance(other, SlicedSide | SlicedSketch):
@@ -246,19 +226,18 @@ n_features), default="orthogonal"
             bounds = public_bounds(context.bounds, context.norm_bound, n_features)
         if bounds is None:
             raise ValueError(
-                "Parties can only compare sketches with bounds that are the same for all and "
-                "public: pass bounds=(low, high) or norm_bound=, known without looking at rows, "
-                "or fit first, and the others take the bounds that were published then."
+                "Parties must have bounds that are the same for all and public: pass bounds=(low, "
+                "high) or norm_bound=, or fit first, and all take the bounds that it published."
             )
         return SketchRequest(self._directions(n_features), self.n_bins, bounds)
 
     def _directions(self, n_features: int) -> np.ndarray:
         """Return the directions that all parties share: whole blocks, whatever the party's size."""
-        n_slices = self.n_slices
-        if n_slices == "auto":
-            n_slices = n_features * -(-_LEAST_SLICES // n_features)
+        n_projections = self.n_projections
+        if n_projections == "auto":
+            n_projections = n_features * -(-_LEAST_SLICES // n_features)
         rng = np.random.default_rng(self.shared_seed)
-        return make_directions(self.slices, int(n_slices), n_features, rng)
+        return make_directions(self.projections, int(n_projections), n_features, rng)
 
 
 def _declared(context: FitContext) -> bool:

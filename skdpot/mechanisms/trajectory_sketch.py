@@ -1,43 +1,287 @@
-"""A mechanism for trajectories: a sketch with a table for each time, released once."""
+r"""A mechanism for trajectories: a sketch with a table for each time, released once.
+
+Particles of all times follow from it. What is minimised, over particles at every knot, is the
+objective of mean-field Langevin dynamics with another data fit, the sliced Wasserstein distance to
+what the sketch has released:
+
+.. math:: \sum_i \frac{\Delta t_i}{\lambda} \frac{d}{2} SW_2^2(\mu_i, \hat\mu_i) +
+          \sum_i \frac{1}{\Delta t_i} T_{\tau \Delta t_i}(\mu_i, \mu_{i+1}).
+
+The reference process of the transport cost T is a Brownian motion that drifts with the mean of the
+particles: a common translation costs nothing. Without the drift the cost would shorten the way of
+the whole cloud. All of this is post-processing.
+"""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import eigh
+from tqdm.auto import tqdm
 
-from skdpot._utils.devices import resolve_device
+from skdpot._utils.devices import one_blas_thread, resolve_device
 from skdpot._utils.validation import Interval
-from skdpot.mechanisms.base import FitContext, Mechanism
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.mechanisms.base import FitContext, Mechanism, Released
+from skdpot.slicing.plan import longest_step, square_root_strategy
 from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.strategy import square_root_strategy
 from skdpot.slicing.table import CDFTable
-from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
-from skdpot.trajectories.langevin import LangevinPhase, MovedParticles, read_phases
+from skdpot.trajectories.langevin import (
+    Coupling,
+    LangevinPhase,
+    MovedParticles,
+    read_phases,
+    time_weights,
+)
 from skdpot.trajectories.sinkhorn import WarmCoupling
 from skdpot.trajectories.time_axis import TimeAxis, TimedRows
 
-__all__ = ["TimedRelease", "TrajectorySketch"]
+_FEWEST_TIMES = 4  # below there is no telling signal from noise
+_LONGEST = 3.0  # range of correlation, in units of the whole time
+_N_RANGES, _N_RATIOS = 16, 36
+_LEAST_RATIO, _LARGEST_RATIO = 1e-5, 1e2
+
+
+def smoothed_in_time(
+    values: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
+) -> np.ndarray:
+    """Return estimates of quantile functions (T, ..., n_levels) that borrow from other times.
+
+    Quantile functions along a direction change little from one time to the next, and the errors of
+    different times are independent: the records are others, and so is the noise. Each quantile is
+    taken for a Gaussian process in time, seen with noise. How fast it changes, and how strong the
+    noise is, are the same for all quantiles along all directions, and maximise their restricted
+    likelihood. What changes without any order from one time to the next looks like noise, so that
+    noise is believed only up to a level that is known beforehand: where nothing is common to
+    neighbouring times, and more happens than that, next to nothing is smoothed.
+
+    Averages of quantile functions are quantile functions of Wasserstein barycentres, so that clouds
+    that move are smoothed along their way and not smeared.
+    """
+    flat = values.reshape(len(values), -1).astype(np.float64)
+    weights = smoothing_weights(flat @ flat.T, times, variances, largest_noise * flat.shape[1])
+    smooth = (weights @ flat).reshape(values.shape)
+    # Weights below zero can make two neighbouring quantiles change places; their
+    # rearrangement is nearer to every increasing function than they are.
+    smooth.sort(axis=-1)
+    return smooth
+
+
+def smoothing_weights(
+    products: np.ndarray, times: np.ndarray, variances: np.ndarray, largest_noise: float = np.inf
+) -> np.ndarray:
+    r"""Return the matrix that smooths many series with one likeliest covariance.
+
+    The series have unknown constant means, covariance :math:`a(K_\ell + r V)`, a Matérn kernel K
+    of order 5/2 and range :math:`\ell`, and V the diagonal of the variances. `products` are inner
+    products of the values at two times, shape (T, T).
+
+    References
+    ----------
+    Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal",
+    Biometrika 1971 (restricted likelihood). Chernozhukov, Fernández-Val and Galichon, "Improving
+    point and interval estimators of monotone functions by rearrangement", Biometrika 2009.
+    """
+    n_times = len(times)
+    if n_times < _FEWEST_TIMES:
+        return np.eye(n_times)
+    noise = np.diag(variances / variances.mean())
+    contrasts = np.linalg.svd(np.ones((1, n_times)))[2][1:]
+    seen = contrasts @ products @ contrasts.T
+    span = times[-1] - times[0]
+    shortest = span / (n_times - 1)  # shorter ranges cannot be told from noise
+    ranges = np.geomspace(shortest, _LONGEST * span, _N_RANGES)
+    ratios = np.geomspace(_LEAST_RATIO, _LARGEST_RATIO, _N_RATIOS)
+    likeliest = (np.inf, 0.0, 0.0)
+    for reach in ranges:
+        of_signal = contrasts @ _matern(times, reach) @ contrasts.T
+        masses, vectors = eigh(of_signal, contrasts @ noise @ contrasts.T)
+        squares = np.maximum(np.einsum("ki,kl,li->i", vectors, seen, vectors), 0.0)
+        spread = np.maximum(masses, 0.0) + ratios[:, None]
+        best_amplitudes = np.maximum((squares / spread).mean(axis=1), np.finfo(float).tiny)
+        amplitudes = np.minimum(best_amplitudes, largest_noise / ratios)
+        misfits = np.log(spread).sum(axis=1) + (n_times - 1) * (
+            np.log(amplitudes) + best_amplitudes / amplitudes
+        )
+        best = int(misfits.argmin())
+        likeliest = min(likeliest, (float(misfits[best]), float(reach), float(ratios[best])))
+    _, reach, ratio = likeliest
+    covariance = _matern(times, reach) + ratio * noise
+    precision = contrasts.T @ np.linalg.solve(contrasts @ covariance @ contrasts.T, contrasts)
+    return np.eye(n_times) - ratio * noise @ precision
+
+
+def _matern(times: np.ndarray, reach: float) -> np.ndarray:
+    scaled = np.sqrt(5.0) * np.abs(times[:, None] - times) / reach
+    return (1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)
+
+
+_PREFERRED_BATCH = 64  # directions a step, as in a flow without time
+_MOMENTUM = 0.9
+_PULLS_EVERY = 3  # iterations; particles move little in between
+_LOOSE = 0.1  # ties, beside a data fit of 1
+_SURE = 3.0  # standard deviations
+_LARGEST = 1e100  # regularisation; beyond, nothing is left of the data fit anyway
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledFlowProblem:
+    """Released distributions of T times, and how strongly neighbours are tied."""
+
+    tables: Sequence[CDFTable]
+    times: np.ndarray
+    n_particles: int
+    regularization: float
+    variances: np.ndarray | None
+
+    @cached_property
+    def directions(self) -> np.ndarray:
+        """Directions, shape (L, d), float32."""
+        return self.tables[0].directions.astype(np.float32)
+
+    @cached_property
+    def quantiles(self) -> np.ndarray:
+        """Where each rank belongs along each direction, shape (T, L, m), float32."""
+        levels = (np.arange(self.n_particles) + 0.5) / self.n_particles
+        quantiles = np.stack([table.quantiles(levels) for table in self.tables])
+        if self.variances is not None:
+            error = self._squared_error(levels)
+            quantiles = smoothed_in_time(quantiles, self.times, self.variances, error)
+        limits = self.tables[0].half_widths[:, None]
+        return np.clip(quantiles, -limits, limits).astype(np.float32)
+
+    def _squared_error(self, levels: np.ndarray) -> float:
+        """Return about the mean square error of the quantiles before they are smoothed.
+
+        An error of a distribution function by its standard deviation up or down moves a quantile to
+        where the level is higher or lower by as much; this holds across gaps too. Levels that are
+        as near to 0 or 1 as the noise tell nothing: there the table ends, where it may.
+        """
+        deviations = np.zeros(len(self.tables)) if self.variances is None else self.variances**0.5
+        errors = []
+        for table, deviation in zip(self.tables, deviations, strict=True):
+            inner = levels[np.abs(levels - 0.5) < 0.5 - _SURE * deviation]
+            above, below = table.quantiles(inner + deviation), table.quantiles(inner - deviation)
+            errors.append(np.mean((above - below) ** 2) / 4 if len(inner) else np.inf)
+        return float(np.mean(errors))
+
+    @property
+    def spacings(self) -> np.ndarray:
+        """Time between neighbouring knots, shape (T - 1,)."""
+        return np.diff(self.times)
+
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw Gaussians of each time's location and spread, shape (T, m, d), float32.
+
+        The same normal numbers at all times, so that particles are nearly coupled from the start.
+        """
+        means = self.quantiles.mean(axis=2, dtype=np.float64)
+        locations = np.linalg.lstsq(self.directions.astype(np.float64), means.T, rcond=None)[0].T
+        spreads = np.sqrt(self.quantiles.var(axis=2, dtype=np.float64).mean(axis=1))
+        noise = rng.standard_normal((self.n_particles, locations.shape[1]))
+        start: np.ndarray = locations[:, None] + spreads[:, None, None] * noise
+        return start.astype(np.float32)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield slice numbers for ever, in whole blocks, every one once a round."""
+        n_projections, n_features = self.directions.shape
+        size = n_features * max(1, round(_PREFERRED_BATCH / n_features))
+        starts = np.arange(0, n_projections, size)
+        while True:
+            for first in rng.permutation(starts):
+                yield np.arange(first, min(first + size, n_projections))
+
+
+def coupled_flow(
+    problem: CoupledFlowProblem,
+    phases: Sequence[LangevinPhase],
+    rng: np.random.Generator,
+    coupling: Coupling,
+    *,
+    progress: str | None = None,
+) -> MovedParticles:
+    """Move the particles of all times towards their tables and towards each other."""
+    particles = problem.start(rng)
+    step = np.zeros_like(particles)
+    momentum = 0.0 if problem.directions.shape[0] < problem.directions.shape[1] else _MOMENTUM
+    ties = _Ties(problem, coupling)
+    iterations = [phase for phase in phases for _ in range(phase.n_iter)]
+    displacements = np.empty(len(iterations))
+    batches = problem.batches(rng)
+    bar = tqdm(iterations, desc=progress, disable=progress is None)
+    with one_blas_thread():
+        for number, phase in enumerate(bar):
+            chosen = next(batches)
+            ahead = particles + momentum * step
+            gradient = _residual(ahead, problem.directions[chosen], problem.quantiles[:, chosen])
+            gradient = ties.share_of_fit * gradient + ties.gradient(ahead, phase.diffusivity)
+            step = momentum * step - np.float32(phase.step_size) * gradient
+            particles += step
+            displacements[number] = np.sqrt(np.mean(np.sum(step**2, axis=-1)))
+    return MovedParticles(particles.astype(np.float64), displacements)
+
+
+class _Ties:
+    """The pull between neighbouring times, and the shares of data and ties in a stable step."""
+
+    def __init__(self, problem: CoupledFlowProblem, coupling: Coupling) -> None:
+        self._spacings, self._coupling = problem.spacings, coupling
+        n_times = len(problem.times)
+        strengths = np.zeros((n_times, 2))
+        if problem.regularization > 0 and n_times > 1:
+            scale = min(problem.regularization, _LARGEST) / time_weights(self._spacings)
+            strengths[:-1, 0] = scale[:-1] / self._spacings
+            strengths[1:, 1] = scale[1:] / self._spacings
+        # Where neighbours move towards each other a tie is twice as stiff as where one stands.
+        # What it is divided by comes first, before anything is rounded to single precision.
+        stiffness = 1.0 + 2.0 * strengths.sum(axis=1)
+        self.share_of_fit = (1.0 / stiffness)[:, None, None].astype(np.float32)
+        self._shares = (strengths / stiffness[:, None]).astype(np.float32)
+        # Loose ties may look back; with tight ones particles would chase where others have been.
+        self._every = _PULLS_EVERY if strengths.sum(axis=1).max() <= _LOOSE else 1
+        self._calls = 0
+        self._partners: tuple[np.ndarray, np.ndarray] | None = None
+
+    def gradient(self, particles: np.ndarray, diffusivity: float) -> np.ndarray:
+        """Return the ties' share of the gradient at particles (T, m, d), float32.
+
+        Where loose ties lead to is looked up again in every third call.
+        """
+        pull = np.zeros_like(particles)
+        if not self._shares.any():
+            return pull
+        if self._partners is None or self._calls % self._every == 0:
+            places = particles.astype(np.float64)
+            forward, backward = self._coupling(places, self._spacings, diffusivity)
+            self._partners = places[:-1] - forward, places[1:] - backward
+        self._calls += 1
+        after, before = self._partners
+        pull[:-1] += self._shares[:-1, 0, None, None] * _relative(particles[:-1] - after)
+        pull[1:] += self._shares[1:, 1, None, None] * _relative(particles[1:] - before)
+        return pull
+
+
+def _relative(gradient: np.ndarray) -> np.ndarray:
+    """Take out what the drift of the reference process explains: the motion of the mean."""
+    return gradient - gradient.mean(axis=1, keepdims=True)
+
+
+def _residual(particles: np.ndarray, directions: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
+    """Return the gradient of the data fit: the mean way from each projection to its place."""
+    projections = np.ascontiguousarray((particles @ directions.T).transpose(0, 2, 1))
+    places = np.empty_like(projections)
+    np.put_along_axis(places, projections.argsort(axis=2), quantiles, axis=2)
+    residual: np.ndarray = (projections - places).transpose(0, 2, 1) @ directions
+    residual *= longest_step(directions)
+    return residual
+
 
 _SCHEDULE = ((1.0, None, 60), (0.5, None, 60), (0.15, None, 60))
-_OF_SKETCH = ("n_slices", "n_bins", "slices", "device")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TimedRelease:
-    """What a mechanism released of rows at several times; centres are in units of particles."""
-
-    bounds: DataBounds
-    privacy_spent: PrivacySpent
-    sketch: SlicedSketch | None = None
-    moved: MovedParticles | None = None
-    noise_multiplier: tuple[float, ...] | None = None
-    centers: np.ndarray | None = None
-    cluster_shares: np.ndarray | None = None
+_OF_SKETCH = ("n_projections", "n_bins", "projections", "device")
 
 
 class TrajectorySketch(Mechanism):
@@ -48,11 +292,11 @@ class TrajectorySketch(Mechanism):
 
     Parameters
     ----------
-    n_slices : int or "auto", default="auto"
+    n_projections : int or "auto", default="auto"
         Number of directions L.
     n_bins : int or "auto", default="auto"
         Number of bins along each direction.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
+    projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
 n_features), default="axes+orthogonal"
         How directions are drawn, or public directions.
     regularization : float, default=1e-4
@@ -94,17 +338,17 @@ n_features), default="axes+orthogonal"
 
     def __init__(
         self,
-        n_slices: int | str = "auto",
+        n_projections: int | str = "auto",
         n_bins: int | str = "auto",
-        slices: str | ArrayLike = "axes+orthogonal",
+        projections: str | ArrayLike = "axes+orthogonal",
         regularization: float = 1e-4,
         smooth: bool = True,
         schedule: Any = None,
         device: str = "auto",
     ) -> None:
-        self.n_slices = n_slices
+        self.n_projections = n_projections
         self.n_bins = n_bins
-        self.slices = slices
+        self.projections = projections
         self.regularization = regularization
         self.smooth = smooth
         self.schedule = schedule
@@ -112,24 +356,18 @@ n_features), default="axes+orthogonal"
 
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
-    ) -> TimedRelease:
+    ) -> Released:
         """Charge, then release a closed `SlicedSketch` whose classes are the times."""
         resolve_device(self.device)
         self._steps(diffusivity)  # what cannot be done is refused before any charge
-        sketch = SlicedSketch(
-            epsilon=context.epsilon,
-            delta=context.delta,
-            budget=context.budget,
-            bounds=context.bounds,
-            norm_bound=context.norm_bound,
+        sketch = context.sketch(
+            data.rows,
+            data.positions,
             conditional=True,
             classes=np.arange(data.axis.n_times),
             public_labels=True,
             group_size=data.group_size,
             **{name: getattr(self, name) for name in _OF_SKETCH},
-        )
-        sketch._release(
-            context.caller, context.streams, data.rows, data.positions, origin=context.source
         )
         spent = sketch.privacy_spent_
         spent = replace(
@@ -137,7 +375,7 @@ n_features), default="axes+orthogonal"
             assumptions=(*spent.assumptions, *data.assumptions),
             mechanism=f"{spent.mechanism}, at each of {data.axis.n_times} times",
         )
-        return TimedRelease(bounds=sketch.bounds_, privacy_spent=spent, sketch=sketch)
+        return Released(sketch, sketch.bounds_, spent)
 
     def move(
         self,
@@ -180,5 +418,4 @@ def _error_variances(sketch: SlicedSketch) -> np.ndarray:
     strategy = square_root_strategy(sketch.statistic_.shape[-1])
     counts = np.maximum(sketch.class_counts_, 1.0)
     noise = float(np.diag(strategy.known_total_covariance).mean()) * sketch.noise_scale_**2
-    variances: np.ndarray = noise / counts**2 + 1.0 / (6.0 * counts)
-    return variances
+    return noise / counts**2 + 1.0 / (6.0 * counts)

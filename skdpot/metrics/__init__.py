@@ -1,9 +1,11 @@
 """How far two samples are apart, how useful and how fair one is, and pictures of all of it."""
 
-from skdpot.metrics.budget_display import BudgetDisplay
 from skdpot.metrics.distances import (
     GaussianStatistics,
     frechet_distance,
+    marginal_wasserstein_distances,
+    path_sliced_wasserstein_distance,
+    resample_paths,
     sliced_wasserstein_distance,
     train_synthetic_test_real,
     wasserstein_distance,
@@ -19,20 +21,14 @@ from skdpot.metrics.fairness import (
     wasserstein_parity,
 )
 from skdpot.metrics.fairness_display import FairnessDisplay, FairnessFrontierDisplay
-from skdpot.metrics.flow_display import FlowDisplay
 from skdpot.metrics.marginals import (
     marginal_total_variation,
     marginal_total_variations,
     normalized_wasserstein_distance,
 )
 from skdpot.metrics.marginals_display import MarginalsDisplay
-from skdpot.metrics.paths import (
-    marginal_wasserstein_distances,
-    path_sliced_wasserstein_distance,
-    resample_paths,
-)
-from skdpot.metrics.privacy_utility_display import PrivacyUtilityDisplay
-from skdpot.metrics.sketch_display import SketchDisplay
+from skdpot.metrics.privacy_displays import BudgetDisplay, PrivacyUtilityDisplay
+from skdpot.metrics.sketch_displays import FlowDisplay, SketchDisplay
 from skdpot.metrics.trajectory_display import TrajectoryDisplay
 
 __all__ = [

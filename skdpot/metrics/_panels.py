@@ -1,65 +1,115 @@
-"""What the displays share: colours, grids of panels, and the plane that points are drawn in."""
+"""What the displays share: colours, Axes, legends, and the plane that points are drawn in."""
 
 import base64
 import io
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from skdpot._utils.rng import solver_generator
 from skdpot.metrics.distances import as_numbers
-from skdpot.metrics.paths import feature_numbers
-from skdpot.slicing.directions import orthogonal_directions
-
-__all__ = [
-    "COLORS",
-    "MARKERS",
-    "add_legend_above",
-    "add_title",
-    "data_address",
-    "direction_name",
-    "feature_labels",
-    "in_plane",
-    "is_leftmost",
-    "panel_grid",
-    "plane_names",
-    "plane_of",
-]
+from skdpot.slicing.plan import orthogonal_directions
 
 # Okabe and Ito, "Color universal design", 2008, without the yellow, too pale for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_MOST_TERMS = 2  # of the name of a direction
 
 
-def add_title(ax: Any, name: str | None, figures: dict[str, float]) -> None:
-    """Set a title of a name and figures: these on one line, or a line each in narrow axes."""
-    parts = [f"{key} = {value:.2f}" for key, value in figures.items()]
-    for separator in (", ", "\n"):
-        lines = [name, separator.join(parts)]
-        title = ax.set_title("\n".join(line for line in lines if line), fontsize="medium")
-        if title.get_window_extent().width <= ax.get_window_extent().width:
-            return
+def single_axes(ax: Any, size: tuple[float, float]) -> Any:
+    """Return the Axes given, or new ones of this size."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
-def add_legend_above(ax: Any, title: str | None) -> None:
-    """Put the legend at the top of the axes and raise the upper limit, so it hides no data."""
-    for n_columns, size in ((3, "medium"), (3, "small"), (2, "small"), (1, "small")):
-        legend = ax.legend(
-            loc="upper center",
-            ncols=n_columns,
-            title=title,
-            fontsize=size,
-            title_fontsize=size,
-            framealpha=1.0,
+def panel_grid(
+    ax: Any,
+    n_panels: int,
+    n_columns: int,
+    size: tuple[float, float],
+    margin: tuple[float, float] = (0.0, 0.5),
+    **options: Any,
+) -> np.ndarray:
+    """Return one Axes a panel: those given, or new ones in rows."""
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        n_rows = math.ceil(n_panels / n_columns)
+        n_columns = min(n_columns, n_panels)
+        inches = size[0] * n_columns + margin[0], size[1] * n_rows + margin[1]
+        style: Any = {"layout": "constrained", "squeeze": False} | options
+        figure, grid = plt.subplots(n_rows, n_columns, figsize=inches, **style)
+        for unused in grid.ravel()[n_panels:]:
+            figure.delaxes(unused)
+        return grid.ravel()[:n_panels]
+    given = np.ravel(np.asarray(ax, dtype=object))
+    if len(given) != n_panels:
+        raise ValueError(
+            f"ax holds {len(given)} Axes and there are {n_panels} panels: give one Axes each, or "
+            "draw fewer panels."
         )
-        box, frame = legend.get_window_extent(), ax.get_window_extent()
-        if box.width <= frame.width:
-            break
-    bottom, top = ax.get_ylim()
-    # A legend that would fill the axes is the reader's to place.
-    share = min(box.height / frame.height + 0.05, 0.6)
-    ax.set_ylim(bottom, bottom + (top - bottom) / (1 - share))
+    return given
+
+
+def style_of(k: int) -> dict[str, Any]:
+    """Return the colour and the marker of the k-th method."""
+    return {"color": COLORS[k % len(COLORS)], "marker": _MARKERS[k % len(_MARKERS)]}
+
+
+def check_columns(results: pd.DataFrame, wanted: Sequence[str]) -> None:
+    """Refuse results without some of the columns."""
+    absent = [column for column in wanted if column not in results]
+    if absent:
+        raise ValueError(f"results has no columns {absent}; it has {list(results.columns)}.")
+
+
+def add_legend_beside(ax: Any, beside: bool, handles: Any = None) -> None:
+    """Put the legend to the right of Axes of our own, or into the Axes given."""
+    style: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}
+    ax.legend(handles=handles, **(style if beside else {"loc": "best", "fontsize": "small"}))
+
+
+def add_title(axes: np.ndarray, ax: Any, *names: str | None) -> None:
+    """Write the first of the names that is given above all panels of a figure of our own."""
+    title = next((name for name in names if name is not None), None)
+    if title and ax is None:
+        axes[0].figure.suptitle(title, fontsize="medium")
+
+
+def add_legend(axes: np.ndarray, ax: Any, handles: Any, texts: Any, **options: Any) -> None:
+    """Put the legend below a figure of our own, or in the first of the Axes given."""
+    if ax is None:
+        options |= {"loc": "outside lower center", "ncols": len(texts)}
+    owner = axes[0].figure if ax is None else axes[0]
+    owner.legend(handles, texts, fontsize="small", **options)
+
+
+def label_panel(ax: Any, horizontal: str, vertical: str) -> None:
+    """Name the axes; the vertical one where no panel to the left carries its name."""
+    cell = ax.get_subplotspec()
+    ax.set_xlabel(horizontal)
+    if cell is None or cell.is_first_col():
+        ax.set_ylabel(vertical)
+    else:
+        ax.tick_params(labelleft=False)
+
+
+def show_dates(axis: Any) -> None:
+    """Label an axis of days with few dates, which do not run into each other."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=2, maxticks=5)
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def cut_short(text: str, most: int) -> str:
+    """Return a text of at most so many letters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def data_address(figure: Any, kind: str, media_type: str, dpi: int = 180) -> str:
@@ -73,86 +123,29 @@ def data_address(figure: Any, kind: str, media_type: str, dpi: int = 180) -> str
     return f"data:{media_type};base64,{base64.b64encode(picture.getvalue()).decode()}"
 
 
-_MOST_TERMS = 2  # of the name of a direction
-
-
-def panel_grid(
-    ax: Any, n_panels: int, n_columns: int, size: tuple[float, float], **options: Any
-) -> np.ndarray:
-    """Return one Axes a panel: those given, or new ones in rows.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes, sequence of them, or None
-        What the caller gave.
-    n_panels : int
-        How many are needed.
-    n_columns : int
-        At most so many in a row of new ones.
-    size : tuple of float
-        Width and height of a panel in inches.
-    **options : dict
-        For ``pyplot.subplots``.
-
-    Returns
-    -------
-    ndarray of Axes
-        As many as panels.
-
-    Raises
-    ------
-    ValueError
-        If another number was given.
-    """
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        n_rows = math.ceil(n_panels / n_columns)
-        n_columns = min(n_columns, n_panels)
-        width, height = size[0] * n_columns, size[1] * n_rows + 0.5
-        style: Any = {"layout": "constrained", "squeeze": False} | options
-        figure, grid = plt.subplots(n_rows, n_columns, figsize=(width, height), **style)
-        for unused in grid.ravel()[n_panels:]:
-            figure.delaxes(unused)
-        axes: np.ndarray = grid.ravel()[:n_panels]
-        return axes
-    given = np.ravel(np.asarray(ax, dtype=object))
-    if len(given) != n_panels:
-        raise ValueError(
-            f"ax holds {len(given)} Axes and there are {n_panels} panels: give one Axes each, or "
-            "draw fewer panels."
-        )
-    return given
-
-
-def is_leftmost(ax: Any) -> bool:
-    """Whether nothing is drawn to the left of Axes that could carry the label for both."""
-    cell = ax.get_subplotspec()
-    return cell is None or bool(cell.is_first_col())
-
-
 def feature_labels(names: Any, n_features: int) -> list[str]:
     """Return the names of features as text; their numbers where they have no names."""
-    if names is None:
-        return [f"feature {k}" for k in range(n_features)]
-    return [str(name) for name in names]
+    return [f"feature {k}" for k in range(n_features)] if names is None else [*map(str, names)]
 
 
-def direction_name(direction: np.ndarray, names: list[str]) -> str:
-    """Write a direction as the sum that it projects on, with the largest terms first.
+def feature_numbers(features: Any, n_features: int, names: Any) -> tuple[int, ...]:
+    """Return one or two column numbers, from numbers or names."""
+    if features is None:
+        return (0, 1) if n_features > 1 else (0,)
+    known = [] if names is None else list(names)
+    given = [features] if isinstance(features, str) or np.ndim(features) == 0 else list(features)
+    numbers = [known.index(one) if one in known else one for one in given]
+    valid = [isinstance(one, int | np.integer) and 0 <= one < n_features for one in numbers]
+    if not all(valid) or len(numbers) not in (1, 2):
+        raise ValueError(
+            f"features={features!r} must be one or two of the numbers 0 to {n_features - 1}"
+            + (f", or of the names {known}." if known else ".")
+        )
+    return tuple(int(one) for one in numbers)
 
-    Parameters
-    ----------
-    direction : ndarray of shape (n_features,)
-        Of unit length.
-    names : list of str
-        Names of the features.
 
-    Returns
-    -------
-    str
-        The name alone for a direction along an axis; at most two terms and dots otherwise.
-    """
+def direction_name(direction: np.ndarray, names: Sequence[str]) -> str:
+    """Write a direction as the sum that it projects on, with the largest terms first."""
     order = np.argsort(-np.abs(direction), kind="stable")
     present = [k for k in order.tolist() if abs(direction[k]) > 1e-9]
     if len(present) == 1 and direction[present[0]] > 0:
@@ -166,48 +159,21 @@ def direction_name(direction: np.ndarray, names: list[str]) -> str:
 
 
 def plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.ndarray:
-    """Return one or two directions.
-
-    Parameters
-    ----------
-    plane : None, "random", one or two features, or array of shape (1 or 2, n_features)
-        What the caller asked for.
-    n_features : int
-        Number of features.
-    names : sequence of str or None
-        Their names.
-    random_state : int, RandomState or None
-        For random directions.
-
-    Returns
-    -------
-    ndarray of shape (1 or 2, n_features)
-        Rows of unit length.
-
-    Raises
-    ------
-    ValueError
-        If features do not exist, or directions have another shape or no length.
-    """
-    if isinstance(plane, str) and plane == "random" and n_features > 1:
-        return orthogonal_directions(2, n_features, solver_generator(random_state))
-    if plane is not None and not isinstance(plane, str) and np.ndim(plane) == 2:
-        directions = as_numbers(plane, "plane")
-        lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-        if directions.shape[1] != n_features or len(directions) > 2 or not (lengths > 0).all():
-            raise ValueError(
-                f"plane has shape {directions.shape}; it must be one or two directions of "
-                f"{n_features} features each, none of them zero."
-            )
-        return np.asarray(directions / lengths)
+    """Return one or two directions."""
     if isinstance(plane, str) and plane == "random":
+        if n_features > 1:
+            return orthogonal_directions(2, n_features, solver_generator(random_state))
         plane = None
-    return np.eye(n_features)[list(feature_numbers(plane, n_features, names))]
-
-
-def plane_names(directions: np.ndarray, names: list[str]) -> list[str]:
-    """Return what to write at the axes."""
-    return [direction_name(direction, names) for direction in directions]
+    if plane is None or isinstance(plane, str) or np.ndim(plane) != 2:
+        return np.eye(n_features)[list(feature_numbers(plane, n_features, names))]
+    directions = as_numbers(plane, "plane")
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    if directions.shape[1] != n_features or len(directions) > 2 or not (lengths > 0).all():
+        raise ValueError(
+            f"plane has shape {directions.shape}; it must be one or two directions of "
+            f"{n_features} features each, none of them zero."
+        )
+    return np.asarray(directions / lengths)
 
 
 def in_plane(points: np.ndarray, directions: np.ndarray) -> np.ndarray:

@@ -12,29 +12,10 @@ from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
+from sklearn.utils import check_consistent_length
 
-from skdpot._utils.rng import solver_generator
-from skdpot.metrics.distances import as_numbers, as_points, check_slices
-from skdpot.slicing.directions import orthogonal_directions
+from skdpot.metrics.distances import as_numbers, as_points, directions_of
 from skdpot.slicing.transport import sliced_wasserstein_distance
-
-__all__ = [
-    "as_labels",
-    "check_same_length",
-    "class_rates",
-    "demographic_parity_difference",
-    "disparate_impact",
-    "equalized_odds_difference",
-    "equalized_odds_ratio",
-    "equalized_odds_ratios",
-    "find_positive",
-    "group_codes",
-    "group_rates",
-    "make_parity_scorer",
-    "selection_rates",
-    "warn_of_undefined",
-    "wasserstein_parity",
-]
 
 
 def as_labels(values: Any, name: str) -> np.ndarray:
@@ -64,11 +45,24 @@ def as_labels(values: Any, name: str) -> np.ndarray:
     return _one_kind(labels, name)
 
 
-def check_same_length(**columns: np.ndarray) -> None:
-    """Refuse columns that do not describe the same rows."""
-    if len({len(column) for column in columns.values()}) > 1:
-        lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
-        raise ValueError(f"The columns must have one value a row each; found lengths {lengths}.")
+def _one_kind(labels: np.ndarray, name: str) -> np.ndarray:
+    """Return labels with a dtype that sorts and compares, or say why there is none."""
+    if labels.dtype == object:
+        kinds = (str, (bool, int, float, np.number, np.bool_))
+        if any(all(isinstance(label, kind) for label in labels) for kind in kinds):
+            labels = np.array(labels.tolist())
+    if labels.dtype.kind == "f":
+        doubles = labels.astype(np.float64)
+        # An infinity and what no integer holds are not labels, although they are whole numbers.
+        if (np.abs(doubles) < 2.0**63).all() and np.array_equal(doubles, np.rint(doubles)):
+            return doubles.astype(np.int64)
+        raise ValueError(f"{name} holds continuous numbers; it must hold discrete labels.")
+    if labels.dtype.kind not in "biuUS":
+        raise ValueError(
+            f"{name} holds values of mixed or other kinds; it must hold booleans, integers or "
+            "strings."
+        )
+    return labels
 
 
 def group_codes(sensitive_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,25 +94,6 @@ def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
     if missing or isinstance(pos_label, str) not in kinds:
         raise ValueError(f"pos_label={pos_label!r} is not among the labels of {name}.")
     return pos_label
-
-
-def _one_kind(labels: np.ndarray, name: str) -> np.ndarray:
-    """Return labels with a dtype that sorts and compares, or say why there is none."""
-    if labels.dtype == object:
-        strings = [isinstance(label, str) for label in labels]
-        numbers = [isinstance(label, bool | int | float | np.number | np.bool_) for label in labels]
-        if all(strings) or all(numbers):
-            labels = np.array(labels.tolist())
-    kind = labels.dtype.kind
-    # An infinity and what no integer holds are not labels, although they are whole numbers.
-    if kind == "f":
-        doubles = labels.astype(np.float64)
-        if (np.abs(doubles) < 2.0**63).all() and np.array_equal(doubles, np.rint(doubles)):
-            return doubles.astype(np.int64)
-    if kind not in "biuUS":
-        found = "continuous numbers" if kind == "f" else "values of mixed or other kinds"
-        raise ValueError(f"{name} holds {found}; it must hold booleans, integers or strings.")
-    return labels
 
 
 def selection_rates(
@@ -171,42 +146,30 @@ def selection_rates(
     >>> rates.round(2).to_dict()
     {'man': 0.67, 'woman': 0.5}
     """
-    if y_true is None:
-        return group_rates(y_pred, sensitive_features, pos_label)
-    return class_rates(y_true, y_pred, sensitive_features, pos_label)
+    rates = _rates(y_pred, sensitive_features, pos_label, y_true)
+    return rates.iloc[:, 0].rename(None) if y_true is None else rates
 
 
-def group_rates(y_pred: Any, sensitive_features: Any, pos_label: Any) -> pd.Series:
-    """Return the selection rate of each group; see `selection_rates`."""
-    decisions = as_labels(y_pred, "y_pred")
+def _rates(
+    y_pred: Any, sensitive_features: Any, pos_label: Any, y_true: Any = None
+) -> pd.DataFrame:
+    """Return the selection rate of each group in each true class, or in a single one for all."""
+    given = {"y_pred": y_pred} if y_true is None else {"y_true": y_true, "y_pred": y_pred}
+    labels = {name: as_labels(values, name) for name, values in given.items()}
     groups = as_labels(sensitive_features, "sensitive_features")
-    check_same_length(y_pred=decisions, sensitive_features=groups)
-    selected = decisions == find_positive(pos_label, y_pred=decisions)
-    names, codes = group_codes(groups)
-    rates = np.bincount(codes, selected) / np.bincount(codes)
-    return pd.Series(rates, pd.Index(names, name="group"))
-
-
-def class_rates(y_true: Any, y_pred: Any, sensitive_features: Any, pos_label: Any) -> pd.DataFrame:
-    """Return the selection rate of each group in each true class; see `selection_rates`."""
-    labels = {"y_true": as_labels(y_true, "y_true"), "y_pred": as_labels(y_pred, "y_pred")}
-    groups = as_labels(sensitive_features, "sensitive_features")
-    check_same_length(**labels, sensitive_features=groups)
+    check_consistent_length(*labels.values(), groups)
     selected = labels["y_pred"] == find_positive(pos_label, **labels)
-    names, codes = group_codes(groups)
-    classes, class_codes = np.unique(labels["y_true"], return_inverse=True)
-    shape = (len(names), len(classes))
-    cells = np.ravel_multi_index((codes, class_codes), shape)
-    totals = np.bincount(cells, minlength=len(names) * len(classes)).reshape(shape)
-    chosen = np.bincount(cells, selected, minlength=totals.size).reshape(shape)
-    rates = np.divide(chosen, totals, out=np.full(shape, np.nan), where=totals > 0)
-    if (totals == 0).any():
-        empty = "; ".join(
-            f"group {names.tolist()[i]!r} in class {classes.tolist()[j]!r}"
-            for i, j in np.argwhere(totals == 0)
-        )
-        warn_of_undefined(f"Without rows a rate is not defined: nan for {empty}.")
-    return pd.DataFrame(rates, pd.Index(names, name="group"), pd.Index(classes, name="y_true"))
+    group_codes(groups)
+    classes = labels.get("y_true", np.zeros(len(groups)))
+    rows = pd.DataFrame({"group": groups, "y_true": classes, "selected": selected})
+    rates = rows.groupby(["group", "y_true"])["selected"].mean().unstack()
+    names, known = rates.index.tolist(), rates.columns.tolist()
+    empty = [
+        f"group {names[i]!r} in class {known[j]!r}" for i, j in np.argwhere(rates.isna().to_numpy())
+    ]
+    if empty:
+        warn_of_undefined(f"Without rows a rate is not defined: nan for {'; '.join(empty)}.")
+    return rates
 
 
 def warn_of_undefined(reason: str) -> None:
@@ -219,12 +182,12 @@ def wasserstein_parity(
     *,
     sensitive_features: Any,
     y_true: Any = None,
-    n_slices: int = 256,
+    n_projections: int = 256,
     random_state: int | np.random.RandomState | None = 0,
 ) -> float:
     """Mean Wasserstein-2 distance between the score distributions of two groups.
 
-    The mean runs over all pairs of groups. 0 is statistical parity at every threshold. With
+    The mean runs over all pairs of groups. 0 is demographic parity at every threshold. With
     `y_true` the distances are taken within each true class, and averaged over the classes: 0
     is then equalized odds at every threshold.
 
@@ -237,7 +200,7 @@ def wasserstein_parity(
         Group of each row: booleans, integers or strings. Two or more groups must occur.
     y_true : array-like of shape (n,), optional
         True class of each row: booleans, integers or strings.
-    n_slices : int, default=256
+    n_projections : int, default=256
         Number of directions for several columns, rounded up to a multiple of d. All pairs
         share them.
     random_state : int, RandomState or None, default=0
@@ -283,14 +246,10 @@ def wasserstein_parity(
     values = as_numbers(scores, "scores", ensure_2d=False, allow_nd=True)
     points = as_points(values[:, np.newaxis] if values.ndim == 1 else values, "scores")
     groups = as_labels(sensitive_features, "sensitive_features")
-    columns = {"scores": points, "sensitive_features": groups}
-    labels = np.zeros(len(points), dtype=int)
-    if y_true is not None:
-        columns["y_true"] = labels = as_labels(y_true, "y_true")
-    check_same_length(**columns)
-    n_slices = check_slices(n_slices)
+    labels = np.zeros(len(points), dtype=int) if y_true is None else as_labels(y_true, "y_true")
+    check_consistent_length(points, groups, labels)
     names, codes = group_codes(groups)
-    directions = _directions(points.shape[1], n_slices, random_state)
+    directions = directions_of(points.shape[1], n_projections, random_state)
     distances = []
     for label in np.unique(labels):
         cells = [points[(codes == code) & (labels == label)] for code in range(len(names))]
@@ -302,16 +261,6 @@ def wasserstein_parity(
             for first, second in combinations(cells, 2)
         ]
     return float(np.mean(distances))
-
-
-def _directions(
-    n_features: int, n_slices: int, random_state: int | np.random.RandomState | None
-) -> np.ndarray:
-    """Return orthogonal blocks of directions; the line has one."""
-    if n_features == 1:
-        return np.ones((1, 1))
-    n_directions = n_features * -(-n_slices // n_features)
-    return orthogonal_directions(n_directions, n_features, solver_generator(random_state))
 
 
 def disparate_impact(
@@ -376,12 +325,10 @@ def disparate_impact(
     >>> disparate_impact(y_pred, sensitive_features=group, reference=0)
     2.0
     """
-    rates = group_rates(y_pred, sensitive_features, pos_label)
-    ratio = float(_ratios(rates.to_frame(), reference).iloc[0])
+    rates = _rates(y_pred, sensitive_features, pos_label)
+    ratio = float(_ratios(rates, reference).iloc[0])
     if np.isnan(ratio):
-        warn_of_undefined(
-            "No group gets the favourable decision: the disparate impact is 0/0, nan."
-        )
+        warn_of_undefined("No group is ever selected: the disparate impact is 0/0, nan.")
     return ratio
 
 
@@ -421,8 +368,7 @@ def demographic_parity_difference(
     >>> demographic_parity_difference([1, 0, 1, 1], sensitive_features=["a", "a", "b", "b"])
     0.5
     """
-    rates = group_rates(y_pred, sensitive_features, pos_label)
-    return float(rates.max() - rates.min())
+    return _largest_difference(_rates(y_pred, sensitive_features, pos_label))
 
 
 def equalized_odds_ratios(
@@ -492,7 +438,7 @@ def equalized_odds_ratios(
     >>> equalized_odds_ratios(y_true, y_pred, sensitive_features=group, reference=1).to_dict()
     {0: 1.0, 1: 0.5}
     """
-    ratios = _ratios(class_rates(y_true, y_pred, sensitive_features, pos_label), reference)
+    ratios = _ratios(_rates(y_pred, sensitive_features, pos_label, y_true), reference)
     undefined = ratios.index[ratios.isna()].tolist()
     if undefined:
         warn_of_undefined(f"The ratio is nan, for it is not defined, in classes {undefined}.")
@@ -545,7 +491,7 @@ def equalized_odds_ratio(
     ... )
     0.5
     """
-    rates = class_rates(y_true, y_pred, sensitive_features, pos_label)
+    rates = _rates(y_pred, sensitive_features, pos_label, y_true)
     if rates.isna().to_numpy().any():
         return float("nan")
     ratio = float(_ratios(rates, None).min())
@@ -599,7 +545,10 @@ def equalized_odds_difference(
     ... )
     0.5
     """
-    rates = class_rates(y_true, y_pred, sensitive_features, pos_label)
+    return _largest_difference(_rates(y_pred, sensitive_features, pos_label, y_true))
+
+
+def _largest_difference(rates: pd.DataFrame) -> float:
     return float((rates.max(skipna=False) - rates.min(skipna=False)).max(skipna=False))
 
 

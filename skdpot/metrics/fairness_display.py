@@ -7,21 +7,18 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import is_classifier
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skdpot.metrics._panels import COLORS, MARKERS, add_legend_above, add_title
+from skdpot._utils.validation import binary_responses
+from skdpot.metrics._panels import COLORS, add_legend_beside, check_columns, single_axes, style_of
+from skdpot.metrics.distances import as_numbers
 from skdpot.metrics.fairness import (
     as_labels,
-    check_same_length,
     disparate_impact,
     equalized_odds_ratios,
     find_positive,
     group_codes,
 )
-
-__all__ = ["FairnessDisplay", "FairnessFrontierDisplay"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,14 +101,9 @@ class FairnessDisplay:
         X: Any,
         y: Any,
         *,
-        sensitive_features: Any,
-        fairness: str = "statistical_parity",
         response_method: str = "auto",
         pos_label: Any = None,
-        reference: Any = None,
         threshold: float | None = None,
-        ax: Any = None,
-        name: str | None = None,
         **kwargs: Any,
     ) -> Self:
         """Draw a fitted classifier's scores of rows.
@@ -124,26 +116,16 @@ class FairnessDisplay:
             Rows to score; public ones.
         y : array-like of shape (n,)
             Their true classes.
-        sensitive_features : array-like of shape (n,)
-            Their groups. The name of a pandas or polars column is shown in the legend.
-        fairness : {"statistical_parity", "equalized_odds"}, default="statistical_parity"
-            One histogram a group, with the disparate impact in the title, or one a group and
-            true class, with the equalized odds ratios.
         response_method : {"auto", "predict_proba", "decision_function"}, default="auto"
             Where the scores come from; "auto" prefers probabilities.
         pos_label : label, optional
             The favourable class; ``estimator.classes_[1]`` by default.
-        reference : label, optional
-            The group in the denominator of the ratios; see `disparate_impact`.
         threshold : float, optional
             Score above which the decision is favourable: 0.5 for probabilities and 0 for a
             decision function by default.
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-        name : str, optional
-            Name for the title; that of the class by default.
         **kwargs : dict
-            For `plot`.
+            For `from_predictions`, such as `fairness` and `ax`; `sensitive_features` is required.
+            By default the title is the name of the class.
 
         Returns
         -------
@@ -152,39 +134,32 @@ class FairnessDisplay:
 
         Raises
         ------
+        AttributeError
+            If the estimator lacks the method.
         ValueError
-            If the estimator is no binary classifier or lacks the method, or the columns are
-            not usable.
+            If the estimator is no binary classifier, or the columns are not usable.
 
         Privacy
         -------
         All rows are treated as public.
         """
-        classes = _binary_classes(estimator)
-        positive = classes[1] if pos_label is None else pos_label
-        if positive not in classes:
-            raise ValueError(f"pos_label={pos_label!r} is not among the classes {classes}.")
-        method = _response_method(estimator, response_method)
-        response = getattr(estimator, method)(X)
-        if method == "predict_proba":
-            scores, cut = response[:, classes.index(positive)], 0.5
-            score_name = f"predicted probability of class {positive}"
-        else:
-            scores, cut = response if positive == classes[1] else -response, 0.0
-            score_name = f"decision function for class {positive}"
-        return cls.from_predictions(
-            y,
-            scores,
-            sensitive_features=sensitive_features,
-            fairness=fairness,
-            pos_label=positive,
-            reference=reference,
-            threshold=cut if threshold is None else threshold,
-            ax=ax,
-            name=type(estimator).__name__ if name is None else name,
-            score_name=score_name,
-            **kwargs,
+        if response_method not in ("auto", "predict_proba", "decision_function"):
+            raise ValueError(
+                f"response_method={response_method!r} must be 'auto', 'predict_proba' or "
+                "'decision_function'."
+            )
+        scores, positive, method = binary_responses(
+            estimator, X, response_method, pos_label, return_response_method_used=True
         )
+        is_probability = method == "predict_proba"
+        kind = "predicted probability of" if is_probability else "decision function for"
+        own = {
+            "pos_label": positive,
+            "threshold": 0.5 * is_probability if threshold is None else threshold,
+            "name": type(estimator).__name__,
+            "score_name": f"{kind} class {positive}",
+        }
+        return cls.from_predictions(y, scores, **(own | kwargs))
 
     @classmethod
     def from_predictions(
@@ -193,11 +168,10 @@ class FairnessDisplay:
         y_score: ArrayLike,
         *,
         sensitive_features: Any,
-        fairness: str = "statistical_parity",
+        fairness: str = "demographic_parity",
         pos_label: Any = None,
         reference: Any = None,
         threshold: float = 0.5,
-        ax: Any = None,
         name: str | None = None,
         score_name: str = "score",
         **kwargs: Any,
@@ -212,7 +186,7 @@ class FairnessDisplay:
             Scores of the favourable class: probabilities, or any numbers with a `threshold`.
         sensitive_features : array-like of shape (n,)
             Groups. The name of a pandas or polars column is shown in the legend.
-        fairness : {"statistical_parity", "equalized_odds"}, default="statistical_parity"
+        fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
             One histogram a group, with the disparate impact in the title, or one a group and
             true class, with the equalized odds ratios.
         pos_label : label, optional
@@ -221,14 +195,12 @@ class FairnessDisplay:
             The group in the denominator of the ratios; see `disparate_impact`.
         threshold : float, default=0.5
             Score above which the decision is favourable.
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
         name : str, optional
             Name for the title.
         score_name : str, default="score"
             Label of the horizontal axis.
         **kwargs : dict
-            For `plot`.
+            For `plot`, such as `ax`.
 
         Returns
         -------
@@ -244,21 +216,21 @@ class FairnessDisplay:
         -------
         All rows are treated as public.
         """
-        if fairness not in ("statistical_parity", "equalized_odds"):
+        if fairness not in ("demographic_parity", "equalized_odds"):
             raise ValueError(
-                f"fairness={fairness!r} must be 'statistical_parity' or 'equalized_odds'."
+                f"fairness={fairness!r} must be 'demographic_parity' or 'equalized_odds'."
             )
         classes = as_labels(y_true, "y_true")
         groups = as_labels(sensitive_features, "sensitive_features")
-        scores = _finite_scores(y_score)
-        check_same_length(y_true=classes, y_score=scores, sensitive_features=groups)
+        scores = as_numbers(column_or_1d(y_score), "y_score", ensure_2d=False)
+        check_consistent_length(classes, scores, groups)
         if len(np.unique(classes)) > 2:
             raise ValueError("y_true holds three or more classes; draw a binary classifier.")
         positive = find_positive(pos_label, y_true=classes)
         selected, truth = scores > threshold, classes == positive
         metrics = {"accuracy": float(np.mean(selected == truth))}
         by_group = {"sensitive_features": groups, "reference": reference}
-        if fairness == "statistical_parity":
+        if fairness == "demographic_parity":
             metrics["disparate impact"] = disparate_impact(selected, **by_group)
         else:
             ratios = equalized_odds_ratios(truth, selected, **by_group)
@@ -274,7 +246,7 @@ class FairnessDisplay:
             name=name,
             group_name=None if group_name is None else str(group_name),
             score_name=score_name,
-        ).plot(ax=ax, **kwargs)
+        ).plot(**kwargs)
 
     def plot(
         self,
@@ -306,11 +278,9 @@ class FairnessDisplay:
         FairnessDisplay
             The display.
         """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots()
-        edges = _bin_edges(self.scores, bins)
+        ax = single_axes(ax, (6.4, 4.8))
+        within = self.scores.min() >= 0 and self.scores.max() <= 1
+        edges = np.histogram_bin_edges(self.scores, bins, range=(0, 1) if within else None)
         self.histograms_ = {}
         for key, rows, style in self._cells():
             style = {"histtype": "stepfilled", "density": True, "linewidth": 1.5} | style | kwargs
@@ -318,10 +288,10 @@ class FairnessDisplay:
         self.line_ = ax.axvline(self.threshold, color="black", linestyle=":", label="threshold")
         ax.set(xlabel=self.score_name, ylabel="density")
         ax.margins(x=0)
-        add_title(ax, self.name if name is None else name, self.metrics or {})
+        _add_title(ax, self.name if name is None else name, self.metrics or {})
         self.ax_, self.figure_ = ax, ax.figure
         if legend:
-            add_legend_above(ax, self.group_name)
+            _add_legend_above(ax, self.group_name)
         return self
 
     def _cells(self) -> Iterator[tuple[Any, np.ndarray, dict[str, Any]]]:
@@ -346,42 +316,28 @@ class FairnessDisplay:
                     yield (group, y), cell, style | {"label": f"{group}, class {y}"}
 
 
-def _binary_classes(estimator: Any) -> list[Any]:
-    """Return the two classes of a fitted classifier."""
-    check_is_fitted(estimator)
-    kind = type(estimator).__name__
-    if not is_classifier(estimator):
-        raise ValueError(f"{kind} is not a classifier; pass its scores to from_predictions.")
-    classes: list[Any] = np.asarray(estimator.classes_).tolist()
-    if len(classes) != 2:
-        raise ValueError(f"{kind} knows {len(classes)} classes; the display needs two.")
-    return classes
+def _add_title(ax: Any, name: str | None, figures: dict[str, float]) -> None:
+    """Set a title of a name and figures: these on one line, or a line each in narrow axes."""
+    parts = [f"{key} = {value:.2f}" for key, value in figures.items()]
+    for separator in (", ", "\n"):
+        lines = [name, separator.join(parts)]
+        title = ax.set_title("\n".join(line for line in lines if line), fontsize="medium")
+        if title.get_window_extent().width <= ax.get_window_extent().width:
+            return
 
 
-def _response_method(estimator: Any, response_method: str) -> str:
-    """Return the method that gives the scores."""
-    known = ("predict_proba", "decision_function")
-    if response_method not in ("auto", *known):
-        raise ValueError(f"response_method={response_method!r} must be 'auto' or one of {known}.")
-    wanted = known if response_method == "auto" else (response_method,)
-    for method in wanted:
-        if hasattr(estimator, method):
-            return method
-    raise ValueError(f"{type(estimator).__name__} has no {' and no '.join(wanted)}.")
-
-
-def _finite_scores(y_score: ArrayLike) -> np.ndarray:
-    """Return one column of finite numbers."""
-    scores: np.ndarray = check_array(
-        column_or_1d(y_score), ensure_2d=False, dtype=np.float64, input_name="y_score"
-    )
-    return scores
-
-
-def _bin_edges(scores: np.ndarray, bins: int | ArrayLike) -> np.ndarray:
-    """Return the edges that all histograms share: of [0, 1] for probabilities."""
-    within = scores.min() >= 0 and scores.max() <= 1
-    return np.histogram_bin_edges(scores, bins, range=(0, 1) if within else None)
+def _add_legend_above(ax: Any, title: str | None) -> None:
+    """Put the legend at the top of the axes and raise the upper limit, so it hides no data."""
+    style = {"loc": "upper center", "title": title, "framealpha": 1.0}
+    for n_columns, size in ((3, "medium"), (3, "small"), (2, "small"), (1, "small")):
+        legend = ax.legend(ncols=n_columns, fontsize=size, title_fontsize=size, **style)
+        box, frame = legend.get_window_extent(), ax.get_window_extent()
+        if box.width <= frame.width:
+            break
+    bottom, top = ax.get_ylim()
+    # A legend that would fill the axes is the reader's to place.
+    share = min(box.height / frame.height + 0.05, 0.6)
+    ax.set_ylim(bottom, bottom + (top - bottom) / (1 - share))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -454,7 +410,6 @@ class FairnessFrontierDisplay:
         parity: str = "disparate_impact",
         accuracy: str = "accuracy",
         higher_is_fairer: bool = True,
-        ax: Any = None,
         **kwargs: Any,
     ) -> Self:
         """Average repeated runs and draw them.
@@ -475,10 +430,8 @@ class FairnessFrontierDisplay:
             Column of the vertical axis; higher must be better.
         higher_is_fairer : bool, default=True
             False for differences and distances, where 0 is parity.
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
         **kwargs : dict
-            For `plot`.
+            For `plot`, such as `ax`.
 
         Returns
         -------
@@ -491,34 +444,28 @@ class FairnessFrontierDisplay:
             If a column does not exist, there are no rows, or a figure is missing.
         """
         keys = [method, *([settings] if isinstance(settings, str) else settings or [])]
-        absent = [column for column in (*keys, parity, accuracy) if column not in results]
-        if absent:
-            raise ValueError(f"results has no columns {absent}; it has {list(results.columns)}.")
+        check_columns(results, [*keys, parity, accuracy])
         if not len(results) or not np.isfinite(results[[parity, accuracy]].to_numpy(float)).all():
             raise ValueError(
                 f"results must have rows, and finite numbers in {parity!r} and {accuracy!r}; "
                 "drop runs whose parity is not defined."
             )
-        grouped = results.groupby(keys, sort=False, dropna=False)[[parity, accuracy]]
-        means, spread = grouped.mean(), grouped.std()
-        points = pd.DataFrame(
-            {
-                "parity": means[parity],
-                "accuracy": means[accuracy],
-                "parity_std": spread[parity],
-                "accuracy_std": spread[accuracy],
-            }
-        ).reset_index()
-        points = points.rename(columns={method: "method"})
+        grouped = results.groupby(keys, sort=False, dropna=False)
+        points = grouped.agg(
+            parity=(parity, "mean"),
+            accuracy=(accuracy, "mean"),
+            parity_std=(parity, "std"),
+            accuracy_std=(accuracy, "std"),
+        )
+        points = points.reset_index().rename(columns={method: "method"})
         fairness = points["parity"] if higher_is_fairer else -points["parity"]
         points["on_front"] = _on_front(fairness.to_numpy(), points["accuracy"].to_numpy())
-        display = cls(
+        return cls(
             points=points,
             higher_is_fairer=higher_is_fairer,
             parity_name=parity.replace("_", " "),
             accuracy_name=accuracy.replace("_", " "),
-        )
-        return display.plot(ax=ax, **kwargs)
+        ).plot(**kwargs)
 
     def plot(self, ax: Any = None, *, connect: bool = True, legend: bool = True) -> Self:
         """Draw the points and the front.
@@ -537,55 +484,28 @@ class FairnessFrontierDisplay:
         FairnessFrontierDisplay
             The display.
         """
-        import matplotlib.pyplot as plt
-
-        beside = ax is None
-        if ax is None:
-            _, ax = plt.subplots(figsize=(8, 4.8), layout="constrained")
-        self.front_ = self._draw_front(ax)
+        beside, ax = ax is None, single_axes(ax, (8, 4.8))
+        # The best accuracy among the points at least as fair, for every parity.
+        front = self.points[self.points["on_front"]].sort_values("parity")
+        style = {"color": "0.8", "linewidth": 5, "solid_capstyle": "round", "zorder": 0}
+        style["drawstyle"] = "steps-pre" if self.higher_is_fairer else "steps-post"
+        (self.front_,) = ax.plot(front["parity"], front["accuracy"], label="Pareto front", **style)
+        bars = {"linestyle": "-" if connect else "", "linewidth": 0.8, "elinewidth": 1}
         self.errorbars_ = {}
-        for position, (name, rows) in enumerate(self.points.groupby("method", sort=False)):
-            self.errorbars_[name] = ax.errorbar(
-                rows["parity"],
-                rows["accuracy"],
-                xerr=rows["parity_std"],
-                yerr=rows["accuracy_std"],
-                label=str(name),
-                color=COLORS[position % len(COLORS)],
-                marker=MARKERS[position % len(MARKERS)],
-                linestyle="-" if connect else "",
-                linewidth=0.8,
-                elinewidth=1,
-                capsize=2,
-            )
+        for k, (name, rows) in enumerate(self.points.groupby("method", sort=False)):
+            spread = {"xerr": rows["parity_std"], "yerr": rows["accuracy_std"], "capsize": 2}
+            style = bars | spread | style_of(k) | {"label": str(name)}
+            self.errorbars_[name] = ax.errorbar(rows["parity"], rows["accuracy"], **style)
         ax.set(xlabel=self.parity_name, ylabel=self.accuracy_name)
         self.ax_, self.figure_ = ax, ax.figure
-        if legend and beside:
-            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-        elif legend:
-            ax.legend(loc="best")
+        if legend:
+            add_legend_beside(ax, beside)
         return self
-
-    def _draw_front(self, ax: Any) -> Any:
-        """Draw the best accuracy among the points at least as fair, for every parity."""
-        front = self.points[self.points["on_front"]].sort_values("parity")
-        (line,) = ax.plot(
-            front["parity"],
-            front["accuracy"],
-            drawstyle="steps-pre" if self.higher_is_fairer else "steps-post",
-            color="0.8",
-            linewidth=5,
-            solid_capstyle="round",
-            zorder=0,
-            label="Pareto front",
-        )
-        return line
 
 
 def _on_front(fairness: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
     """Tell which points no other point beats: better in one figure, and not worse in the other."""
-    fairer = fairness[:, np.newaxis] <= fairness
-    better = accuracy[:, np.newaxis] <= accuracy
-    strictly = (fairness[:, np.newaxis] < fairness) | (accuracy[:, np.newaxis] < accuracy)
-    beaten: np.ndarray = np.any(fairer & better & strictly, axis=1)
-    return np.logical_not(beaten)
+    figures = np.stack([fairness, accuracy])
+    others, own = figures[:, np.newaxis], figures[:, :, np.newaxis]
+    beaten = np.all(others >= own, axis=0) & np.any(others > own, axis=0)
+    return np.logical_not(beaten.any(axis=1))

@@ -2,9 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,7 @@ import pandas as pd
 from scipy.stats import wasserstein_distance
 
 from skdpot._utils.rng import solver_generator
-
-__all__ = [
-    "PAIR_BINS",
-    "CodedTables",
-    "Marginal",
-    "as_columns",
-    "check_same_columns",
-    "column_codes",
-    "column_kind",
-    "column_numbers",
-    "correlation_differences",
-    "distance_by_chance",
-    "marginal_of",
-    "marginal_total_variation",
-    "marginal_total_variations",
-    "normalized_wasserstein_distance",
-    "pair_distances",
-]
+from skdpot._utils.validation import check_count
 
 _TAIL = 0.005  # of the real values, on each side, that end bins take in
 PAIR_BINS = 16
@@ -39,7 +21,7 @@ _DAY = 86_400 * 10**9  # nanoseconds
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
+class ColumnShares:
     """Shares of one column's values, missing ones included.
 
     Parameters
@@ -83,26 +65,11 @@ class Marginal:
 
 
 def as_columns(frame: Any, name: str) -> dict[Any, pd.Series]:
-    """Return the columns of a table of pandas or polars, or of an array, by name.
-
-    Parameters
-    ----------
-    frame : DataFrame or array-like of shape (n, d)
-        The table. The columns of an array are called x0, x1 and so on.
-    name : str
-        What the caller calls it.
-
-    Returns
-    -------
-    dict of Series
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, two columns of one name, or more than two axes.
-    """
+    """Return the columns of a table of pandas or polars, or of an array, by name."""
     if hasattr(frame, "get_column"):  # polars
-        columns = {key: _from_polars(frame.get_column(key)) for key in frame.columns}
+        columns = {key: pd.Series(frame.get_column(key).to_list()) for key in frame.columns}
+        dates = [key for key in columns if str(frame.schema[key]).startswith("Date")]
+        columns |= {key: pd.to_datetime(columns[key]) for key in dates}
     elif isinstance(frame, pd.DataFrame):
         if frame.columns.has_duplicates:
             raise ValueError(f"{name} has several columns of one name.")
@@ -117,39 +84,19 @@ def as_columns(frame: Any, name: str) -> dict[Any, pd.Series]:
     return columns
 
 
-def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> Marginal:
-    """Count a column of both tables on the same bins.
-
-    Parameters
-    ----------
-    name : object
-        Name of the column.
-    real, synthetic : Series
-        Its values.
-    bins : int
-        Number of bins of numbers; whole numbers of fewer different values have a bin each.
-
-    Returns
-    -------
-    Marginal
-
-    Raises
-    ------
-    ValueError
-        If the column is of another kind in the other table.
-    """
+def marginal_of(name: Any, real: pd.Series, synthetic: pd.Series, bins: int) -> ColumnShares:
+    """Count a column of both tables on the same bins."""
     kind = column_kind(real)
-    other = column_kind(synthetic)
-    if kind != other and real.notna().any() and synthetic.notna().any():
-        raise ValueError(f"Column {name!r} holds a {kind} in real and a {other} in synthetic rows.")
     if kind == "category":
         *parts, values = _shared_codes(real, synthetic)
         shares = [np.bincount(codes[codes >= 0], minlength=len(values)) for codes in parts]
     else:
-        first, second = column_numbers(real, kind), column_numbers(synthetic, kind)
-        values = _edges(first[~np.isnan(first)], second[~np.isnan(second)], bins)
-        shares = [_counts(column, values) for column in (first, second)]
-    return Marginal(
+        numbers = (column_numbers(column, kind) for column in (real, synthetic))
+        first, second = (column[~np.isnan(column)] for column in numbers)
+        values = _edges(first, second, bins)
+        inside = (np.clip(column, values[0], values[-1]) for column in (first, second))
+        shares = [np.histogram(column, values)[0] for column in inside]
+    return ColumnShares(
         str(name),
         kind,
         values,
@@ -166,15 +113,9 @@ def pair_distances(real: dict[Any, pd.Series], synthetic: dict[Any, pd.Series]) 
     The bins end at quantiles of the real rows; a missing value is a value of its own. On the
     diagonal are the distances of single columns.
     """
-    coded = [column_codes(real[name], synthetic[name], PAIR_BINS) for name in real]
-    distances = np.zeros((len(coded), len(coded)))
-    for i, (first, first_other, n_first) in enumerate(coded):
-        for j, (second, second_other, n_second) in enumerate(coded[: i + 1]):
-            n_cells = n_first * n_second
-            here = np.bincount(first * n_second + second, minlength=n_cells) / len(first)
-            there = np.bincount(first_other * n_second + second_other, minlength=n_cells)
-            gap = np.abs(here - there / len(first_other)).sum() / 2
-            distances[i, j] = distances[j, i] = gap
+    tables = CodedTables.of(real, synthetic, PAIR_BINS)
+    places = range(len(real))
+    distances = [[tables.total_variation({i, j}) for j in places] for i in places]
     names = [str(name) for name in real]
     return pd.DataFrame(distances, names, names)
 
@@ -191,14 +132,6 @@ def correlation_differences(
         for part in (real, synthetic)
     ]
     return tables[1] - tables[0]
-
-
-def _from_polars(column: Any) -> pd.Series:
-    """Return a column of polars as one of pandas, by way of plain values."""
-    series = pd.Series(column.to_list())
-    if str(column.dtype).startswith(("Date", "Datetime")):
-        return pd.to_datetime(series)
-    return series
 
 
 def column_kind(column: pd.Series) -> str:
@@ -226,26 +159,21 @@ def _shared_codes(
 
     They are in their order if they have one, else the frequent first; -1 is a missing value.
     """
-    first, known = _texts(real)
-    second, found = _texts(synthetic)
-    if not (isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered):
-        counts = np.bincount(first[first >= 0], minlength=len(known))
-        kept = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-        ordered = known[kept]
+    first, second = _texts(real), _texts(synthetic)
+    if isinstance(real.dtype, pd.CategoricalDtype) and real.dtype.ordered:
+        known = list(dict.fromkeys(map(str, real.cat.categories)))
     else:
-        ordered = known
-    others = sorted(set(found[np.unique(second[second >= 0])]) - set(ordered))
-    values = np.array([*ordered, *others], dtype=object)
-    places = {text: place for place, text in enumerate(values)}
-    tables = [
-        np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int64)
-        for texts in (known, found)
-    ]
-    return tables[0][first], tables[1][second], values
+        codes, found = pd.factorize(first)
+        counts = np.bincount(codes[codes >= 0], minlength=len(found))
+        known = found[np.argsort(-counts, kind="stable")].tolist()
+    others = sorted(set(second[pd.notna(second)]) - set(known))
+    values = pd.Index([*known, *others], dtype=object)
+    places = [values.get_indexer(pd.Index(texts, dtype=object)) for texts in (first, second)]
+    return places[0], places[1], values.to_numpy()
 
 
-def _texts(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Return the place of each value among distinct texts, -1 where it misses, and the texts.
+def _texts(column: pd.Series) -> np.ndarray:
+    """Return the values as text, None where they miss.
 
     Only distinct values are written as text: there may be many rows.
     """
@@ -255,9 +183,7 @@ def _texts(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
         codes, uniques = pd.factorize(column.map(str, na_action="ignore"))  # True and 1 are two
     else:
         codes, uniques = pd.factorize(column)
-    # The number 1 and the text "1" are written alike.
-    places, texts = pd.factorize(np.array([str(value) for value in uniques], dtype=object))
-    return np.append(places, -1)[codes], texts
+    return np.array([*map(str, uniques), None], dtype=object)[codes]
 
 
 def _edges(real: np.ndarray, synthetic: np.ndarray, bins: int) -> np.ndarray:
@@ -279,30 +205,10 @@ def _edges(real: np.ndarray, synthetic: np.ndarray, bins: int) -> np.ndarray:
     return np.histogram_bin_edges(both, bins, range=(low, high))
 
 
-def _counts(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    inside = np.clip(values[~np.isnan(values)], edges[0], edges[-1])
-    counts: np.ndarray = np.histogram(inside, edges)[0]
-    return counts
-
-
 def column_codes(
     real: pd.Series, synthetic: pd.Series, n_bins: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the cells of the values of two columns, and how many cells there are.
-
-    Parameters
-    ----------
-    real, synthetic : Series
-        The column in both tables.
-    n_bins : int
-        Numbers and dates are cut at so many quantiles of the real ones.
-
-    Returns
-    -------
-    real, synthetic : ndarray of int64
-        The last cell is that of missing values.
-    n_cells : int
-    """
+    """Return the cells of the values of two columns, and how many cells there are."""
     if column_kind(real) == "category":
         *codes, known = _shared_codes(real, synthetic)
         n_values = len(known)
@@ -356,19 +262,7 @@ class CodedTables:
     def of(
         cls, real: Mapping[Any, pd.Series], synthetic: Mapping[Any, pd.Series], n_bins: int
     ) -> "CodedTables":
-        """Count numbers and dates between quantiles of the real ones.
-
-        Parameters
-        ----------
-        real, synthetic : mapping of str to Series
-            Columns of both tables, with the same names.
-        n_bins : int
-            Number of bins of numbers and dates.
-
-        Returns
-        -------
-        CodedTables
-        """
+        """Count numbers and dates between quantiles of the real ones."""
         found = [column_codes(real[name], synthetic[name], n_bins) for name in real]
         first = next(iter(real))
         return cls(
@@ -379,18 +273,8 @@ class CodedTables:
             len(synthetic[first]),
         )
 
-    def shares(self, columns: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """Return the shares of the real and of the synthetic rows in the cells of a marginal.
-
-        Parameters
-        ----------
-        columns : sequence of int
-            Places of its columns.
-
-        Returns
-        -------
-        tuple of two ndarray of shape (n_cells,)
-        """
+    def shares(self, columns: Iterable[int]) -> tuple[FloatArray, FloatArray]:
+        """Return the shares of the real and of the synthetic rows in the cells of a marginal."""
         keys: IntArray = np.zeros(self.n_real + self.n_synthetic, dtype=np.int64)
         n_cells = 1
         for column in columns:
@@ -405,7 +289,7 @@ class CodedTables:
             np.bincount(synthetic, minlength=n_cells) / self.n_synthetic,
         )
 
-    def total_variation(self, columns: Sequence[int]) -> float:
+    def total_variation(self, columns: Iterable[int]) -> float:
         """Return the total variation distance of one marginal."""
         real, synthetic = self.shares(columns)
         return min(float(np.abs(real - synthetic).sum() / 2), 1.0)
@@ -429,22 +313,7 @@ def check_same_columns(
 def distance_by_chance(
     real: FloatArray, synthetic: FloatArray, n_real: int, n_synthetic: int
 ) -> tuple[float, float]:
-    """Return how far two samples of one distribution are apart.
-
-    Parameters
-    ----------
-    real, synthetic : ndarray of shape (n_cells,)
-        Their shares in the cells.
-    n_real, n_synthetic : int
-        Numbers of rows.
-
-    Returns
-    -------
-    expected : float
-        Mean of the total variation distance of two samples of the pooled shares.
-    limit : float
-        What chance exceeds once in ten thousand times at most.
-    """
+    """Return how far two samples of one distribution are apart."""
     pooled = (n_real * real + n_synthetic * synthetic) / (n_real + n_synthetic)
     variances = pooled * (1 - pooled) * (1 / n_real + 1 / n_synthetic)
     expected = float(np.sqrt(2 / np.pi * variances).sum() / 2)
@@ -456,29 +325,15 @@ def distance_by_chance(
 _MOST_LISTED = 10**6  # combinations
 
 
-def marginal_total_variation(
-    real: Any,
-    synthetic: Any,
-    *,
-    n_way: int = 2,
-    n_bins: int = PAIR_BINS,
-    n_marginals: int | None = None,
-    random_state: int | np.random.RandomState | None = None,
-) -> float:
+def marginal_total_variation(real: Any, synthetic: Any, **options: Any) -> float:
     """Total variation distance of the marginals of two tables, mean over combinations of columns.
 
     Parameters
     ----------
     real, synthetic : DataFrame (pandas or polars) or array-like of shape (n_rows, n_columns)
         Tables with the same columns. Numbers, dates, categories and missing values may be mixed.
-    n_way : int, default=2
-        How many columns are looked at together: 1 for columns alone, 2 for all pairs.
-    n_bins : int, default=16
-        Numbers and dates are cut at so many quantiles of the real ones.
-    n_marginals : int, optional
-        Only so many combinations, chosen at random; all by default.
-    random_state : int, RandomState instance or None, default=None
-        Of that choice.
+    **options : dict
+        Those of `marginal_total_variations`: `n_way`, `n_bins`, `n_marginals` and `random_state`.
 
     Returns
     -------
@@ -516,15 +371,7 @@ def marginal_total_variation(
     >>> marginal_total_variation(real, synthetic)
     1.0
     """
-    found = marginal_total_variations(
-        real,
-        synthetic,
-        n_way=n_way,
-        n_bins=n_bins,
-        n_marginals=n_marginals,
-        random_state=random_state,
-    )
-    return float(found.mean())
+    return float(marginal_total_variations(real, synthetic, **options).mean())
 
 
 def marginal_total_variations(
@@ -578,10 +425,9 @@ def marginal_total_variations(
     {('a', 'b'): 1.0, ('a', 'c'): 0.0, ('b', 'c'): 0.0}
     """
     first, second = _columns(real, synthetic)
-    _check_whole(n_bins, "n_bins", 2, None)
-    _check_whole(n_way, "n_way", 1, len(first))
-    tables = CodedTables.of(first, second, int(n_bins))
-    chosen = _combinations(len(first), int(n_way), n_marginals, random_state)
+    n_way = check_count(n_way, "n_way", most=len(first))
+    tables = CodedTables.of(first, second, check_count(n_bins, "n_bins", least=2))
+    chosen = _combinations(len(first), n_way, n_marginals, random_state)
     distances = [tables.total_variation(columns) for columns in chosen]
     names = [tuple(tables.names[column] for column in columns) for columns in chosen]
     if n_way == 1:
@@ -660,7 +506,7 @@ def _combinations(
 ) -> list[tuple[int, ...]]:
     """Return all combinations of columns, or some drawn at random without repetition."""
     if n_marginals is not None:
-        _check_whole(n_marginals, "n_marginals", 1, None)
+        n_marginals = check_count(n_marginals, "n_marginals")
     n_all = math.comb(n_columns, n_way)
     if n_marginals is None or n_marginals >= n_all:
         return list(itertools.combinations(range(n_columns), n_way))
@@ -673,10 +519,3 @@ def _combinations(
         drawn = rng.choice(n_columns, n_way, replace=False)
         chosen.add(tuple(sorted(drawn.tolist())))
     return sorted(chosen)
-
-
-def _check_whole(value: Any, name: str, least: int, most: int | None) -> None:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
-        limit = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name}={value!r} must be an integer {limit}.")

@@ -7,16 +7,15 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from skdpot.metrics._panels import COLORS, panel_grid
+from skdpot.metrics._panels import COLORS, add_legend, add_title, cut_short, panel_grid, show_dates
 from skdpot.metrics.marginals import (
-    Marginal,
+    ColumnShares,
     as_columns,
+    check_same_columns,
     correlation_differences,
     marginal_of,
     pair_distances,
 )
-
-__all__ = ["MarginalsDisplay", "draw_marginal", "draw_pairs", "make_axes"]
 
 _SIZE = (2.7, 2.2)  # inches
 _N_COLUMNS = 4
@@ -27,94 +26,48 @@ _MOST_LETTERS = 16
 _MOST_WRITTEN = 8  # columns whose figures fit into the cells of the map
 
 
-def make_axes(ax: Any, n_columns: int, pairs: pd.DataFrame | None) -> np.ndarray:
-    """Return one Axes a column and, if there are pairs, one for the map, at the right of new ones.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes, sequence of them, or None
-        What the caller gave.
-    n_columns : int
-        Number of columns of the table.
-    pairs : DataFrame or None
-        The map.
-
-    Returns
-    -------
-    ndarray of Axes
-        As many as panels.
-    """
+def _make_axes(ax: Any, n_columns: int, pairs: pd.DataFrame | None) -> np.ndarray:
+    """Return one Axes per column and, with pairs, one for their map, to the right of all."""
     if ax is not None or pairs is None:
         return panel_grid(ax, n_columns + (pairs is not None), _N_COLUMNS, _SIZE)
     import matplotlib.pyplot as plt
 
     width = min(n_columns, max(2, math.ceil(math.sqrt(n_columns))), _N_COLUMNS)
-    n_rows = math.ceil(n_columns / width)
+    places = np.array_split(np.arange(n_columns), range(width, n_columns, width))
+    rows = [[*row.tolist(), *[-2] * (width - len(row)), -1] for row in places]
     map_size = float(np.clip(0.36 * len(pairs) + 1.8, 3.2, 9.0))
-    height = max(n_rows * _SIZE[1], map_size) + 0.5
-    figure = plt.figure(figsize=(width * _SIZE[0] + map_size + 0.8, height), layout="constrained")
+    size = width * _SIZE[0] + map_size + 0.8, max(len(rows) * _SIZE[1], map_size) + 0.5
     ratios = [_SIZE[0]] * width + [map_size + 0.8]
-    grid = figure.add_gridspec(n_rows, width + 1, width_ratios=ratios)
-    cells = [grid[k // width, k % width] for k in range(n_columns)]
-    axes: np.ndarray = np.array([figure.add_subplot(cell) for cell in [*cells, grid[:, -1]]])
-    return axes
+    options: Any = {"empty_sentinel": -2, "width_ratios": ratios, "layout": "constrained"}
+    _, axes = plt.subplot_mosaic(rows, figsize=size, **options)
+    return np.array([axes[k] for k in [*range(n_columns), -1]])
 
 
-def draw_marginal(
-    ax: Any, marginal: Marginal, max_categories: int, style: dict[str, Any]
+def _draw_marginal(
+    ax: Any, marginal: ColumnShares, max_categories: int, style: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Draw one column, real rows in grey.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-        Where.
-    marginal : Marginal
-        The shares.
-    max_categories : int
-        At most so many bars.
-    style : dict
-        Of the synthetic rows.
-
-    Returns
-    -------
-    tuple
-        The artists of the real and of the synthetic rows.
-    """
-    drawn = _draw_bars if marginal.kind == "category" else _draw_steps
-    args = (max_categories,) if marginal.kind == "category" else ()
-    artists = drawn(ax, marginal, {"color": COLORS[0]} | style, *args)
+    """Draw one column, real rows in grey."""
+    style = {"color": COLORS[0]} | style
+    if marginal.kind == "category":
+        artists = _draw_bars(ax, marginal, style, max_categories)
+    else:
+        artists = _draw_steps(ax, marginal, style)
     if marginal.ticks:
         ax.set_xticks(*map(list, zip(*marginal.ticks, strict=True)))
-    title = f"{_short(marginal.name, 26)}\nTV = {marginal.total_variation:.3f}"
+    title = f"{cut_short(marginal.name, 26)}\nTV = {marginal.total_variation:.3f}"
     ax.set_title(title, fontsize="small")
     ax.tick_params(labelsize="small")
     return artists
 
 
 def draw_pairs(ax: Any, pairs: pd.DataFrame, name: str) -> Any:
-    """Draw the map of pairs, with figures in the cells where they fit.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-        Where.
-    pairs : DataFrame
-        A figure a pair.
-    name : str
-        What the figure is.
-
-    Returns
-    -------
-    AxesImage
-        The map.
-    """
+    """Draw the map of pairs, with figures in the cells where they fit."""
     values = pairs.to_numpy()
     signed = bool(np.nanmin(values) < 0)
     largest = float(np.nanmax(np.abs(values))) or 1.0
     limits = {"vmin": -largest if signed else 0.0, "vmax": largest}
     image = ax.imshow(values, cmap="RdBu_r" if signed else "Blues", **limits)
-    names = [_short(str(column), _MOST_LETTERS) for column in pairs.columns]
+    names = [cut_short(str(column), _MOST_LETTERS) for column in pairs.columns]
     ax.set_xticks(range(len(names)), names, rotation=90, fontsize="small")
     ax.set_yticks(range(len(names)), names, fontsize="small")
     if len(names) <= _MOST_WRITTEN:
@@ -131,15 +84,11 @@ def draw_pairs(ax: Any, pairs: pd.DataFrame, name: str) -> Any:
     return image
 
 
-def _draw_steps(ax: Any, marginal: Marginal, style: dict[str, Any]) -> tuple[Any, Any]:
+def _draw_steps(ax: Any, marginal: ColumnShares, style: dict[str, Any]) -> tuple[Any, Any]:
     """Draw histograms of numbers or dates, and apart from them the missing values as bars."""
     edges = marginal.values
     if marginal.kind == "date":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator(minticks=2, maxticks=5)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        show_dates(ax.xaxis)
     else:  # long numbers side by side would run into each other
         ax.locator_params(axis="x", nbins=4)
         ax.ticklabel_format(axis="x", scilimits=(-3, 5))
@@ -150,21 +99,21 @@ def _draw_steps(ax: Any, marginal: Marginal, style: dict[str, Any]) -> tuple[Any
         ax.errorbar(centres, marginal.real, _REACH * marginal.real_deviations, **_NOISE)
     if marginal.real_missing or marginal.synthetic_missing:
         span = edges[-1] - edges[0]
-        left, width = edges[-1] + 0.2 * span, 0.06 * span
-        ax.bar(left + width / 2, marginal.real_missing, width, **_REAL)
+        places, width = edges[-1] + np.array([0.23, 0.29]) * span, 0.06 * span
+        ax.bar(places[0], marginal.real_missing, width, **_REAL)
         if marginal.real_missing_deviation:
             reach = _REACH * marginal.real_missing_deviation
-            ax.errorbar(left + width / 2, marginal.real_missing, reach, **_NOISE)
-        ax.bar(left + 3 * width / 2, marginal.synthetic_missing, width, **style)
-        where = edges[-1] + 0.12 * span, 0.04
+            ax.errorbar(places[0], marginal.real_missing, reach, **_NOISE)
+        ax.bar(places[1], marginal.synthetic_missing, width, **style)
         style = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": "x-small"}
-        ax.text(*where, "missing", transform=ax.get_xaxis_transform(), **style)
+        at = edges[-1] + 0.12 * span, 0.04
+        ax.text(*at, "missing", transform=ax.get_xaxis_transform(), **style)
     ax.set_ylim(0, None)
     return real, synthetic
 
 
 def _draw_bars(
-    ax: Any, marginal: Marginal, style: dict[str, Any], max_categories: int
+    ax: Any, marginal: ColumnShares, style: dict[str, Any], max_categories: int
 ) -> tuple[Any, Any]:
     """Draw bars of categories, the rarest together, with a bar for the missing values."""
     names, real, synthetic = marginal.values.tolist(), marginal.real, marginal.synthetic
@@ -183,20 +132,13 @@ def _draw_bars(
         synthetic = np.append(synthetic, marginal.synthetic_missing)
         noise = np.append(noise, marginal.real_missing_deviation)
     where = np.arange(len(names))
-    bars = (
-        ax.barh(where - 0.2, real, 0.4, **_REAL),
-        ax.barh(where + 0.2, synthetic, 0.4, **style),
-    )
+    bars = ax.barh(where - 0.2, real, 0.4, **_REAL), ax.barh(where + 0.2, synthetic, 0.4, **style)
     if noise.any():
         ax.errorbar(real, where - 0.2, xerr=_REACH * noise, **_NOISE)
         ax.set_xlim(0, None)
-    ax.set_yticks(where, [_short(name, _MOST_LETTERS) for name in names], fontsize="small")
+    ax.set_yticks(where, [cut_short(name, _MOST_LETTERS) for name in names], fontsize="small")
     ax.invert_yaxis()
     return bars
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 _MOST_COLUMNS = 40
@@ -211,7 +153,7 @@ class MarginalsDisplay:
 
     Parameters
     ----------
-    marginals : list of Marginal
+    marginals : list of ColumnShares
         Shares of the values of each column: ``name``, ``kind``, ``values``, ``real``,
         ``synthetic``, ``real_missing``, ``synthetic_missing`` and ``total_variation``.
     pairs : DataFrame of shape (n_columns, n_columns), optional
@@ -257,7 +199,7 @@ class MarginalsDisplay:
     ['sepal length (cm)', 'sepal width (cm)']
     """
 
-    marginals: list[Marginal]
+    marginals: list[ColumnShares]
     pairs: pd.DataFrame | None = None
     pairs_name: str | None = None
     labels: tuple[str, str] = ("real rows", "synthetic rows")
@@ -309,7 +251,6 @@ class MarginalsDisplay:
         *,
         bins: int = 20,
         pairs: str | None = None,
-        ax: Any = None,
         **kwargs: Any,
     ) -> Self:
         """Count both tables on the same bins and draw them.
@@ -331,10 +272,8 @@ class MarginalsDisplay:
             Adds a map of all pairs of columns: the total variation distance of the two
             bivariate distributions (numbers in 16 bins), or the correlation among the synthetic
             minus that among the real rows (numbers only).
-        ax : matplotlib Axes or sequence of them, optional
-            See `plot`.
         **kwargs : dict
-            For `plot`.
+            For `plot`, such as `ax`.
 
         Returns
         -------
@@ -357,11 +296,12 @@ class MarginalsDisplay:
         names = list(first) if columns is None else list(columns)
         _check_columns(names, first, second)
         first, second = ({name: part[name] for name in names} for part in (first, second))
+        check_same_columns(first, second)
         return cls(
             marginals=[marginal_of(name, first[name], second[name], bins) for name in names],
             pairs=None if pairs is None else _PAIRS[pairs](first, second),
             pairs_name=None if pairs is None else pairs.replace("_", " "),
-        ).plot(ax=ax, **kwargs)
+        ).plot(**kwargs)
 
     def plot(
         self,
@@ -397,26 +337,18 @@ class MarginalsDisplay:
         ValueError
             If the number of Axes is another one.
         """
-        n_columns = len(self.marginals)
-        self.axes_ = make_axes(ax, n_columns, self.pairs)
+        self.axes_ = _make_axes(ax, len(self.marginals), self.pairs)
         self.figure_ = self.axes_[0].figure
         self.artists_ = {
-            marginal.name: draw_marginal(panel, marginal, max_categories, kwargs)
+            marginal.name: _draw_marginal(panel, marginal, max_categories, kwargs)
             for panel, marginal in zip(self.axes_, self.marginals, strict=False)
         }
         self.image_ = None
         if self.pairs is not None:
             self.image_ = draw_pairs(self.axes_[-1], self.pairs, str(self.pairs_name))
-        if name and ax is None:
-            self.figure_.suptitle(name, fontsize="medium")
         if legend:
-            handles = list(self.artists_[self.marginals[0].name])
-            texts = list(self.labels)
-            if ax is None:
-                options = {"loc": "outside lower center", "ncols": 2, "fontsize": "small"}
-                self.figure_.legend(handles, texts, **options)
-            else:
-                self.axes_[0].legend(handles, texts, fontsize="small")
+            add_legend(self.axes_, ax, next(iter(self.artists_.values())), self.labels)
+        add_title(self.axes_, ax, name)
         return self
 
 

@@ -8,234 +8,23 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._utils.rng import solver_generator
-from skdpot.metrics.paths import feature_numbers, is_date, resample_paths, timed_paths, timed_rows
+from skdpot.metrics._panels import (
+    add_title,
+    feature_labels,
+    feature_numbers,
+    label_panel,
+    panel_grid,
+    show_dates,
+)
+from skdpot.metrics.distances import is_date, resample_paths, timed_paths, timed_rows
 
-__all__ = ["Panels", "TrajectoryDisplay"]
-
+_TITLES = {"true": "true paths", "seen": "points seen", "recovered": "recovered paths"}
 _PANEL_HEIGHT = 2.7  # inches
 _N_SHADES = 64  # along a path
 _PALEST = 0.9  # of viridis; what follows is too pale for lines on white
 
-
-@dataclass(frozen=True, eq=False)
-class Panels:
-    """Panels that share limits and the colours of time.
-
-    Parameters
-    ----------
-    content : dict of str to (ndarray, ndarray)
-        Paths (n, k, d) or points (n, d), and their times, by panel.
-    features : tuple of int
-        Two features to draw against each other, or one to draw against time.
-    cmap : str, Colormap or None
-        Colours of time.
-    n_paths : int
-        At most this many paths a panel.
-    titles : dict of str to str
-        Title of each panel.
-    dates : bool
-        Whether times are days of the calendar.
-    """
-
-    content: dict[str, tuple[np.ndarray, np.ndarray]]
-    features: tuple[int, ...]
-    cmap: Any
-    n_paths: int
-    titles: dict[str, str]
-    dates: bool
-
-    def make_axes(self, ax: Any) -> np.ndarray:
-        """Return one Axes a panel: those given, or new ones in a row.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, sequence of them, or None
-            What the caller gave.
-
-        Returns
-        -------
-        ndarray of Axes
-            As many as panels.
-
-        Raises
-        ------
-        ValueError
-            If another number was given.
-        """
-        import matplotlib.pyplot as plt
-
-        n_panels = len(self.content)
-        if ax is None:
-            size = (n_panels * (self._panel_width() + 0.3) + 1.2, _PANEL_HEIGHT + 1.1)
-            _, axes = plt.subplots(
-                1, n_panels, figsize=size, sharex=True, sharey=True, squeeze=False,
-                layout="compressed",
-            )  # fmt: skip
-            return np.ravel(axes)
-        given = np.ravel(np.asarray(ax, dtype=object))
-        if len(given) != n_panels:
-            raise ValueError(
-                f"ax holds {len(given)} Axes and there are {n_panels} panels, "
-                f"{list(self.content)}: give one Axes each, or choose with panels=."
-            )
-        return given
-
-    def draw(self, axes: np.ndarray) -> dict[str, Any]:
-        """Draw each panel on its Axes.
-
-        Parameters
-        ----------
-        axes : ndarray of Axes
-            One a panel.
-
-        Returns
-        -------
-        dict of str to Collection
-            What was drawn, by panel.
-        """
-        import matplotlib as mpl
-
-        style = {"cmap": self._colors(), "norm": mpl.colors.Normalize(*self._time_range())}
-        drawn = {}
-        for ax, (key, (data, times)) in zip(axes, self.content.items(), strict=True):
-            if key == "seen":
-                drawn[key] = self._draw_points(ax, data, times, style | {"s": 9, "alpha": 0.6})
-            elif key == "means":
-                line = self._positions(data, times)
-                ax.plot(*line.T, color="0.6", linewidth=1, zorder=1)
-                drawn[key] = self._draw_points(ax, data, times, style | {"s": 50, "zorder": 2})
-            else:
-                drawn[key] = self._draw_paths(ax, data[: self.n_paths], times, style)
-        return drawn
-
-    def add_time(self, axes: np.ndarray) -> Any:
-        """Add a colour bar, unless time is an axis.
-
-        Parameters
-        ----------
-        axes : ndarray of Axes
-            One a panel, drawn.
-
-        Returns
-        -------
-        Colorbar or None
-            The bar.
-        """
-        if len(self.features) == 1:
-            return None
-        artist = axes[-1].collections[-1]
-        options = {"label": "time", "pad": 0.02, "shrink": 0.9}
-        bar = axes[0].figure.colorbar(artist, ax=list(axes), **options)
-        # Points are drawn translucent; the key to their colours is not.
-        bar.solids.set_alpha(1.0)
-        if self.dates:
-            _show_dates(bar.ax.yaxis)
-        return bar
-
-    def label(self, axes: np.ndarray, feature_names: Any) -> None:
-        """Set titles, labels and common limits.
-
-        Parameters
-        ----------
-        axes : ndarray of Axes
-            One a panel, drawn.
-        feature_names : sequence of str or None
-            Names of all features.
-        """
-        lower, upper = self._limits()
-        names = [
-            f"feature {k}" if feature_names is None else str(feature_names[k])
-            for k in self.features
-        ]
-        labels = names if len(names) == 2 else ["time", *names]
-        for position, (ax, key) in enumerate(zip(axes, self.content, strict=True)):
-            ax.set_title(self.titles[key], fontsize="medium")
-            ax.set(xlim=(lower[0], upper[0]), ylim=(lower[1], upper[1]), xlabel=labels[0])
-            if position == 0:
-                ax.set_ylabel(labels[1])
-            if len(self.features) == 2:
-                ax.set_aspect("equal")
-            elif self.dates:
-                _show_dates(ax.xaxis)
-
-    def _draw_points(self, ax: Any, data: np.ndarray, times: np.ndarray, style: Any) -> Any:
-        """Draw points in the colours of their times."""
-        where = self._positions(data, times)
-        return ax.scatter(where[:, 0], where[:, 1], c=times, linewidths=0, **style)
-
-    def _draw_paths(self, ax: Any, paths: np.ndarray, times: np.ndarray, style: Any) -> Any:
-        """Draw paths, every piece in the colour of its middle; a dot where there is one time."""
-        from matplotlib.collections import LineCollection
-
-        if len(times) == 1:
-            stamps = np.repeat(times, len(paths))
-            return self._draw_points(ax, paths[:, 0], stamps, style | {"s": 9})
-        # More points on the same lines, so that the colour changes along them.
-        fine = np.union1d(times, np.linspace(times[0], times[-1], _N_SHADES))
-        where = self._positions(resample_paths(paths, times, fine), fine)
-        pieces = np.stack([where[:, :-1], where[:, 1:]], axis=2).reshape(-1, 2, 2)
-        middles = np.tile((fine[:-1] + fine[1:]) / 2, len(paths))
-        width = float(np.clip(10 / len(paths) ** 0.5, 0.7, 2.0))
-        lines = LineCollection(list(pieces), array=middles, linewidths=width, alpha=0.8, **style)
-        return ax.add_collection(lines)
-
-    def _positions(self, data: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Return where in the picture the points are, (..., 2)."""
-        chosen = data[..., list(self.features)]
-        if len(self.features) == 2:
-            return chosen
-        horizontal = np.broadcast_to(times[:, np.newaxis], chosen.shape)
-        return np.concatenate([horizontal, chosen], axis=-1)
-
-    def _panel_width(self) -> float:
-        """Return the width of a panel in inches, from the shape of what it shows."""
-        if len(self.features) == 1:
-            return _PANEL_HEIGHT
-        lower, upper = self._limits()
-        width, height = upper - lower
-        return _PANEL_HEIGHT * float(np.clip(width / height, 0.6, 1.6))
-
-    def _limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower left and the upper right corner of all that is drawn."""
-        # Single points seen far out would make the rest small: paths decide, and most points.
-        corners = []
-        for key, (data, times) in self.content.items():
-            drawn = data[: self.n_paths] if data.ndim == 3 else data
-            where = self._positions(drawn, times).reshape(-1, 2)
-            tails = [0.002, 0.998] if key == "seen" else [0.0, 1.0]
-            corners.append(np.quantile(where, tails, axis=0))
-        lower = np.min([corner[0] for corner in corners], axis=0)
-        upper = np.max([corner[1] for corner in corners], axis=0)
-        margin = 0.04 * np.where(upper > lower, upper - lower, 1.0)
-        return lower - margin, upper + margin
-
-    def _time_range(self) -> tuple[float, float]:
-        """Return the first and the last time of all panels, which the colours span."""
-        stamps = np.concatenate([times for _, times in self.content.values()])
-        first, last = float(stamps.min()), float(stamps.max())
-        return (first, last) if last > first else (first - 0.5, last + 0.5)
-
-    def _colors(self) -> Any:
-        """Return the colours of time."""
-        import matplotlib as mpl
-
-        if self.cmap is not None:
-            return mpl.colormaps.get_cmap(self.cmap)
-        shades = mpl.colormaps["viridis"](np.linspace(0, _PALEST, 256))
-        return mpl.colors.ListedColormap(shades, name="viridis_without_yellow")
-
-
-def _show_dates(axis: Any) -> None:
-    """Label an axis of days with dates."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    # Few, so that they do not run into each other in a narrow panel.
-    locator = AutoDateLocator(minticks=2, maxticks=5)
-    axis.set_major_locator(locator)
-    axis.set_major_formatter(ConciseDateFormatter(locator))
-
-
-_TITLES = {"true": "true paths", "seen": "points seen", "recovered": "recovered paths"}
+# Paths (n, k, d) or points (n, d), and their times, by panel.
+Content = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -328,14 +117,9 @@ class TrajectoryDisplay:
         X: Any = None,
         t: Any = None,
         *,
-        true_paths: ArrayLike | None = None,
-        true_times: ArrayLike | None = None,
         n_paths: int = 50,
         times: ArrayLike | None = None,
-        features: Any = None,
         random_state: int | np.random.RandomState | None = None,
-        ax: Any = None,
-        name: str | None = None,
         **kwargs: Any,
     ) -> Self:
         """Sample paths from a fitted sampler and draw them.
@@ -348,25 +132,16 @@ class TrajectoryDisplay:
             Points that were seen; public ones.
         t : array-like of shape (N,), optional
             Their time stamps; given together with `X`.
-        true_paths : array-like of shape (n', k', d), optional
-            True paths; public ones.
-        true_times : array-like of shape (k',), optional
-            Their times, increasing; given together with `true_paths`.
         n_paths : int, default=50
             Number of paths to sample, and of true paths to draw.
         times : array-like of shape (k,), optional
             Times at which to sample, increasing; those of the sampler by default, which are then
             joined by straight lines.
-        features : int, str, or pair of these, optional
-            Features to draw, by number or by name: the first two by default, or the only one.
         random_state : int, RandomState or None, default=None
             For ``sampler.sample``.
-        ax : matplotlib Axes or sequence of them, optional
-            See `plot`.
-        name : str, optional
-            Name for the title; that of the class by default.
         **kwargs : dict
-            For `plot`.
+            For `from_paths`, such as `true_paths`, `features`, `name` and `ax`. By default the
+            title is the name of the class.
 
         Returns
         -------
@@ -385,22 +160,16 @@ class TrajectoryDisplay:
         check_is_fitted(sampler)
         stamps = sampler.times_ if times is None else times
         options = {} if random_state is None else {"random_state": random_state}
-        return cls.from_paths(
-            sampler.sample(n_paths, stamps, **options),
-            stamps,
-            means=np.mean(sampler.particles_, axis=1),
-            mean_times=sampler.times_,
-            points=X,
-            point_times=t,
-            true_paths=true_paths,
-            true_times=true_times,
-            features=features,
-            feature_names=getattr(sampler, "feature_names_in_", None),
-            ax=ax,
-            name=type(sampler).__name__ if name is None else name,
-            means_name="private means",
-            **({"n_paths": n_paths} | kwargs),
-        )
+        own = {
+            "means": np.mean(sampler.particles_, axis=1),
+            "mean_times": sampler.times_,
+            "means_name": "private means",
+            "feature_names": getattr(sampler, "feature_names_in_", None),
+            "name": type(sampler).__name__,
+            "n_paths": n_paths,
+        }
+        paths = sampler.sample(n_paths, stamps, **options)
+        return cls.from_paths(paths, stamps, points=X, point_times=t, **(own | kwargs))
 
     @classmethod
     def from_paths(
@@ -416,7 +185,6 @@ class TrajectoryDisplay:
         true_times: ArrayLike | None = None,
         features: Any = None,
         feature_names: Any = None,
-        ax: Any = None,
         name: str | None = None,
         means_name: str = "means",
         **kwargs: Any,
@@ -445,14 +213,12 @@ class TrajectoryDisplay:
             Features to draw, by number or by name: the first two by default, or the only one.
         feature_names : sequence of str, optional
             Names of all features, for the axes.
-        ax : matplotlib Axes or sequence of them, optional
-            See `plot`.
         name : str, optional
             Name for the title.
         means_name : str, default="means"
             Title of the panel of the means.
         **kwargs : dict
-            For `plot`.
+            For `plot`, such as `ax`.
 
         Returns
         -------
@@ -473,15 +239,16 @@ class TrajectoryDisplay:
         if means is None:
             means, mean_times = recovered.mean(axis=0), stamps
         parts: dict[str, Any] = {"paths": recovered, "times": stamps}
-        parts["means"], parts["mean_times"] = timed_rows(means, mean_times, "means", "mean_times")
-        if points is not None or point_times is not None:
-            timed = timed_rows(points, point_times, "points", "point_times")
-            parts["points"], parts["point_times"] = timed
-        if true_paths is not None or true_times is not None:
-            timed = timed_paths(true_paths, true_times, "true_paths", "true_times")
-            parts["true_paths"], parts["true_times"] = timed
-        for key in ("means", "points", "true_paths"):
-            if key in parts and parts[key].shape[-1] != n_features:
+        given = {
+            ("means", "mean_times"): (timed_rows, means, mean_times),
+            ("points", "point_times"): (timed_rows, points, point_times),
+            ("true_paths", "true_times"): (timed_paths, true_paths, true_times),
+        }
+        for (key, times_key), (read, data, at) in given.items():
+            if data is None and at is None:
+                continue
+            parts[key], parts[times_key] = read(data, at, key, times_key)
+            if parts[key].shape[-1] != n_features:
                 raise ValueError(
                     f"{key} have {parts[key].shape[-1]} features and the recovered paths "
                     f"{n_features}; they must be the same."
@@ -493,7 +260,7 @@ class TrajectoryDisplay:
             name=name,
             means_name=means_name,
             dates=is_date(times),
-        ).plot(ax=ax, **kwargs)
+        ).plot(**kwargs)
 
     def plot(
         self,
@@ -537,43 +304,134 @@ class TrajectoryDisplay:
         ValueError
             If a panel is unknown or has no data, or the number of Axes is another one.
         """
-        there = self._content()
+        there = self._content(n_paths, max_points)
         if panels is None:
             panels = ["recovered"] if ax is not None and np.ndim(ax) == 0 else list(there)
         absent = [key for key in panels if key not in there]
         if absent or not len(panels):
             raise ValueError(f"panels must be among {list(there)}; got {list(panels)!r}.")
         content = {key: there[key] for key in panels}
-        if "seen" in content:
-            content["seen"] = _thin(*content["seen"], max_points)
-        titles = {**_TITLES, "means": self.means_name}
-        drawing = Panels(content, self.features, cmap, n_paths, titles, self.dates)
-        self.axes_ = drawing.make_axes(ax)
-        self.panels_ = drawing.draw(self.axes_)
+        limits = self._limits(content)
+        shape = np.divide(*(limits[1] - limits[0])) if len(self.features) == 2 else 1.0
+        size = _PANEL_HEIGHT * float(np.clip(shape, 0.6, 1.6)) + 0.3, _PANEL_HEIGHT
+        options: Any = {"margin": (1.2, 1.1), "layout": "compressed"}
+        options |= {"sharex": True, "sharey": True}
+        self.axes_ = panel_grid(ax, len(content), len(content), size, **options)
         self.figure_ = self.axes_[0].figure
-        self.colorbar_ = drawing.add_time(self.axes_) if colorbar else None
-        drawing.label(self.axes_, self.feature_names)
-        title = self.name if name is None else name
-        if title and ax is None:
-            self.figure_.suptitle(title, fontsize="medium")
+        style = _colors(cmap, content)
+        self.panels_ = {
+            key: self._draw(panel, key, *content[key], style)
+            for panel, key in zip(self.axes_, content, strict=True)
+        }
+        self.colorbar_ = None
+        if colorbar and len(self.features) == 2:
+            self.colorbar_ = self._add_colorbar()
+        self._label(content, limits)
+        add_title(self.axes_, ax, name, self.name)
         return self
 
-    def _content(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Return data and times of the panels that have any, from left to right."""
+    def _content(self, n_paths: int, max_points: int) -> Content:
+        """Return what is drawn in the panels that have data, from left to right."""
         parts = {
             "true": (self.true_paths, self.true_times),
             "seen": (self.points, self.point_times),
             "means": (self.means, self.mean_times),
             "recovered": (self.paths, self.times),
         }
-        return {
-            key: (data, times)
-            for key, (data, times) in parts.items()
-            if data is not None and times is not None
-        }
+        content = {}
+        for key, (data, times) in parts.items():
+            if data is None or times is None:
+                continue
+            if key == "seen":  # shuffled, so that no time hides another
+                order = solver_generator(0).permutation(len(data))[:max_points]
+                data, times = data[order], times[order]
+            content[key] = data[:n_paths] if data.ndim == 3 else data, times
+        return content
+
+    def _draw(self, ax: Any, key: str, data: Any, times: Any, style: dict[str, Any]) -> Any:
+        """Draw one panel: paths, or points in the colours of their times."""
+        if data.ndim == 3 and len(times) > 1:
+            return self._draw_paths(ax, data, times, style)
+        if data.ndim == 3:
+            data, times = data[:, 0], np.repeat(times, len(data))
+        where = self._positions(data, times)
+        own = {"s": 9, "alpha": 0.6} if key == "seen" else {"s": 9}
+        if key == "means":
+            ax.plot(*where.T, color="0.6", linewidth=1, zorder=1)
+            own = {"s": 50, "zorder": 2}
+        return ax.scatter(*where.T, c=times, linewidths=0, **style, **own)
+
+    def _draw_paths(self, ax: Any, paths: np.ndarray, times: np.ndarray, style: Any) -> Any:
+        """Draw paths, every piece in the colour of its middle."""
+        from matplotlib.collections import LineCollection
+
+        # More points on the same lines, so that the colour changes along them.
+        fine = np.union1d(times, np.linspace(times[0], times[-1], _N_SHADES))
+        where = self._positions(resample_paths(paths, times, fine), fine)
+        pieces = np.stack([where[:, :-1], where[:, 1:]], axis=2).reshape(-1, 2, 2)
+        middles = np.tile((fine[:-1] + fine[1:]) / 2, len(paths))
+        width = float(np.clip(10 / len(paths) ** 0.5, 0.7, 2.0))
+        lines = LineCollection(list(pieces), array=middles, linewidths=width, alpha=0.8, **style)
+        return ax.add_collection(lines)
+
+    def _positions(self, data: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Return where in the picture the points are, (..., 2)."""
+        chosen = data[..., list(self.features)]
+        if len(self.features) == 2:
+            return chosen
+        horizontal = np.broadcast_to(times[:, np.newaxis], chosen.shape)
+        return np.concatenate([horizontal, chosen], axis=-1)
+
+    def _limits(self, content: Content) -> np.ndarray:
+        """Return the lower left and the upper right corner of all that is drawn."""
+        # Single points seen far out would make the rest small: paths decide, and most points.
+        corners = [
+            np.quantile(
+                self._positions(data, times).reshape(-1, 2),
+                [0.002, 0.998] if key == "seen" else [0.0, 1.0],
+                axis=0,
+            )
+            for key, (data, times) in content.items()
+        ]
+        lower, upper = np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]
+        margin = 0.04 * np.where(upper > lower, upper - lower, 1.0)
+        return np.stack([lower - margin, upper + margin])
+
+    def _add_colorbar(self) -> Any:
+        """Add the key to the colours of time."""
+        options = {"label": "time", "pad": 0.02, "shrink": 0.9}
+        artist = self.axes_[-1].collections[-1]
+        bar = self.figure_.colorbar(artist, ax=list(self.axes_), **options)
+        # Points are drawn translucent; the key to their colours is not.
+        bar.solids.set_alpha(1.0)
+        if self.dates:
+            show_dates(bar.ax.yaxis)
+        return bar
+
+    def _label(self, content: Content, limits: np.ndarray) -> None:
+        """Set titles, labels and common limits."""
+        known = feature_labels(self.feature_names, self.paths.shape[2])
+        names = [known[k] for k in self.features]
+        titles = {**_TITLES, "means": self.means_name}
+        for ax, key in zip(self.axes_, content, strict=True):
+            ax.set_title(titles[key], fontsize="medium")
+            ax.set(xlim=limits[:, 0], ylim=limits[:, 1])
+            label_panel(ax, *["time", *names][-2:])
+            if len(names) == 2:
+                ax.set_aspect("equal")
+            elif self.dates:
+                show_dates(ax.xaxis)
 
 
-def _thin(points: np.ndarray, times: np.ndarray, max_points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Shuffle points, so that no time hides another, and keep so many."""
-    order = solver_generator(0).permutation(len(points))[:max_points]
-    return points[order], times[order]
+def _colors(cmap: Any, content: Content) -> dict[str, Any]:
+    """Return the colours of time, which span the first to the last time of all panels."""
+    import matplotlib as mpl
+
+    stamps = np.concatenate([times for _, times in content.values()])
+    first, last = float(stamps.min()), float(stamps.max())
+    if first == last:
+        first, last = first - 0.5, last + 0.5
+    if cmap is None:
+        shades = mpl.colormaps["viridis"](np.linspace(0, _PALEST, 256))
+        cmap = mpl.colors.ListedColormap(shades, name="viridis_without_yellow")
+    return {"cmap": mpl.colormaps.get_cmap(cmap), "norm": mpl.colors.Normalize(first, last)}

@@ -1,7 +1,7 @@
 r"""Steps that train a predictor of which the outputs of groups are alike, with privacy.
 
 What is minimised is :math:`(1 - \alpha)` times the mean loss plus :math:`\alpha` times the squared
-(sliced) Wasserstein distance between the groups' outputs (`skdpot.nets.parity`). Two
+(sliced) Wasserstein distance between the groups' outputs (`skdpot.nets.wasserstein_gradient`). Two
 private gradients of it are here.
 
 *Ranks*, the paper's: the outputs of a batch are compared with each other. One record moves the
@@ -16,33 +16,28 @@ it is clipped together with the loss, and one record moves only its own term.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_step import (
-    StepPart,
+from skdpot.nets.noisy_sums import (
+    ClippedVectors,
+    TrainingPlan,
     expected_batch,
     gradients_of_vectors,
-    release_gradient,
-)
-from skdpot.nets.output_gradients import (
-    ClippedVectors,
     pulled_back_sum,
+    release_gradient,
     shares_of_jacobians,
     shares_of_vectors,
 )
 from skdpot.nets.output_tables import OutputTables, TableNoise, release_tables
-from skdpot.nets.parity import Cells, ComparedOutputs, ParityPenalty
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
-from skdpot.nets.training_plan import TrainingPlan
+from skdpot.nets.wasserstein_gradient import Cells, ComparedOutputs, ParityPenalty
 from skdpot.privacy import recording
-
-__all__ = ["FairLoss", "LocalPenalty", "Records", "network_outputs", "ranked_steps", "tabled_steps"]
 
 _STIFFNESS = 0.5 * 4.0
 
@@ -282,7 +277,7 @@ def tabled_steps(
     plan: TrainingPlan,
     noise: TableNoise | None,
     release_at: Sequence[int],
-    n_slices: int,
+    n_projections: int,
     secret: SecretStream,
     public: np.random.Generator,
 ) -> GradientStep:
@@ -294,29 +289,18 @@ def tabled_steps(
     lattices.
     """
     batches = plan.batches(secret)
-    directions = loss.compared.directions(n_slices, public)
+    directions = loss.compared.directions(n_projections, public)
     limits = loss.compared.half_widths(directions)
     tables: OutputTables | None = None
     local: LocalPenalty | None = None
 
-    def release(network: nn.Module, of_noise: TableNoise) -> tuple[OutputTables, LocalPenalty]:
-        values = loss.compared.values(network_outputs(network, records.rows)).cpu().numpy()
-        released = release_tables(
-            values,
-            cells.codes,
-            cells.sizes,
-            directions,
-            limits,
-            of_noise,
-            secret,
-            previous=tables,
-        )
-        return released, LocalPenalty.of_release(released, values, cells)
-
     def step(network: nn.Module, number: int) -> None:
         nonlocal tables, local
         if noise is not None and number in release_at:
-            tables, local = release(network, noise)
+            values = loss.compared.values(network_outputs(network, records.rows)).cpu().numpy()
+            parts = (values, cells.codes, cells.sizes, directions, limits, noise, secret)
+            tables = release_tables(*parts, previous=tables)
+            local = LocalPenalty.of_release(tables, values, cells)
         batch = next(batches)
         of_batch = None if local is None else local.take(batch)
         total = loss.joint_sum(network, records.take(batch), of_batch, cells)
@@ -334,7 +318,7 @@ def _ranked_part(
     network: nn.Module,
     given: recording.Records,
     shares: np.ndarray,
-) -> StepPart:
+) -> dict[str, Any]:
     """Return what each record adds to `FairLoss.ranked_sum`, in an expected batch."""
     rows, targets, _, codes = given
     order, places, sizes = expected_batch(codes, shares)
@@ -342,7 +326,7 @@ def _ranked_part(
     of_batch = None if penalty is None else replace(penalty, batch_sizes=sizes)
     vectors = loss.ranked_vectors(network, batch, of_batch, directions)
     own = gradients_of_vectors(network, rows, vectors, places=places)
-    return StepPart(rows=own, exact=False)
+    return {"rows": own, "exact": False}
 
 
 def _joint_part(
@@ -352,7 +336,7 @@ def _joint_part(
     network: nn.Module,
     given: recording.Records,
     shares: np.ndarray,
-) -> StepPart:
+) -> dict[str, Any]:
     """Return what each record adds to `FairLoss.joint_sum`.
 
     Its own penalty follows from its output under the network that the tables were released of.
@@ -362,4 +346,4 @@ def _joint_part(
     if tables is not None:
         local = LocalPenalty.of_release(tables, released_of, replace(cells, codes=codes))
     vectors = loss.joint_vectors(Records(rows, targets), local, cells)
-    return StepPart(rows=gradients_of_vectors(network, rows, vectors))
+    return {"rows": gradients_of_vectors(network, rows, vectors)}

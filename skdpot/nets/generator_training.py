@@ -10,38 +10,34 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_step import Gradients, StepPart, expected_batch, release_gradient
-from skdpot.nets.output_gradients import shares_of_jacobians
-from skdpot.nets.per_sample import full_precision, record_jacobians
+from skdpot.nets.networks import draw_latents
+from skdpot.nets.noisy_sums import (
+    Gradients,
+    TrainingPlan,
+    by_jacobians,
+    expected_batch,
+    pulled_back_sum,
+    release_gradient,
+    shares_of_jacobians,
+)
+from skdpot.nets.per_sample import full_precision, record_jacobians, record_outputs
 from skdpot.nets.training import GradientStep
-from skdpot.nets.training_plan import TrainingPlan
 from skdpot.nets.wasserstein_gradient import (
-    Ball,
-    Side,
-    clipped_wasserstein_gradient,
     matched_means,
     ranked_projections,
+    wasserstein_vectors,
 )
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.recording import Records, candidates
-from skdpot.slicing.smoothed import SmoothedProjections
+from skdpot.slicing.rows import SmoothedProjections
 from skdpot.slicing.table import CDFTable
-
-__all__ = [
-    "LossBatch",
-    "OutputUnits",
-    "generator_steps",
-    "noisy_gradient_steps",
-    "release_batches",
-    "sliced_pull",
-    "table_batches",
-]
 
 _N_LEVELS = 256
 _NARROWEST = 1e-3
@@ -93,6 +89,16 @@ class OutputUnits:
         return self.location + self.scale * outputs
 
 
+@dataclass(frozen=True, eq=False)
+class TrainedGenerator:
+    """A network in evaluation mode, and what is needed to run it."""
+
+    network: nn.Module
+    n_steps: int
+    units: OutputUnits
+    latent_dim: int
+
+
 _PREFERRED_SLICES = 64
 
 
@@ -110,21 +116,22 @@ def table_batches(
     group_size: int,
     units: OutputUnits,
     rng: np.random.Generator,
+    n_projections_per_step: int | None = None,
 ) -> Iterator[LossBatch]:
-    """Yield batches of the directions of a sketch for ever, about 64 at a time."""
+    """Yield batches of the directions of a sketch for ever, in whole orthogonal blocks."""
     levels = (np.arange(group_size) + 0.5) / group_size
     directions = tables[0].directions
     quantiles = np.stack([table.quantiles(levels) for table in tables], axis=1)
     quantiles = _in_units(quantiles, directions, units)
     directions = directions.astype(np.float32)
-    n_slices, n_features = directions.shape
-    blocks = [slice(k, k + n_features) for k in range(0, n_slices, n_features)]
-    together = max(1, round(_PREFERRED_SLICES / n_features))
+    n_projections, n_features = directions.shape
+    blocks = [slice(k, k + n_features) for k in range(0, n_projections, n_features)]
+    together = max(1, round((n_projections_per_step or _PREFERRED_SLICES) / n_features))
     while True:
         order = rng.permutation(len(blocks))
         for start in range(0, len(blocks), together):
             rows = np.concatenate(
-                [np.arange(n_slices)[blocks[k]] for k in order[start : start + together]]
+                [np.arange(n_projections)[blocks[k]] for k in order[start : start + together]]
             )
             yield LossBatch(directions[rows], quantiles[rows])
 
@@ -137,6 +144,17 @@ def release_batches(
         matched = matched_means(batch.values.astype(np.float64), group_size)[:, None]
         quantiles = _in_units(matched, batch.directions, units)
         yield LossBatch(batch.directions, quantiles, projections.sigma / units.scale)
+
+
+def draw_groups(
+    latent_dim: int, n_classes: int, group_size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw the inputs of a group of points for each class, group by group."""
+    if n_classes == 0:
+        return draw_latents(group_size, latent_dim, rng)
+    classes = (np.tile(of_class, (group_size, 1)) for of_class in np.eye(n_classes))
+    groups = [draw_latents(group_size, latent_dim, rng, of_class) for of_class in classes]
+    return np.concatenate(groups)
 
 
 def generator_steps(
@@ -163,16 +181,14 @@ def generator_steps(
 def sliced_pull(
     points: torch.Tensor, batch: LossBatch, noise: np.ndarray | None = None
 ) -> torch.Tensor:
-    """Return the gradient of the sliced loss with respect to each generated point."""
-    if points.device.type == "cpu":
-        pull = _numpy_pull(points.numpy(), batch, noise)
-        return torch.from_numpy(pull)
-    return _torch_pull(points, batch, noise)
+    """Return the gradient of the sliced loss with respect to each generated point.
 
-
-def _numpy_pull(points: np.ndarray, batch: LossBatch, noise: np.ndarray | None) -> np.ndarray:
+    On the CPU by numpy, of which the sort is faster; points on a GPU stay there.
+    """
+    if points.device.type != "cpu":
+        return _pull_by_torch(points, batch, noise)
     quantiles = batch.quantiles
-    projected = (batch.directions @ points.T).reshape(quantiles.shape)
+    projected = (batch.directions @ points.numpy().T).reshape(quantiles.shape)
     if noise is not None:
         projected += noise
     order = np.argsort(projected, axis=2)
@@ -180,25 +196,22 @@ def _numpy_pull(points: np.ndarray, batch: LossBatch, noise: np.ndarray | None) 
     np.put_along_axis(matched, order, quantiles, axis=2)
     projected -= matched
     projected *= np.float32(2.0 / quantiles.size)
-    pull: np.ndarray = projected.reshape(len(quantiles), -1).T @ batch.directions
-    return pull
+    pull = projected.reshape(len(quantiles), -1).T @ batch.directions
+    return torch.from_numpy(pull)
 
 
-def _torch_pull(points: torch.Tensor, batch: LossBatch, noise: np.ndarray | None) -> torch.Tensor:
-    directions, quantiles = (
-        torch.from_numpy(array).to(points.device) for array in (batch.directions, batch.quantiles)
-    )
-    projected = (directions @ points.T).reshape(quantiles.shape)
-    if noise is not None:
-        projected += torch.from_numpy(noise).to(points.device)
-    order = projected.argsort(dim=2)
-    matched = torch.empty_like(projected).scatter_(2, order, quantiles)
-    residual = (projected - matched) * (2.0 / quantiles.numel())
-    return residual.flatten(1).T @ directions
+def _pull_by_torch(
+    points: torch.Tensor, batch: LossBatch, noise: np.ndarray | None
+) -> torch.Tensor:
+    given = (batch.directions, batch.quantiles, 0.0 if noise is None else noise)
+    theta, quantiles, added = (torch.as_tensor(part, device=points.device) for part in given)
+    projected = (theta @ points.T).reshape(quantiles.shape) + added
+    gaps = projected.scatter_add(2, projected.argsort(dim=2), -quantiles)
+    return (gaps * (2.0 / quantiles.numel())).reshape(len(quantiles), -1).T @ theta
 
 
 def _in_units(quantiles: np.ndarray, directions: np.ndarray, units: OutputUnits) -> np.ndarray:
-    """Express quantiles of shape (n_slices, n_groups, group_size) in the network's units."""
+    """Express quantiles of shape (n_projections, n_groups, group_size) in the network's units."""
     centers = (directions @ units.location)[:, None, None]
     return ((quantiles - centers) / units.scale).astype(np.float32)
 
@@ -206,6 +219,8 @@ def _in_units(quantiles: np.ndarray, directions: np.ndarray, units: OutputUnits)
 # In radii of the rows: no output has to be further away. Outputs may be anywhere, but rounding
 # errors of far ones would not be small beside the noise.
 _REACH = 4.0
+_INPUTS_AT_ONCE = 2048
+_HUGE = 1e150  # its square is finite
 _SIMULATIONS = 3  # of thousands of numbers each
 _SLICES_AT_ONCE = 16
 
@@ -226,29 +241,47 @@ def noisy_gradient_steps(
     Each step releases the gradient times the batch size, rounded to a lattice, with discrete
     Gaussian noise ``plan.noise``. Batches are secret; nothing of them is kept.
     """
-    batches, near = plan.batches(secret), Ball(_REACH * radius)
-    data = Side(batch_size=plan.batch_size, private=True)
+    batches, reach = plan.batches(secret), _REACH * radius
 
     def step(network: nn.Module, number: int) -> None:
         inputs = torch.from_numpy(draw_inputs()).to(next(network.parameters()).device)
         along = next(directions)
-        made = Side(
-            batch_size=len(inputs), private=False, network=network, clip_jacobian=clip_jacobian
-        )
-        total = clipped_wasserstein_gradient(
-            made,
-            data,
-            inputs,
-            torch.from_numpy(rows[next(batches)]),
-            along,
-            clip_output=near,
-        )
+        total = clipped_gradient(network, inputs, rows[next(batches)], along, clip_jacobian, reach)
         facts = {"inputs": inputs, "directions": along, "clip_jacobian": clip_jacobian}
         summed = {parameter: plan.batch_size * value for parameter, value in total.items()}
-        linear = partial(_step_part, plan, inputs.cpu(), along, clip_jacobian, near)
+        linear = partial(_step_part, plan, inputs.cpu(), along, clip_jacobian, reach)
         release_gradient(network, summed, plan, secret, facts, linear)
 
     return step
+
+
+def clipped_gradient(
+    network: nn.Module,
+    inputs: torch.Tensor,
+    rows: np.ndarray,
+    directions: np.ndarray,
+    clip_jacobian: float,
+    reach: float,
+) -> dict[nn.Parameter, torch.Tensor]:
+    """Return the clipped gradient of the squared sliced Wasserstein distance of points to rows.
+
+    Privacy
+    -------
+    Not private by itself: `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity` bounds how far
+    one of the rows moves it, times their number. Outputs are shortened to a ball of radius `reach`.
+    """
+    outputs = [record_outputs(network, chunk) for chunk in inputs.split(_INPUTS_AT_ONCE)]
+    points = _in_ball(torch.cat(outputs).cpu().numpy().astype(np.float64), reach)
+    pulls = wasserstein_vectors(points, rows.astype(np.float64), directions)
+    vectors = by_jacobians(clip_jacobian, torch.from_numpy(pulls).to(inputs.device))
+    return pulled_back_sum(network, inputs, vectors)
+
+
+def _in_ball(points: np.ndarray, radius: float) -> np.ndarray:
+    """Shorten longer rows to the radius; nan becomes 0."""
+    finite = np.clip(np.nan_to_num(points, nan=0.0), -_HUGE, _HUGE)
+    norms = np.linalg.norm(finite, axis=1, keepdims=True)
+    return finite / np.maximum(norms, radius) * radius
 
 
 def _step_part(
@@ -256,11 +289,11 @@ def _step_part(
     inputs: torch.Tensor,
     directions: np.ndarray,
     clip_jacobian: float,
-    near: Ball,
+    reach: float,
     network: nn.Module,
     records: Records,
     shares: np.ndarray,
-) -> StepPart:
+) -> dict[str, Any]:
     """Return what rows add to a step, to first order in the share of each.
 
     Along a direction the j-th generated point is matched with the j-th part of the sorted rows. A
@@ -269,21 +302,17 @@ def _step_part(
     misses, a few per cent, is found by simulation.
     """
     rows, codes = records
-    made = Side(batch_size=len(inputs), private=False, network=network, clip_jacobian=clip_jacobian)
 
     def exact(batch: np.ndarray) -> np.ndarray:
-        data = Side(batch_size=len(batch), private=True)
-        total = clipped_wasserstein_gradient(
-            made, data, inputs, torch.from_numpy(batch), directions, clip_output=near
-        )
-        flat: np.ndarray = torch.cat([value.flatten() for value in total.values()]).numpy()
-        return plan.batch_size * flat
+        total = clipped_gradient(network, inputs, batch, directions, clip_jacobian, reach)
+        return plan.batch_size * torch.cat([v.flatten() for v in total.values()]).numpy()
 
     order, _, _ = expected_batch(codes, shares)
     center = exact(rows[order])
-    own = _derivative(network, rows, order, inputs, directions, clip_jacobian, near)
+    own = _derivative(network, rows, order, inputs, directions, clip_jacobian, reach)
+    found = {"rows": own, "center": center, "exact": False}
     if not np.any(shares < 1.0):
-        return StepPart(rows=own, center=center, exact=False)
+        return found
     rng, squares = np.random.default_rng(0), []
     for _ in range(_SIMULATIONS):
         first, second = candidates(shares)
@@ -291,7 +320,7 @@ def _step_part(
         batch = rng.choice(present, size=plan.batch_size, replace=False)
         weights = np.bincount(batch, minlength=len(rows)) - plan.rates(codes) * shares
         squares.append(np.mean((exact(rows[batch]) - center - own.sum(weights)) ** 2))
-    return StepPart(rows=own, center=center, exact=False, missed=math.sqrt(float(np.mean(squares))))
+    return found | {"missed": math.sqrt(float(np.mean(squares)))}
 
 
 def _derivative(
@@ -301,7 +330,7 @@ def _derivative(
     inputs: torch.Tensor,
     directions: np.ndarray,
     clip_jacobian: float,
-    near: Ball,
+    reach: float,
 ) -> Gradients:
     """Return the derivative of the gradient by the weight of each row, times their number."""
     along = directions.astype(np.float64)
@@ -309,7 +338,7 @@ def _derivative(
         jacobians = record_jacobians(network, inputs)
     gram = torch.stack([part.gram() for part in jacobians.parts]).sum(0)
     shares = shares_of_jacobians(gram, clip_jacobian).numpy()
-    points = near.nearest(jacobians.outputs.double().numpy())
+    points = _in_ball(jacobians.outputs.double().numpy(), reach)
     projections = along @ rows.T
     ordered = np.sort(projections[:, order], axis=1)
     n = ordered.shape[1]

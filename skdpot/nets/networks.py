@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
+from itertools import chain, pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,22 +14,6 @@ from torch import nn
 from torch.nn import functional
 
 from skdpot.privacy.data_bounds import DataBounds
-
-__all__ = [
-    "Architecture",
-    "LatentEncoding",
-    "Predictor",
-    "ToSphere",
-    "build_networks",
-    "build_predictor",
-    "checked_network",
-    "draw_latents",
-    "evaluate",
-    "from_network_units",
-    "image_dimensions",
-    "make_mlp",
-    "to_network_units",
-]
 
 Architecture: TypeAlias = str | tuple[Any, Any]
 
@@ -59,7 +45,7 @@ def image_dimensions(
     if math.prod(shape) != n_features:
         raise ValueError(
             f"image_shape={image_shape!r} has {math.prod(shape)} values, but the rows of X have "
-            f"{n_features} features; pass each image as one flat row, channels first."
+            f"{n_features} features: flat rows, channels first."
         )
     channels, height, width = (1, *shape) if len(shape) == 2 else shape
     return channels, height, width
@@ -81,9 +67,18 @@ def build_networks(
     normalisation and without padding images of 28 x 28.
     """
     if not isinstance(architecture, str):
-        return _given_networks(architecture, image)
+        if len(architecture) != 2:
+            raise ValueError(
+                f"architecture must be a name or a pair (encoder, decoder); got {architecture!r}."
+            )
+        encoder, decoder = (_given_network(part, "architecture: each") for part in architecture)
+        if image is not None:
+            encoder = nn.Sequential(nn.Unflatten(1, image), encoder)
+        return encoder, nn.Sequential(decoder, nn.Flatten())
     if architecture == "mlp":
-        return _mlp(n_features, latent_dim)
+        wide = min(_WIDEST, max(32, n_features))
+        widths = (n_features, wide, max(16, wide // 2), latent_dim)
+        return _perceptron(*widths), _perceptron(*widths[::-1])
     if image is None:
         raise ValueError(
             f'architecture="{architecture}" needs image_shape=(channels, height, width) or '
@@ -92,51 +87,28 @@ def build_networks(
     return _conv(image, latent_dim) if architecture == "conv" else _dcgan(image, latent_dim)
 
 
-def _given_networks(
-    architecture: tuple[Any, Any], image: tuple[int, int, int] | None
-) -> tuple[nn.Module, nn.Module]:
-    if len(architecture) != 2:
-        raise ValueError(
-            "architecture must be a name or a pair (encoder, decoder), got "
-            f"{len(architecture)} entries."
-        )
-    encoder, decoder = (_given_network(part) for part in architecture)
-    if image is not None:
-        encoder = nn.Sequential(nn.Unflatten(1, image), encoder)
-    return encoder, nn.Sequential(decoder, nn.Flatten())
-
-
-def _given_network(part: nn.Module | Callable[[], nn.Module]) -> nn.Module:
-    if isinstance(part, nn.Module):
-        return deepcopy(part)
-    made = part()
-    if not isinstance(made, nn.Module):
-        raise TypeError(
-            "architecture=(encoder, decoder): each must be a torch.nn.Module or a function "
-            f"without arguments that returns one; got one that returns {type(made).__name__}."
-        )
-    return deepcopy(made)  # it may return the same network each time
-
-
-def _mlp(n_features: int, latent_dim: int) -> tuple[nn.Module, nn.Module]:
-    """Two hidden layers each, as wide as the rows are long, between 32 and 512."""
-    wide = min(_WIDEST, max(32, n_features))
-    narrow = max(16, wide // 2)
-    encoder = nn.Sequential(
-        nn.Linear(n_features, wide),
-        nn.ReLU(),
-        nn.Linear(wide, narrow),
-        nn.ReLU(),
-        nn.Linear(narrow, latent_dim),
+def _given_network(given: nn.Module | Callable[[], Any], parameter: str = "module") -> nn.Module:
+    """Copy or make a caller's network: a function may return the same one each time."""
+    kinds = (
+        f"{parameter} must be a torch.nn.Module or a function without arguments that returns one"
     )
-    decoder = nn.Sequential(
-        nn.Linear(latent_dim, narrow),
-        nn.ReLU(),
-        nn.Linear(narrow, wide),
-        nn.ReLU(),
-        nn.Linear(wide, n_features),
-    )
-    return encoder, decoder
+    try:
+        network = deepcopy(given if isinstance(given, nn.Module) else given())
+    except TypeError as error:
+        raise TypeError(f"{kinds}; calling it failed: {error}") from error
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"{kinds}; got one that returns {type(network).__name__}.")
+    return network
+
+
+def _with_relu(*layers: nn.Module) -> tuple[nn.Module, ...]:
+    """Put a ReLU behind each layer."""
+    return tuple(chain.from_iterable((layer, nn.ReLU()) for layer in layers))
+
+
+def _perceptron(*widths: int) -> nn.Sequential:
+    *hidden, last = [nn.Linear(a, b) for a, b in pairwise(widths)]
+    return nn.Sequential(*_with_relu(*hidden), last)
 
 
 def _conv(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.Module]:
@@ -147,30 +119,19 @@ def _conv(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.M
             f'8, got {height} x {width}. Pad the images, or use "mlp".'
         )
     small = (height // 2, width // 2)
+    same_size = partial(nn.Conv2d, kernel_size=3, padding=1)
     encoder = nn.Sequential(
         nn.Unflatten(1, image),
-        nn.Conv2d(channels, 3, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(3, 32, 4, stride=2),
-        nn.ReLU(),
-        nn.Conv2d(32, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 32, 3, padding=1),
-        nn.ReLU(),
+        *_with_relu(same_size(channels, 3), nn.Conv2d(3, 32, 4, stride=2)),
+        *_with_relu(same_size(32, 32), same_size(32, 32)),
         nn.Flatten(),
         nn.Linear(32 * (small[0] - 1) * (small[1] - 1), latent_dim),
     )
     decoder = nn.Sequential(
-        nn.Linear(latent_dim, 32 * math.prod(small)),
-        nn.ReLU(),
+        *_with_relu(nn.Linear(latent_dim, 32 * math.prod(small))),
         nn.Unflatten(1, (32, *small)),
-        nn.Conv2d(32, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.ConvTranspose2d(32, 32, 2, stride=2),
-        nn.ReLU(),
-        nn.Conv2d(32, channels, 3, padding=1),
+        *_with_relu(same_size(32, 32), same_size(32, 32), nn.ConvTranspose2d(32, 32, 2, stride=2)),
+        same_size(32, channels),
         nn.Flatten(),
     )
     return encoder, decoder
@@ -265,16 +226,11 @@ def draw_latents(
     latent_dim: int,
     rng: np.random.Generator,
     classes: np.ndarray | None = None,
-    *,
-    stratified: bool = False,
 ) -> np.ndarray:
-    """Draw inputs of the network."""
-    if stratified:
-        intervals = rng.permuted(np.tile(np.arange(n_samples), (latent_dim, 1)), axis=1).T
-        levels = (intervals + rng.random((n_samples, latent_dim))) / n_samples
-        latents = ndtri(np.clip(levels, _TINY, 1 - _TINY)).astype(np.float32)
-    else:
-        latents = rng.standard_normal((n_samples, latent_dim), dtype=np.float32)
+    """Draw inputs of the generator's network: normal numbers, one in each interval of a column."""
+    intervals = rng.permuted(np.tile(np.arange(n_samples), (latent_dim, 1)), axis=1).T
+    levels = (intervals + rng.random((n_samples, latent_dim))) / n_samples
+    latents = ndtri(np.clip(levels, _TINY, 1 - _TINY)).astype(np.float32)
     if classes is None:
         return latents
     return np.concatenate([latents, classes.astype(np.float32)], axis=1)
@@ -292,35 +248,31 @@ def checked_network(
     outputs: str,
 ) -> nn.Module:
     """Copy or make a caller's network, and check what it returns."""
-    # A function may return the same network each time: training must not change that one.
-    try:
-        network = deepcopy(module if isinstance(module, nn.Module) else module())
-    except TypeError as error:
-        raise TypeError(
-            "module must be a torch.nn.Module or a function without arguments that returns one; "
-            f"calling it failed: {error}"
-        ) from error
-    if not isinstance(network, nn.Module):
-        raise TypeError(
-            "module must be a torch.nn.Module or a function without arguments that returns one, "
-            f"got one that returns {type(network).__name__}."
-        )
+    network = _given_network(module)
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise ValueError("module has no parameters to train.")
+    check_widths("module", deepcopy(network), (n_inputs, inputs), (n_outputs, outputs))
+    return network
+
+
+def check_widths(
+    name: str, network: nn.Module, inputs: tuple[int, str], outputs: tuple[int, str]
+) -> None:
+    """Run a network on rows of zeros; numbers of columns come with what they are."""
+    shape = (_N_PROBES, inputs[0])
     with torch.no_grad():
         try:
-            rows = deepcopy(network).eval()(torch.zeros(_N_PROBES, n_inputs))
+            rows = network.eval()(torch.zeros(shape))
         except RuntimeError as error:
             raise ValueError(
-                f"module does not accept a tensor of shape ({_N_PROBES}, {n_inputs}): {inputs}. "
-                f"It says: {error}"
+                f"{name} does not accept a tensor of shape {shape}: {inputs[1]}. It says: {error}"
             ) from error
-    if rows.shape != (_N_PROBES, n_outputs):
+    wanted = (_N_PROBES, outputs[0])
+    if rows.shape != wanted:
         raise ValueError(
-            f"module maps {_N_PROBES} rows to a tensor of shape {tuple(rows.shape)}; it must be "
-            f"({_N_PROBES}, {n_outputs}): {outputs}."
+            f"{name} maps {_N_PROBES} rows to a tensor of shape {tuple(rows.shape)}; it must be "
+            f"{wanted}: {outputs[1]}."
         )
-    return network
 
 
 Predictor: TypeAlias = nn.Module | Callable[[], Any] | Literal["linear", "mlp"]
@@ -331,13 +283,9 @@ _HIDDEN_UNITS = 64
 def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Module:
     """Make a network from rows to outputs."""
     if not isinstance(module, str):
-        return checked_network(
-            module,
-            n_features,
-            n_outputs,
-            inputs="one column a feature of X",
-            outputs="one logit for two classes, one a class for more; one column a target",
-        )
+        outputs = "one logit for two classes, one a class for more; one column a target"
+        rows = "one column a feature of X"
+        return checked_network(module, n_features, n_outputs, inputs=rows, outputs=outputs)
     if module == "linear":
         return nn.Sequential(_from_zero(n_features, n_outputs))
     hidden = nn.Linear(n_features, _HIDDEN_UNITS)
@@ -372,16 +320,11 @@ def from_network_units(bounds: DataBounds, values: np.ndarray) -> np.ndarray:
 
 def evaluate(network: nn.Module, rows: np.ndarray, device: torch.device | None) -> np.ndarray:
     """Run a network on rows, without gradients and a few rows at a time."""
-    copy = deepcopy(network).to(device=device or "cpu", dtype=_precision(network))
+    convolutional = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules())
+    where: dict[str, Any] = {"device": device or "cpu"}
+    where["dtype"] = torch.float32 if convolutional else torch.float64
+    copy = deepcopy(network).to(**where)
     parts = np.array_split(rows, max(1, math.ceil(len(rows) / _ROWS_AT_ONCE)))
     with torch.inference_mode():
-        outputs = [
-            copy(torch.from_numpy(part).to(device=device or "cpu", dtype=_precision(network)))
-            for part in parts
-        ]
+        outputs = [copy(torch.from_numpy(part).to(**where)) for part in parts]
     return torch.cat(outputs).cpu().numpy().astype(np.float64)
-
-
-def _precision(network: nn.Module) -> torch.dtype:
-    convolutional = any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules())
-    return torch.float32 if convolutional else torch.float64

@@ -6,26 +6,30 @@ along direction θ by :math:`2 (u_i - F_b^{-1}(F_a(u_i)))`, which depends on the
 what is public. Ranks couple the records of a batch and make its members public facts of each
 other's terms; tables do not. So records can be sampled by Poisson coins, and loss and penalty be
 clipped together.
+
+Where to cut predicted probabilities, read off noisy histograms.
+
+A penalty pulls the scores of groups together, and with them all scores towards each other: few
+reach one half when the second class is the rarer one, and the selection rates of groups are then
+small numbers with a large ratio. Here as many records are selected as there are of the second
+class. The first release finds the range that the scores are in, the second measures their
+distribution there, and a third counts the second class unless the classes are public.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.lattice_sampler import required_bits
-from skdpot.privacy.noise import calibrate_lattice, lattice_noise
-from skdpot.privacy.recording import Part, Records, Release, released
-from skdpot.slicing.decoding import decode_cumulative
+from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise, required_bits
+from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 from skdpot.slicing.histogram import binned_rows, count_projections
-from skdpot.slicing.rules import recommended_bins
-from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
-from skdpot.slicing.table import CDFTable
-
-__all__ = ["OutputTables", "TableNoise", "noisy_counts", "plan_tables", "release_tables"]
+from skdpot.slicing.plan import SquareRootStrategy, recommended_bins, square_root_strategy
+from skdpot.slicing.table import CDFTable, decode_cumulative
 
 _NEARLY_ALL = np.array([0.01, 0.99])
 _MARGIN = 2.0
@@ -44,7 +48,7 @@ class TableNoise:
 
 
 def plan_tables(
-    mu: float, n_releases: int, n_slices: int, n_records: int
+    mu: float, n_releases: int, n_projections: int, n_records: int
 ) -> tuple[TableNoise, Event]:
     """Choose the bins of some releases and the noise of each."""
     of_each = mu / math.sqrt(n_releases)
@@ -54,7 +58,7 @@ def plan_tables(
         return none, NonPrivateEvent()
     noise = calibrate_lattice(
         of_each,
-        strategy.sensitivity(n_slices, conditional=False),
+        strategy.sensitivity(n_projections, conditional=False),
         data_lattice=strategy.lattice,
     )
     required_bits(noise.sigma / noise.lattice, mu)  # for all of them; refuses before any charge
@@ -78,7 +82,7 @@ class OutputTables:
 
     @property
     def directions(self) -> np.ndarray:
-        """Unit rows, shape (n_slices, k)."""
+        """Unit rows, shape (n_projections, k)."""
         return self.tables[0].directions
 
     def range_of_interest(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -108,8 +112,7 @@ class OutputTables:
             gaps[k] = len(others) * u
             for other in others:
                 gaps[k] -= self.tables[other].quantiles_along(k, reached)
-        pulled: np.ndarray = (2.0 / len(directions)) * (gaps.T @ directions)
-        return pulled
+        return (2.0 / len(directions)) * (gaps.T @ directions)
 
 
 def release_tables(
@@ -129,7 +132,7 @@ def release_tables(
     -------
     One release of a `GaussianEvent` that the caller has charged, under replace-one within a
     cell: the record then moves one count a direction in the table of its cell, by
-    ``strategy.sensitivity(n_slices, conditional=False)`` in all, whatever range is binned. The
+    ``strategy.sensitivity(n_projections, conditional=False)`` in all, whatever range is binned. The
     noise lies on a lattice and is drawn before the counts are taken.
     """
     if previous is None:
@@ -164,7 +167,7 @@ def noisy_counts(
     Privacy
     -------
     One release. Under replace-one within a part it has
-    ``strategy.sensitivity(n_slices, conditional=False)``.
+    ``strategy.sensitivity(n_projections, conditional=False)``.
     """
     strategy = noise.strategy
     factor = round(strategy.lattice / noise.lattice)
@@ -191,8 +194,7 @@ def noisy_counts(
         sensitivity=strategy.sensitivity(len(directions), conditional=False),
         linear=_counted,
     )
-    statistic: np.ndarray = released(release)
-    return statistic
+    return released(release)
 
 
 def _counted(release: Release, records: Records, shares: np.ndarray) -> Iterable[Part]:
@@ -201,3 +203,89 @@ def _counted(release: Release, records: Records, shares: np.ndarray) -> Iterable
     if release.facts["directions"].shape[1] > values.shape[1]:
         values = np.column_stack([values, np.ones(len(values))])
     return binned_rows(release, (values, codes), shares)
+
+
+_LIMIT = np.full(1, 0.5)  # of probabilities less one half
+_DIRECTION = np.ones((1, 1))
+_INSIDE = 1e-6
+_SHARES = {"coarse": 0.2, "fine": 0.65, "count": 0.15}  # of the squared mu
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdNoise:
+    """Noise of the releases that a threshold is read off."""
+
+    coarse: TableNoise
+    fine: TableNoise
+    count: LatticeNoise | None
+
+
+def plan_threshold(
+    mu: float, n_samples: int, *, public_classes: bool
+) -> tuple[ThresholdNoise, tuple[Event, ...]]:
+    """Divide a privacy parameter between the releases of a threshold.
+
+    The histograms hold all records, whatever their class, so that a replaced record moves one
+    count from one bin to another. The number of records of the second class moves by one, and
+    not at all where a neighbouring data set has the same classes.
+    """
+    shares = _SHARES | ({"count": 0.0} if public_classes else {})
+    mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
+    coarse, finds = plan_tables(mus["coarse"], 1, 1, n_samples)
+    fine, measures = plan_tables(mus["fine"], 1, 1, n_samples)
+    finds = replace(finds, label="Range of the outputs, for the threshold")
+    measures = replace(measures, label="Outputs in that range")
+    if public_classes or math.isinf(mu):
+        return ThresholdNoise(coarse=coarse, fine=fine, count=None), (finds, measures)
+    count = calibrate_lattice(mus["count"], 1.0)
+    required_bits(count.sigma / count.lattice, count.mu)  # refuses before any charge
+    counts = GaussianEvent(
+        sigma=count.sigma,
+        sensitivity=1.0,
+        lattice=count.lattice,
+        label="Records of the second class",
+    )
+    return ThresholdNoise(coarse=coarse, fine=fine, count=count), (finds, measures, counts)
+
+
+def tuned_threshold(
+    probabilities: np.ndarray, labels: np.ndarray, noise: ThresholdNoise, stream: SecretStream
+) -> float:
+    """Release the score that as many records exceed as belong to the second class.
+
+    Privacy
+    -------
+    The events of `plan_threshold`, which the caller has charged, under replace-one.
+    """
+    n = len(labels)
+    values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
+    release = partial(release_tables, values, together, (n,), _DIRECTION, _LIMIT)
+    fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
+    if noise.count is None:  # public, or no privacy is promised
+        second = float(labels.sum())
+    else:
+        second = _noisy_count(labels, noise.count, stream)
+    rest = 1.0 - float(np.clip(second, 1.0, n - 1.0)) / n
+    cut = fine.tables[0].quantiles_along(0, np.array([rest]))[0] + fine.centres[0]
+    return float(np.clip(0.5 + cut, _INSIDE, 1.0 - _INSIDE))
+
+
+def _noisy_count(labels: np.ndarray, noise: LatticeNoise, stream: SecretStream) -> float:
+    """Release the number of records of the second class, which one record moves by one."""
+    table = lattice_noise(noise.sigma, 1, stream, lattice=noise.lattice, mu=noise.mu)
+    table += int(labels.sum()) * round(1 / noise.lattice)
+    release = Release(
+        "class_count",
+        table.astype(np.float64) * noise.lattice,
+        sigma=noise.sigma,
+        lattice=noise.lattice,
+        sensitivity=noise.sensitivity,
+        linear=_counted_labels,
+    )
+    return float(released(release)[0])
+
+
+def _counted_labels(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
+    """Yield what labels add to their sum."""
+    rows = Vectors(records[0].astype(np.float64)[:, None])
+    yield Part(value=release.value, sigma=float(np.max(release.sigma)), rows=rows)

@@ -16,12 +16,11 @@ small cost", ICML 2023.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import torch
 from torch import nn
@@ -32,107 +31,22 @@ from torch.nn.modules import module as torch_module
 
 from skdpot.nets.networks import LatentEncoding, ToSphere
 
-__all__ = [
-    "ChunkJacobians",
-    "Cotangents",
-    "FormedGradients",
-    "FormedJacobians",
-    "OuterProductJacobians",
-    "OuterProducts",
-    "Parameters",
-    "RecordGradients",
-    "RecordJacobians",
-    "chain_of_layers",
-    "full_precision",
-    "record_gradients",
-    "record_jacobians",
-    "record_outputs",
-    "zero_sums",
-]
-
 Parameters: TypeAlias = tuple[nn.Parameter, ...]
 
 _SMALLEST, _LARGEST = 1e-60, 1e60
 
 
-class RecordGradients(ABC):
-    """Gradients, for some parameters, of each record of a chunk."""
-
-    parameters: Parameters
-
-    @abstractmethod
-    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
-        """Return the sum over records, each times its weight, a tensor a parameter."""
-
-    @abstractmethod
-    def gram(self) -> torch.Tensor:
-        """Return the inner products of all pairs of records."""
-
-    @abstractmethod
-    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the inner products of each record with a tensor a parameter."""
-
-    @abstractmethod
-    def formed(self) -> "FormedGradients":
-        """Return the same with a whole gradient of each record."""
-
-    def plus(self, other: "RecordGradients | None", share: float) -> "RecordGradients":
-        """Return ``(1 - share)`` of these gradients and `share` of others of the same records."""
-        own = self.formed().gradients
-        others = own if other is None else other.formed().gradients
-        weight = 0.0 if other is None else share
-        pairs = zip(own, others, strict=True)
-        added = tuple((1.0 - share) * a + weight * b for a, b in pairs)
-        return FormedGradients(self.parameters, added)
-
-    @staticmethod
-    @abstractmethod
-    def jacobian(rows: Sequence[Any]) -> "RecordJacobians":
-        """Join the gradients of the k outputs, of this type and for the same parameters."""
-
-
-class RecordJacobians(ABC):
-    """Jacobians of k outputs, for some parameters, of each record of a chunk.
-
-    All numbers are in double precision. It holds the products of two single-precision numbers
-    exactly, so that only additions round, and the squares of all of them: none underflows. Of
-    networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as
-    infinite, so that no product of four leaves the range either.
-    """
-
-    parameters: Parameters
-
-    @property
-    @abstractmethod
-    def numbers_per_record(self) -> int:
-        """How many numbers are held for each record."""
-
-    @abstractmethod
-    def gram(self) -> torch.Tensor:
-        """Return :math:`J_i J_i^T` of each record, of shape (n_records, k, k)."""
-
-    @abstractmethod
-    def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
-        """Return the sum over records of :math:`J_i^T c_i`, a tensor a parameter.
-
-        `vectors` has shape (n_records, k).
-        """
-
-    @abstractmethod
-    def of_each(self, vectors: torch.Tensor) -> RecordGradients:
-        """Return :math:`J_i^T c_i` of each record, without the sum."""
-
-    @abstractmethod
-    def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
-        """Return for each of some vectors, of shape (n, n_records, k), its sum over records."""
-
-    @abstractmethod
-    def finite(self) -> "RecordJacobians":
-        """Return the same with what is not a finite number replaced."""
+# Gradients, for some parameters, of each record of a chunk; and Jacobians of k outputs. All numbers
+# of Jacobians are in double precision. It holds the products of two single-precision numbers
+# exactly, so that only additions round, and the squares of all of them: none underflows. Of
+# networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as infinite,
+# so that no product of four leaves the range either.
+RecordGradients: TypeAlias = "OuterProducts | FormedGradients"
+RecordJacobians: TypeAlias = "OuterProductJacobians | FormedJacobians"
 
 
 @dataclass(frozen=True)
-class OuterProducts(RecordGradients):
+class OuterProducts:
     """Gradients of a linear layer: g_i a_i' for the weights, g_i for the offset."""
 
     parameters: Parameters
@@ -160,11 +74,11 @@ class OuterProducts(RecordGradients):
         both = (weights, self.output_gradients)[: len(self.parameters)]
         return FormedGradients(self.parameters, both)
 
-    def plus(self, other: RecordGradients | None, share: float) -> RecordGradients:
+    def plus(self, other: "RecordGradients | None", share: float) -> RecordGradients:
         """Add gradients of the same layer, which has the same inputs."""
+        if isinstance(other, FormedGradients):
+            return self.formed().plus(other, share)
         total = (1.0 - share) * self.output_gradients
-        if other is not None and not isinstance(other, OuterProducts):
-            return super().plus(other, share)
         if other is not None:
             total = total + share * other.output_gradients
         return OuterProducts(self.parameters, self.inputs, total)
@@ -177,7 +91,7 @@ class OuterProducts(RecordGradients):
 
 
 @dataclass(frozen=True)
-class FormedGradients(RecordGradients):
+class FormedGradients:
     """Gradients that are there, as tensors of shape (n_records, *shape of the parameter)."""
 
     parameters: Parameters
@@ -201,6 +115,14 @@ class FormedGradients(RecordGradients):
         """Return these gradients."""
         return self
 
+    def plus(self, other: "RecordGradients | None", share: float) -> "FormedGradients":
+        """Return ``(1 - share)`` of these gradients and `share` of others of the same records."""
+        others = self if other is None else other.formed()
+        weight = 0.0 if other is None else share
+        pairs = zip(self.gradients, others.gradients, strict=True)
+        added = tuple((1.0 - share) * a + weight * b for a, b in pairs)
+        return FormedGradients(self.parameters, added)
+
     @staticmethod
     def jacobian(rows: Sequence["FormedGradients"]) -> "FormedJacobians":
         """Join the gradients of the outputs."""
@@ -210,7 +132,7 @@ class FormedGradients(RecordGradients):
 
 
 @dataclass(frozen=True)
-class OuterProductJacobians(RecordJacobians):
+class OuterProductJacobians:
     """Jacobians of the outputs of a linear layer: row r of record i is g_ir a_i' and g_ir."""
 
     parameters: Parameters
@@ -253,7 +175,7 @@ class OuterProductJacobians(RecordJacobians):
 
 
 @dataclass(frozen=True)
-class FormedJacobians(RecordJacobians):
+class FormedJacobians:
     """Jacobians that are there, as tensors of shape (n_records, k, *shape of the parameter)."""
 
     parameters: Parameters
@@ -306,12 +228,6 @@ def _exact(values: torch.Tensor) -> torch.Tensor:
     return torch.where(sizes > _LARGEST, math.inf, kept)
 
 
-def zero_sums(network: nn.Module) -> dict[nn.Parameter, torch.Tensor]:
-    """Return a zero for every trainable parameter, in double precision."""
-    trained = (parameter for parameter in network.parameters() if parameter.requires_grad)
-    return {p: torch.zeros_like(p, dtype=torch.float64, requires_grad=False) for p in trained}
-
-
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """Keep products from being rounded to half precision or TF32, whatever is set outside."""
@@ -332,40 +248,33 @@ _ACTIVATIONS_PER_INPUT = 32
 Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
 
 
-@dataclass(frozen=True)
-class _Pulled:
-    """Outputs, the gradients of each vector, and the size of what led to them."""
-
-    outputs: torch.Tensor
-    gradients: list[list[RecordGradients]]
-    activations_per_record: int
+# Outputs, the gradients of each vector, and how many activations a record has.
+_Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordGradients]], int]
 
 
 def record_gradients(
     network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
 ) -> list[list[RecordGradients]]:
     """Pull vectors at the outputs of a network back to its parameters, record by record."""
-    return _pull(network, rows, cotangents, targets).gradients
+    return _pull(network, rows, cotangents, targets)[1]
 
 
 def record_jacobians(
     network: nn.Module, rows: torch.Tensor, cotangents: Cotangents | None = None
 ) -> ChunkJacobians:
     """Compute the outputs of records and their Jacobians, each record by itself."""
-    pulled = _pull(network, rows, cotangents or _units, rows)
-    parts = [
-        type(of_layer[0]).jacobian(of_layer) for of_layer in zip(*pulled.gradients, strict=True)
-    ]
+    outputs, gradients, activations = _pull(network, rows, cotangents or _units, rows)
+    parts = [type(of_layer[0]).jacobian(of_layer) for of_layer in zip(*gradients, strict=True)]
     held = sum(part.numbers_per_record for part in parts)
-    return ChunkJacobians(pulled.outputs, parts, held + pulled.activations_per_record)
+    return ChunkJacobians(outputs, parts, held + activations)
 
 
 def _units(outputs: torch.Tensor, _: torch.Tensor) -> Sequence[torch.Tensor]:
     """Return the rows of the identity, which pull back to those of the Jacobian."""
     if outputs.ndim != 2:
         raise ValueError(
-            "The network must map each record to a vector, that is (n, ...) to (n, k); it returns "
-            f"an array of {outputs.ndim} axes. Add torch.nn.Flatten() or torch.nn.Unflatten()."
+            f"The network must map each record to a vector; it returns an array of {outputs.ndim} "
+            "axes. Add torch.nn.Flatten() or torch.nn.Unflatten()."
         )
     units = torch.eye(outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
     return [unit.expand_as(outputs) for unit in units]
@@ -402,7 +311,7 @@ def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
     layers = _flatten(network)
     parameters = [p for layer in layers for p in layer.parameters()]
     plain = (
-        not _has_global_hooks()
+        not any(getattr(torch_module, f"_global_{kind}_hooks") for kind in _HOOKS)
         and all(_is_known(layer) for layer in layers)
         and len(set(map(id, parameters))) == len(parameters)
         and all(p.requires_grad for p in parameters)
@@ -420,10 +329,6 @@ def _has_hooks(layer: nn.Module) -> bool:
     """Tell whether anything runs beside the forward method of the layer's class."""
     own = vars(layer)
     return "forward" in own or any([own[f"_{kind}_hooks"] for kind in _HOOKS])
-
-
-def _has_global_hooks() -> bool:
-    return any(getattr(torch_module, f"_global_{kind}_hooks") for kind in _HOOKS)
 
 
 def _is_known(layer: nn.Module) -> bool:
@@ -508,7 +413,7 @@ def _by_layers(
         taped = zip(run.layers, run.inputs, gradients, strict=True)
         pulled.append([_RULES[type(layer)](layer, a, g) for layer, a, g in taped])
     held = sum(value[:1].numel() for value in (*run.inputs, *run.outputs))
-    return _Pulled(outputs, pulled, held)
+    return outputs, pulled, held
 
 
 def _by_torch_func(
@@ -534,7 +439,7 @@ def _by_torch_func(
     gradients: list[list[RecordGradients]] = [
         [FormedGradients(parameters, tuple(g.values()))] for g in pulled
     ]
-    return _Pulled(outputs.detach(), gradients, _ACTIVATIONS_PER_INPUT * rows[:1].numel())
+    return outputs.detach(), gradients, _ACTIVATIONS_PER_INPUT * rows[:1].numel()
 
 
 def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:

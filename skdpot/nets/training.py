@@ -5,6 +5,14 @@ network, its optimizer, its device, its learning rate, its callbacks and its his
 with it every callback, never sees are rows, losses and the sizes of batches: a gradient is put in
 place by a function that the net has no reference to, and on a copy of the network, so that nothing
 of a private row can stay in the one that is trained, in its buffers or in a hook.
+
+Refusing networks in which one record can reach another's output.
+
+Clipping bounds what a record contributes through its own gradient. A layer that computes with
+several records, or remembers earlier ones, opens a second way that no clipping closes. So private
+rows are shown to copies of a network, one row at a time, unless it is a plain chain of layers
+(`skdpot.nets.per_sample`), and of a trained network only the parameters that were trained count.
+What is refused here would be trained as something else than what is used afterwards.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +34,12 @@ from skorch.callbacks import (
     ProgressBar,
 )
 from torch import nn
+from torch.nn.parameter import is_lazy
 from tqdm.auto import tqdm
 
-from skdpot._utils.torch_rng import torch_randomness
-
-__all__ = ["GradientStep", "check_callbacks", "noisy_learning_rate", "train_network"]
+from skdpot._utils.rng import torch_randomness
+from skdpot.exceptions import ReplayError
+from skdpot.nets.per_sample import chain_of_layers, record_gradients, record_outputs
 
 GradientStep = Callable[[nn.Module, int], None]
 
@@ -82,20 +91,67 @@ def train_network(
         iterator_train=_Steps,
         train_split=None,
         device="cpu" if device is None else device,
-        callbacks=[*given, ("step_bar", _StepBar(bar))] if progress else given,
+        callbacks=given,
         verbose=0,
         **{f"callbacks__{name}": None for name in _OF_LOSSES},
     )
     step = _on_a_copy(gradient_step, deepcopy(module).to(device)) if private else gradient_step
-    token = _GRADIENT_STEP.set(step)
+
+    def counted(network: nn.Module, number: int) -> None:
+        step(network, number)
+        bar.update()
+
+    token = _GRADIENT_STEP.set(counted)
     try:
         with torch_randomness(rng), bar:
             net.fit(np.arange(n_steps))
     finally:
         _GRADIENT_STEP.reset(token)
+        module.cpu().eval()
+        for parameter in module.parameters():
+            parameter.grad = None  # the last step's gradient is no part of the result
     if len(net.history) < n_steps or "train_batch_count" not in net.history[-1]:
         raise KeyboardInterrupt  # which skorch has swallowed
-    return module.cpu().eval()
+    return module
+
+
+def train_privately(
+    network: nn.Module, step: GradientStep, n_steps: int, *, caller: str, **options: Any
+) -> tuple[int, BaseException | None]:
+    """Train on private rows; return the number of finished steps, and what stopped training.
+
+    What stopped it is to be raised by the caller, where the error is no longer handled.
+    """
+    started, stopped, numbers = 0, None, iter(range(n_steps))
+
+    def counted(own: nn.Module, number: int) -> None:
+        nonlocal started
+        if number != next(numbers, None):  # a callback has asked the net for another step
+            raise RuntimeError("Each step is charged, and taken, once.")
+        started = number  # all steps before this one are finished
+        step(own, number)
+
+    try:
+        train_network(network, counted, n_steps, private=True, **options)
+    except BaseException as error:
+        stopped = publishable(error, caller)
+    return (n_steps if stopped is None else started), stopped
+
+
+def publishable(error: BaseException, caller: str) -> BaseException:
+    """Return an error that quotes nothing of what it happened on.
+
+    A network of the caller's own may raise anything, with values of private rows in the text, and
+    the error itself then tells that such a row is there. An interrupt, and an error of a replay,
+    stay as they are; everything else becomes a `RuntimeError` of fixed text, to be raised where
+    `error` is no longer handled, so that it is not attached.
+    """
+    if not isinstance(error, Exception) or isinstance(error, ReplayError):
+        return error
+    return RuntimeError(
+        f"{caller}: training failed with a {type(error).__name__}, of which the text is hidden: it "
+        "may quote private values. What was charged stays charged. Try the network on made-up rows."
+    )
 
 
 def check_callbacks(callbacks: Sequence[Any] | None) -> None:
@@ -105,22 +161,20 @@ def check_callbacks(callbacks: Sequence[Any] | None) -> None:
         name = type(callback).__name__
         if not isinstance(callback, Callback):
             raise TypeError(
-                "callbacks must hold objects of skorch.callbacks.Callback, or pairs (name, "
-                f"callback); got {name}."
+                f"callbacks must hold skorch callbacks, or pairs with a name; got {name}."
             )
         monitor = getattr(callback, "monitor", None)
         if isinstance(callback, LRScheduler):
             monitor = monitor if "Plateau" in str(callback.policy) else None
         if isinstance(callback, _LOSSES) or isinstance(monitor, str):
             raise ValueError(
-                f"callbacks: {name} reads losses or scores, and none are recorded, because they "
-                "would tell of the rows without noise. Use a callback that needs none, or give it "
-                "monitor=None or a function of the net."
+                f"callbacks: {name} reads losses or scores, which are not recorded: they have no "
+                "noise. Use a callback that needs none, or monitor=None or a function of the net."
             )
         if isinstance(callback, _TIMERS):
             raise ValueError(
-                f"callbacks: {name} shows how long steps take, which follows the secret sizes of "
-                "batches. Use verbose=1 for a bar of the steps."
+                f"callbacks: {name} shows how long steps take, which tells of the secret sizes of "
+                "batches. Use verbose=1 for a bar."
             )
 
 
@@ -161,17 +215,6 @@ class _Steps:
         yield np.array([next(self._numbers)])
 
 
-class _StepBar(Callback):
-    """Move a progress bar by one after each step."""
-
-    def __init__(self, bar: Any) -> None:
-        self.bar = bar
-
-    def on_epoch_end(self, net: NeuralNet, **kwargs: Any) -> None:
-        """Count the step."""
-        self.bar.update()
-
-
 def _callback(given: Any) -> Any:
     """Return the callback of an entry, which may be a pair (name, callback)."""
     return given[1] if isinstance(given, tuple) and len(given) == 2 else given
@@ -191,3 +234,143 @@ def _on_a_copy(step: GradientStep, own: nn.Module) -> GradientStep:
             current.grad, parameter.grad = parameter.grad, None
 
     return apart
+
+
+_N_RECORDS = 5
+_MANY = 64
+_ROUNDING = 1e-4
+
+
+def check_per_record(
+    network: nn.Module,
+    input_shape: tuple[int, ...],
+    rng: np.random.Generator,
+    *,
+    parameter: str = "architecture",
+) -> None:
+    """Refuse a network whose output for a record depends on other records.
+
+    Layers that are known for it are refused by name. For all others a copy of the network is run
+    on made-up records, in training mode: exchanging the companions of a record must leave its
+    output as it is, every record must have an output of its own, no buffer and no parameter may
+    change, and gradients of single records must be computable.
+    """
+    for name, layer in network.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # SyncBatchNorm is one
+            raise ValueError(
+                f"Layer {name!r} ({kind}) normalises each record by the others of the batch, which "
+                "no clipping bounds. Use torch.nn.GroupNorm or torch.nn.LayerNorm."
+            )
+        if getattr(layer, "track_running_stats", False):
+            raise ValueError(
+                f"Layer {name!r} ({kind}) keeps running statistics of private records without "
+                "noise. Use track_running_stats=False, or torch.nn.GroupNorm."
+            )
+    for name, values in network.named_parameters():
+        if values.requires_grad and values.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"Parameter {name!r} is of type {values.dtype}, too coarse to bound a record's "
+                "gradient. Use torch.float32 or torch.float64."
+            )
+    # A fixed stream for the network's own randomness: both runs must see the same dropout.
+    seed = int(rng.integers(2**32))
+    records = _made_up(_N_RECORDS, input_shape, rng)
+    if any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers())):
+        _run(network, records[0], seed)
+    apart = deepcopy(network)
+    _check_companions(apart, *records, seed)
+    if chain_of_layers(network) is None:
+        # It may treat few records in another way than many.
+        many, others = _made_up(_MANY, input_shape, rng)
+        for companions in (others, -many):  # the second set changes every sign
+            _check_companions(apart, many, companions, seed)
+    _check_unchanged(network, apart)
+    _check_gradients(deepcopy(network).train(), records[0], seed, parameter)
+
+
+def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
+    """Put trained parameters into a copy of a network that was made before training."""
+    with torch.no_grad():
+        pairs = zip(clean.named_parameters(), trained.named_parameters(), strict=True)
+        for (name, parameter), (other_name, value) in pairs:
+            if name != other_name:
+                raise ValueError(f"The networks differ: {name!r} and {other_name!r}.")
+            if parameter.requires_grad:
+                parameter.copy_(value)
+    return clean.eval()
+
+
+def _made_up(
+    n_records: int, input_shape: tuple[int, ...], rng: np.random.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return records, and others to exchange them with."""
+    records = torch.from_numpy(rng.uniform(-1, 1, (2 * n_records, *input_shape))).float()
+    return records[:n_records], records[n_records:]
+
+
+def _check_companions(
+    network: nn.Module, first: torch.Tensor, others: torch.Tensor, seed: int
+) -> None:
+    """Exchange some records at a time; of any two, one is once exchanged without the other."""
+    outputs = _run(network, first, seed)
+    numbers = torch.arange(len(first))
+    for bit in range((len(first) - 1).bit_length()):
+        for kept in (numbers >> bit & 1 == 0, numbers >> bit & 1 == 1):
+            exchanged = others.clone()
+            exchanged[kept] = first[kept]
+            _check_output(outputs[kept], _run(network, exchanged, seed)[kept])
+
+
+def _run(network: nn.Module, records: torch.Tensor, seed: int) -> torch.Tensor:
+    training = network.training
+    try:
+        with torch.no_grad(), torch_randomness(np.random.default_rng(seed)):
+            outputs: torch.Tensor = network.train()(records)
+    finally:
+        network.train(training)
+    if outputs.ndim < 1 or len(outputs) != len(records):
+        raise ValueError(
+            f"The network maps {len(records)} records to {tuple(outputs.shape)}; it must keep the "
+            "first axis, one entry a record."
+        )
+    return outputs
+
+
+def _check_output(alone: torch.Tensor, with_others: torch.Tensor) -> None:
+    if not bool((alone.isfinite() & with_others.isfinite()).all()):
+        raise ValueError(
+            "The network's output for a row with values between -1 and 1 is not a finite number."
+        )
+    scale = 1.0 + float(alone.abs().max())
+    if not bool(((alone - with_others).abs() <= _ROUNDING * scale).all()):
+        raise ValueError(
+            "The network's output for a record depends on the other records of the batch, which no "
+            "clipping bounds. Look for operations along the first axis: means, attention, sorting."
+        )
+
+
+def _check_unchanged(before: nn.Module, after: nn.Module) -> None:
+    for kind in ("buffers", "parameters"):
+        known = dict(getattr(before, f"named_{kind}")())
+        for name, tensor in getattr(after, f"named_{kind}")():
+            if name not in known or not torch.equal(tensor, known[name]):
+                raise ValueError(
+                    f"{kind[:-1].capitalize()} {name!r} of the network changes when it is run in "
+                    "training mode: it would keep facts about private records without noise."
+                )
+
+
+def _check_gradients(network: nn.Module, records: torch.Tensor, seed: int, parameter: str) -> None:
+    """Take a step's gradients once, so that what cannot be done fails before it is paid for."""
+    try:
+        with torch_randomness(np.random.default_rng(seed)):
+            outputs = record_outputs(network, records)
+            record_gradients(network, records, lambda _, given: [given], outputs)
+    # Modules of callers may raise anything.
+    except Exception as error:
+        raise ValueError(
+            f"{parameter}: the gradients of single records cannot be computed by torch.func.vmap. "
+            "Avoid operations in place, branches that depend on values, and recurrent layers. It "
+            f"says: {error}"
+        ) from error

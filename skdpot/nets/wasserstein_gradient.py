@@ -10,9 +10,19 @@ direction and ranked, and :math:`R_{ij}` the length of the overlap of
 with the Jacobian :math:`J_j` of the output :math:`g(z_j)` by the parameters. Averaged over S
 directions this is :math:`\sum_j J_j^\top w_j`. The functions here return the vectors w of one
 side, and say how far one replaced record moves the gradient when Jacobians are clipped. All
-sums are for the gradient *times the number of records* of the side that is private. How far a
-record moves it follows from two sizes of the bounded set that outputs are moved into: its *width*,
-the mean length of its projections, and its *shift*, the largest mean distance of two projections.
+sums are for the gradient *times the number of records* of the side that is private.
+
+`ParityPenalty` tells how far the outputs of groups are apart; its gradient can be private.
+
+Records are divided into *cells*, which are public. Cells that are to have the same distribution of
+outputs form a *stratum*: all groups (demographic parity), or the groups within one class (equalised
+odds). The penalty is
+
+.. math:: \frac{1}{Q} \sum_{q=1}^Q \frac{2}{K (K - 1)} \sum_{a < b}
+          SW_2^2\left(P_{q,a}, P_{q,b}\right)
+
+over the Q strata and the pairs of their K cells (for two groups: equations 5 and 6 of the paper).
+What is compared lies in a bounded set whatever the network computes, which bounds the gradient.
 
 References
 ----------
@@ -21,41 +31,18 @@ Wasserstein gradients", 2025, theorems 4.1 and A.1.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from scipy import sparse
-from torch import nn
 
-from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
-from skdpot.nets.per_sample import record_outputs
+from skdpot.slicing.plan import orthogonal_directions
 
-__all__ = [
-    "Ball",
-    "Box",
-    "OutputSet",
-    "RankCoupling",
-    "RankedProjections",
-    "Side",
-    "ball_width",
-    "box_width",
-    "clipped_wasserstein_gradient",
-    "fixed_side_sensitivity",
-    "gradient_sensitivity",
-    "matched_means",
-    "moving_side_sensitivity",
-    "pulls_between",
-    "rank_coupling",
-    "ranked_projections",
-    "simplex_width",
-    "wasserstein_vectors",
-]
-
-_ROUNDED_UP = 1.0 + 1e-12
+_ROUNDED_UP = 1.0 + 1e-12  # also of counts: 0.29 * 100 is a little less than 29
 _NUMBERS = 2**15  # sorted at the same time
 
 
@@ -63,8 +50,6 @@ _NUMBERS = 2**15  # sorted at the same time
 class RankCoupling:
     """The optimal plan between n and m sorted points, entry by entry."""
 
-    n: int
-    m: int
     first: np.ndarray
     second: np.ndarray
     mass: np.ndarray
@@ -78,12 +63,11 @@ class RankedProjections:
     order: np.ndarray
 
 
-@cache
 def rank_coupling(n: int, m: int) -> RankCoupling:
     """Return the overlaps of the n and m equal parts of an interval."""
     levels = np.union1d(np.arange(n + 1) * m, np.arange(m + 1) * n)
     start = levels[:-1]
-    return RankCoupling(n, m, start // m, start // n, np.diff(levels) / (n * m))
+    return RankCoupling(start // m, start // n, np.diff(levels) / (n * m))
 
 
 def matched_means(ordered: np.ndarray, m: int) -> np.ndarray:
@@ -173,7 +157,7 @@ def wasserstein_vectors(
 
 
 def fixed_side_sensitivity(
-    radius: float, clip_jacobian: float, n_slices: int, directions_norm: float
+    radius: float, clip_jacobian: float, n_projections: int, directions_norm: float
 ) -> float:
     r"""Bound how far a record of the *fixed* side moves the gradient, times n.
 
@@ -201,7 +185,7 @@ def fixed_side_sensitivity(
     D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
     Wasserstein gradients", 2025, theorem A.1 with L₁ = 0.
     """
-    share = min(1.0, directions_norm / math.sqrt(n_slices))
+    share = min(1.0, directions_norm / math.sqrt(n_projections))
     return 4.0 * radius * clip_jacobian * share * _ROUNDED_UP
 
 
@@ -226,205 +210,176 @@ def moving_side_sensitivity(width: float, clip_own: float, clip_other: float) ->
     return 2.0 * width * max(2.0 * clip_own, clip_own + clip_other) * _ROUNDED_UP
 
 
-def simplex_width(directions: np.ndarray) -> float:
-    """Return how wide the probability vectors are, along some directions on average."""
-    return float(np.ptp(directions, axis=1).mean()) * _ROUNDED_UP
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """How the records are divided, and which parts are to have alike outputs."""
 
+    codes: np.ndarray
+    sizes: tuple[int, ...]
+    strata: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ()
 
-def box_width(directions: np.ndarray, side: float) -> float:
-    """Return how wide a cube is, along some directions on average."""
-    return float(np.abs(directions).sum(axis=1).mean()) * side * _ROUNDED_UP
+    @property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """Positions of the records of each cell."""
+        return tuple(np.flatnonzero(self.codes == cell) for cell in range(len(self.sizes)))
 
+    def batch_sizes(self, fraction: float, *, parameter: str = "batch_fraction") -> tuple[int, ...]:
+        """Return how many records a batch takes of each cell: ``floor(fraction * size)``.
 
-def ball_width(radius: float) -> float:
-    """Return how wide a ball is, along any unit direction: twice its radius."""
-    return 2.0 * radius * _ROUNDED_UP
-
-
-_HUGE = 1e150  # its square is finite
-
-
-class OutputSet(ABC):
-    """A bounded convex set of vectors of length k."""
-
-    @abstractmethod
-    def nearest(self, points: np.ndarray) -> np.ndarray:
-        """Return the nearest points of the set, row by row; what is not finite has one too."""
-
-    @abstractmethod
-    def width(self, directions: np.ndarray) -> float:
-        """Return the mean over the directions of the length of the set's projection."""
-
-    @abstractmethod
-    def diameter(self, n_outputs: int) -> float:
-        """Return the largest distance of two points with `n_outputs` coordinates."""
-
-    def shift(self, directions: np.ndarray) -> float:
-        r"""Bound the mean over the directions of the distance of two projected points.
-
-        :math:`\frac{1}{S} \sum_\theta |\langle\theta, u - u'\rangle| \le \frac{1}{\sqrt S}
-        \|\Theta (u - u')\|` by Cauchy and Schwarz: for whole orthogonal blocks a factor
-        :math:`\sqrt k` less than the diameter.
+        `parameter` is what the message names, if that is none.
         """
-        n_slices, n_outputs = directions.shape
-        norm = float(np.linalg.norm(directions, 2)) * (1.0 + 1e-12)
-        return min(self.width(directions), self.diameter(n_outputs) * norm / math.sqrt(n_slices))
+        taken = tuple(min(n, math.floor(fraction * n * _ROUNDED_UP)) for n in self.sizes)
+        for name, size, count in zip(self.names, self.sizes, taken, strict=True):
+            if count < 1:
+                raise ValueError(
+                    f"sensitive_features: group {name} has {size} "
+                    f"{'row' if size == 1 else 'rows'}, too few for a batch. Choose a larger "
+                    f"{parameter}, or merge small groups."
+                )
+        return taken
+
+    def others(self, cell: int) -> tuple[int, ...]:
+        """Return the cells that a cell is compared with."""
+        stratum = next((s for s in self.strata if cell in s), ())
+        return tuple(other for other in stratum if other != cell)
+
+
+_CANCELLED = 1e-10
 
 
 @dataclass(frozen=True)
-class Ball(OutputSet):
-    """Vectors no longer than a radius."""
+class Probabilities:
+    """Predicted probabilities: of the second class for one output, of all classes otherwise."""
 
+    n_outputs: int
+
+    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return probabilities less their mean over the classes."""
+        if self.n_outputs == 1:
+            return outputs.sigmoid() - 0.5
+        return outputs.softmax(1) - 1.0 / self.n_outputs
+
+    def derivatives(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the derivative of sigmoid or softmax, (n_records, k, q)."""
+        if self.n_outputs == 1:
+            p = outputs.sigmoid()
+            return (p * (1.0 - p))[:, :, None]
+        p = outputs.softmax(1)
+        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+    def pull_back(self, vectors: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Map gradients by the values, (n_records, k), to gradients by the outputs."""
+        return torch.einsum("nkq,nk->nq", self.derivatives(outputs), vectors)
+
+    def gram(self, gram: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        r"""Map the Gram matrices of the outputs' Jacobians, (n_records, q, q), to the values'.
+
+        Where all outputs move together, probabilities hardly do: what is left of
+        :math:`D G D^\top` is then a difference of large numbers, and :math:`D^\top w` errs by as
+        much. So the diagonal has :math:`10^{-10} \|D\|^2 \operatorname{tr} G` on top, which is
+        more than either error, and nothing beside the rest where nothing cancels.
+        """
+        derivatives = self.derivatives(outputs)
+        traces = gram.diagonal(dim1=1, dim2=2).sum(1)
+        room = _CANCELLED * derivatives.square().sum((1, 2)) * traces
+        mapped = derivatives @ gram @ derivatives.transpose(1, 2)
+        return mapped + torch.diag_embed(room[:, None].expand(-1, gram.shape[1]))
+
+    def directions(self, n_projections: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw directions that sum to zero: along the others probabilities do not differ."""
+        if self.n_outputs == 1:
+            return np.ones((1, 1))
+        n_free = self.n_outputs - 1
+        # An orthonormal basis of the vectors that sum to zero.
+        basis = np.linalg.svd(np.ones((1, self.n_outputs)))[2][1:]
+        return orthogonal_directions(n_projections, n_free, rng) @ basis
+
+    def widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return the widths of the intervals that values project to: the corners are classes."""
+        if self.n_outputs == 1:
+            return np.ones(1)
+        return directions.max(axis=1) - directions.min(axis=1)
+
+    def half_widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return how far from 0 projections can be: the largest entry, less their mean."""
+        if self.n_outputs == 1:
+            return np.full(1, 0.5)
+        centred = directions - directions.mean(axis=1, keepdims=True)
+        return np.abs(centred).max(axis=1)
+
+
+@dataclass(frozen=True)
+class ClippedOutputs:
+    """Outputs shortened to a ball; the Jacobian stays that of the network, as in the paper."""
+
+    n_outputs: int
     radius: float
 
-    def nearest(self, points: np.ndarray) -> np.ndarray:
-        """Shorten longer rows to the radius; nan becomes 0."""
-        finite = np.clip(np.nan_to_num(points, nan=0.0), -_HUGE, _HUGE)
-        norms = np.linalg.norm(finite, axis=1, keepdims=True)
-        inside: np.ndarray = finite / np.maximum(norms, self.radius) * self.radius
-        return inside
+    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the nearest points of the ball; 0 for what is not a number."""
+        finite = outputs.nan_to_num(nan=0.0, posinf=1e150, neginf=-1e150)
+        norms = finite.norm(dim=1, keepdim=True)
+        return finite / (norms / self.radius).clamp(min=1.0)
 
-    def width(self, directions: np.ndarray) -> float:
-        """Return 2M."""
-        return ball_width(self.radius)
+    def pull_back(self, vectors: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the vectors, which pass the projection unchanged."""
+        return vectors
 
-    def diameter(self, n_outputs: int) -> float:
-        """Return 2M."""
-        return ball_width(self.radius)
+    def gram(self, gram: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the Gram matrices of the outputs."""
+        return gram
+
+    def directions(self, n_projections: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw orthogonal blocks of directions."""
+        if self.n_outputs == 1:
+            return np.ones((1, 1))
+        return orthogonal_directions(n_projections, self.n_outputs, rng)
+
+    def widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return the diameter 2M."""
+        return 2.0 * self.half_widths(directions)
+
+    def half_widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return the radius M."""
+        return np.full(len(directions), self.radius)
+
+
+# A map from a network's outputs to values, centred around 0, in a bounded set.
+ComparedOutputs: TypeAlias = Probabilities | ClippedOutputs
 
 
 @dataclass(frozen=True)
-class Box(OutputSet):
-    """Vectors of which every entry is in an interval."""
+class ParityPenalty:
+    """Mean squared sliced Wasserstein distance between the cells of each stratum."""
 
-    low: float
-    high: float
+    strata: tuple[tuple[int, ...], ...]
+    batch_sizes: tuple[int, ...]
 
-    def nearest(self, points: np.ndarray) -> np.ndarray:
-        """Clip every entry; nan becomes the middle."""
-        middle = (self.low + self.high) / 2.0
-        return np.clip(np.nan_to_num(points, nan=middle), self.low, self.high)
+    @property
+    def pair_weight(self) -> float:
+        """Weight of the distance between two cells of a stratum."""
+        n_cells = len(self.strata[0])
+        return 2.0 / (n_cells * (n_cells - 1) * len(self.strata))
 
-    def width(self, directions: np.ndarray) -> float:
-        """Return the length of the interval times the mean of ``|θ|₁``."""
-        return box_width(directions, self.high - self.low)
+    def sensitivity(self, width: float, clip_jacobian: float) -> float:
+        r"""Bound how far one record moves the gradient, under replace-one within its cell.
 
-    def diameter(self, n_outputs: int) -> float:
-        """Return the diagonal."""
-        return (self.high - self.low) * math.sqrt(n_outputs) * (1.0 + 1e-12)
+        The record occurs in K − 1 pairs, each of which it moves by at most :math:`4 r L / n_c`
+        (`moving_side_sensitivity` with :math:`L_1 = L_2 = L`), where :math:`n_c` is the number of
+        records of its cell in the batch. With the weight of a pair that is
+        :math:`\frac{2}{K Q} \cdot \frac{4 r L}{\min_c n_c}`.
+        """
+        compared = [self.batch_sizes[cell] for stratum in self.strata for cell in stratum]
+        n_pairs = len(self.strata[0]) - 1
+        of_a_pair = moving_side_sensitivity(width, clip_jacobian, clip_jacobian) / min(compared)
+        return self.pair_weight * n_pairs * of_a_pair
 
-
-_ROWS_AT_ONCE = 2048
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Side:
-    """One of the two samples."""
-
-    batch_size: int
-    private: bool
-    network: nn.Module | None = None
-    clip_jacobian: float = 0.0
-    rowwise: bool = False
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"`batch_size` must be at least 1, got {self.batch_size}.")
-        if (self.network is None) != (self.clip_jacobian == 0.0) or self.clip_jacobian < 0.0:
-            raise ValueError(
-                "`clip_jacobian` must be positive with a network, and 0 for points that do not "
-                f"move; got {self.clip_jacobian!r}."
-            )
-
-
-def gradient_sensitivity(
-    first: Side, second: Side, *, width: float, shift: float | None = None
-) -> float:
-    r"""Bound how far one private record moves the gradient.
-
-    Let all projections on a direction lie in an interval of length r, on one side let n points
-    have Jacobians of norm at most :math:`L_1`, and on the other :math:`L_2`. If a record of the
-    first side moves from u to u' and is matched with v before and v' after, the gradient along
-    that direction moves by at most (see `skdpot.nets.wasserstein_gradient.moving_side_sensitivity`)
-
-    .. math:: \frac{2}{n} (L_1 A + L_2 B), \qquad
-              A = |u - v| + |u' - v'| + |v' - v|, \quad B = |u' - u|.
-
-    A + B is convex and at every corner of :math:`0 \le u \le u' \le r,\ 0 \le v \le v' \le r`
-    at most 2r, so it is so everywhere, and :math:`L_1 A + L_2 B \le 2 r L_1 + (L_2 - L_1) B`.
-    B is at most s on average over the directions, so that the gradient moves by at most
-
-    .. math:: \frac{2}{n} \left(2 r L_1 + \max(0, L_2 - L_1)\, s\right).
-
-    With s = r this is :math:`\frac{2 r}{n} \max(2 L_1, L_1 + L_2)`, which is attained. Where
-    private points do not move, :math:`L_1 = 0`, nothing but s counts: the other side's outputs
-    may be anywhere.
-    """
-    shift = width if shift is None else shift
-    bounds = [
-        (
-            4.0 * width * own.clip_jacobian
-            + 2.0 * shift * max(0.0, other.clip_jacobian - own.clip_jacobian)
-        )
-        / own.batch_size
-        for own, other in ((first, second), (second, first))
-        if own.private
-    ]
-    return max(bounds, default=0.0) * (1.0 + 1e-12)
-
-
-def clipped_wasserstein_gradient(
-    first: Side,
-    second: Side,
-    rows_first: torch.Tensor,
-    rows_second: torch.Tensor,
-    directions: np.ndarray,
-    *,
-    clip_output: OutputSet,
-    chunk_size: int | None = None,
-) -> dict[nn.Parameter, torch.Tensor]:
-    """Return the clipped gradient of the squared sliced Wasserstein distance of two samples.
-
-    Privacy
-    -------
-    Not private by itself: add noise for `gradient_sensitivity`. A replaced record must keep its
-    position in the batch.
-    """
-    pairs = [(first, rows_first), (second, rows_second)]
-    pairs.sort(key=lambda pair: pair[0].network is None)  # those that move come first
-    n_moving = sum(side.network is not None for side, _ in pairs)
-    points = [clip_output.nearest(_points(side, rows)) for side, rows in pairs]
-    pulls = pulls_between(points, directions, n_moving=n_moving)
-    total: dict[nn.Parameter, torch.Tensor] = {}
-    for (side, rows), pull in zip(pairs, pulls, strict=False):
-        for parameter, value in _pulled_back(side, rows, pull, chunk_size).items():
-            total[parameter] = total[parameter] + value if parameter in total else value
-    return total
-
-
-def _points(side: Side, rows: torch.Tensor) -> np.ndarray:
-    """Return the points of a side, shape (batch_size, k), in double precision."""
-    if len(rows) != side.batch_size:
-        raise ValueError(
-            f"A side with batch_size={side.batch_size} was given {len(rows)} rows. Its "
-            "sensitivity holds for batches of that size only."
-        )
-    network = side.network
-    if network is not None:
-        chunks = rows.split(_ROWS_AT_ONCE)
-        rows = torch.cat([record_outputs(network, chunk) for chunk in chunks])
-    return rows.detach().cpu().numpy().astype(np.float64)
-
-
-def _pulled_back(
-    side: Side, rows: torch.Tensor, pull: np.ndarray, chunk_size: int | None
-) -> dict[nn.Parameter, torch.Tensor]:
-    """Multiply the vectors with shortened Jacobians."""
-    given = torch.from_numpy(pull).to(rows.device)
-
-    def vectors(_: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
-        shares = shares_of_jacobians(gram, side.clip_jacobian, rowwise=side.rowwise)
-        return given[records] * (shares if side.rowwise else shares[:, None])
-
-    network = side.network
-    return {} if network is None else pulled_back_sum(network, rows, vectors, chunk_size=chunk_size)
+    def vectors(self, outputs: Sequence[np.ndarray], directions: np.ndarray) -> list[np.ndarray]:
+        """Return the gradient of the penalty with respect to each output."""
+        vectors = [np.zeros(of_cell.shape) for of_cell in outputs]
+        for stratum in self.strata:
+            pulls = pulls_between([outputs[cell] for cell in stratum], directions)
+            for cell, pull in zip(stratum, pulls, strict=True):
+                vectors[cell] = self.pair_weight * pull
+        return vectors

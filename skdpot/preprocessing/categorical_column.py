@@ -1,4 +1,4 @@
-"""Columns of categories."""
+"""Columns of categories, and of the two truth values."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from skdpot.preprocessing.boolean_column import BooleanColumn
 from skdpot.preprocessing.column_base import (
-    CodedColumn,
+    UNSHOWN,
+    ColumnGrid,
     TableColumn,
     present_texts,
     strings,
@@ -28,7 +28,7 @@ from skdpot.preprocessing.table_frames import (
     dtype_family,
 )
 
-__all__ = ["CategoricalColumn"]
+FloatArray = npt.NDArray[np.float64]
 
 _OTHER = "other"
 # What each family of data types can hold, by the kinds of `category_key`.
@@ -58,6 +58,246 @@ _NO_NUMBER = (
     "pandas.read_csv(path, thousands=',') reads 1,234.50, with decimal=',' and thousands='.' it "
     "reads 1.234,50."
 )
+
+_TRUTHS = {
+    **dict.fromkeys(("True", "TRUE", "true"), True),
+    **dict.fromkeys(("False", "FALSE", "false"), False),
+}
+_DIGITS = {"1": True, "1.0": True, "0": False, "0.0": False}
+
+
+class CodedColumn(TableColumn):
+    """Base class of columns of categories, which are coded by their places in `levels`."""
+
+    ordered: bool
+
+    @property
+    def levels(self) -> tuple[Any, ...]:
+        """All values that the column can have."""
+        raise NotImplementedError
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories, with those for other values."""
+        return len(self.levels)
+
+    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
+        """Return the position of each value in `levels`.
+
+        Parameters
+        ----------
+        values : Series of pandas or polars, or array-like of shape (n_rows,)
+            The column.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), int64
+            -1 where a value is missing.
+
+        Raises
+        ------
+        ValueError
+            If a value is no level of the column, or misses although `missing` is False. The
+            message names the column and quotes no value.
+        """
+        column = self.read(values)
+        places = [*(self._place(key) for key in column.keys if key), -1]
+        return np.array(places, dtype=np.int64)[column.distinct[0]]
+
+    def _place(self, key: tuple[str, Any]) -> int:
+        """Return the position of what `category_key` made of a value that was read."""
+        raise NotImplementedError
+
+    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
+        """Return the categories at positions in `levels`, of which -1 is a missing value."""
+        raise NotImplementedError
+
+    def level(self, value: Any) -> int | None:
+        """Return the place of a category; None if there is no such."""
+        raise NotImplementedError
+
+    def grid(self) -> "ColumnGrid":
+        """Return a cell for each category."""
+        return ColumnGrid(self, self.n_categories, self.is_ranked)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the order of the categories means something to who counts them."""
+        return self.ordered
+
+    @property
+    def likely_empty(self) -> int | None:
+        """Place of the category that stands for all others."""
+        return None
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Return the place of each category in their order."""
+        codes = self.to_codes(values)
+        return np.where(codes < 0, np.nan, codes / max(self.n_categories - 1, 1))
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Return the nearest categories in their order."""
+        places = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(places)
+        codes = np.rint(np.where(missing, 0.0, places) * (self.n_categories - 1))
+        return self.from_codes(np.where(missing, -1, codes).astype(np.int64))
+
+    @property
+    def coordinates(self) -> list[str]:
+        """One for each category where they have no order."""
+        names = super().coordinates
+        if self.ordered:
+            return names
+        return [*(f"{self.name}={level}" for level in self.levels), *names[1:]]
+
+    def encode(self, values: Any) -> FloatArray:
+        """Return a point of norm 1 at most for each value: without an order, one of a simplex."""
+        if self.ordered:
+            return super().encode(values)
+        codes = self.to_codes(values)
+        points = np.zeros((len(codes), self.n_categories + self.missing))
+        points[np.arange(len(codes)), np.where(codes < 0, self.n_categories, codes)] = 1.0
+        return points
+
+    def decode(self, points: FloatArray) -> pd.Series:
+        """Return the categories whose points are nearest."""
+        if self.ordered:
+            return super().decode(points)
+        codes = np.argmax(points, axis=1)
+        return self.from_codes(np.where(codes == self.n_categories, -1, codes))
+
+    @property
+    def _last_step(self) -> int:
+        return self.n_categories - 1
+
+    def checked_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return codes as integers and refuse those that are out of range."""
+        given = np.asarray(codes)
+        last = self.n_categories - 1
+        if given.size and (given.dtype.kind not in "iu" or given.min() < -1 or given.max() > last):
+            raise self.error(f": codes must be integers from -1 (missing) to {last}.")
+        return given.astype(np.int64)
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as text, in their order if they have one."""
+        names = list(map(str, self.levels))
+        if len(set(names)) < len(names):  # the number 1 and the text "1"
+            names = list(map(repr, self.levels))
+        codes = self.to_codes(values)
+        return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=self.ordered))
+
+
+@dataclass(frozen=True, repr=False)
+class BooleanColumn(CodedColumn):
+    """True and False.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values: "bool", "boolean", "object" or a number; by default that of
+        the table that an encoder is fitted on. Where values may be missing, "bool" becomes
+        "boolean" in pandas.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import BooleanColumn
+    >>> BooleanColumn("member").to_codes([True, False])
+    array([1, 0])
+    """
+
+    kind: ClassVar[str] = "boolean"
+    families: ClassVar[tuple[str, ...]] = ("boolean", "text", "integer", "float")
+
+    ordered = True
+    is_ranked = False
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if self.dtype in ("str", "string"):
+            raise self.error(
+                f": a boolean column cannot have the data type {self.dtype!r}; declare texts as a "
+                "categorical column."
+            )
+
+    @property
+    def levels(self) -> tuple[bool, bool]:
+        """The two values."""
+        return False, True
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words which values the column can have."""
+        return "True and False"
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether an array of numbers can hold the values."""
+        return True
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is neither True nor False."""
+        column = super().read(values)
+        if any(key is None or key[0] == "text" or key[1] not in (0, 1) for key in column.keys):
+            raise self.error(" must hold True and False, or 1 and 0; else declare its categories.")
+        return column
+
+    def _place(self, key: tuple[str, Any]) -> int:
+        return int(key[1])
+
+    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
+        """Return True for 1 and False for 0.
+
+        Parameters
+        ----------
+        codes : array-like of int of shape (n_rows,)
+            -1 is a missing value.
+
+        Returns
+        -------
+        Series of shape (n_rows,)
+            Of the data type of the column.
+
+        Raises
+        ------
+        ValueError
+            If a code is out of range, or -1 although `missing` is False.
+        """
+        positions = self.checked_codes(codes)
+        return self.finish(positions == 1, positions < 0, self.dtype or "bool")
+
+    def level(self, value: Any) -> int | None:
+        """Return 1 for True and 0 for False, and for numbers that are equal."""
+        alike = [pd.api.types.is_scalar(value) and level == value for level in self.levels]
+        return alike.index(True) if any(alike) else None
+
+    def _text_dtype(self) -> str:
+        return "bool"
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as truth values."""
+        truths = text_truths(present_texts(texts, missing), _TRUTHS | _DIGITS)
+        if truths is None:
+            raise self.error(
+                f" holds a text that is neither true nor false {UNSHOWN}. Name missing values by "
+                "--missing, or declare the column as categorical in the schema."
+            )
+        return truths
+
+    def condition(self, text: str) -> bool | None:
+        """Return a truth value that somebody typed, None for a missing one."""
+        known = {"true": True, "1": True, "false": False, "0": False}
+        if text and text.lower() not in known:
+            raise ValueError(f"{self.name!r} is True or False, not {text!r}.")
+        return known.get(text.lower())
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,13 +357,13 @@ class CategoricalColumn(CodedColumn):
         if self.categories is None:
             return
         if isinstance(self.categories, str) or not isinstance(self.categories, Iterable):
-            raise ValueError(f"Column {self.name!r}: categories must be a list, or None.")
+            raise self.error(": categories must be a list, or None.")
         categories = tuple(self._plain(value, "categories") for value in self.categories)
         self._store("categories", categories)
         if len(set(map(category_key, categories))) < len(categories):
-            raise ValueError(f"Column {self.name!r}: a category is listed twice.")
+            raise self.error(": a category is listed twice.")
         if not self.levels:
-            raise ValueError(f"Column {self.name!r} needs at least one category, or other=.")
+            raise self.error(" needs at least one category, or other=.")
 
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
@@ -140,9 +380,8 @@ class CategoricalColumn(CodedColumn):
     def levels(self) -> tuple[Any, ...]:
         """All values that the column can have: the categories, and `other` if it is no such."""
         if self.categories is None:
-            raise ValueError(
-                f"Column {self.name!r} has no categories yet: state them, or have a TableEncoder "
-                "select them privately."
+            raise self.error(
+                " has no categories yet: state them, or have a TableEncoder select them privately."
             )
         known = {category_key(category) for category in self.categories}
         extra = self.other is not None and category_key(self.other) not in known
@@ -188,25 +427,23 @@ class CategoricalColumn(CodedColumn):
         """
         column = super().read(values)
         if None in column.keys:
-            raise ValueError(
-                f"Column {self.name!r} holds something that is neither a string nor a finite "
-                "number nor a boolean, and so no category; convert it first."
+            raise self.error(
+                " holds something that is neither a string nor a finite number nor a boolean, "
+                "and so no category; convert it first."
             )
         if self.is_resolved:
             known = self._places.keys()
             if not (self.missing or self.other is not None or known >= set(column.keys)):
-                raise ValueError(
-                    f"Column {self.name!r} holds a value that is not among its "
-                    f"{len(self.levels)} categories. List it, name a category that takes all "
-                    "others (other=), or let them count as missing (missing=True)."
+                raise self.error(
+                    f" holds a value that is not among its {len(self.levels)} categories. List it, "
+                    "name a category for all others (other=), or let them be missing=True."
                 )
         elif self.dtype is not None:
             for key in column.keys:
                 if key is not None and (why := _misfit(key, self.dtype)):
-                    raise ValueError(
-                        f"Column {self.name!r} must hold {why}, for its data type is "
-                        f"{self.dtype!r}. Convert the column, or change the schema (the offending "
-                        "value is not shown because it may be private)."
+                    raise self.error(
+                        f" must hold {why}, for its data type is {self.dtype!r}. Convert the "
+                        f"column, or change the schema {UNSHOWN}."
                     )
         return column
 
@@ -223,35 +460,15 @@ class CategoricalColumn(CodedColumn):
         """Return the column with categories, and one that takes all other values."""
         other = self.other
         if other is None:
-            other = _free_name(selected, self.dtype or "object")
+            dtype, taken = self.dtype or "object", set(map(category_key, selected))
+            names = _names(category_dtype(dtype) or dtype)
+            # None is left when each value of the data type was selected: there are no others.
+            other = next((name for name in names if category_key(name) not in taken), None)
         return self.replace(categories=selected, other=other)
 
-    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
-        """Return the position of each value in `levels`.
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            The column.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,), int64
-            -1 where a value is missing.
-
-        Raises
-        ------
-        ValueError
-            If a value is not in the list and there is no `other` and `missing` is False, or a
-            value is missing although `missing` is False. The message names the column and quotes
-            no value.
-        """
-        column = self.read(values)
+    def _place(self, key: tuple[str, Any]) -> int:
         unknown = -1 if self.other is None else self._places[category_key(self.other)]
-        table = np.array(
-            [*(self._places.get(key, unknown) for key in column.keys), -1], dtype=np.int64
-        )
-        return table[column.distinct[0]]
+        return self._places.get(key, unknown)
 
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
         """Return the categories at positions in `levels`.
@@ -276,8 +493,11 @@ class CategoricalColumn(CodedColumn):
         self.check_missing(missing)
         dtype = self.dtype or "object"
         if (inside := category_dtype(dtype)) is not None:
-            taken = pd.Categorical.from_codes(positions, dtype=self._categorical_dtype(inside))
-            return pd.Series(taken)
+            index = pd.Index(list(self.levels), dtype=object)
+            if inside != "object" and not any(_misfit(key, inside) for key in self._places):
+                index = index.astype(inside)
+            kinds = pd.CategoricalDtype(index, ordered=self.ordered)
+            return pd.Series(pd.Categorical.from_codes(positions, dtype=kinds))
         levels = np.empty(len(self.levels) + 1, dtype=object)
         levels[:] = [*self.levels, None]
         if dtype_family(dtype) == "text":
@@ -286,27 +506,15 @@ class CategoricalColumn(CodedColumn):
         numbers = np.array([*self.levels, 0], dtype=held)
         return self.finish(numbers[positions], missing, dtype)
 
-    def _categorical_dtype(self, inside: str) -> pd.CategoricalDtype:
-        index = pd.Index(list(self.levels), dtype=object)
-        keys = [key for level in self.levels if (key := category_key(level))]
-        if inside != "object" and not any(_misfit(key, inside) for key in keys):
-            index = index.astype(inside)
-        return pd.CategoricalDtype(index, ordered=self.ordered)
-
     def _plain(self, value: Any, field: str) -> Any:
         """Return a category as a plain Python value that fits the data type."""
         key = category_key(value)
         if key is None:
-            raise ValueError(
-                f"Column {self.name!r}: {field} must hold strings, numbers or booleans."
-            )
+            raise self.error(f": {field} must hold strings, numbers or booleans.")
         if self.dtype is None:
             return key[1]
         if why := _misfit(key, self.dtype):
-            raise ValueError(
-                f"Column {self.name!r}: {field} must hold {why}, for its data type is "
-                f"{self.dtype!r}."
-            )
+            raise self.error(f": {field} must hold {why}, for its data type is {self.dtype!r}.")
         return int(key[1]) if dtype_family(self.dtype) == "integer" else key[1]
 
     def left_open(self) -> Self:
@@ -328,8 +536,8 @@ class CategoricalColumn(CodedColumn):
             return None, why
         if len(keys) > _FEW or keep:
             return column, (
-                f"has {len(keys)} distinct texts; those that occur often enough will be selected "
-                "privately. List them if they are public."
+                f"has {len(keys)} distinct texts; frequent ones will be selected privately. List "
+                "them if they are public."
             )
         ordered = sorted(key for key in keys if key)
         note = "" if len(keys) < n or n < 2 else "every text occurs once. Is it an identifier?"
@@ -398,14 +606,6 @@ def _misfit(key: tuple[str, Any], dtype: str) -> str:
     return ""
 
 
-def _free_name(selected: tuple[Any, ...], dtype: str) -> Any:
-    """Return a category that the data type can hold and that was not selected, if there is one."""
-    taken = set(map(category_key, selected))
-    candidates = _names(category_dtype(dtype) or dtype)
-    # None is left when each value of the data type was selected; then there are no others.
-    return next((name for name in candidates if category_key(name) not in taken), None)
-
-
 def _names(dtype: str) -> Iterable[Any]:
     """Return the categories that a data type can hold, those first that are likely to be free."""
     family = dtype_family(dtype)
@@ -426,9 +626,12 @@ def _left_out(distinct: Iterable[Any], n: int) -> str:
     if sum(map(bool, map(_DATE.fullmatch, texts))) > _MOST * len(texts):
         return _NO_DATE
     alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
-    if len(alike) > _MOST * len(texts) and not all(map(_is_float, alike)):
+    if len(alike) > _MOST * len(texts) and text_numbers(alike, float) is None:
         return _NO_NUMBER
-    if len(texts) == len(values) > _FEW and _have_units(texts):
+    found = [_NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts]
+    units = [match[2] for match in found if match]
+    measured = len(units) >= len(texts) - 3 and len(set(units)) <= 2
+    if len(texts) == len(values) > _FEW and measured and text_numbers(texts, float) is None:
         return _NO_NUMBER
     if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
         return (
@@ -438,18 +641,9 @@ def _left_out(distinct: Iterable[Any], n: int) -> str:
     return ""
 
 
-def _have_units(texts: Iterable[str]) -> bool:
-    """Whether all but three texts are numbers, with two units at most, and not all are plain."""
-    matches = {text: _NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts}
-    numbers = [match for match in matches.values() if match]
-    units = {match[2] for match in numbers}
-    plain = all(map(_is_float, matches))
-    return len(numbers) >= len(matches) - 3 and len(units) <= 2 and not plain
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def text_truths(values: Sequence[str | None], known: dict[str, bool] = _TRUTHS) -> pd.Series | None:
+    """Return texts as nullable booleans, None if some are no truth values."""
+    if not known.keys() >= {value for value in values if value is not None}:
+        return None
+    found = [None if value is None else known[value] for value in values]
+    return pd.Series(found, dtype="boolean")

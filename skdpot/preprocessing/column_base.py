@@ -17,16 +17,14 @@ import pandas as pd
 
 from skdpot.preprocessing.table_frames import PlainColumn, dtype_family, pandas_dtype, read_column
 
-__all__ = ["CodedColumn", "ColumnGrid", "ScaledColumn", "TableColumn", "TickColumn"]
-
 IntArray = npt.NDArray[np.integer]
 FloatArray = npt.NDArray[np.float64]
 
 MAX_CELLS = 256
 _TRIES = 12
+UNSHOWN = "(not shown: it may be private)"
+OTHER_KIND = f"Convert it, or declare a column of another kind {UNSHOWN}."
 _MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
-_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, repr=False)
@@ -200,11 +198,11 @@ class TableColumn:
         try:
             column = read_column(values)
         except ValueError as error:
-            raise ValueError(f"Column {self.name!r}: {error}.") from None
+            raise self.error(f": {error}.") from None
         if column.missing.any() and not self.missing:
-            raise ValueError(
-                f"Column {self.name!r} misses values, but missing=False in its schema. Set "
-                "missing=True (it is then public that values can be missing), or fill them."
+            raise self.error(
+                " misses values, but missing=False in its schema. Set missing=True (it is then "
+                "public that values can be missing), or fill them."
             )
         return column
 
@@ -230,25 +228,27 @@ class TableColumn:
     def check_missing(self, missing: npt.NDArray[np.bool_]) -> None:
         """Refuse to decode missing values in a column that has none."""
         if missing.any() and not self.missing:
-            raise ValueError(f"Column {self.name!r} has missing=False: there is none to decode.")
+            raise self.error(" has missing=False: there is none to decode.")
+
+    def error(self, text: str) -> ValueError:
+        """Return an error that begins with the name of the column."""
+        return ValueError(f"Column {self.name!r}{text}")
 
     def _check_dtype(self, dtype: Any) -> None:
         try:
             family = dtype_family(dtype) if isinstance(dtype, str) else ""
         except ValueError as error:
-            raise ValueError(f"Column {self.name!r}: {error}.") from None
+            raise self.error(f": {error}.") from None
         if family not in self.families:
-            raise ValueError(
-                f"Column {self.name!r}: a {self.kind} column cannot have the data type {dtype!r}; "
-                f"it must hold {' or '.join(self.families)} values. Choose another kind of column."
+            raise self.error(
+                f": a {self.kind} column cannot have the data type {dtype!r}; it must hold "
+                f"{' or '.join(self.families)} values. Choose another kind of column."
             )
 
     def _boolean(self, field: str) -> bool:
         value = getattr(self, field)
         if not isinstance(value, bool | np.bool_):
-            raise ValueError(
-                f"Column {self.name!r}: {field} must be True or False, got {type(value).__name__}."
-            )
+            raise self.error(f": {field} must be True or False, got {type(value).__name__}.")
         return bool(value)
 
     def _store(self, field: str, value: object) -> None:
@@ -269,107 +269,6 @@ def _short(value: object) -> str:
     if isinstance(value, tuple) and len(value) > 8:
         return f"({', '.join(map(repr, value[:6]))}, ... {len(value)} in all)"
     return repr(value)
-
-
-class CodedColumn(TableColumn):
-    """Base class of columns of categories, which are coded by their places in `levels`."""
-
-    ordered: bool
-
-    @property
-    def levels(self) -> tuple[Any, ...]:
-        """All values that the column can have."""
-        raise NotImplementedError
-
-    @property
-    def n_categories(self) -> int:
-        """Number of categories, with those for other values."""
-        return len(self.levels)
-
-    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
-        """Return the position of each value in `levels`, -1 where it is missing."""
-        raise NotImplementedError
-
-    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
-        """Return the categories at positions in `levels`, of which -1 is a missing value."""
-        raise NotImplementedError
-
-    def level(self, value: Any) -> int | None:
-        """Return the place of a category; None if there is no such."""
-        raise NotImplementedError
-
-    def grid(self) -> "ColumnGrid":
-        """Return a cell for each category."""
-        return ColumnGrid(self, self.n_categories, self.is_ranked)
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether the order of the categories means something to who counts them."""
-        return self.ordered
-
-    @property
-    def likely_empty(self) -> int | None:
-        """Place of the category that stands for all others."""
-        return None
-
-    def to_unit(self, values: Any) -> FloatArray:
-        """Return the place of each category in their order."""
-        codes = self.to_codes(values)
-        return np.where(codes < 0, np.nan, codes / max(self.n_categories - 1, 1))
-
-    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Return the nearest categories in their order."""
-        places = np.asarray(unit, dtype=np.float64)
-        missing = np.isnan(places)
-        codes = np.rint(np.where(missing, 0.0, places) * (self.n_categories - 1))
-        return self.from_codes(np.where(missing, -1, codes).astype(np.int64))
-
-    @property
-    def coordinates(self) -> list[str]:
-        """One for each category where they have no order."""
-        names = super().coordinates
-        if self.ordered:
-            return names
-        return [*(f"{self.name}={level}" for level in self.levels), *names[1:]]
-
-    def encode(self, values: Any) -> FloatArray:
-        """Return a point of norm 1 at most for each value: without an order, one of a simplex."""
-        if self.ordered:
-            return super().encode(values)
-        codes = self.to_codes(values)
-        points = np.zeros((len(codes), self.n_categories + self.missing))
-        points[np.arange(len(codes)), np.where(codes < 0, self.n_categories, codes)] = 1.0
-        return points
-
-    def decode(self, points: FloatArray) -> pd.Series:
-        """Return the categories whose points are nearest."""
-        if self.ordered:
-            return super().decode(points)
-        codes = np.argmax(points, axis=1)
-        return self.from_codes(np.where(codes == self.n_categories, -1, codes))
-
-    @property
-    def _last_step(self) -> int:
-        return self.n_categories - 1
-
-    def checked_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return codes as integers and refuse those that are out of range."""
-        given = np.asarray(codes)
-        whole = given.dtype.kind in "iu" or given.size == 0
-        last = self.n_categories - 1
-        if not whole or (given.size and not -1 <= given.min() <= given.max() <= last):
-            raise ValueError(
-                f"Column {self.name!r}: codes must be integers from -1 (missing) to {last}."
-            )
-        return given.astype(np.int64)
-
-    def compared(self, values: pd.Series) -> pd.Series:
-        """Return values as text, in their order if they have one."""
-        names = list(map(str, self.levels))
-        if len(set(names)) < len(names):  # the number 1 and the text "1"
-            names = list(map(repr, self.levels))
-        codes = self.to_codes(values)
-        return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=self.ordered))
 
 
 @dataclass(frozen=True, repr=False)
@@ -405,26 +304,6 @@ class ScaledColumn(TableColumn):
         """Return the column without bounds."""
         return self.replace(lower=None, upper=None)
 
-    def numbers(self, values: Any) -> FloatArray:
-        """Return the numbers that bounds are estimated from, NaN where one is missing."""
-        raise NotImplementedError
-
-    def bounded(self, lower: float, upper: float, found: bool) -> Self:
-        """Return the column with estimates for the bounds that it lacks.
-
-        One on the wrong side of a known bound becomes that bound. If nothing was `found`, the
-        estimates say nothing.
-        """
-        raise NotImplementedError
-
-    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
-        """Return the part of an interval inside the bounds, None being no end, and its places."""
-        raise NotImplementedError
-
-    def typed_bound(self, text: str) -> Any:
-        """Return a bound that somebody typed."""
-        return text
-
     def _clipped(self, lowest: Any, highest: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
         """Return the part of an interval that lies inside the bounds."""
         if lowest is not None and highest is not None and lowest > highest:
@@ -441,9 +320,8 @@ class ScaledColumn(TableColumn):
         )
 
     def _unbounded(self) -> ValueError:
-        return ValueError(
-            f"Column {self.name!r} has no bounds yet: state them, or have a TableEncoder "
-            "estimate them privately."
+        return self.error(
+            " has no bounds yet: state them, or have a TableEncoder estimate them privately."
         )
 
     def _frequent(self) -> FloatArray:
@@ -468,134 +346,6 @@ class ScaledColumn(TableColumn):
         return ColumnGrid(self, len(starts), True, starts[order], stops[order])
 
 
-@dataclass(frozen=True, repr=False)
-class TickColumn(ScaledColumn):
-    """Base class of columns of times between two bounds, in ticks of a resolution."""
-
-    is_time: ClassVar[bool] = True
-
-    lower: str | None = None
-    upper: str | None = None
-    resolution: str = "s"
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
-            raise ValueError(
-                f"Column {self.name!r}: resolution must be one of {', '.join(_SECONDS)}."
-            )
-
-    def _bound_seconds(self, bound: str) -> int:
-        """Return a bound as `seconds` counts."""
-        raise NotImplementedError
-
-    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
-        """Return whole seconds, rounded down."""
-        unit, step = np.datetime_data(column.values.dtype)
-        ticks = np.where(column.missing, 0, column.values.astype(np.int64))
-        if unit in _SECONDS:
-            return ticks * (step * _SECONDS[unit])
-        return ticks * step // _PER_SECOND[unit]
-
-    def bounds_around(self, first: float, last: float) -> dict[str, str]:
-        """Return bounds that hold the seconds from `first` to `last`, in whole days."""
-        raise NotImplementedError
-
-    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
-        """Return values that `seconds` counts like that."""
-        raise NotImplementedError
-
-    @property
-    def n_values(self) -> int | None:
-        """Number of ticks; None while a bound is not known."""
-        if self.lower is None or self.upper is None:
-            return None
-        length = self._bound_seconds(self.upper) - self._bound_seconds(self.lower)
-        return length // _SECONDS[self.resolution] + 1
-
-    def describe(self, *, in_full: bool = False) -> str:
-        """Say in a few words which values the column can have."""
-        length = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}[self.resolution]
-        ends = f"{length} from {self.lower or '?'} to {self.upper or '?'}"
-        return ends if self.is_resolved else f"{ends}, bounds to be estimated privately"
-
-    def to_unit(self, values: Any) -> FloatArray:
-        """Return the place of each time between the bounds, which it is clipped to."""
-        first, last = self._ticks()
-        column = self.read(values)
-        tick = _SECONDS[self.resolution]
-        seconds = np.clip(self.seconds(column), first, first + last * tick)
-        unit: FloatArray = (seconds - first) // tick / np.float64(last or 1)
-        unit[column.missing] = np.nan
-        return unit
-
-    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Return the times on the nearest ticks."""
-        first, last = self._ticks()
-        numbers = np.asarray(unit, dtype=np.float64)
-        missing = np.isnan(numbers)
-        self.check_missing(missing)
-        ticks = np.rint(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * last)
-        return self._from_seconds(
-            first + ticks.astype(np.int64) * _SECONDS[self.resolution], missing
-        )
-
-    def _ticks(self) -> tuple[int, int]:
-        """Return the seconds of the first tick and the number of the last."""
-        n_values = self.n_values
-        if self.lower is None or n_values is None:
-            raise self._unbounded()
-        return self._bound_seconds(self.lower), n_values - 1
-
-    def numbers(self, values: Any) -> FloatArray:
-        """Return seconds, NaN where a time is missing."""
-        column = self.read(values)
-        return np.where(column.missing, np.nan, self.seconds(column).astype(np.float64))
-
-    def within(self, lower: str, upper: str) -> Self:
-        """Return the column with bounds in the place of those that it lacks."""
-        first, last = self.lower or lower, self.upper or upper
-        if self._bound_seconds(first) > self._bound_seconds(last):
-            first, last = (last, last) if self.lower is None else (first, first)
-        return self.replace(lower=first, upper=last)
-
-    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
-        """Choose the longest ticks on which all times lie, and whole days that hold them."""
-        present = values.present
-        kept = PlainColumn(present, np.zeros(len(present), dtype=bool), values.dtype)
-        found = self
-        for resolution in ("D", "h", "min", "s"):
-            found = self.replace(resolution=resolution)
-            seconds = found.seconds(kept)
-            found = found.replace(**found.bounds_around(seconds.min(), seconds.max() + 1))
-            decoded = read_column(found.from_unit(found.to_unit(kept)))
-            if np.array_equal(decoded.values, kept.values):
-                break
-        return found, ""
-
-    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
-        """Return the first and the last tick that a condition allows, and their places."""
-        first, last = self._limit(self.lower), self._limit(self.upper)
-        lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
-        lowest, highest = self._clipped(lowest, highest, first, last)
-        start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
-        # Times between two ticks became the earlier.
-        if self.from_unit([start])[0] < lowest:
-            start += 1.0 / max((self.n_values or 1) - 1, 1)
-        if start > stop:
-            raise self._nothing(f"it holds no value of the resolution {self.resolution!r}")
-        return (*self.from_unit([start, stop]), start, stop)
-
-    def _limit(self, value: Any) -> Any:
-        """Return the end of an interval as the values of the column are."""
-        raise NotImplementedError
-
-    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-        """Return texts, which are read as times when the column is."""
-        return strings(present_texts(texts, missing))
-
-
 @dataclass(frozen=True, eq=False)
 class ColumnGrid:
     """Cells of one column: its categories, its possible values, or places on its scale."""
@@ -615,6 +365,11 @@ class ColumnGrid:
     def on_scale(self) -> bool:
         """Whether cells are places on a scale rather than categories."""
         return self.starts is not None
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a cell may hold several values."""
+        return not np.array_equal(np.asarray(self.starts), np.asarray(self.stops))
 
     @property
     def is_doubtful(self) -> npt.NDArray[np.bool_]:

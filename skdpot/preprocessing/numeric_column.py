@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from skdpot.preprocessing.column_base import (
+    OTHER_KIND,
+    UNSHOWN,
     ScaledColumn,
     TableColumn,
     present_texts,
@@ -20,8 +22,6 @@ from skdpot.preprocessing.column_base import (
     text_numbers,
 )
 from skdpot.preprocessing.table_frames import PlainColumn, dtype_family
-
-__all__ = ["NumericColumn", "text_doubles", "text_integers"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -184,10 +184,7 @@ class NumericColumn(ScaledColumn):
         if column.values.dtype.kind == "O":
             column = self._from_objects(column)
         if column.values.dtype.kind not in "biuf":
-            raise ValueError(
-                f"Column {self.name!r} must hold numbers. Convert it, or declare it as a column "
-                "of another kind (the offending value is not shown because it may be private)."
-            )
+            raise self.error(f" must hold numbers. {OTHER_KIND}")
         if column.values.dtype.kind == "f" and np.isinf(column.present).any():
             raise self._infinite()
         return column
@@ -207,18 +204,17 @@ class NumericColumn(ScaledColumn):
         if self.integer:
             lower, upper = float(np.floor(lower)), float(np.ceil(upper))
             low, high = float(-LARGEST_INTEGER), float(LARGEST_INTEGER)
-        if self.dtype is not None and dtype_family(self.dtype) == "integer":
-            limits = np.iinfo(self.dtype.lower())
-            low, high = max(low, float(limits.min)), min(high, float(limits.max))
+        smallest, largest = self._holds
+        low, high = max(low, smallest), min(high, largest)
         lower, upper = (min(max(bound, low), high) for bound in (lower, upper))
         lower = lower if self.lower is None else self.lower
         upper = upper if self.upper is None else self.upper
         if lower > upper:  # an estimate on the wrong side of what is known
             lower, upper = (upper, upper) if self.lower is None else (lower, lower)
-        largest = _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
-        if self.integer and upper - lower > largest:
-            kept = upper if self.lower is None and self.upper is not None else None
-            lower, upper = (kept - largest, kept) if kept is not None else (lower, lower + largest)
+        longest = self._longest
+        if self.integer and upper - lower > longest:
+            above = self.lower is None and self.upper is not None
+            lower, upper = (upper - longest, upper) if above else (lower, lower + longest)
         return self.replace(lower=lower, upper=upper)
 
     def _from_objects(self, column: PlainColumn) -> PlainColumn:
@@ -238,9 +234,7 @@ class NumericColumn(ScaledColumn):
         return PlainColumn(values, column.missing, column.dtype)
 
     def _infinite(self) -> ValueError:
-        return ValueError(
-            f"Column {self.name!r} holds infinity; every value must be finite or missing."
-        )
+        return self.error(" holds infinity; every value must be finite or missing.")
 
     def _bounds(self) -> tuple[float | int, float | int]:
         if self.lower is None or self.upper is None:
@@ -258,32 +252,38 @@ class NumericColumn(ScaledColumn):
         number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
         limit = LARGEST_INTEGER if self.integer else sys.float_info.max
         if not number or not abs(value) <= limit:
-            raise ValueError(
-                f"Column {self.name!r}: {side} must be None or a finite number"
-                f"{', an integer between -2^62 and 2^62' if self.integer else ''}."
-            )
+            within = ", an integer between -2^62 and 2^62" if self.integer else ""
+            raise self.error(f": {side} must be None or a finite number{within}.")
         if self.integer and value != int(value):
-            raise ValueError(f"Column {self.name!r} holds integers: {side} must be one.")
+            raise self.error(f" holds integers: {side} must be one.")
         return int(value) if self.integer else float(value)
 
     def _check_range(self, lower: float, upper: float) -> None:
         if lower > upper:
-            raise ValueError(f"Column {self.name!r}: lower={lower!r} is above upper={upper!r}.")
+            raise self.error(f": lower={lower!r} is above upper={upper!r}.")
         if not math.isfinite(upper - lower):
-            raise ValueError(f"Column {self.name!r}: the bounds are too far apart.")
-        largest = _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
-        if self.integer and upper - lower > largest:
-            raise ValueError(
-                f"Column {self.name!r}: integers between bounds more than {largest} apart cannot "
-                "all be told apart. Narrow the bounds, or make the column one of floating-point "
-                "numbers; identifiers are best left out."
+            raise self.error(": the bounds are too far apart.")
+        if self.integer and upper - lower > self._longest:
+            raise self.error(
+                f": integers between bounds more than {self._longest} apart cannot all be told "
+                "apart. Narrow the bounds, or use floating-point numbers; leave identifiers out."
             )
-        if self.dtype is not None and dtype_family(self.dtype) == "integer":
-            limits = np.iinfo(self.dtype.lower())
-            if lower < limits.min or upper > limits.max:
-                raise ValueError(
-                    f"Column {self.name!r}: the bounds are beyond what {self.dtype!r} can hold."
-                )
+        smallest, largest = self._holds
+        if lower < smallest or upper > largest:
+            raise self.error(f": the bounds are beyond what {self.dtype!r} can hold.")
+
+    @property
+    def _holds(self) -> tuple[float, float]:
+        """Smallest and largest number that a data type of integers can hold."""
+        if self.dtype is None or dtype_family(self.dtype) != "integer":
+            return -math.inf, math.inf
+        limits = np.iinfo(self.dtype.lower())
+        return limits.min, limits.max
+
+    @property
+    def _longest(self) -> int:
+        """How far apart the bounds of integers may be."""
+        return _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
 
     @property
     def is_numbered(self) -> bool:
@@ -298,10 +298,7 @@ class NumericColumn(ScaledColumn):
         """Return the places of both bounds, and of zero between them."""
         lower, upper = self._bounds()
         values = [lower, upper, *([0.0] if lower < 0.0 < upper else [])]
-        places: FloatArray = self.to_unit(
-            np.array([int(value) for value in values] if self.integer else values)
-        )
-        return places
+        return self.to_unit(np.array([int(value) for value in values] if self.integer else values))
 
     def left_open(self) -> Self:
         """Return the column without bounds, on its own scale."""
@@ -335,16 +332,6 @@ class NumericColumn(ScaledColumn):
             raise ValueError(f"{self.name!r} is a number, not {text!r}.")
         return int(number) if number.is_integer() else number
 
-    def typed_bound(self, text: str) -> float:
-        """Return a bound that somebody typed."""
-        try:
-            number = float(text)
-        except ValueError:
-            number = None
-        if number is None:
-            raise ValueError(f"{self.name!r} needs numbers.")
-        return int(number) if self.integer and number.is_integer() else number
-
     def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
         """Choose bounds that hold all values, rounded outwards, and a scale."""
         present = values.present
@@ -367,9 +354,7 @@ class NumericColumn(ScaledColumn):
                 "every number occurs once. Exclude the column if it identifies rows or people; "
                 "encoded, it would only be noise."
             )
-        if self.dtype is not None and whole and "int" in self.dtype.lower():
-            limits = np.iinfo(self.dtype.lower())
-            lower, upper = max(lower, limits.min), min(upper, limits.max)
+        lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])
         found = self.replace(
             integer=whole,
             lower=int(lower) if whole else float(lower),
@@ -453,9 +438,8 @@ def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, floa
 def no_number(name: str) -> ValueError:
     """Return the error for a text that is no number."""
     return ValueError(
-        f"Column {name!r} holds a text that is no number (not shown, because it may be private). "
-        "Is it a missing value? Then name it by --missing. Are there separators, as in 1,234.50? "
-        "Write 1234.50. If the column holds categories, declare them in the schema."
+        f"Column {name!r} holds a text that is no number {UNSHOWN}. Name missing values by "
+        "--missing, write 1,234.50 as 1234.50, and declare categories in the schema."
     )
 
 

@@ -1,8 +1,7 @@
 """Robust standardisation whose centres and scales are differentially private."""
 
 import math
-from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,21 +10,17 @@ from sklearn.utils import Tags
 
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
-    Interval,
     all_or_nothing,
     check_is_fitted,
     fit_context,
     validate_rows,
 )
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.bounds_plan import BoundsPlan, plan_private_bounds
+from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, privacy_target
-from skdpot.privacy.private_bounds import release_feature_scales
+from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds, release_feature_scales
 from skdpot.privacy.provenance import made_by, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
-
-__all__ = ["PrivateScaler"]
 
 _ASSUMPTIONS = (
     "the number of rows",
@@ -108,13 +103,10 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     1.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "epsilon": [Interval(Real, 0, math.inf, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "budget": [PrivacyBudget, None],
+    _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "with_centering": ["boolean"],
         "with_scaling": ["boolean"],
-        "random_state": ["random_state"],
     }
 
     center_: npt.NDArray[np.float64] | None
@@ -181,24 +173,21 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
                 "with_centering=False and with_scaling=False leave nothing to learn; set one of "
                 "them to True, or use 'passthrough' in place of this step."
             )
-        mu = _whole_mu(privacy_target(self.epsilon, self.delta, self.budget))
-        return plan_private_bounds(
-            n_samples, n_features, mu, mode="features", centers=self.with_centering
-        )
+        mu = whole_mu(privacy_target(self.epsilon, self.delta, self.budget))
+        options: Any = {"mode": "features", "centers": self.with_centering}
+        return plan_private_bounds(n_samples, n_features, mu, **options)
 
     def _charge(self, plan: BoundsPlan) -> PrivacySpent:
-        seeded = self.random_state is not None
+        seeded = () if self.random_state is None else ("nobody knows random_state",)
+        mechanism = "noisy histograms of pair distances" + " and of values" * plan.centers
+        if not plan.event.is_private:
+            mechanism = "exact medians, no noise"
         return charge(
-            self.budget,
+            self,
             plan.event,
-            epsilon=self.epsilon,
-            delta=self.delta,
             n_samples=plan.n_samples,
-            label=type(self).__name__,
-            assumptions=_ASSUMPTIONS + (("nobody knows random_state",) if seeded else ()),
-            sigma=tuple(noise.sigma for noise in plan.noises) or None,
-            sensitivity=tuple(noise.sensitivity for noise in plan.noises) or None,
-            mechanism=_mechanism(plan),
+            assumptions=(*_ASSUMPTIONS, *seeded),
+            mechanism=mechanism,
         )
 
     def _release(self, rows: npt.NDArray[Any], plan: BoundsPlan) -> None:
@@ -279,13 +268,7 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         return tags
 
 
-def _mechanism(plan: BoundsPlan) -> str:
-    if not plan.noises:
-        return "exact medians, no noise"
-    return "noisy histograms of pair distances" + (" and of values" if plan.centers else "")
-
-
-def _whole_mu(target: PrivacyTarget) -> float:
+def whole_mu(target: PrivacyTarget) -> float:
     """Return the mu that fills `target`, less what its rounding to ledger units takes."""
     units = target.mu_squared_units
     if units == 0:

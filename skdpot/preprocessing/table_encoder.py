@@ -1,8 +1,7 @@
 """Tables of mixed columns as points of the unit ball, and back."""
 
 import math
-from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,29 +10,27 @@ from sklearn.utils import Tags
 
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
-    Interval,
     all_or_nothing,
     check_is_fitted,
     fit_context,
     read_rows,
 )
-from skdpot.exceptions import CalibrationError
-from skdpot.preprocessing.schema_plan import (
+from skdpot.preprocessing.private_scaler import whole_mu
+from skdpot.preprocessing.table_frames import PlainColumn, build_table, read_table
+from skdpot.preprocessing.table_schema import (
     GUESSED,
     SchemaPlan,
+    TableSchema,
+    bound_schema,
     plan_schema,
     release_schema,
     warn_of_guess,
 )
-from skdpot.preprocessing.table_frames import PlainColumn, build_table, read_table
-from skdpot.preprocessing.table_schema import TableSchema, bound_schema
+from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.events import Event
 from skdpot.privacy.provenance import made_by, passed_on, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
-
-__all__ = ["TableEncoder"]
 
 _PUBLIC = (
     "the number of rows",
@@ -91,7 +88,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     for all tables with the same columns, data types and number of rows. Otherwise it releases,
     under replace-one and as one event that is charged before the noise is drawn, two noisy
     histograms for each column without bounds and the categories whose noisy counts pass a
-    threshold for each column without a list; see `skdpot.preprocessing.schema_plan`. Taken as
+    threshold for each column without a list; see `skdpot.preprocessing.table_schema`. Taken as
     public: the number of rows, the names and data types of the columns, and all that the schema
     says; also that each value is of the kind that the schema says (missing only where it may, a
     category of the list where there is no other choice), because a fit that is refused shows it.
@@ -131,12 +128,9 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: dict[str, list[Any]] = {
+        **PrivateEstimatorMixin._parameter_constraints,
         "schema": [TableSchema, None],
-        "epsilon": [Interval(Real, 0, math.inf, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "budget": [PrivacyBudget, None],
-        "random_state": ["random_state"],
     }
 
     schema_: TableSchema
@@ -226,20 +220,13 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     def _plan(self, schema: TableSchema, n_samples: int) -> SchemaPlan:
         """Fix the noise so that the fit costs what was asked for and no more."""
         target = privacy_target(self.epsilon, self.delta, self.budget)
-        units = target.mu_squared_units
-        if units == 0:
-            raise CalibrationError(
-                f"epsilon={target.epsilon:g} at delta={target.delta:g} is too small to be "
-                "accounted for. Raise epsilon or delta."
-            )
-        mu, tail = math.sqrt(units * 1e-12) * (1 - 1e-13), target.tail_delta
-        plan = plan_schema(schema, n_samples, mu=mu, delta=tail)
+        tail = target.tail_delta
+        plan = plan_schema(schema, n_samples, mu=whole_mu(target), delta=tail)
         event = plan.event
         if event is not None and not target.admits(event):
             # A target that nothing is shared with spends all of delta: less the tails, then.
             rest = privacy_target(self.epsilon, self.delta - 1.001 * tail, self.budget)
-            mu = math.sqrt(rest.mu_squared_units * 1e-12) * (1 - 1e-13)
-            plan = plan_schema(schema, n_samples, mu=mu, delta=tail)
+            plan = plan_schema(schema, n_samples, mu=whole_mu(rest), delta=tail)
         return plan
 
     def _charge(self, event: Event, plan: SchemaPlan) -> PrivacySpent:
@@ -248,15 +235,10 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}
         parts = [text for part, text in names.items() if getattr(plan, part) is not None]
         return charge(
-            self.budget,
+            self,
             event,
-            epsilon=self.epsilon,
-            delta=self.delta,
             n_samples=plan.n_samples,
-            label=type(self).__name__,
             assumptions=(*_PUBLIC, *guessed, *seeded),
-            sigma=plan.sigma or None,
-            sensitivity=plan.sensitivity or None,
             mechanism=" and ".join(parts),
         )
 

@@ -21,21 +21,6 @@ import pandas as pd
 
 from skdpot._utils.validation import validate_frame, validate_rows
 
-__all__ = [
-    "PlainColumn",
-    "Table",
-    "add_time_type",
-    "build_table",
-    "category_dtype",
-    "category_key",
-    "datetime_zone",
-    "dtype_family",
-    "dtype_name",
-    "pandas_dtype",
-    "read_column",
-    "read_table",
-]
-
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -52,7 +37,9 @@ _SIMPLE = {
     "enum": "category",
     "date": "datetime",
 }
-_TIME_TYPES = {"datetime64": "Datetime"}  # names of numpy and of polars
+_POLARS_NAMES = {"String": "str", "Boolean": "bool", "Date": "date", "Enum": "enum"}
+_POLARS_NAMES["Categorical"] = "category[str]"
+_TIME_TYPES = {"datetime64": "Datetime", "timedelta64": "Duration"}  # of numpy and of polars
 _TIME = re.compile(r"(\w+64)\[(s|ms|us|ns)(?:, (.+))?\]")
 _CATEGORY = re.compile(r"category\[(\w+)\]")
 # Before pandas 3 "str" was no data type of its own.
@@ -66,17 +53,10 @@ _NO_TABLE = (
 )
 
 
-def add_time_type(numpy_name: str, polars_name: str) -> None:
-    """Let tables hold another type of times in ticks; its family is the name less the 64."""
-    _TIME_TYPES[numpy_name] = polars_name
-
-
 def _time_parts(name: str) -> tuple[str, str, str | None] | None:
     """Return numpy's name, the unit and the time zone in the name of a data type of times."""
     found = _TIME.fullmatch(name)
-    if found is None or found[1] not in _TIME_TYPES:
-        return None
-    return found[1], found[2], found[3]
+    return (found[1], found[2], found[3]) if found and found[1] in _TIME_TYPES else None
 
 
 def _is_polars(value: Any) -> bool:
@@ -123,10 +103,8 @@ def _polars_name(dtype: Any) -> str:
         if kind == polars_name:
             zone = getattr(dtype, "time_zone", None)
             return f"{numpy_name}[{dtype.time_unit}{f', {zone}' if zone else ''}]"
-    names = {"String": "str", "Boolean": "bool", "Date": "date", "Enum": "enum"}
-    names["Categorical"] = "category[str]"
-    lower = kind.lower()
-    return names.get(kind, lower if lower in (*_INTEGERS, *_FLOATS) else text)
+    number = kind.lower() if kind.lower() in (*_INTEGERS, *_FLOATS) else text
+    return _POLARS_NAMES.get(kind, number)
 
 
 def datetime_zone(name: str | None) -> str | None:
@@ -202,7 +180,8 @@ class PlainColumn:
             found, uniques = pd.factorize(present)
             values = uniques.tolist()
         else:
-            keys = [(type(value), value) if _is_hashable(value) else id(value) for value in present]
+            hashable = pd.api.types.is_hashable
+            keys = [(type(value), value) if hashable(value) else id(value) for value in present]
             first: dict[Any, int] = {}
             found = np.array([first.setdefault(key, len(first)) for key in keys], dtype=np.int64)
             values = [key[1] if isinstance(key, tuple) else object() for key in first]
@@ -214,14 +193,6 @@ class PlainColumn:
     def keys(self) -> list[tuple[str, Any] | None]:
         """The `category_key` of each distinct value."""
         return list(map(category_key, self.distinct[1]))
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def category_key(value: Any) -> tuple[str, Any] | None:
@@ -260,9 +231,7 @@ def read_column(values: Any) -> PlainColumn:
 
 
 def _as_series(values: Any) -> pd.Series:
-    if isinstance(values, pd.Series):
-        return values
-    series = pd.Series(values)
+    series = values if isinstance(values, pd.Series) else pd.Series(values)
     if isinstance(values, list | tuple) and series.dtype.kind == "f":
         return pd.Series(values, dtype=object)  # one float would make floats of all integers
     return series
@@ -411,12 +380,7 @@ def _from_arrow(data: Any) -> Any:
 
 
 def read_table(
-    estimator: Any,
-    X: Any,
-    *,
-    reset: bool,
-    names: tuple[str, ...] | None,
-    min_samples: int = 1,
+    estimator: Any, X: Any, *, reset: bool, names: tuple[str, ...] | None, min_samples: int = 1
 ) -> Table:
     """Validate a table and record its columns on an estimator, or check them.
 

@@ -1,6 +1,11 @@
-"""Schemas: what is public about the columns of a table, and what they leave to be estimated."""
+"""Schemas: what is public about the columns of a table, and what they leave to be estimated.
+
+An estimator that needs more than a schema composes ``plan.event`` with the events of its other
+phases, reads the table (`TableSchema.read`), charges all at once, and then calls `release_schema`.
+"""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,15 +16,19 @@ import pandas as pd
 
 from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.pages import html_card
-from skdpot.preprocessing.boolean_column import BooleanColumn
-from skdpot.preprocessing.categorical_column import CategoricalColumn
+from skdpot._utils.rng import Streams
+from skdpot.preprocessing.categorical_column import BooleanColumn, CategoricalColumn
 from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.datetime_column import DatetimeColumn
 from skdpot.preprocessing.numeric_column import NumericColumn
 from skdpot.preprocessing.table_frames import PlainColumn, Table, dtype_family
-from skdpot.preprocessing.timedelta_column import TimedeltaColumn
-
-__all__ = ["KINDS", "TableSchema", "bound_schema", "tells_who"]
+from skdpot.preprocessing.time_columns import DatetimeColumn, TimedeltaColumn
+from skdpot.privacy.category_selection import (
+    CategorySelectionPlan,
+    plan_category_selection,
+    select_categories,
+)
+from skdpot.privacy.events import ComposedEvent, Event
+from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds, release_ranges
 
 # Every kind of column that there is.  The first that reads the data type of a column is guessed.
 KINDS: tuple[type[TableColumn], ...] = (
@@ -98,9 +107,8 @@ class TableSchema:
                 raise ValueError(f"{field} must be a list.")
             object.__setattr__(self, field, tuple(value))
         if not self.columns or not all(isinstance(c, TableColumn) for c in self.columns):
-            raise ValueError(
-                f"columns must hold one or more of {', '.join(k.__name__ for k in KINDS)}."
-            )
+            kinds = ", ".join(kind.__name__ for kind in KINDS)
+            raise ValueError(f"columns must hold one or more of {kinds}.")
         if not all(isinstance(text, str) for text in (*self.excluded, *self.notes)):
             raise ValueError("excluded and notes must hold strings.")
         names = [*self.names, *self.excluded]
@@ -270,9 +278,7 @@ class TableSchema:
         for argument, names in given.items():
             for name in names:
                 if name not in table.names:
-                    raise ValueError(
-                        f"{argument} names {name!r}, but the table has no such column."
-                    )
+                    raise ValueError(f"{argument} names {name!r}, which is no column of the table.")
         columns, notes, excluded = [], [], list(given["exclude"])
         for name in [name for name in table.names if name not in excluded]:
             column, note = _guess(table, name, name in given["include"])
@@ -439,8 +445,7 @@ def _column_from_dtype(table: Table, name: str) -> TableColumn:
 
 
 def _column_with_categories(table: Table, name: str) -> TableColumn:
-    column = _column_from_dtype(table, name)
-    listed = table.categories(name)
+    column, listed = _column_from_dtype(table, name), table.categories(name)
     if listed is None or not listed[0]:
         return column
     return column.replace(categories=listed[0], ordered=listed[1])
@@ -475,9 +480,8 @@ def _fields(text: str) -> dict[str, Any]:
         raise ValueError(f'This is no schema: it does not say "format": "{_FORMAT}".')
     version = content.pop("version", None)
     if type(version) is not int or version != _VERSION:
-        raise ValueError(
-            f"The schema has version {version!r:.40}; this release reads version {_VERSION}."
-        )
+        reads = f"this release reads version {_VERSION}"
+        raise ValueError(f"The schema has version {version!r:.40}; {reads}.")
     if unknown := set(content) - _KEYS:
         raise ValueError(f"The schema has an unknown entry {min(unknown)!r:.40}.")
     columns = content.pop("columns", None)
@@ -500,7 +504,118 @@ def _column(entries: Any) -> TableColumn:
     fields = dict(entries)
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in _BY_NAME:
-        raise ValueError(
-            f"A column has the unknown kind {kind!r:.40}; there are {', '.join(_BY_NAME)}."
-        )
+        known = ", ".join(_BY_NAME)
+        raise ValueError(f"A column has the unknown kind {kind!r:.40}; there are {known}.")
     return _BY_NAME[kind].from_dict(fields)
+
+
+# What a privacy statement assumes where nobody has confirmed a guessed schema.
+GUESSED = "the schema, which was guessed from values"
+_ROUNDING = 1 - 1e-13
+_LEAST_SHOWN = 0.5  # of the rows, by noisy counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaPlan:
+    """The public part of resolving a schema, fixed before data are touched."""
+
+    schema: TableSchema
+    n_samples: int
+    ranges: BoundsPlan | None
+    categories: CategorySelectionPlan | None
+
+    @property
+    def event(self) -> Event | None:
+        """The charge for everything; None if nothing is left to be estimated."""
+        events = tuple(plan.event for plan in (self.ranges, self.categories) if plan is not None)
+        return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
+
+
+def plan_schema(schema: TableSchema, n_samples: int, *, mu: float, delta: float) -> SchemaPlan:
+    """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
+
+    `delta` is the probability that the selection of categories may leave open. No data are
+    touched, and everything that the plan is made of is public.
+    """
+    for column in schema.columns:
+        if column.dtype is None:
+            raise ValueError(f"Column {column.name!r} has no data type; call schema.bind(table).")
+    scaled, coded = (len(_left_open(schema, on_scale)) for on_scale in (True, False))
+    per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
+    ranges = categories = None
+    if scaled:
+        share = per_column * math.sqrt(scaled)
+        ranges = plan_private_bounds(n_samples, scaled, share, mode="features")
+    if coded:
+        share = per_column * math.sqrt(coded)
+        categories = plan_category_selection(n_samples, mu=share, delta=delta, n_columns=coded)
+    return SchemaPlan(schema=schema, n_samples=n_samples, ranges=ranges, categories=categories)
+
+
+def release_schema(
+    readings: Mapping[str, PlainColumn], plan: SchemaPlan, streams: Streams
+) -> TableSchema:
+    """Estimate what the schema leaves open from the columns as `TableSchema.read` returns them.
+
+    The caller has charged ``plan.event``. Releases bounds and categories; see
+    `skdpot.privacy.private_bounds` and `skdpot.privacy.category_selection`. Missing values are no
+    category, and in no histogram.
+    """
+    n_rows = {len(values) for values in readings.values()}
+    if n_rows != {plan.n_samples}:
+        raise ValueError(f"The plan is for {plan.n_samples} rows, got {max(n_rows)}.")
+    columns: list[TableColumn] = []
+    if plan.ranges is not None:
+        unbounded = _left_open(plan.schema, True)
+        numbers = [column.numbers(readings[column.name]) for column in unbounded]
+        ranges = release_ranges(numbers, plan.ranges, streams)
+        for column, found in zip(unbounded, ranges, strict=True):
+            columns.append(column.bounded(found.lower, found.upper, found.found))
+        _warn_of_fallback([c.name for c, r in zip(unbounded, ranges, strict=True) if not r.found])
+    if plan.categories is not None:
+        shown: dict[str, float] = {}
+        for column in _left_open(plan.schema, False):
+            values = column.labels(readings[column.name])
+            selected, counts = select_categories(values, plan.categories, streams.secret)
+            columns.append(column.listed(selected))
+            shown[column.name] = float(counts.sum()) / plan.n_samples
+        if plan.categories.noise is not None:
+            _warn_of_others(shown)
+    return plan.schema.replace(*columns)
+
+
+def warn_of_guess(schema: TableSchema, caller: str) -> None:
+    """Warn when a schema was guessed from values and nobody has confirmed that it is public."""
+    if schema.guessed:
+        warn_of_privacy(
+            f"{caller}: the schema was guessed from the values of a table, which no privacy "
+            "statement covers. Replace what is not public, and then pass schema.confirm()."
+        )
+
+
+def _left_open(schema: TableSchema, on_scale: bool) -> list[Any]:
+    """Return the columns that lack bounds, or those that lack categories."""
+    return [c for c in schema if c.on_scale == on_scale and not c.is_resolved]
+
+
+def _warn_of_others(shown: dict[str, float]) -> None:
+    """Warn of columns most of whose rows have no category that was released, by noisy counts."""
+    hidden = {name: share for name, share in shown.items() if share < _LEAST_SHOWN}
+    if hidden:
+        shares = ", ".join(f"{name!r} (about {share:.0%})" for name, share in hidden.items())
+        warn_of_privacy(
+            f"Private categories: only some rows keep their values in {shares}; rare ones are "
+            "missing or become 'other'. Convert dates that are text (pandas.to_datetime with "
+            "dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
+            "thousands=','), leave out names and free text, state categories in the schema, or "
+            "raise epsilon."
+        )
+
+
+def _warn_of_fallback(names: list[str]) -> None:
+    if names:
+        warn_of_privacy(
+            f"Private bounds: {', '.join(map(repr, names))} did not stand out from the privacy "
+            "noise, and got public bounds that may have nothing to do with the data (-4 and 4, or "
+            "1900 and 2100). State bounds in the schema, or use more rows or a larger epsilon."
+        )

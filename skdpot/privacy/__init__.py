@@ -1,21 +1,26 @@
 """Budgets, events, accounting, calibration and noise."""
 
-from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.accounting import (
+    EventCost,
+    PrivacyLoss,
+    PrivacyTarget,
+    calibrate,
+    compose,
+    event_cost,
+)
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import EventCost, PrivacyTarget, calibrate, event_cost
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
+from skdpot.privacy.data_bounds import DataBounds, lemma1_sensitivity, projection_sensitivity
 from skdpot.privacy.events import (
-    BudgetedEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
     NonPrivateEvent,
+    Relation,
     SampledGaussianEvent,
-    ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.projections import lemma1_sensitivity, projection_sensitivity
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.private_selection import BudgetedEvent
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge, total_spent
 
 __all__ = [

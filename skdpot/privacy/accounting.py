@@ -25,6 +25,14 @@ this needs what is public to be the same along the whole chain.
 References
 ----------
 .. [1] J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022, theorem 2.14 (groups).
+
+From a target to the least noise
+--------------------------------
+A fit that stands alone is measured by its own privacy loss. A fit that draws on a budget is
+measured in the ledger's units, in which fits add up: the target is split once, `LEAK_SHARE` of
+delta pays for leaks (infinite losses of sampled steps, counts of one that pass a threshold, the
+noise sampler's own error), the rest fixes a cap on the sum of the squared mu. Costs and caps are
+integers, rounded against the caller, so that "exactly fills" is an exact statement.
 """
 
 import math
@@ -32,18 +40,32 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from typing import Any, Protocol, Self, SupportsIndex, TypeAlias
+from fractions import Fraction
+from functools import lru_cache, partial, reduce
+from typing import Any, SupportsIndex, TypeAlias
 
-from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.events import Event, check_group_size
-from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, raised_gdp_delta
-from skdpot.privacy.loss_distribution import LossPair
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.steps import SampledStep, Step, leak_of_steps, mu_of_steps
-from skdpot.privacy.units import SAMPLER_LEAK
+from scipy.optimize import brentq
 
-__all__ = ["Accountant", "PrivacyLoss", "compose"]
+from skdpot.exceptions import CalibrationError, UnknownEventError
+from skdpot.privacy.events import Event, NonPrivateEvent, Relation, check_group_size
+from skdpot.privacy.gdp import (
+    MU_SQUARED_UNITS,
+    ROUNDING,
+    SAMPLER_LEAK,
+    ApproximateGDP,
+    Units,
+    exact_leak,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    leak_cap,
+    leak_cost,
+    leak_of,
+    mu_squared_cap,
+    mu_squared_cost,
+    raised_gdp_delta,
+)
+from skdpot.privacy.loss_distribution import LossPair, SampledStep, Step, leak_of_steps, mu_of_steps
 
 Steps: TypeAlias = tuple[tuple[Any, int], ...]
 
@@ -52,27 +74,6 @@ _COARSEST = 0.05
 _STEP_POINTS = 2**18
 _COMPOSED_POINTS = 2**23
 _POINTS_PER_DEVIATION = 20
-
-
-class Accountant(Protocol):
-    """What is known of the privacy of some releases together; every number is an upper bound.
-
-    There are three: `ApproximateGDP` (closed form, with a leak), `LossPair` (numerical), and
-    `PrivacyLoss`, which takes for each part of an event the one of these that suits it. All pass
-    the contract in ``tests/contract/accountant_suite.py``.
-    """
-
-    def delta(self, epsilon: float) -> float:
-        """Return a delta for which the releases are (epsilon, delta)-private."""
-
-    def epsilon(self, delta: float) -> float:
-        """Return an epsilon for which they are, infinity when there is none."""
-
-    def compose(self, other: Self) -> Self:
-        """Return what is known of both; the second may depend on the first."""
-
-    def to_gdp(self, leak: float) -> ApproximateGDP:
-        """Convert; what is not in closed form may use up to `leak`."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,7 @@ class PrivacyLoss:
         return mu_of_steps(self.steps)
 
     def compose(self, other: "PrivacyLoss") -> "PrivacyLoss":
-        """Return the loss of both releases together; the second may depend on the first.
-
-        Raises
-        ------
-        ValueError
-            If `other` was accounted under another relation.
-        """
+        """Return the loss of both releases together; the second may depend on the first."""
         if other.relation is not self.relation:
             raise ValueError(
                 f"Losses under {str(self.relation)!r} and {str(other.relation)!r} do not compose."
@@ -154,24 +149,13 @@ class PrivacyLoss:
         return _epsilon(self.steps, float(delta))
 
     def delta(self, epsilon: float) -> float:
-        """Return a delta such that all releases together are (epsilon, delta)-private.
-
-        Parameters
-        ----------
-        epsilon : float
-            At least 0.
-
-        Raises
-        ------
-        ValueError
-            If `epsilon` is out of range.
-        """
+        """Return a delta such that all releases together are (epsilon, delta)-private."""
         if not epsilon >= 0.0:
             raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
         rest = raised_gdp_delta(float(epsilon), self.mu_without_sampling)
         losses = _losses(self.steps)
         if losses is not None:
-            mu = mu_of_steps(_not_sampled(self.steps))
+            mu = mu_of_steps(_sampled(self.steps, False))
             rest = min(rest, losses.delta(float(epsilon), mu))
         return self.leak + (1.0 - self.leak) * rest
 
@@ -179,23 +163,7 @@ class PrivacyLoss:
         """Convert to approximate Gaussian differential privacy.
 
         Gaussian steps keep their exact mu; the sampled ones are composed, converted once with
-        `leak`, and the squares of both mu are added.
-
-        Parameters
-        ----------
-        leak : float
-            Probability in [0, 1) that the sampled steps may charge to the leak.
-
-        Returns
-        -------
-        ApproximateGDP
-            With the leak of this loss alone when nothing is sampled, or where sampling does not
-            help; otherwise `leak` is added to it.
-
-        Raises
-        ------
-        ValueError
-            If `leak` is out of range.
+        `leak`, which is added where sampling helps, and the squares of both mu are added.
         """
         if not 0.0 <= leak < 1.0:
             raise ValueError(f"`leak` must lie in [0, 1), got {leak!r}.")
@@ -204,20 +172,8 @@ class PrivacyLoss:
     def group_epsilon(self, group_size: SupportsIndex, delta: float, leak: float) -> float:
         """Return an epsilon at `delta` for data sets that differ in `group_size` records.
 
-        Parameters
-        ----------
-        group_size : int
-            Number of records that change together.
-        delta : float
-            In (0, 1).
-        leak : float
-            From `Event.group_leak`.
-
-        Returns
-        -------
-        float
-            The smaller one of the two bounds that the module proves; infinity where neither says
-            anything at this `delta`.
+        It is the smaller one of the two bounds that the module proves, infinity where neither says
+        anything at this `delta`; `leak` is `Event.group_leak`.
         """
         k = check_group_size(group_size)
         error = self.n_steps * SAMPLER_LEAK
@@ -307,12 +263,9 @@ def _counted(steps: Iterable[tuple[Step | SampledStep, int]]) -> Steps:
     return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
 
 
-def _sampled(steps: Steps) -> Steps:
-    return tuple(item for item in steps if isinstance(item[0], SampledStep))
-
-
-def _not_sampled(steps: Steps) -> Steps:
-    return tuple(item for item in steps if not isinstance(item[0], SampledStep))
+def _sampled(steps: Steps, wanted: bool = True) -> Steps:
+    """Return the steps on secret samples, or all others."""
+    return tuple(item for item in steps if isinstance(item[0], SampledStep) is wanted)
 
 
 def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start: float) -> float:
@@ -339,7 +292,7 @@ def _epsilon(steps: Steps, delta: float) -> float:
     losses = _losses(steps)
     if losses is None:
         return bound
-    return min(bound, losses.epsilon(delta, mu_of_steps(_not_sampled(steps))))
+    return min(bound, losses.epsilon(delta, mu_of_steps(_sampled(steps, False))))
 
 
 @lru_cache(maxsize=1024)
@@ -348,7 +301,7 @@ def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
     losses = _losses(steps)
     if losses is None:
         return ApproximateGDP(bound, own)
-    mu = math.hypot(mu_of_steps(_not_sampled(steps)), losses.to_gdp(leak).mu)
+    mu = math.hypot(mu_of_steps(_sampled(steps, False)), losses.to_gdp(leak).mu)
     both = leak + (1.0 - leak) * own
     return ApproximateGDP(mu, both) if mu < bound else ApproximateGDP(bound, own)
 
@@ -407,3 +360,336 @@ def _largest_loss(step: SampledStep) -> float:
 
 def _chi_squared(step: SampledStep) -> float:
     return step.rate**2 * math.expm1(min(step.mu**2, 100.0))
+
+
+LEAK_SHARE = 0.1
+_SHARING_FITS = 1000  # with sampled steps or thresholds, in one ledger
+_SAMPLER_ROOM = 1e-14  # of delta, for the noise sampler's error in ten thousand releases
+_HOPELESS = 200.0
+_HUGE = 10**300
+_LARGEST_LOG_SIGMA = 300.0
+
+
+@dataclass(frozen=True)
+class PrivacyTarget:
+    """The (epsilon, delta) that a budget must not exceed, or a fit that draws on one.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0. Infinity is no limit: both caps in ledger units are then ``math.inf``,
+        and everything fits, releases without noise included.
+    delta : float
+        In (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if isinstance(self.epsilon, bool) or not self.epsilon > 0.0:
+            raise ValueError(f"`epsilon` must be > 0 (or infinity), got {self.epsilon!r}.")
+        if isinstance(self.delta, bool) or not 0.0 < self.delta < 1.0:
+            raise ValueError(f"`delta` must lie in (0, 1), got {self.delta!r}.")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+
+    @property
+    def leak_cap(self) -> float:
+        """The part of delta that pays for leaks."""
+        return LEAK_SHARE * self.delta
+
+    @property
+    def tail_delta(self) -> float:
+        """The part of delta for what passes the thresholds of one fit: a thousandth of all leaks.
+
+        Each factor of ten raises a threshold by less than a tenth.
+        """
+        return self.leak_cap / _SHARING_FITS
+
+    @property
+    def mu_cap(self) -> float:
+        """The largest mu whose delta at `epsilon` fits in the rest of `delta`."""
+        return gdp_mu(self.epsilon, (1.0 - LEAK_SHARE) * self.delta)
+
+    @property
+    def mu_squared_units(self) -> Units:
+        """The cap on the sum of squared mu, in units of 1e-12, or ``math.inf``."""
+        return mu_squared_cap(self.mu_cap)
+
+    @property
+    def leak_units(self) -> Units:
+        """The cap on the sum of leaks, in units of 1e-18, or ``math.inf``."""
+        return math.inf if math.isinf(self.epsilon) else leak_cap(self.leak_cap)
+
+    def admits(self, event: Event) -> bool:
+        """Whether `event` alone fits in the whole target."""
+        return self.admits_cost(event_cost(event, self.leak_cap))
+
+    def admits_cost(self, cost: "EventCost") -> bool:
+        """Whether `cost` alone fits in the whole target."""
+        return cost.mu_squared_units <= self.mu_squared_units and cost.leak_units <= self.leak_units
+
+    def log_excess(self, event: Event) -> float:
+        """Return ``log(cost / cap)`` of `event`: positive when it does not fit."""
+        cost = event_cost(event, self.leak_cap)
+        return self._log_ratio(cost.mu_squared_units, cost.leak_units)
+
+    def log_excess_without_sampling(self, event: Event) -> float:
+        """Return the same by the closed form that counts every record in every step."""
+        loss = compose(event)
+        mu_squared = loss.mu_without_sampling * loss.mu_without_sampling * MU_SQUARED_UNITS
+        leak = _certain_leak_units(loss) if math.isfinite(mu_squared) else math.inf
+        return self._log_ratio(mu_squared, leak)
+
+    def _log_ratio(self, mu_squared: float, leak: float) -> float:
+        if math.isinf(self.epsilon):
+            return -_HOPELESS
+        cap = self.mu_squared_units
+        if leak > self.leak_units or cap == 0 or math.isinf(mu_squared):
+            return _HOPELESS
+        # The cap is an integer that may be beyond every float: then its logarithm is taken alone.
+        if mu_squared > 0.0:
+            huge = cap > _HUGE
+            return math.log(mu_squared) - math.log(cap) if huge else math.log(mu_squared / cap)
+        return -_HOPELESS
+
+
+@dataclass(frozen=True)
+class SingleFitTarget(PrivacyTarget):
+    """The (epsilon, delta) that one fit must not exceed which shares a budget with no other.
+
+    It is compared with the privacy loss itself, which spends the whole of delta; the ledger's
+    units, in which fits add up, would cost a Gaussian release 0.2 to 1 % and sampled steps up to
+    10 % more noise.
+    """
+
+    @property
+    def tail_delta(self) -> float:
+        """The part of delta for what passes thresholds: a tenth, at 0.2 to 1 % more noise."""
+        return LEAK_SHARE * self.delta
+
+    @property
+    def mu_cap(self) -> float:
+        """The largest mu whose delta at `epsilon` fits in `delta` beside the sampler's error."""
+        return gdp_mu(self.epsilon, self._delta_of_losses)
+
+    def admits(self, event: Event) -> bool:
+        """Whether `event` is (epsilon, delta)-private, whatever machine computes that."""
+        if math.isinf(self.epsilon):
+            return True
+        loss = compose(event)
+        raised = (1.0 + 2.0 * ROUNDING) * loss.delta(self.epsilon)
+        return Fraction(raised) + exact_leak(loss.n_steps) <= Fraction(self.delta)
+
+    def log_excess(self, event: Event) -> float:
+        """Return the logarithm of the event's epsilon over the target's."""
+        if math.isinf(self.epsilon):
+            return -_HOPELESS
+        epsilon = compose(event).epsilon(self._delta_of_losses)
+        if math.isinf(epsilon):
+            return _HOPELESS
+        return math.log(epsilon / self.epsilon) if epsilon > 0.0 else -_HOPELESS
+
+    def log_excess_without_sampling(self, event: Event) -> float:
+        """Return the same by the closed form that counts every record in every step."""
+        if math.isinf(self.epsilon):
+            return -_HOPELESS
+        loss = compose(event)
+        left = (self._delta_of_losses - loss.leak) / (1.0 - loss.leak)
+        hopeless = left <= 0.0 or math.isinf(loss.mu_without_sampling)
+        if hopeless or loss.n_steps > self.leak_units:
+            return _HOPELESS
+        mu, cap = loss.mu_without_sampling, gdp_mu(self.epsilon, left)
+        return 2.0 * (math.log(mu) - math.log(cap)) if mu > 0.0 else -_HOPELESS
+
+    @property
+    def _delta_of_losses(self) -> float:
+        rounded = (1.0 - 4.0 * ROUNDING) * self.delta
+        return max((1.0 - LEAK_SHARE) * self.delta, rounded - _SAMPLER_ROOM)
+
+
+def privacy_target(epsilon: float, delta: float, budget: object | None) -> PrivacyTarget:
+    """Return what a fit is calibrated to: in a ledger's units if it draws on a budget."""
+    return SingleFitTarget(epsilon, delta) if budget is None else PrivacyTarget(epsilon, delta)
+
+
+@dataclass(frozen=True)
+class EventCost:
+    """What an event takes from a ledger; infinity for a release without noise.
+
+    Parameters
+    ----------
+    mu_squared_units : int or float
+        The squared mu in units of 1e-12, rounded up, or ``math.inf``.
+    leak_units : int or float
+        The leak in units of 1e-18, rounded up, or ``math.inf``.
+    """
+
+    mu_squared_units: Units
+    leak_units: Units
+
+
+def event_cost(event: Event, max_leak: float) -> EventCost:
+    """Convert an event to ledger units.
+
+    Every release is charged one unit of leak (1e-18) for the error of the noise sampler, and
+    what its threshold may let through. An event with sampled steps is converted with a
+    thousandth of `max_leak`, sampler included, so that a thousand such fits share a ledger; where
+    that is less than twice what the rounding of its loss distribution leaves open (very small
+    delta, very many steps), with the latter.
+
+    Parameters
+    ----------
+    event : Event
+        One whole fit.
+    max_leak : float
+        The leak that the ledger admits in total, ``PrivacyTarget.leak_cap``.
+
+    Returns
+    -------
+    EventCost
+        Rounded up.
+
+    Raises
+    ------
+    UnknownEventError
+        If there is no accountant for the event.
+    """
+    loss = compose(event)
+    if math.isinf(loss.mu_without_sampling):
+        return EventCost(math.inf, math.inf)
+    certain, leak_units = _certain_leak_units(loss), 0
+    if loss.is_sampled:
+        total = leak_cap(max_leak)
+        cap, share = total - certain, total // _SHARING_FITS - loss.n_steps
+        unresolved = leak_cost(2.0 * loss.infinity_mass)
+        leak_units = max(share, unresolved)
+        if leak_units > cap:  # then sampling cannot be counted on
+            leak_units = 0
+    private = loss.to_gdp(leak_of(leak_units))
+    spent = leak_units if private.mu < loss.mu_without_sampling else 0
+    return EventCost(mu_squared_cost(private.mu), spent + certain)
+
+
+def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Event:
+    """Find the least noise for which one event fits in the whole target.
+
+    Parameters
+    ----------
+    target : PrivacyTarget
+        What may be spent. If epsilon is infinite, no noise is needed.
+    make_event : callable
+        Maps sigma to the event. It may raise ``ValueError`` for a sigma that is too small, for
+        example for its lattice. More sigma must not cost more, up to jumps as small as those
+        of a lattice that follows sigma.
+
+    Returns
+    -------
+    Event
+        ``make_event(sigma)``, recomputed to fit, for the smallest such sigma up to a relative
+        1e-12 (1e-4 with sampled steps); a `NonPrivateEvent` for an infinite epsilon.
+
+    Raises
+    ------
+    CalibrationError
+        If no sigma fits, or every sigma does.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import GaussianEvent
+    >>> target = PrivacyTarget(epsilon=1.0, delta=1e-5)
+    >>> event = calibrate(target, lambda sigma: GaussianEvent(sigma=sigma, sensitivity=2.0))
+    >>> event.sigma
+    7.5085
+    >>> compose(event).epsilon(1e-5)
+    0.9931
+    """
+    excess_of_bound = partial(_excess, target.log_excess_without_sampling, make_event)
+    high = _above(excess_of_bound, 0.0, target, make_event)
+    if math.isinf(target.epsilon):
+        return NonPrivateEvent(relation=make_event(math.exp(high)).relation)
+    root = _crossing(excess_of_bound, high, 1e-13)
+    if not compose(make_event(math.exp(high))).is_sampled:
+        return _first_admitted(target, make_event, root, 1e-13)
+    # All records in every step is the costlier event, so that its sigma is an upper end.
+    excess = partial(_excess, target.log_excess, make_event)
+    root = _crossing(excess, _above(excess, root + 1e-9, target, make_event), 1e-5)
+    return _first_admitted(target, make_event, root, 1e-5)
+
+
+def _excess(
+    measure: Callable[[Event], float], make_event: Callable[[float], Event], log_sigma: float
+) -> float:
+    """Return ``log(cost / cap)`` as a function of log(sigma)."""
+    event = _made(make_event, log_sigma)
+    return _HOPELESS if event is None else measure(event)
+
+
+def _made(make_event: Callable[[float], Event], log_sigma: float) -> Event | None:
+    """Return the event, or None where the noise is refused, for example by its lattice."""
+    try:
+        return make_event(math.exp(log_sigma))
+    except ValueError:
+        return None
+
+
+def _above(
+    excess: Callable[[float], float],
+    start: float,
+    target: PrivacyTarget,
+    make_event: Callable[[float], Event],
+) -> float:
+    """Return a log(sigma) of at least `start` that fits."""
+    x = start
+    while (value := excess(x)) > 0.0:
+        x += max(0.7, 0.5 * value if value < _HOPELESS else 0.0)
+        if x > _LARGEST_LOG_SIGMA:
+            try:
+                make_event(math.exp(_LARGEST_LOG_SIGMA))
+            except ValueError as error:
+                raise CalibrationError(f"No noise scale is accepted: {error}") from error
+            raise CalibrationError(
+                f"No noise reaches epsilon={target.epsilon:g} at delta={target.delta:g}: what does "
+                "not depend on sigma already costs more. Raise epsilon or delta, or release less."
+            )
+    return x
+
+
+def _crossing(excess: Callable[[float], float], start: float, tolerance: float) -> float:
+    """Walk down from `start`, which fits, to what does not, and return where it crosses."""
+    fitting = x = start
+    step = 1e-3
+    while (value := excess(x)) <= 0.0:
+        fitting = x
+        step = min(1.4, max(2.0 * step, -0.6 * value))
+        x -= step
+        if x < -_LARGEST_LOG_SIGMA:
+            raise CalibrationError(
+                "Every noise scale fits: the event made for the search does not depend on sigma. "
+                "Check the function that makes it."
+            )
+    return float(brentq(excess, x, fitting, xtol=tolerance, rtol=1e-15, maxiter=200))
+
+
+def _first_admitted(
+    target: PrivacyTarget, make_event: Callable[[float], Event], log_sigma: float, step: float
+) -> Event:
+    """Walk up from the crossing to the first event whose recomputed cost fits."""
+    while True:
+        event = _made(make_event, log_sigma)
+        if event is not None and target.admits(event):
+            return event
+        log_sigma += step
+        step *= 2.0
+
+
+def _certain_leak_units(loss: PrivacyLoss) -> int:
+    """Return what leaks whatever becomes of samples: past thresholds, and from the sampler."""
+    return leak_cost(loss.leak) + loss.n_steps

@@ -1,4 +1,9 @@
-"""One privacy budget for any number of estimators, processes and months."""
+"""One privacy budget for any number of estimators, processes and months.
+
+Numbers as text.
+
+What a ledger's totals mean: how much of (epsilon, delta) is spent, left, or asked for.
+"""
 
 import math
 import os
@@ -6,6 +11,8 @@ import shutil
 import tempfile
 import weakref
 from contextlib import suppress
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +21,134 @@ import pandas as pd
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.budget_state import BudgetState, epsilon_of, make_terms
-from skdpot.privacy.calibration import EventCost, PrivacyTarget, event_cost
-from skdpot.privacy.display import (
-    epsilon_text,
-    rounded_down,
-    rounded_up,
-)
-from skdpot.privacy.events import Event
-from skdpot.privacy.ledger import Charge, Ledger, Terms, read_terms
-from skdpot.privacy.ledger_file import PATIENCE, transaction
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.units import leak_of, mu_of
+from skdpot.privacy.accounting import LEAK_SHARE, EventCost, PrivacyTarget, event_cost
+from skdpot.privacy.events import Event, Relation
+from skdpot.privacy.gdp import Units, gdp_epsilon, leak_of, mu_of
+from skdpot.privacy.ledger import PATIENCE, Charge, Ledger, Terms, Totals, read_terms, transaction
 
-__all__ = ["PrivacyBudget"]
+
+def epsilon_text(epsilon: float) -> str:
+    """Write an epsilon that was asked for or spent, rounded up."""
+    return "ε = ∞" if math.isinf(epsilon) else f"ε = {rounded_up(epsilon)}"
+
+
+def rounded_down(value: float) -> str:
+    """Write a number with four digits and never more than it is."""
+    return _rounded(value, ROUND_FLOOR)
+
+
+def rounded_up(value: float) -> str:
+    """Write a number with four digits and never less than it is."""
+    return _rounded(value, ROUND_CEILING)
+
+
+def _rounded(value: float, rounding: str) -> str:
+    """Round the shortest decimal number that a float prints as, so that 0.1 stays 0.1."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))):.4g}"
+
+
+def make_terms(epsilon: float, delta: float, relation: str) -> Terms:
+    """Check a budget's arguments and compute its caps."""
+    try:
+        target = PrivacyTarget(epsilon, delta)
+    except TypeError:
+        raise TypeError(
+            "`epsilon` and `delta` must be numbers, got "
+            f"{type(epsilon).__name__} and {type(delta).__name__}."
+        ) from None
+    if target.mu_squared_units < 1 or target.leak_units < 1:
+        raise ValueError(
+            f"Nothing fits in epsilon={epsilon!r} and delta={delta!r}: use a delta of at least "
+            "1e-17 and a larger epsilon."
+        )
+    allowed = [str(member) for member in Relation]
+    if relation not in allowed:
+        raise ValueError(f"`relation` must be one of {allowed}, got {relation!r}.")
+    caps = target.mu_squared_units, target.leak_units
+    return Terms(target.epsilon, target.delta, Relation(relation), *caps)
+
+
+def epsilon_of(mu_squared_units: Units, delta: float) -> float:
+    """Return the epsilon of that many units, with the same split of `delta` as the caps."""
+    return gdp_epsilon(mu_of(mu_squared_units), (1.0 - LEAK_SHARE) * delta)
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """A ledger's terms and its totals at one moment.
+
+    Parameters
+    ----------
+    terms : Terms
+        The guarantee and the caps.
+    totals : Totals
+        The sums over all charges.
+    """
+
+    terms: Terms
+    totals: Totals
+
+    @property
+    def spent(self) -> float:
+        """The epsilon of all charges, rounded up, though not past the cap that they obey."""
+        total = epsilon_of(self.totals.mu_squared_units, self.terms.delta)
+        return min(total, self.terms.epsilon)
+
+    @property
+    def charges(self) -> str:
+        """How many charges there are, in words."""
+        n = self.totals.n_charges
+        return "1 charge" if n == 1 else f"{n} charges"
+
+    @property
+    def share(self) -> float:
+        """The spent share of the caps, the fuller one of both."""
+        if math.isinf(self.terms.epsilon):
+            return 0.0
+        return max(
+            self.totals.mu_squared_units / self.terms.mu_squared_cap,
+            self.totals.leak_units / self.terms.leak_cap,
+        )
+
+    @property
+    def remaining(self) -> float:
+        """The largest epsilon, rounded down, of an estimator whose whole target still fits."""
+        if self.totals.n_charges == 0 or math.isinf(self.terms.epsilon):
+            return self.terms.epsilon
+        left = self.terms.mu_squared_cap - self.totals.mu_squared_units
+        if left <= 0 or self.totals.leak_units >= self.terms.leak_cap:
+            return 0.0
+        epsilon = min(epsilon_of(left, self.terms.delta), self.terms.epsilon)
+        for exponent in range(-53, 0):
+            if epsilon == 0.0:
+                break
+            if PrivacyTarget(epsilon, self.terms.delta).mu_squared_units <= left:
+                return epsilon
+            epsilon *= 1.0 - math.ldexp(1.0, exponent)
+        return 0.0
+
+    def refusal(self, charge: Charge) -> str:
+        """Say what was asked, what is left and what to do about it, in public values only."""
+        name = f"{charge.label!r} asks" if charge.label else "A release asks"
+        asked = f"epsilon={rounded_up(charge.epsilon)} at delta={self.terms.delta:g}"
+        left = rounded_down(self.remaining)
+        problem = f"epsilon={left} is left"
+        advice = f"Ask for epsilon={left} or less"
+        if float(left) == 0.0:
+            advice = "Reuse what was already released (sampling from a fitted model is free)"
+        if self.totals.after(charge).mu_squared_units <= self.terms.mu_squared_cap:
+            problem = "the part of delta that pays for random batches and thresholds is used up"
+            advice = "Fit without random batches and with the categories declared"
+        return (
+            f"{name} for {asked}, but {problem} in this budget (epsilon={self.terms.epsilon:g}, "
+            f"{self.charges} so far). Nothing was charged or released. {advice}, "
+            "or set up a larger budget if your policy allows one. In GridSearchCV and "
+            "cross_val_score pass error_score='raise': their default turns this error into a nan "
+            "score and goes on."
+        )
+
 
 _GLANCE = 1.0  # seconds that a repr waits for the ledger
 _CHARGES_SHOWN = 5
@@ -184,9 +305,8 @@ class PrivacyBudget:
         charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
         decision = self._ledger.admit(charge)
         if not decision.admitted:
-            raise BudgetExceededError(
-                BudgetState(self._ledger.terms, decision.before).refusal(charge)
-            )
+            state = BudgetState(self._ledger.terms, decision.before)
+            raise BudgetExceededError(state.refusal(charge))
 
     def can_afford(self, event: Event) -> bool:
         """Whether `event` would be admitted now; another process may spend in between.
@@ -262,19 +382,17 @@ class PrivacyBudget:
             If the ledger cannot be read.
         """
         records = self._ledger.records()
-        charges = [record.charge for record in records]
+        charges, relation = [record.charge for record in records], str(self.relation)
         times = np.asarray([record.time for record in records], dtype=float) * 1e6
         return pd.DataFrame(
             {
                 "time": pd.to_datetime(times.astype("int64").astype("datetime64[us]"), utc=True),
-                "label": pd.Series([charge.label for charge in charges], dtype="str"),
-                "event": pd.Series([charge.event for charge in charges], dtype="str"),
-                "relation": pd.Series([str(self.relation)] * len(charges), dtype="str"),
-                "mu": pd.Series(
-                    [mu_of(charge.mu_squared_units) for charge in charges], dtype=float
-                ),
+                "label": pd.Series([c.label for c in charges], dtype="str"),
+                "event": pd.Series([c.event for c in charges], dtype="str"),
+                "relation": pd.Series([relation for _ in charges], dtype="str"),
+                "mu": pd.Series([mu_of(c.mu_squared_units) for c in charges], dtype=float),
                 "leak": pd.Series([leak_of(c.leak_units) for c in charges], dtype=float),
-                "epsilon": pd.Series([charge.epsilon for charge in charges], dtype=float),
+                "epsilon": pd.Series([c.epsilon for c in charges], dtype=float),
             }
         )
 

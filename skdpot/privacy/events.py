@@ -4,113 +4,310 @@ An event holds public facts only: the noise, the sensitivity, how often and on w
 sample. It keeps `sigma` and `sensitivity` apart, because a bare "noise multiplier" does not
 say what it is a multiple of: the clipping norm, or the distance between neighbours.
 
-Counts above a threshold, replace-one
--------------------------------------
-A column holds one category a record. Each category of count :math:`c \ge 1` draws its own noise
-:math:`Z \sim N(0, \sigma^2)` and shows :math:`c + Z` if that exceeds :math:`\tau`, else nothing;
-a category of count 0 shows nothing. Let :math:`q = P[1 + Z > \tau]`. Neighbours ``D`` and ``D'``
-differ in one record, which has the category ``a`` in ``D`` and ``b`` in ``D'``. All other
-categories show the same under both, and what two categories show is independent.
+Several rows of one person
+--------------------------
+Neighbouring data sets then differ in all rows of one person, up to :math:`k` of them. Two cases
+are different and must not be confused with each other.
 
-1. *Counts of at least one under both.* Showing or hiding ``c + Z`` is post-processing of it, so
-   that one such category is :math:`1/\sigma`-GDP.
-2. *A category that only the replaced record has* (``a`` under ``D``, or ``b`` under ``D'``). Under
-   one neighbour nothing is shown; under the other, something with probability ``q``. That is
-   post-processing of "with probability ``q`` learn which data set it is, otherwise nothing".
-   Counts are integers: from 1 to 2 it is case 1 again. Had only counts of at least two been
-   admitted, ``q`` would be :math:`P[2 + Z > \tau]`, the same leak at a threshold higher by one:
-   a second condition costs categories and buys nothing.
-3. *Both.* If only the record has ``a`` under ``D`` and only it has ``b`` under ``D'``, both
-   neighbours show nothing with the same probability ``1 - q``, and disjoint things otherwise: a
-   leak of ``q``, not of ``2q``.
+*Rows in different parts* (`Event.grouped`). The records are divided by something public, for
+example by time, every part has releases of its own, and a person has at most one row in each part.
+Fix two neighbours and the (at most :math:`k`) parts in which they differ. Every release of another
+part is the same function of the past under both. Every release of one of the :math:`k` parts is,
+given the past, a release of which the event bounds the loss when one row is replaced. The losses of
+an adaptive sequence of releases are bounded by those of the composition of the bounds, in whatever
+order they come [1]_, so that :math:`k` times the steps of one part is an upper bound. For Gaussian
+releases this is :math:`\sqrt k \mu`. Fewer rows cost less.
 
-With :math:`G_\mu` for the profile of :math:`N(0, 1)` against :math:`N(\mu, 1)`, a column has
-the profile :math:`\max\{G_{\sqrt 2/\sigma}(\varepsilon),\; q + (1 - q) G_{1/\sigma}(\varepsilon)\}`
-at most. ``k`` columns with noise of their own have at most
+*Rows in one statistic.* All :math:`k` rows enter the same sum or histogram. Then the distances add
+up: the sensitivity is :math:`k\Delta`, by the triangle inequality along a chain of data sets that
+differ in one row each. For a Gaussian release this is :math:`k\mu`; the plan of such a release has
+to know of it. It does not carry over to secret samples, where the rows of a group enter by coins of
+their own.
 
-.. math:: \max_{0 \le m \le k} L_m + (1 - L_m)\, G_{\sqrt{2k - m}/\sigma}(\varepsilon),
-          \qquad L_m = 1 - (1 - q)^m,
-
-where ``m`` counts the columns of cases 2 and 3. With continuous noise this is tight: neighbours
-with ``m = 0`` attain their term as their counts grow, those of case 2 with ``m > 0`` theirs up to a
-factor :math:`1 - O(kq)`. What is charged is simpler and at least as much: *a leak of* :math:`L_k`,
-*otherwise* :math:`G_{\sqrt{2k}/\sigma}`. At the same delta the maximum would need at most one
-percent less noise, when the leak is a tenth of delta.
-
-When one record is added or removed, one count of a column changes: :math:`G_{\sqrt k/\sigma}`
-with the same leak.
-
-On a lattice of spacing ``g`` the discrete Gaussian pays its factor on ``mu``
-(`skdpot.privacy.lattice_sampler`). Its tail has a bound in closed form. Let :math:`s = \sigma / g`.
-Where :math:`x \ge s`, the function :math:`f(x) = e^{-x^2/2s^2}` is convex and hence no larger at an
-integer than on average over the unit interval around it, and
-:math:`\sum_j f(j) \ge s\sqrt{2\pi}` by Poisson summation. So for every integer
-:math:`m \ge s + 1/2`
-
-.. math:: P[Z \ge m g] \le 1 - \Phi\left(\frac{m - 1/2}{s}\right).
+Multiplying :math:`(\epsilon, \delta)` by :math:`k` is right in neither case: delta of a group of
+:math:`k` grows by about :math:`k e^{(k-1)\epsilon}`.
 
 References
 ----------
-Wilkins, Kifer, Zhang, Karrer, "Exact Privacy Analysis of the Gaussian Sparse Histogram Mechanism",
-Journal of Privacy and Confidentiality 14(1), 2024 (the maximum over the cases, add or remove).
-Korolova, Kenthapadi, Mishra, Ntoulas, "Releasing Search Queries and Clicks Privately", 2009, and
-Bun, Nissim, Stemmer, "Simultaneous Private Learning of Multiple Concepts", 2016 (thresholds).
+.. [1] Zhu, Dong and Wang, "Optimal accounting of differential privacy via characteristic function",
+   AISTATS 2022 (dominating pairs compose adaptively).
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from typing import Any, ClassVar
-
-from scipy.special import ndtr
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any, ClassVar, SupportsIndex
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.event_base import (
-    EVENTS,
-    Check,
-    Event,
-    Steps,
-    check_group_size,
-    count,
-    counts,
-    or_none,
-    positive,
-    probability,
-    rate_of_sampling,
-    shape_of_law,
-)
-from skdpot.privacy.private_selection import (
-    LARGEST_MU,
-    MOST_STEEP_TRIALS,
-    STEEP_SHAPE,
-    SelectionStep,
-    TrialLaw,
-)
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.steps import (
+from skdpot.privacy.gdp import ApproximateGDP
+from skdpot.privacy.loss_distribution import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     PoissonRowsStep,
     SampledStep,
     Step,
     SubsetStep,
+    leak_of_steps,
+    mu_of_steps,
     sampled_step_mu,
     step_mu,
 )
 
-__all__ = [
-    "BudgetedEvent",
-    "ComposedEvent",
-    "Event",
-    "GaussianEvent",
-    "NonPrivateEvent",
-    "SampledGaussianEvent",
-    "ThresholdedCountsEvent",
-    "check_group_size",
-]
 
-# Far above the rounding of the normal distribution function, far below anything else.
-_UP = 1.0 + 1e-12
+class Relation(StrEnum):
+    """The change of one record against which a release must be insensitive.
+
+    Attributes
+    ----------
+    REPLACE_ONE
+        One record is replaced by another; the number of records is public.
+    ADD_REMOVE
+        One record is added or removed; the number of records is protected too.
+    """
+
+    REPLACE_ONE = "replace_one"
+    ADD_REMOVE = "add_or_remove_one"
+
+
+Check = Callable[[Any], Any]
+Steps = Iterator[tuple[Step | SampledStep, int]]
+
+
+def _real(text: str, holds: Callable[[float], bool]) -> Check:
+    """Return a check for a float of which `holds` is true."""
+
+    def check(value: Any) -> float:
+        try:
+            number = math.nan if isinstance(value, bool | str) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not holds(number):  # of NaN nothing holds
+            raise ValueError(text)
+        return number
+
+    return check
+
+
+positive = _real("must be a finite number > 0", lambda x: 0.0 < x < math.inf)
+rate_of_sampling = _real("must lie in (0, 1]", lambda x: 0.0 < x <= 1.0)
+probability = _real("must lie in [0, 1)", lambda x: 0.0 <= x < 1.0)
+shape_of_law = _real("must be at least -0.5, or infinity", lambda x: x >= -0.5)
+
+
+def count(value: Any) -> int:
+    """Return an integer of at least 1."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError("must be an integer >= 1")
+    return number
+
+
+def counts(values: Any) -> tuple[int, ...]:
+    """Return a non-empty tuple of integers of at least 1."""
+    try:
+        numbers = tuple(map(count, values))
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers:
+        raise ValueError("must hold one or more integers >= 1")
+    return numbers
+
+
+def _relation(value: Any) -> Relation:
+    try:
+        return Relation(value)
+    except ValueError:
+        allowed = ", ".join(repr(str(relation)) for relation in Relation)
+        raise ValueError(f"must be one of {allowed}") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a str")
+    return value
+
+
+def or_none(check: Check) -> Check:
+    """Return a check that lets None pass."""
+    return lambda value: None if value is None else check(value)
+
+
+def check_group_size(group_size: SupportsIndex) -> int:
+    """Return `group_size` as an integer of at least one, or say what is wrong with it."""
+    try:
+        return count(group_size)
+    except ValueError:
+        raise ValueError(
+            f"`group_size` must be an integer >= 1, got {group_size!r}: the largest number of "
+            "rows that one person has."
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base class of the events.
+
+    A new event defines `_steps` and `_words`, and `_grouped` if it is known what a person with
+    several rows costs. A subclass of an event must do so too: it may mean something else.
+
+    Parameters
+    ----------
+    relation : Relation, default=Relation.REPLACE_ONE
+        The neighbouring relation under which `sensitivity` was derived.
+    label : str, default=""
+        What is released, in a few words, for reports. It is public, and does not count when
+        events are compared.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of range; the message names the field.
+    """
+
+    relation: Relation = Relation.REPLACE_ONE
+    label: str = field(default="", compare=False)
+
+    _checks: ClassVar[dict[str, Check]] = {}
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        for name, check in ({"relation": _relation, "label": _text} | self._checks).items():
+            self._store(name, check)
+        sigma, lattice = getattr(self, "sigma", None), getattr(self, "lattice", None)
+        if lattice is not None and sigma < lattice:
+            raise self._error(
+                "lattice",
+                f"must not exceed sigma, got lattice={lattice!r} and sigma={sigma!r}; use a finer "
+                "lattice or more noise",
+            )
+
+    def _store(self, name: str, check: Check) -> None:
+        """Check a field of the frozen instance while it is being made."""
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, check(value))
+        except ValueError as error:
+            raise self._error(name, f"{error}, got {value!r}") from None
+
+    def _error(self, name: str, problem: str) -> ValueError:
+        return ValueError(f"{type(self).__name__}: `{name}` {problem}.")
+
+    def _own(self, name: str) -> Any:
+        """Return a method that this very class defines, or None."""
+        return getattr(self, name) if name in vars(type(self)) else None
+
+    @property
+    def phases(self) -> tuple[Any, ...]:
+        """The single events that this one consists of, however they are nested."""
+        return (self,)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether everything that is released has noise."""
+        return True
+
+    @property
+    def n_records(self) -> int | None:
+        """Public number of records, if the event depends on it."""
+        return None
+
+    def steps(self) -> Steps:
+        """Split the event into single releases, each with the number of its repetitions.
+
+        Raises
+        ------
+        UnknownEventError
+            If the class, or that of a phase, does not define what its steps are.
+        """
+        own = self._own("_steps")
+        if own is None:
+            raise UnknownEventError(
+                f"No accountant is known for {type(self).__name__}: an event must define its own "
+                "steps, since a subclass may mean something else than its base class."
+            )
+        steps: Steps = own()
+        return steps
+
+    def to_gdp(self) -> ApproximateGDP:
+        """Return a bound in closed form, tight where no step is on a secret sample."""
+        steps = tuple(self.steps())
+        return ApproximateGDP(mu_of_steps(steps), leak_of_steps(steps))
+
+    def describe(self) -> str:
+        """Return a sentence on each phase: what it releases, with which noise."""
+        words = self._own("_words")
+        text = words() if words else f"A release that is accounted for as {type(self).__name__}."
+        return f"{self.label}: {text}" if self.label else text
+
+    def grouped(self, group_size: SupportsIndex) -> "Event":
+        r"""Return the event of a person with up to `group_size` rows, each in another part.
+
+        Parameters
+        ----------
+        group_size : int
+            Largest number :math:`k` of rows that a person has, at most one in a part.
+
+        Returns
+        -------
+        Event
+            The same releases, each :math:`k` times.
+
+        Raises
+        ------
+        UnknownEventError
+            If the event is none of which this is proved.
+        ValueError
+            If `group_size` is not an integer of at least one, or the relation is not replace-one.
+
+        Examples
+        --------
+        >>> from skdpot.privacy.events import GaussianEvent
+        >>> once = GaussianEvent(sigma=2.0, sensitivity=1.0)
+        >>> once.mu, once.grouped(4).mu
+        (0.5, 1.0)
+        """
+        if self.relation is not Relation.REPLACE_ONE:
+            raise ValueError(
+                "Groups of rows are accounted for under replace-one only, got an event under "
+                f"{str(self.relation)!r}."
+            )
+        size = check_group_size(group_size)
+        if size == 1:
+            return self
+        own = self._own("_grouped")
+        if own is None:
+            raise UnknownEventError(
+                f"It is not known what {type(self).__name__} costs a person with {size} rows; use "
+                "group_size=1, with one row a person."
+            )
+        event: Event = own(size)
+        return event
+
+    def group_leak(self, group_size: int) -> float:
+        """Bound the probability that everything of a group is told; 1 where no bound is known.
+
+        Otherwise the release is k mu-GDP, for the mu of one record without sampling.
+        """
+        return 0.0 if self.to_gdp().leak == 0.0 else 1.0
+
+    def __str__(self) -> str:
+        """Return the fields that were chosen, without the relation and the label."""
+        chosen = [
+            f"{item.name}={getattr(self, item.name)!r}"
+            for item in fields(self)
+            if item.name not in ("relation", "label") and getattr(self, item.name) != item.default
+        ]
+        return f"{type(self).__name__}({', '.join(chosen)})"
+
+    def _of_one_record(self, text: str) -> str:
+        """Say a sentence about the replacement of a record for the relation of this event."""
+        replaced = self.relation is Relation.REPLACE_ONE
+        return text if replaced else text.replace("replacing", "adding or removing")
 
 
 def _noise_words(event: "GaussianEvent | SampledGaussianEvent") -> str:
@@ -162,11 +359,6 @@ class GaussianEvent(Event):
         "n_steps": count,
         "lattice": or_none(positive),
     }
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        self._check_lattice(self.sigma, self.lattice)
 
     @property
     def mu(self) -> float:
@@ -270,7 +462,6 @@ class SampledGaussianEvent(Event):
                 self._store(name, check)
             elif getattr(self, name) is not None:
                 raise self._error(name, f"is not for sampling={self.sampling!r}")
-        self._check_lattice(self.sigma, self.lattice)
         self._check_sizes()
         self._check_relation()
         if self.sampling == "poisson":
@@ -356,214 +547,6 @@ class SampledGaussianEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdedCountsEvent(Event):
-    """Noisy counts of the categories that occur, shown where they exceed a threshold.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise on every count.
-    threshold : float
-        Noisy counts above it are shown, together with their categories. At least one plus
-        `sigma` plus `lattice`.
-    n_columns : int, default=1
-        Number of columns that are released so, each with one category a record at most.
-    lattice : float or None, default=None
-        Spacing of the lattice of discrete Gaussian noise; ``None`` is continuous noise.
-    relation : Relation, default=Relation.REPLACE_ONE
-        What two neighbouring data sets are.
-    label : str, default=""
-        What is released, for reports.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range.
-    """
-
-    sigma: float
-    threshold: float
-    n_columns: int = 1
-    lattice: float | None = None
-
-    _checks = {
-        "sigma": positive,
-        "threshold": positive,
-        "n_columns": count,
-        "lattice": or_none(positive),
-    }
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        self._check_lattice(self.sigma, self.lattice)
-        if self.threshold < 1.0 + self.sigma + (self.lattice or 0.0):
-            raise self._error(
-                "threshold",
-                f"must be at least 1 + sigma + lattice, got {self.threshold!r} with "
-                f"sigma={self.sigma!r} and lattice={self.lattice!r}",
-            )
-
-    @property
-    def sensitivity(self) -> float:
-        """L2 distance between the counts of one column in neighbouring data sets."""
-        return math.sqrt(2.0) if self.relation is Relation.REPLACE_ONE else 1.0
-
-    @property
-    def n_steps(self) -> int:
-        """Number of releases, one a column."""
-        return self.n_columns
-
-    @property
-    def mu(self) -> float:
-        """All columns are mu-GDP, except with probability `delta_tail`."""
-        return math.sqrt(self.n_columns) * step_mu(self.sigma, self.sensitivity, self.lattice)
-
-    @property
-    def delta_tail(self) -> float:
-        """Probability, rounded up, that categories are shown which only one record has."""
-        return self.group_leak(1)
-
-    def group_leak(self, group_size: int) -> float:
-        """Bound the probability that categories are shown which only the records of a group have.
-
-        The k records of a group may have up to k such categories in a column, with counts that sum
-        to at most k. Of all ways to divide them the likeliest to be shown counts, by the sum of the
-        probabilities. As in case 3, what is shown under one neighbour and under the other are
-        disjoint, so that the larger one of the two probabilities is a leak; and other counts move
-        by at most k times what one record moves them. It is 1 where a count of k lies too near to
-        the threshold for the bound of the tail.
-        """
-        if self.threshold < group_size + self.sigma + (self.lattice or 0.0):
-            return 1.0
-        shown = [0.0]
-        for k in range(1, group_size + 1):
-            shown.append(max(self._passes(c) + shown[k - c] for c in range(1, k + 1)))
-        if shown[-1] >= 1.0:
-            return 1.0
-        return -math.expm1(self.n_columns * math.log1p(-shown[-1])) * _UP
-
-    def _passes(self, count: int) -> float:
-        """Bound the probability that noise lifts a count past the threshold."""
-        steps = Fraction(self.threshold) - count
-        if self.lattice is not None:  # less the half that the bound of the discrete tail takes
-            steps = (math.floor(steps / Fraction(self.lattice)) + Fraction(1, 2)) * Fraction(
-                self.lattice
-            )
-        return float(ndtr(-float(steps) / self.sigma)) * _UP
-
-    def _steps(self) -> Steps:
-        column = replace(self, n_columns=1)
-        yield Step(column.mu, column.delta_tail), self.n_columns
-
-    def _grouped(self, group_size: int) -> Event:
-        # Each part shows the counts of its own columns.
-        return replace(self, n_columns=group_size * self.n_columns)
-
-    def _words(self) -> str:
-        columns = f"{self.n_columns:,} columns" if self.n_columns > 1 else "1 column"
-        change = "replacing one record moves two counts"
-        if self.relation is Relation.ADD_REMOVE:
-            change = "adding or removing one record moves one count"
-        return (
-            f"The categories of {columns}: every count has Gaussian noise of standard deviation "
-            f"{self.sigma:.4g}, {change} of a column by 1, and only categories whose noisy counts "
-            f"exceed {self.threshold:.4g} are released. With probability {self.delta_tail:.2g} at "
-            "most, this shows a category that one record alone has."
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BudgetedEvent(Event):
-    """Whatever a `PrivacyBudget` of its own admits, or the best of several such trials.
-
-    A budget is a filter: however many fits draw on it, and however later ones depend on earlier
-    ones, all together tell no more than "everything with probability `leak`, otherwise one draw of
-    N(mu b, 1)". So what happens under it can be charged before it is known.
-
-    With `mean_trials` a random, secret number of independent trials is made, each of which, its
-    score included, is such a draw; the one with the best score is released whole, and nothing of
-    the others. `skdpot.privacy.private_selection` proves what that costs.
-
-    Parameters
-    ----------
-    mu : float
-        Privacy of what is not leaked, ``PrivacyTarget.mu_cap``; of one trial.
-    leak : float, default=0.0
-        Probability in [0, 1) of telling everything, ``PrivacyTarget.leak_cap``; of one trial.
-    mean_trials : float or None, default=None
-        Expected number of trials, from 1 to a million; to 50 for a shape above 3. None is no
-        selection.
-    shape : float, default=1.0
-        Shape of the law of their number: 1 is geometric, 0 logarithmic, infinity Poisson given at
-        least one; any other number from -0.5 on a truncated negative binomial law.
-    relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation of the budget.
-    label : str, default=""
-        What is released, for reports.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range.
-    """
-
-    mu: float
-    leak: float = 0.0
-    mean_trials: float | None = None
-    shape: float = 1.0
-
-    _checks = {
-        "mu": positive,
-        "leak": probability,
-        "mean_trials": or_none(positive),
-        "shape": shape_of_law,
-    }
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        if self.mean_trials is None:
-            return
-        most = MOST_STEEP_TRIALS if self.shape > STEEP_SHAPE else 1e6
-        if not 1.0 <= self.mean_trials <= most:
-            raise self._error(
-                "mean_trials",
-                f"must lie in [1, {most:g}] for shape={self.shape:g}, got {self.mean_trials!r}",
-            )
-        if self.leak * self.mean_trials >= 1.0:
-            raise self._error(
-                "leak",
-                "must be below one over the expected number of trials, got "
-                f"{self.leak!r} with mean_trials={self.mean_trials!r}",
-            )
-
-    def _steps(self) -> Steps:
-        if self.mean_trials is None:
-            yield Step(self.mu, self.leak), 1
-        elif self.mu > LARGEST_MU:
-            yield Step(math.inf), 1
-        else:
-            law = TrialLaw.with_mean(self.mean_trials, self.shape)
-            step = SelectionStep(self.mu, law.thinned(self.leak))
-            yield step, 1
-            yield Step(0.0, min(1.0 - 1e-9, self.mean_trials * self.leak + step.leak)), 1
-
-    def _words(self) -> str:
-        told = self._of_one_record(
-            "replacing one record is no easier to notice than a shift of one Gaussian number by "
-            f"{self.mu:.4g} standard deviations"
-        )
-        told += f", except with probability {self.leak:.2g}" if self.leak > 0.0 else ""
-        if self.mean_trials is None:
-            return f"Whatever a budget of its own admitted: {told}."
-        return (
-            f"The best of a random, secret number of trials, {self.mean_trials:.4g} on average, "
-            f"and nothing of the others; each trial, its score included: {told}."
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class ComposedEvent(Event):
     """Several events on the same records, all fixed before the first one starts.
 
@@ -624,11 +607,6 @@ class ComposedEvent(Event):
         """Return a sentence on each phase: what it releases, with which noise."""
         return " ".join(phase.describe() for phase in self.phases)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the event as what JSON can hold."""
-        parts = [event.to_dict() for event in self.events]
-        return {"type": type(self).__name__, "events": parts}
-
     def __str__(self) -> str:
         """Return the events, each with the fields that were chosen."""
         return f"{type(self).__name__}({', '.join(map(str, self.events))})"
@@ -666,16 +644,3 @@ class NonPrivateEvent(Event):
 
     def _words(self) -> str:
         return "Something was released without any noise."
-
-
-EVENTS |= {
-    kind.__name__: kind
-    for kind in (
-        BudgetedEvent,
-        ComposedEvent,
-        GaussianEvent,
-        NonPrivateEvent,
-        SampledGaussianEvent,
-        ThresholdedCountsEvent,
-    )
-}

@@ -8,26 +8,24 @@ telling N(0, 1) from N(mu, 1). Its privacy profile is
 Floating-point results differ in their last digits from one machine to another. Everything that
 inverts a profile, here and for sampled steps, therefore first raises it by the relative
 `ROUNDING`, far above any such error and far below any noise that anyone would notice.
+
+The whole units in which a ledger adds up costs: squared mu in 1e-12, leaks in 1e-18.
+
+Every conversion rounds to the private side: costs up, caps down, and what is read back up again.
+So "exactly fills" is an exact statement. Infinity stands for no cap, and for no noise.
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from typing import overload
+from typing import Final, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erfc, erfcx
-
-__all__ = [
-    "ROUNDING",
-    "ApproximateGDP",
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_mu",
-    "raised_gdp_delta",
-]
 
 ROUNDING = 1e-9
 _SQRT2 = math.sqrt(2.0)
@@ -226,3 +224,63 @@ class ApproximateGDP:
     def to_gdp(self, leak: float) -> "ApproximateGDP":
         """Return itself: nothing is left that `leak` could pay for."""
         return self
+
+
+# A whole number of units, or math.inf.
+Units: TypeAlias = int | float
+
+MU_SQUARED_UNITS = 10**12
+_LEAK_UNITS = 10**18
+_TEXT: Final = re.compile(r"inf|0|[1-9][0-9]*", re.ASCII)
+_MOST_DIGITS = 1000  # Python reads up to 4300; no sum of charges comes near
+
+# The noise sampler's own error in one release is one unit of leak.
+SAMPLER_LEAK = 1 / _LEAK_UNITS
+
+
+def mu_squared_cost(mu: float) -> Units:
+    """Return the squared mu in units, rounded up."""
+    return math.inf if math.isinf(mu) else math.ceil(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
+
+
+def mu_squared_cap(mu: float) -> Units:
+    """Return the squared mu in units, rounded down."""
+    return math.inf if math.isinf(mu) else math.floor(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
+
+
+def mu_of(mu_squared_units: Units) -> float:
+    """Return a mu whose square is at least that many units."""
+    if isinstance(mu_squared_units, float):
+        return mu_squared_units  # math.inf
+    if mu_squared_units == 0:
+        return 0.0
+    scale = 2**64
+    root = math.isqrt(mu_squared_units * scale**2) + 1
+    return math.nextafter(root / (math.isqrt(MU_SQUARED_UNITS) * scale), math.inf)
+
+
+def leak_cost(leak: float) -> int:
+    """Return a probability in units, rounded up."""
+    return math.ceil(Fraction(leak) * _LEAK_UNITS)
+
+
+def leak_cap(leak: float) -> int:
+    """Return a probability in units, rounded down."""
+    return math.floor(Fraction(leak) * _LEAK_UNITS)
+
+
+def leak_of(leak_units: Units) -> float:
+    """Return the probability that stands for that many units."""
+    return min(leak_units / _LEAK_UNITS, 1.0)
+
+
+def exact_leak(leak_units: int) -> Fraction:
+    """Return the same without rounding."""
+    return Fraction(leak_units, _LEAK_UNITS)
+
+
+def read_units(text: object) -> Units | None:
+    """Return what `str` wrote of a number of units; None if the text is something else."""
+    if not (isinstance(text, str) and len(text) <= _MOST_DIGITS and _TEXT.fullmatch(text)):
+        return None
+    return math.inf if text == "inf" else int(text)

@@ -4,25 +4,192 @@ An append-only SQLite file with one row of terms and one row a charge. Each char
 totals after it, so that the last row is the state and every row vouches for the others. Reading
 and checking them, comparing with the caps and appending happen inside one write transaction. The
 file knows nothing of accounting: it adds up two integers and compares them with two caps.
+
+Opening and creating an SQLite file such that no charge is lost and nothing is overwritten.
+
+Whether a ledger's file is still what it was: no bit lost, no row gone, no older copy.
+
+A ledger that reads as if less had been charged than was would let a budget overspend. So damage
+is looked for before anything is believed, and whatever does not add up is refused.
 """
 
 import os
+import re
 import secrets
 import sqlite3
+import stat
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from skdpot.exceptions import LedgerError
-from skdpot.privacy.ledger_check import check_intact, damaged, older_copy, whole_units
-from skdpot.privacy.ledger_file import PATIENCE, create_file, transaction
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.units import Units
+from skdpot.privacy.events import Relation
+from skdpot.privacy.gdp import Units, read_units
 
-__all__ = ["Charge", "Decision", "Ledger", "Record", "Terms", "Totals", "read_terms"]
+PATIENCE = 60.0  # seconds that a call waits for other processes
+
+_NOT_OURS = "The file is no intact skdpot ledger and was left as it is. Pass another path."
+
+
+def create_file(path: Path, fill: Callable[[str], None]) -> None:
+    """Make a file that appears under its name complete, readable by its owner only.
+
+    It is filled under a draft name in the same directory: a crash leaves no half-made file, and
+    nobody attaches to one.
+    """
+    try:
+        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        try:
+            fill(draft)
+            _publish(draft, path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise LedgerError(
+            f"The ledger {str(path)!r} cannot be created ({error.strerror}). Its directory must "
+            "exist and be writable: SQLite keeps a journal beside the ledger."
+        ) from error
+
+
+def _publish(draft: str, path: Path) -> None:
+    """Give the finished draft its name, in a step that fails if the name is taken."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # No hard links here: reserve the name, then replace our own reservation.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.replace(draft, path)
+    with suppress(OSError):  # not every system can sync a directory
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextmanager
+def transaction(
+    path: str, kind: Literal["DEFERRED", "IMMEDIATE"], patience: float = PATIENCE
+) -> Iterator[sqlite3.Connection]:
+    """Open an existing file for one transaction, rolled back on any exception.
+
+    A new connection a call keeps forked and threaded callers apart. The file is looked at, but
+    never opened, outside SQLite: closing it would drop the locks of this process's other threads.
+    """
+    _check_is_file(path)
+    address = f"{Path(path).as_uri()}?mode=rw"  # "rw": a missing file is not made anew
+    try:
+        with closing(
+            sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+        ) as connection:
+            # EXTRA is FULL and also syncs the directory after the journal is gone: with FULL a
+            # power cut could bring the journal back and undo a charge whose release is out.
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute(f"BEGIN {kind}")
+            yield connection
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise LedgerError(_explain(path, error)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its own messages
+        raise LedgerError(f"The ledger {path!r} is damaged. {_NOT_OURS}") from error
+
+
+def _check_is_file(path: str) -> None:
+    """Refuse what is missing, no regular file or has a second name, with advice."""
+    try:
+        found = os.lstat(path)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            _drop_drafts(Path(path), found)
+            found = os.lstat(path)
+    except OSError as error:
+        raise LedgerError(
+            f"The ledger {path!r} cannot be reached ({error.strerror}). Put the file back if it "
+            "was moved. A budget made without `ledger=` ends with the process that made it: make a "
+            "new PrivacyBudget, and count what was already released yourself."
+        ) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise LedgerError(
+            f"{path!r} is no regular file, so it cannot be a ledger; it was left as it is. "
+            "Pass the path of the ledger itself, not a directory or a symbolic link."
+        )
+    if found.st_nlink > 1:
+        # SQLite finds the journal of a crashed process by the name of the file. Under another
+        # name it does not, and a journal that is found later takes back what was charged since.
+        raise LedgerError(
+            f"The ledger {path!r} has a second name (a hard link), so that a crash could take "
+            "back charges. Remove the other name with `rm`; to keep a copy, copy the file."
+        )
+
+
+def _drop_drafts(path: Path, found: os.stat_result) -> None:
+    """Remove the names under which this file was filled: its maker may have been killed."""
+    made = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")  # by tempfile.mkstemp
+    for draft in path.parent.iterdir():
+        with suppress(OSError):
+            if made.fullmatch(draft.name) and os.path.samestat(os.lstat(draft), found):
+                draft.unlink()
+
+
+def _explain(path: str, error: sqlite3.Error) -> str:
+    """Say what an SQLite error means for the caller."""
+    name = getattr(error, "sqlite_errorname", "")
+    advice = "The file and its directory must be writable, and the disk must not be full."
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        advice = "Another process holds it. Try again; nothing was charged."
+    elif name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        advice = _NOT_OURS
+    return f"The ledger {path!r} cannot be used ({error}). {advice}"
+
+
+def check_intact(connection: sqlite3.Connection, path: str, statements: Iterable[str]) -> None:
+    """Raise LedgerError unless the file is whole and laid out as it was made.
+
+    One flipped bit in the header of a page can hide all its rows, and SQLite reads on. Its own
+    quick check notices; it takes about as long as the rows take to read. A trigger or a view
+    could make the file say something else than was written.
+    """
+    # What ANALYZE writes down changes the speed of queries and nothing else.
+    listed = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_stat[1-4]'"
+    layout = {sql for (sql,) in connection.execute(listed)}
+    checked = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if layout != set(statements) or checked != ("ok",):
+        raise damaged(path)
+
+
+def whole_units(texts: Sequence[object], path: str) -> list[Units]:
+    """Return the whole numbers, or infinities, that a row holds as text, or raise LedgerError."""
+    units = [read_units(text) for text in texts]
+    if None in units:
+        raise damaged(path)
+    return [unit for unit in units if unit is not None]
+
+
+def damaged(path: str) -> LedgerError:
+    """Say that the file does not add up."""
+    return LedgerError(
+        f"The ledger {path!r} is damaged, so that nobody can tell what was charged, and nothing "
+        "more can be. Put a copy in its place only if nothing was charged after it was made; "
+        "otherwise count what was released yourself and start a new ledger for what is left."
+    )
+
+
+def older_copy(path: str) -> LedgerError:
+    """Say that charges are missing which this process has seen."""
+    return LedgerError(
+        f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, or one "
+        "of two copies that were both spent from. Put the latest file back; nothing was charged."
+    )
+
 
 _APPLICATION_ID = 0x736B6470  # "skdp": marks the file as one of ours
 _VERSION = 1
@@ -152,52 +319,14 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], terms: Terms) -> "Ledger":
-        """Make a new ledger; whatever exists at `path`, a symbolic link too, is left alone.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where the file shall be.
-        terms : Terms
-            What it is for.
-
-        Returns
-        -------
-        Ledger
-            The new, empty ledger.
-
-        Raises
-        ------
-        FileExistsError
-            If there is something at `path`.
-        LedgerError
-            If the file cannot be written.
-        """
+        """Make a new ledger; whatever exists at `path`, a symbolic link too, is left alone."""
         target = Path(path).expanduser().absolute()
         create_file(target, lambda draft: _write_terms(draft, terms))
         return cls(str(target), terms)
 
     @classmethod
     def attach(cls, path: str | os.PathLike[str], terms: Terms) -> "Ledger":
-        """Open the ledger that exists at `path`.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where the file is.
-        terms : Terms
-            What the caller wants; the uid and the caps are taken from the file.
-
-        Returns
-        -------
-        Ledger
-            The ledger with the charges that it holds.
-
-        Raises
-        ------
-        LedgerError
-            If there is no ledger, one with another epsilon, delta or relation, or a damaged one.
-        """
+        """Open the ledger that exists at `path`."""
         target = str(Path(path).expanduser().absolute())
         with transaction(target, "DEFERRED") as connection:
             stored = read_terms(connection, target)
@@ -215,108 +344,66 @@ class Ledger:
         """Append `charge` if the caps allow it; otherwise change nothing.
 
         When this returns, an admitted charge has reached the disk.
-
-        Parameters
-        ----------
-        charge : Charge
-            What is asked for.
-
-        Returns
-        -------
-        Decision
-            Whether it was admitted.
-
-        Raises
-        ------
-        LedgerError
-            If the file is missing, another one, damaged, or busy for a minute; nothing was
-            charged.
         """
-        seen = self._seen()
-        with self._open("IMMEDIATE") as connection:
-            before = _read_totals(connection, self.path, seen)
+        with self._open("IMMEDIATE") as (connection, before):
             after = before.after(charge)
             admitted = self.terms.admit(after)
             if admitted:
                 _append(connection, charge, after)
                 if _read_totals(connection, self.path, before) != after:
                     raise damaged(self.path)
-        self._remember(after if admitted else before)
+        if admitted:
+            self._remember(after)
         return Decision(admitted, before)
 
     def totals(self, patience: float = PATIENCE) -> Totals:
-        """Return the sums over all charges, waiting at most `patience` seconds.
-
-        Raises
-        ------
-        LedgerError
-            If the file is missing, another one, damaged, or busy.
-        """
-        seen = self._seen()
-        with self._open("DEFERRED", patience) as connection:
-            totals = _read_totals(connection, self.path, seen)
-        self._remember(totals)
-        return totals
+        """Return the sums over all charges, waiting at most `patience` seconds."""
+        with self._open("DEFERRED", patience) as (_, totals):
+            return totals
 
     def records(self, patience: float = PATIENCE) -> list[Record]:
-        """Return all charges, the oldest first, waiting at most `patience` seconds.
-
-        Raises
-        ------
-        LedgerError
-            If the file is missing, another one, damaged, or busy.
-        """
-        seen = self._seen()
-        with self._open("DEFERRED", patience) as connection:
-            totals = _read_totals(connection, self.path, seen)
+        """Return all charges, the oldest first, waiting at most `patience` seconds."""
+        with self._open("DEFERRED", patience) as (connection, _):
             rows = connection.execute(
                 "SELECT number, time, label, event, epsilon, mu_squared, leak"
                 " FROM charges ORDER BY number"
             ).fetchall()
-        self._remember(totals)
         return [_record(row, self.path) for row in rows]
 
     def forget(self) -> None:
         """Keep nothing of a ledger whose file has been removed for good."""
         _SEEN.pop(self.terms.uid, None)
 
-    def _seen(self) -> "Totals":
-        """Return what the file must hold at least; to be asked before a transaction begins."""
-        return _SEEN.get(self.terms.uid, Totals())
-
     def _remember(self, totals: "Totals") -> None:
-        if totals.n_charges > self._seen().n_charges:
+        if totals.n_charges > _SEEN.get(self.terms.uid, Totals()).n_charges:
             _SEEN[self.terms.uid] = totals
 
     @contextmanager
     def _open(
         self, kind: Literal["DEFERRED", "IMMEDIATE"], patience: float = PATIENCE
-    ) -> Iterator[sqlite3.Connection]:
-        """Begin a transaction and make sure that the file is the one that was meant."""
+    ) -> Iterator[tuple[sqlite3.Connection, "Totals"]]:
+        """Begin a transaction on the file that was meant, whose totals are remembered after it."""
+        seen = _SEEN.get(self.terms.uid, Totals())  # the least that the file must hold from now on
         with transaction(self.path, kind, patience) as connection:
             if read_terms(connection, self.path) != self.terms:
                 raise LedgerError(
                     f"The file {self.path!r} is now another ledger than the one of this budget. "
                     "Put the original file back; a budget cannot go on in another ledger."
                 )
-            yield connection
+            totals = _read_totals(connection, self.path, seen)
+            yield connection, totals
+        self._remember(totals)
 
 
 def _write_terms(path: str, terms: Terms) -> None:
     """Fill the empty file at `path`."""
+    caps = terms.relation, terms.mu_squared_cap, terms.leak_cap
     with transaction(path, "IMMEDIATE") as connection:
         for statement in _STATEMENTS:
             connection.execute(statement)
         connection.execute(
             "INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                terms.uid,
-                terms.epsilon,
-                terms.delta,
-                str(terms.relation),
-                str(terms.mu_squared_cap),
-                str(terms.leak_cap),
-            ),
+            (terms.uid, terms.epsilon, terms.delta, *map(str, caps)),
         )
 
 
@@ -377,17 +464,9 @@ def _record(row: tuple[int, float, str, str, float, str, str], path: str) -> Rec
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:
+    label, event, epsilon, *cost = astuple(charge)
+    number, *totals = astuple(after)
     connection.execute(
         "INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            after.n_charges,
-            time.time(),
-            charge.label,
-            charge.event,
-            charge.epsilon,
-            str(charge.mu_squared_units),
-            str(charge.leak_units),
-            str(after.mu_squared_units),
-            str(after.leak_units),
-        ),
+        (number, time.time(), label, event, epsilon, *map(str, (*cost, *totals))),
     )

@@ -73,17 +73,9 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from skdpot._utils.rng import SecretStream
+from skdpot.privacy.events import Event, Steps, or_none, positive, probability, shape_of_law
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.loss_distribution import LossPair, losses_of_profile
-
-__all__ = [
-    "LARGEST_MU",
-    "MOST_STEEP_TRIALS",
-    "STEEP_SHAPE",
-    "SelectionStep",
-    "TrialLaw",
-    "worst_profile",
-]
+from skdpot.privacy.loss_distribution import LossPair, Step, losses_of_profile
 
 STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
 MOST_STEEP_TRIALS = 50.0  # on average, for them
@@ -153,8 +145,7 @@ class TrialLaw:
         """
         if math.isinf(self.shape):
             return self.mean * np.exp(-self.parameter * above)
-        tilted: _Floats = self.mean * (1.0 + self._odds * above) ** -(self.shape + 1.0)
-        return tilted
+        return self.mean * (1.0 + self._odds * above) ** -(self.shape + 1.0)
 
     def curvature(self, above: _Floats) -> _Floats:
         r"""Return :math:`f''(1 - t)`."""
@@ -184,11 +175,15 @@ class TrialLaw:
 
     def quantile(self, level: float) -> int:
         """Return the smallest k with ``P[K <= k] >= level``, for a level in (0, 1)."""
-        return self._invert(level)
+        for k, mass in self._masses():
+            level -= mass
+            if level <= 0.0 or (mass < _NEGLIGIBLE and k > self.mean):
+                return k
+        raise AssertionError  # the masses never end
 
     def draw(self, stream: SecretStream) -> int:
         """Draw the number of trials."""
-        return self._invert((int(stream.random_uint64(1)[0]) + 0.5) / 2.0**64)
+        return self.quantile((int(stream.random_uint64(1)[0]) + 0.5) / 2.0**64)
 
     def thinned(self, leak: float) -> "TrialLaw":
         """Return the law of K given that none of K coins of probability `leak` falls heads.
@@ -213,13 +208,6 @@ class TrialLaw:
             grows = self.parameter if poisson else (1.0 - self.parameter) * (k + self.shape)
             mass *= grows / (k + 1)
             k += 1
-
-    def _invert(self, level: float) -> int:
-        for k, mass in self._masses():
-            level -= mass
-            if level <= 0.0 or (mass < _NEGLIGIBLE and k > self.mean):
-                return k
-        raise AssertionError  # the masses never end
 
 
 @dataclass(frozen=True)
@@ -260,51 +248,23 @@ class SelectionStep:
 def worst_profile(
     mu: float, law: TrialLaw, epsilon: npt.ArrayLike, *, n_losses: int | None = None
 ) -> _Floats:
-    """Return the largest profile that the best of a random number of mu-GDP trials can have.
-
-    Parameters
-    ----------
-    mu : float
-        Privacy of one trial.
-    law : TrialLaw
-        Law of the number of trials.
-    epsilon : array-like
-        At least 0.
-    n_losses : int, optional
-        Positive losses of the pair that stands for a trial: more of them lower the bound.
-        By default 256, and more for many trials of a law near Poisson's.
-
-    Returns
-    -------
-    ndarray
-        An upper bound of delta at each `epsilon`, tight to about a percent in mu.
-    """
+    """Return the largest profile that the best of a random number of mu-GDP trials can have."""
     table = _Table.of(mu, law, n_losses or _enough(law))
     return np.array([table.delta(float(e)) for e in np.atleast_1d(epsilon)])
 
 
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """A symmetric pair of distributions on finitely many losses, increasing."""
-
-    first: _Floats
-    second: _Floats
-
-    @classmethod
-    def gaussian(cls, mu: float, n_losses: int, mean: float) -> "_Pair":
-        """Return a pair whose profile joins dots of that of N(mu, 1) and N(0, 1)."""
-        epsilon = np.linspace(0.0, gdp_epsilon(mu, _BEYOND / mean), n_losses + 1)
-        delta = gdp_delta(epsilon, mu)
-        slope = np.append(np.diff(delta) / np.diff(np.exp(epsilon)), 0.0)
-        second = np.maximum(np.diff(slope), 0.0)  # at the positive losses
-        first = second * np.exp(epsilon[1:])
-        rest = 1.0 - math.fsum([*first, *second, float(delta[-1])])
-        # The loss of everything first, then of the negative ones, of 0, and of the positive ones.
-        infinite = [float(delta[-1])]
-        return cls(
-            np.concatenate([[0.0], second[::-1], [rest], first, infinite]),
-            np.concatenate([infinite, first[::-1], [rest], second, [0.0]]),
-        )
+def _gaussian_pair(mu: float, n_losses: int, mean: float) -> tuple[_Floats, _Floats]:
+    """Return a symmetric pair on increasing losses whose profile joins dots of the Gaussian one."""
+    epsilon = np.linspace(0.0, gdp_epsilon(mu, _BEYOND / mean), n_losses + 1)
+    delta = gdp_delta(epsilon, mu)
+    slope = np.append(np.diff(delta) / np.diff(np.exp(epsilon)), 0.0)
+    second = np.maximum(np.diff(slope), 0.0)  # at the positive losses
+    first = second * np.exp(epsilon[1:])
+    rest = 1.0 - math.fsum([*first, *second, float(delta[-1])])
+    # The loss of everything first, then of the negative ones, of 0, and of the positive ones.
+    infinite = [float(delta[-1])]
+    ahead = np.concatenate([[0.0], second[::-1], [rest], first, infinite])
+    return ahead, np.concatenate([infinite, first[::-1], [rest], second, [0.0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,7 +278,7 @@ class _Table:
 
     mu: float
     law: TrialLaw
-    pair: _Pair
+    pair: tuple[_Floats, _Floats]
     slope_first: _Floats
     slope_second: _Floats
     usable: _Floats
@@ -331,10 +291,10 @@ class _Table:
         of the cells around an edge: at most the squared width times the largest second derivative
         over 8, in either direction.
         """
-        pair = _Pair.gaussian(mu, n_losses, law.mean)
-        first, second = _outside(pair.first), _outside(pair.second)
+        ahead, back = _gaussian_pair(mu, n_losses, law.mean)
+        first, second = _outside(ahead), _outside(back)
         slope_second = law.slope(second)
-        widths = np.maximum(np.append(pair.second, 0.0), np.append(0.0, pair.second))
+        widths = np.maximum(np.append(back, 0.0), np.append(0.0, back))
         nearest = np.maximum(second - widths[:, None] - widths[None, :], 0.0)
         sag = law.curvature_growth(nearest) * (widths[:, None] ** 2 + widths[None, :] ** 2) / 8.0
         valid = np.tri(len(first), dtype=bool)  # j <= i
@@ -344,9 +304,10 @@ class _Table:
         with np.errstate(divide="ignore", invalid="ignore"):
             gains = np.where(lowered > 0.0, slope_first / lowered, np.inf)
             gain = np.where(valid, gains, 0.0).max(axis=1)
-            ratio = np.maximum(gain[:-1], gain[1:]) * pair.first / pair.second
-        usable = np.where(pair.second > 0.0, ratio, np.inf)
-        return cls(mu, law, pair, slope_first, np.where(valid, lowered, _NEVER), usable)
+            ratio = np.maximum(gain[:-1], gain[1:]) * ahead / back
+        usable = np.where(back > 0.0, ratio, np.inf)
+        lowest = np.where(valid, lowered, _NEVER)
+        return cls(mu, law, (ahead, back), slope_first, lowest, usable)
 
     def delta(self, epsilon: float) -> float:
         """Evaluate the bound.
@@ -364,12 +325,11 @@ class _Table:
         scale = math.exp(min(epsilon, 700.0))
         used = np.flatnonzero(self.usable > scale)
         start = int(used[0])
-        gains = self.pair.first[start:, None], scale * self.pair.second[start:, None]
+        gains = self.pair[0][start:, None], scale * self.pair[1][start:, None]
 
         def best(edges: slice) -> _Floats:
             entries = gains[0] * self.slope_first[edges] - gains[1] * self.slope_second[edges]
-            largest: _Floats = np.maximum.accumulate(entries, axis=1)
-            return largest
+            return np.maximum.accumulate(entries, axis=1)
 
         # In a cell the bound is linear in the position of x, for every z; the largest of linear
         # functions is convex, and its mean is at most that of its ends.
@@ -426,3 +386,93 @@ def _as_gdp(mu: float, law: TrialLaw) -> tuple[float, float]:
     losses = losses_of_profile(_profile(mu, law), float(_nodes(mu, law)[0][-1]) / 2000.0)
     leak = losses.infinity_mass
     return losses.to_gdp(leak).mu, leak
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetedEvent(Event):
+    """Whatever a `PrivacyBudget` of its own admits, or the best of several such trials.
+
+    A budget is a filter: however many fits draw on it, and however later ones depend on earlier
+    ones, all together tell no more than "everything with probability `leak`, otherwise one draw of
+    N(mu b, 1)". So what happens under it can be charged before it is known.
+
+    With `mean_trials` a random, secret number of independent trials is made, each of which, its
+    score included, is such a draw; the one with the best score is released whole, and nothing of
+    the others. `skdpot.privacy.private_selection` proves what that costs.
+
+    Parameters
+    ----------
+    mu : float
+        Privacy of what is not leaked, ``PrivacyTarget.mu_cap``; of one trial.
+    leak : float, default=0.0
+        Probability in [0, 1) of telling everything, ``PrivacyTarget.leak_cap``; of one trial.
+    mean_trials : float or None, default=None
+        Expected number of trials, from 1 to a million; to 50 for a shape above 3. None is no
+        selection.
+    shape : float, default=1.0
+        Shape of the law of their number: 1 is geometric, 0 logarithmic, infinity Poisson given at
+        least one; any other number from -0.5 on a truncated negative binomial law.
+    relation : Relation, default=Relation.REPLACE_ONE
+        The neighbouring relation of the budget.
+    label : str, default=""
+        What is released, for reports.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of range.
+    """
+
+    mu: float
+    leak: float = 0.0
+    mean_trials: float | None = None
+    shape: float = 1.0
+
+    _checks = {
+        "mu": positive,
+        "leak": probability,
+        "mean_trials": or_none(positive),
+        "shape": shape_of_law,
+    }
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if self.mean_trials is None:
+            return
+        most = MOST_STEEP_TRIALS if self.shape > STEEP_SHAPE else 1e6
+        if not 1.0 <= self.mean_trials <= most:
+            raise self._error(
+                "mean_trials",
+                f"must lie in [1, {most:g}] for shape={self.shape:g}, got {self.mean_trials!r}",
+            )
+        if self.leak * self.mean_trials >= 1.0:
+            raise self._error(
+                "leak",
+                "must be below one over the expected number of trials, got "
+                f"{self.leak!r} with mean_trials={self.mean_trials!r}",
+            )
+
+    def _steps(self) -> Steps:
+        if self.mean_trials is None:
+            yield Step(self.mu, self.leak), 1
+        elif self.mu > LARGEST_MU:
+            yield Step(math.inf), 1
+        else:
+            law = TrialLaw.with_mean(self.mean_trials, self.shape)
+            step = SelectionStep(self.mu, law.thinned(self.leak))
+            yield step, 1
+            yield Step(0.0, min(1.0 - 1e-9, self.mean_trials * self.leak + step.leak)), 1
+
+    def _words(self) -> str:
+        told = self._of_one_record(
+            "replacing one record is no easier to notice than a shift of one Gaussian number by "
+            f"{self.mu:.4g} standard deviations"
+        )
+        told += f", except with probability {self.leak:.2g}" if self.leak > 0.0 else ""
+        if self.mean_trials is None:
+            return f"Whatever a budget of its own admitted: {told}."
+        return (
+            f"The best of a random, secret number of trials, {self.mean_trials:.4g} on average, "
+            f"and nothing of the others; each trial, its score included: {told}."
+        )

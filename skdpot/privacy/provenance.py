@@ -22,10 +22,14 @@ from skdpot._utils.notices import warn_of_privacy
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent
-from skdpot.privacy.parts import COMPOSITES, composites, keeps_more, learns, leaves
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
-
-__all__ = ["check_pipeline", "leaks", "made_by", "parts_of", "passed_on", "warn_of_composition"]
+from skdpot.privacy.spent import (
+    COMPOSITES,
+    PrivacySpent,
+    PrivateEstimatorMixin,
+    keeps_more,
+    learns,
+    leaves,
+)
 
 Steps: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
 _Estimator = TypeVar("_Estimator")
@@ -34,42 +38,12 @@ _ORIGINS: dict[int, Steps] = {}
 
 
 def made_by(X: Any, output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> Any:
-    """Remember that a private fit returned `output` for the rows that it was fitted on.
-
-    Parameters
-    ----------
-    X : object
-        What it was fitted on, perhaps itself the output of a private step.
-    output : ndarray or DataFrame
-        Transformed private rows. The memory ends with the object.
-    spent : PrivacySpent
-        What the fit cost.
-    budget : PrivacyBudget or None
-        What it was charged to.
-
-    Returns
-    -------
-    ndarray or DataFrame
-        `output` itself.
-    """
+    """Remember that a private fit returned `output` for the rows that it was fitted on."""
     return _remembered(output, (*_ORIGINS.get(id(X), ()), (spent, budget)))
 
 
 def passed_on(X: Any, output: Any) -> Any:
-    """Remember that a fit which released nothing made `output` of the rows `X`.
-
-    Parameters
-    ----------
-    X : object
-        What it was fitted on, perhaps the output of a private step.
-    output : ndarray or DataFrame
-        Transformed private rows.
-
-    Returns
-    -------
-    ndarray or DataFrame
-        `output` itself.
-    """
+    """Remember that a fit which released nothing made `output` of the rows `X`."""
     steps = _ORIGINS.get(id(X), ())
     return _remembered(output, steps) if steps else output
 
@@ -166,7 +140,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
 def leaks(estimator: Any) -> tuple[str, ...]:
     """Say what in a pipeline tells of private rows without noise, a sentence or two for each."""
     found = []
-    for _, composite in composites(estimator):
+    for _, composite in leaves(estimator, composite=True):
         for name, _, columns in getattr(composite, "transformers", ()):
             if callable(columns) and not isinstance(columns, make_column_selector):
                 found.append(
@@ -185,11 +159,10 @@ def leaks(estimator: Any) -> tuple[str, ...]:
             )
         elif learns(part):
             found.append(
-                f"{name} would learn from private rows without noise, and every later result would "
-                "depend on what it learned: it is not a private estimator (a class that inherits "
-                "PrivateEstimatorMixin). Use a private one (PrivateScaler in place of a scaler), "
-                "declare what it would learn, or fit it to public rows and pass "
-                "sklearn.frozen.FrozenEstimator of it."
+                f"{name} would learn from private rows without noise: it does not inherit "
+                "PrivateEstimatorMixin. Use a private one (PrivateScaler in place of a scaler), "
+                "declare what it would learn, or pass sklearn.frozen.FrozenEstimator of one that "
+                "was fitted to public rows."
             )
         elif (kept := _kept(part)) is None:
             found.append(
@@ -252,25 +225,7 @@ def _surroundings() -> tuple[Any, Any]:
 def warn_of_composition(
     X: Any, spent: PrivacySpent, budget: PrivacyBudget | None, caller: str
 ) -> None:
-    """Warn of what else tells of the same rows: steps without noise, or with a budget of their own.
-
-    Parameters
-    ----------
-    X : object
-        What the estimator was given to fit.
-    spent : PrivacySpent
-        What this fit costs.
-    budget : PrivacyBudget or None
-        What it is charged to.
-    caller : str
-        Name of the estimator.
-
-    Warns
-    -----
-    PrivacyWarning
-        With the epsilon of all fits together, or saying which step had no privacy. It depends on
-        public facts only.
-    """
+    """Warn of steps on the same rows without noise, or with a budget of their own."""
     around, fitting = _surroundings()
     steps = _ORIGINS.get(id(X), ())
     if around is not None:
@@ -288,7 +243,9 @@ def warn_of_composition(
 def _is_last_in_columns(around: Any) -> bool:
     """Whether the last private part is in a ColumnTransformer, which fits clones of its parts."""
     last = parts_of(around)[-1:]
-    columns = (one for _, one in composites(around) if isinstance(one, ColumnTransformer))
+    columns = (
+        one for _, one in leaves(around, composite=True) if isinstance(one, ColumnTransformer)
+    )
     return any(part is last[0] for one in columns for part in parts_of(one))
 
 
@@ -301,9 +258,8 @@ def _warn_of_sum(before: Sequence[PrivacySpent], spent: PrivacySpent, caller: st
     if any(math.isinf(step.epsilon) for step in before):
         warn_of_privacy(
             f"{caller}: the rows come from a step that was fitted on the same rows without "
-            "privacy (epsilon=inf), so that nothing protects them, whatever this fit adds. Fit "
-            "that step on public rows first (sklearn.frozen.FrozenEstimator keeps it in a "
-            "pipeline), or privately."
+            "privacy (epsilon=inf), so that nothing protects them. Fit that step on public rows "
+            "first (and pass sklearn.frozen.FrozenEstimator of it), or privately."
         )
         return
     delta = max(step.delta for step in (*before, spent))

@@ -48,21 +48,6 @@ import pandas as pd
 from skdpot.exceptions import ReplayError
 from skdpot.privacy.events import Event
 
-__all__ = [
-    "Contributions",
-    "Part",
-    "Records",
-    "Release",
-    "Vectors",
-    "candidates",
-    "first_difference",
-    "forgotten",
-    "record_releases",
-    "released",
-    "remember",
-    "replay_releases",
-]
-
 Records: TypeAlias = tuple[Any, ...]
 
 
@@ -195,10 +180,7 @@ def candidates(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, np.where(shares[first] < 1.0, first + n_pairs, first)
 
 
-class _Gate(Protocol):
-    def __call__(self, release: Release, value: Any) -> Any: ...
-
-
+_Gate: TypeAlias = Callable[[Release, Any], Any]
 _GATE: ContextVar[_Gate | None] = ContextVar("skdpot_gate", default=None)
 
 
@@ -318,13 +300,7 @@ def released(release: Release) -> Any:
 
 @contextmanager
 def forgotten() -> Iterator[list[Release]]:
-    """Take what is released inside the block back from who records it.
-
-    Yields
-    ------
-    list of Release
-        Filled when the block ends, if somebody records; for `remember`.
-    """
+    """Take what is released inside the block back from who records it."""
     gate, kept = _GATE.get(), list[Release]()
     start = len(gate.releases) if isinstance(gate, _Recorder) else 0
     try:
@@ -372,45 +348,31 @@ def _same_shape(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (isinstance(one, list) or np.shape(one) == np.shape(other))
 
 
-def first_difference(one: Any, other: Any, name: str = "") -> str | None:
+def first_difference(
+    one: Any, other: Any, name: str = "", met: dict[tuple[int, int], Any] | None = None
+) -> str | None:
     """Name the first place in which two objects differ by a single bit; None if there is none.
 
     Arrays, tensors, numbers, containers, dataclasses (by their fields) and other objects (by
     their attributes) are compared all the way down, functions by their names.
-
-    Parameters
-    ----------
-    one, other : object
-        What to compare.
-    name : str, default=""
-        How to call it.
     """
-    return _Comparison().difference(one, other, name)
-
-
-class _Comparison:
-    def __init__(self) -> None:
-        # Objects may hold each other. Kept alive, since a number is given to another afterwards.
-        self._met: dict[tuple[int, int], tuple[Any, Any]] = {}
-
-    def difference(self, one: Any, other: Any, name: str) -> str | None:
-        if one is other or (id(one), id(other)) in self._met:
-            return None
-        if type(one) is not type(other):
-            return f"{name} (type)"
-        if (parts := _parts(one)) is not None:
-            self._met[id(one), id(other)] = one, other
-            return self._of_parts(parts, _parts(other) or {}, name)
-        return None if _equal(one, other) else name
-
-    def _of_parts(self, parts: dict[Any, Any], others: dict[Any, Any], name: str) -> str | None:
-        if list(parts) != list(others):
-            return f"{name} (parts)"
-        for key, part in parts.items():
-            found = self.difference(part, others[key], f"{name}.{key}" if name else str(key))
-            if found is not None:
-                return found
+    # Objects may hold each other. Kept alive, since a number is given to another afterwards.
+    met = {} if met is None else met
+    if one is other or (id(one), id(other)) in met:
         return None
+    if type(one) is not type(other):
+        return f"{name} (type)"
+    parts, others = _parts(one), _parts(other)
+    if parts is None or others is None:
+        return None if _equal(one, other) else name
+    met[id(one), id(other)] = one, other
+    if list(parts) != list(others):
+        return f"{name} (parts)"
+    for key, part in parts.items():
+        found = first_difference(part, others[key], f"{name}.{key}" if name else str(key), met)
+        if found is not None:
+            return found
+    return None
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:

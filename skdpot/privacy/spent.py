@@ -1,28 +1,38 @@
-"""What a fit has spent, in a form that one can read, compare and sign."""
+"""What a fit has spent, in a form that one can read, compare and sign.
+
+Whether a privacy statement that somebody else may have written can be true.
+
+What pipelines are made of, and which of their parts learn from the rows that they are fitted on.
+
+Pipelines, unions and column transformers are looked into; everything else is one part.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from numbers import Real
 from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 import pandas as pd
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.utils import get_tags
 
 from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.pages import html_card
+from skdpot._utils.records import LARGEST_COUNT
+from skdpot._utils.validation import Interval
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import privacy_target
-from skdpot.privacy.display import epsilon_text
-from skdpot.privacy.events import ComposedEvent, Event, check_group_size
-from skdpot.privacy.gdp import ROUNDING
-from skdpot.privacy.parts import learns, leaves
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.units import exact_leak
-
-__all__ = ["PrivacySpent", "PrivateEstimatorMixin", "charge", "silent_parts", "total_spent"]
+from skdpot.privacy.accounting import PrivacyLoss, compose, privacy_target
+from skdpot.privacy.budget import PrivacyBudget, epsilon_text
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, Relation, check_group_size
+from skdpot.privacy.gdp import ROUNDING, exact_leak
+from skdpot.privacy.private_selection import BudgetedEvent
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -88,7 +98,7 @@ class PrivacySpent:
         Dividing epsilon by k is *not* enough: it leaves a larger epsilon at the same delta.
         Whoever wants epsilon = 3 for people with five rows spends 0.5, not 0.6:
 
-        >>> from skdpot.privacy.calibration import SingleFitTarget, calibrate
+        >>> from skdpot.privacy.accounting import SingleFitTarget, calibrate
         >>> from skdpot.privacy.events import GaussianEvent
         >>> def spent(epsilon):
         ...     target = SingleFitTarget(epsilon, 1e-5)
@@ -114,11 +124,8 @@ class PrivacySpent:
             `event` is given as text, the assumptions are joined by semicolons.
         """
         row = {item.name: getattr(self, item.name) for item in fields(self)}
-        row |= {
-            "relation": str(self.relation),
-            "event": str(self.event),
-            "assumptions": "; ".join(self.assumptions),
-        }
+        row |= {"relation": str(self.relation), "event": str(self.event)}
+        row["assumptions"] = "; ".join(self.assumptions)
         return pd.DataFrame([row])
 
     def __repr__(self) -> str:
@@ -150,11 +157,8 @@ class PrivacySpent:
             Relation.REPLACE_ONE: "one record replaced by another (their number is public)",
             Relation.ADD_REMOVE: "one record added or removed",
         }
-        known = math.isfinite(self.epsilon)
-        yield (
-            "protects against",
-            meaning[self.relation] if known else "nothing (epsilon is infinite)",
-        )
+        nothing = "nothing (epsilon is infinite)"
+        yield "protects against", nothing if math.isinf(self.epsilon) else meaning[self.relation]
         if self.mechanism:
             yield "mechanism", self.mechanism
         if self.sigma is not None:
@@ -181,6 +185,13 @@ class PrivateEstimatorMixin:
     privacy_spent_: Any
     _stated_in: ClassVar[tuple[str, ...]] = ()
 
+    _parameter_constraints: dict[str, list[Any]] = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "budget": [PrivacyBudget, None],
+        "random_state": ["random_state"],
+    }
+
     def _epsilon_due(self) -> float:
         """Return the epsilon of the next fit: inf without noise, 0 if it will release nothing."""
         return self.epsilon
@@ -199,42 +210,46 @@ class PrivateEstimatorMixin:
                 part._restate(spent)
 
 
+def scales_of(event: Event) -> tuple[Scale, Scale]:
+    """Return noise and sensitivity of each phase of an event, of all its steps together."""
+    phases: tuple[Any, ...] = event.phases if event.is_private else ()
+    sensitivities = (phase.sensitivity * math.sqrt(phase.n_steps) for phase in phases)
+    return tuple(phase.sigma for phase in phases) or None, tuple(sensitivities) or None
+
+
 def charge(
-    budget: PrivacyBudget | None,
+    owner: Any,
     event: Event,
     *,
-    epsilon: float | None,
-    delta: float,
     n_samples: int | None,
-    label: str,
     assumptions: Iterable[str],
-    sigma: Scale,
-    sensitivity: Scale,
     mechanism: str = "",
+    scales: tuple[Scale, Scale] | None = None,
+    noise_given: bool = False,
+    label: str | None = None,
 ) -> PrivacySpent:
     """Charge a fit before it draws its noise or looks at its data.
 
     Parameters
     ----------
-    budget : PrivacyBudget or None
-        Where to charge; ``None`` if the fit stands alone.
+    owner : estimator or FitContext
+        Has the promise, `epsilon` and `delta`, and the `budget` to charge; None if the fit stands
+        alone.
     event : Event
-        The whole fit.
-    epsilon : float or None
-        What the fit promises together with `delta`; the event must not cost more. None states
-        what the event costs at `delta`, for noise that was given rather than calibrated.
-    delta : float
-        See `epsilon`.
+        The whole fit; it must not cost more than is promised.
     n_samples : int or None
         Number of records, which must be public; None if there is no private record.
-    label : str
-        Name in the budget's history.
     assumptions : iterable of str
         What the fit takes to be public.
-    sigma, sensitivity : float, tuple of float or None
-        For the statement.
     mechanism : str, default=""
         For the statement.
+    scales : tuple, optional
+        Noise and sensitivity for the statement, by default those of each phase of the event.
+    noise_given : bool, default=False
+        State what the event costs at `delta`, whatever `epsilon` is, for noise that was given
+        rather than calibrated.
+    label : str, optional
+        Name in the budget's history, by default that of the estimator.
 
     Returns
     -------
@@ -250,8 +265,7 @@ def charge(
     LedgerError
         If the budget's ledger cannot be used.
     ValueError
-        If `epsilon` or `delta` is out of range, or the event and the budget are of different
-        relations.
+        If `epsilon` or `delta` is out of range, or event and budget are of different relations.
 
     Warns
     -----
@@ -259,29 +273,23 @@ def charge(
         Before the charge, if `delta`, or that of the budget, is not below ``1 / n_samples``: a
         mechanism that publishes one record, picked at random, is (0, 1/n)-private.
     """
+    budget, delta = owner.budget, owner.delta
+    name = label or str(getattr(owner, "caller", type(owner).__name__))
     if not (budget is None or isinstance(budget, PrivacyBudget)):
         raise TypeError(f"`budget` must be a PrivacyBudget or None, got {type(budget).__name__}.")
-    target = privacy_target(math.inf if epsilon is None else epsilon, delta, budget)
+    target = privacy_target(math.inf if noise_given else owner.epsilon, delta, budget)
     if not target.admits(event):
         raise CalibrationError(
-            f"{label}: the noise is too small for epsilon={epsilon:g} at delta={delta:g}. "
+            f"{name}: the noise is too small for epsilon={target.epsilon:g} at delta={delta:g}. "
             "Calibrate the event to that target; nothing was charged."
         )
-    if epsilon is None or math.isfinite(epsilon):
-        _warn_of_delta(label, event, n_samples, target.delta, budget)
-    stated = target.epsilon if epsilon is not None else _epsilon(compose(event), target.delta)
-    spent = PrivacySpent(
-        stated,
-        target.delta,
-        event.relation,
-        event,
-        sigma,
-        sensitivity,
-        tuple(assumptions),
-        mechanism,
-    )
+    if noise_given or math.isfinite(target.epsilon):
+        _warn_of_delta(name, event, n_samples, target.delta, budget)
+    stated = _epsilon(compose(event), target.delta) if noise_given else target.epsilon
+    facts = event.relation, event, *(scales or scales_of(event)), tuple(assumptions), mechanism
+    spent = PrivacySpent(stated, target.delta, *facts)
     if budget is not None:
-        budget.spend(event, label=label)
+        budget.spend(event, label=name)
     return spent
 
 
@@ -298,8 +306,8 @@ def _warn_of_delta(
         owner = "delta" if largest == delta else "the budget's delta"
         warn_of_privacy(
             f"{label}: {owner} = {largest:g} is not below one over the number of rows "
-            f"({n_samples:,}): a release that publishes one person's row would pass for private. "
-            f"Choose a delta well below {1 / n_samples:.1g}."
+            f"({n_samples:,}): publishing one row would pass for private. Choose a delta well "
+            f"below {1 / n_samples:.1g}."
         )
 
 
@@ -355,37 +363,14 @@ def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
         f"{name} (it has no event) learned nothing from the private records"
         for name in silent_parts(*fitted)
     )
-    return PrivacySpent(
-        epsilon=_epsilon(compose(event), delta),
-        delta=float(delta),
-        relation=event.relation,
-        event=event,
-        sigma=None,
-        sensitivity=None,
-        assumptions=tuple(assumptions),
-        mechanism=" + ".join(part.mechanism or "unnamed" for part in spent),
-    )
+    epsilon = _epsilon(compose(event), delta)
+    mechanism = " + ".join(part.mechanism or "unnamed" for part in spent)
+    facts = event.relation, event, None, None, tuple(assumptions), mechanism
+    return PrivacySpent(epsilon, float(delta), *facts)
 
 
 def silent_parts(*fitted: Any) -> tuple[str, ...]:
-    """Name the parts of fitted estimators that learned something and have no event.
-
-    Parameters
-    ----------
-    *fitted : estimator or PrivacySpent
-        As for `total_spent`.
-
-    Returns
-    -------
-    tuple of str
-        Names of their classes, each once. What they were fitted to is released without noise, so
-        that a total without them holds only if those rows are public.
-
-    Raises
-    ------
-    TypeError
-        As for `total_spent`.
-    """
+    """Name the parts of fitted estimators that learned something and have no event."""
     parts = [part for estimator in fitted for part in _private_parts(estimator)]
     return tuple(dict.fromkeys(name for name, spent in parts if spent is None))
 
@@ -430,3 +415,123 @@ def _epsilon(loss: PrivacyLoss, delta: float) -> float:
 def _numbers(value: float | tuple[float, ...]) -> str:
     """Write one number or several with four digits."""
     return ", ".join(f"{number:.4g}" for number in (value if isinstance(value, tuple) else [value]))
+
+
+_ROUNDING = 1e-6  # of delta, between machines
+
+
+def check_statement(
+    spent: PrivacySpent, noun: str, kinds: tuple[type[Event], ...]
+) -> tuple[tuple[Any, ...], float | None]:
+    """Refuse a statement that promises more than its own events give.
+
+    Returned are the events, none if nothing is private, and the mu that was charged for what is
+    stated, if it is the best of a private search. The release itself is then a part of one trial,
+    or of the refit, and tells no more than these. A search charges nothing else.
+    """
+    check_epsilon_delta(spent.epsilon, spent.delta, noun)
+    for scale in (spent.sigma, spent.sensitivity):
+        numbers = scale if isinstance(scale, tuple) else () if scale is None else (scale,)
+        if not all(is_number(number) and 0 <= number < math.inf for number in numbers):
+            raise ValueError(f"The {noun} states noise or a sensitivity that cannot be.")
+    if spent.relation is not Relation.REPLACE_ONE or spent.event.relation is not spent.relation:
+        raise ValueError(f"A {noun} is private under replace-one, and states no other relation.")
+    events = spent.event.phases
+    chosen = all(type(event) is BudgetedEvent for event in events)
+    if not (chosen or all(type(event) in (*kinds, NonPrivateEvent) for event in events)):
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"A {noun} is released by events of {names} only.")
+    if not spent.event.is_private:
+        if math.isfinite(spent.epsilon):
+            raise ValueError(f"The {noun} states a finite epsilon for a release without noise.")
+        return (), None
+    if not compose(spent.event).delta(spent.epsilon) <= spent.delta * (1 + _ROUNDING):
+        raise ValueError(f"The {noun} states a smaller epsilon than its own events cost.")
+    return events, events[-1].mu if chosen else None
+
+
+def check_epsilon_delta(epsilon: Any, delta: Any, noun: str) -> None:
+    """Refuse parameters that no mechanism has."""
+    if not (is_number(epsilon) and is_number(delta) and epsilon > 0 and 0 < delta < 1):
+        raise ValueError(f"The {noun} states an epsilon that is not > 0, or a delta not in (0, 1).")
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number that arithmetic in double precision can use."""
+    return type(value) is float or (type(value) is int and abs(value) <= LARGEST_COUNT)
+
+
+COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
+
+# What these must be told, so that their fit learns nothing that was not declared. Unknown values
+# must pass: an error, or a warning, that names one is an output.
+_DECLARED: dict[type, dict[str, tuple[Any, ...]]] = {
+    OneHotEncoder: {
+        "handle_unknown": ("ignore",),
+        "min_frequency": (None,),
+        "max_categories": (None,),
+        "sparse_output": (False,),  # how dense a table is decides the form of what follows
+    },
+    OrdinalEncoder: {
+        "handle_unknown": ("use_encoded_value",),
+        "min_frequency": (None,),
+        "max_categories": (None,),
+    },
+    SimpleImputer: {
+        "strategy": ("constant",),
+        "add_indicator": (False,),
+        "keep_empty_features": (True,),
+    },
+}
+# What parts that learn nothing set: the form of the rows, and which object their stop words are.
+_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
+
+
+def leaves(estimator: Any, composite: bool = False, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the parts, in the order of their fits, with their prefixes; or the composites."""
+    if isinstance(estimator, COMPOSITES) is composite:
+        yield prefix, estimator
+    for name, part in _children(estimator):
+        yield from leaves(part, composite, f"{prefix}{name}__")
+
+
+def learns(part: Any) -> bool:
+    """Whether the fit of a part that is not private keeps more than the form of the rows.
+
+    By the word of the part itself (its tag ``requires_fit``), and for encoders and imputers by
+    whether everything that they would learn was declared.
+    """
+    if isinstance(part, FrozenEstimator) or _is_declared(part):
+        return False
+    if not isinstance(part, BaseEstimator) or get_tags(part).requires_fit:
+        return True
+    # A Gaussian process predicts without a fit, by its prior, and keeps all rows once it has one.
+    return hasattr(part, "predict") or not hasattr(part, "transform")
+
+
+def keeps_more(part: Any) -> bool:
+    """Whether a part that should learn nothing holds more than before its fit."""
+    if isinstance(part, FrozenEstimator) or _is_declared(part):
+        return False
+    return not set(vars(part)) <= set(vars(clone(part))) | _FORM
+
+
+def _is_declared(part: Any) -> bool:
+    needed = _DECLARED.get(type(part))
+    if needed is None or isinstance(getattr(part, "categories", None), str):  # "auto"
+        return False
+    return all(getattr(part, name) in allowed for name, allowed in needed.items())
+
+
+def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(estimator, ColumnTransformer):
+        # What has been fitted are clones of the parts, the remainder among them.
+        found = getattr(estimator, "transformers_", None)
+        entries = found or [*estimator.transformers, ("remainder", estimator.remainder)]
+    elif isinstance(estimator, FeatureUnion):
+        entries = estimator.transformer_list
+    else:
+        entries = estimator.steps if isinstance(estimator, Pipeline) else ()
+    for name, part, *_ in entries:
+        if part is not None and not isinstance(part, str):
+            yield name, part

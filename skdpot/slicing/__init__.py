@@ -1,20 +1,18 @@
 """Directions, one-dimensional transport, and the frozen private sketch."""
 
 from skdpot.slicing.debiased_distance import DebiasedDistance, debiased_squared_distance
-from skdpot.slicing.directions import (
+from skdpot.slicing.plan import (
+    SquareRootStrategy,
     make_directions,
     orthogonal_directions,
-    sparse_directions,
+    recommended_bins,
+    recommended_distance_n_projections,
+    recommended_n_projections,
+    square_root_strategy,
     uniform_directions,
 )
-from skdpot.slicing.rules import (
-    recommended_bins,
-    recommended_distance_slices,
-    recommended_slices,
-)
+from skdpot.slicing.rows import ProjectedRows, SmoothedProjections
 from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.smoothed import ProjectedRows, SmoothedProjections
-from skdpot.slicing.strategy import SquareRootStrategy, square_root_strategy
 from skdpot.slicing.table import CDFTable
 from skdpot.slicing.transport import sliced_wasserstein_distance, wasserstein_1d
 
@@ -29,10 +27,9 @@ __all__ = [
     "make_directions",
     "orthogonal_directions",
     "recommended_bins",
-    "recommended_distance_slices",
-    "recommended_slices",
+    "recommended_distance_n_projections",
+    "recommended_n_projections",
     "sliced_wasserstein_distance",
-    "sparse_directions",
     "square_root_strategy",
     "uniform_directions",
     "wasserstein_1d",

@@ -1,21 +1,215 @@
-"""The sliced distance between released tables, without what their noise adds to it."""
+"""The sliced distance between released tables, without what their noise adds to it.
 
+What noise and sampling do to the squared distance is simulated. A sketch shows the distribution
+along each direction and nothing of how a row's places along different directions go together, and
+that decides how much an average over directions varies. In the simulation rows are Gaussian in that
+respect (a Gaussian copula): their covariance matrix follows from the variances along enough
+directions. Along fewer than d (d + 1) / 2 directions it does not, and then rows are taken to be as
+extreme in every direction as they are in one, which is the worst case.
+"""
+
+import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 from scipy.stats import t as student_t
 
+from skdpot._utils.devices import one_blas_thread
 from skdpot._utils.rng import solver_generator
-from skdpot.slicing.compared_tables import ComparedTable, compared_tables
-from skdpot.slicing.distance_simulation import SimulatedDistances, simulate_distances
-from skdpot.slicing.quantile_pieces import refined, squared_distances
-from skdpot.slicing.strategy import square_root_strategy
-from skdpot.slicing.supported_decoding import SupportedDecoder, common_support
+from skdpot._utils.validation import validate_rows
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.plan import square_root_strategy
+from skdpot.slicing.quantile_pieces import (
+    SupportedDecoder,
+    common_support,
+    refined,
+    restricted,
+    squared_distances,
+)
+from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.sketch_record import check_comparable
+from skdpot.slicing.table import CDFTable
 
-__all__ = ["DROWNING_NOISE", "DebiasedDistance", "debiased_squared_distance"]
+
+@dataclass(frozen=True, eq=False)
+class ComparedTable:
+    """One side of a comparison: a released table, or public rows binned like it."""
+
+    statistic: np.ndarray  # entries of all rows together; without noise for public rows
+    n_samples: int
+    noise: float  # standard deviation of that of each entry, divided by the number of rows
+    smooth: CDFTable  # best guess of the distribution functions
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins B."""
+        n_bins: int = self.statistic.shape[1]
+        return n_bins
+
+    @property
+    def digest(self) -> bytes:
+        """Hash of what was released."""
+        facts = repr((self.statistic.shape, self.n_samples, self.noise)).encode()
+        return hashlib.sha256(facts + np.ascontiguousarray(self.statistic).tobytes()).digest()
+
+    @property
+    def cdf_noise(self) -> float:
+        """Typical standard deviation of the noise of a distribution function."""
+        return self.noise * square_root_strategy(self.n_bins).typical_deviation
+
+    @property
+    def variance(self) -> float:
+        """About the variance of a distribution function: that of noise, and of sampling."""
+        return self.cdf_noise**2 + 0.25 / self.n_samples
+
+
+def compared_tables(first: Any, second: Any) -> tuple[ComparedTable, ComparedTable]:
+    """Read the two sides of a comparison, in an order that does not depend on the arguments'."""
+    if not isinstance(first, SlicedSketch):
+        raise ValueError(
+            f"first must be a SlicedSketch, got {type(first).__name__}; pass public rows as second."
+        )
+    first._check_readable()
+    one = _of_sketch(first)
+    if isinstance(second, SlicedSketch):
+        second._check_readable()
+        check_comparable((first, second))
+        two = _of_sketch(second)
+        if one.noise > 0 and two.noise > 0 and np.array_equal(one.statistic, two.statistic):
+            raise ValueError(
+                "Both sketches are the same release: the same noise on both sides tells nothing "
+                "about a distance. Compare sketches of different people's rows."
+            )
+    else:
+        two = _counted(first, second)
+    return (one, two) if one.digest <= two.digest else (two, one)
+
+
+def _of_sketch(sketch: SlicedSketch) -> ComparedTable:
+    """Read a sketch; the tables of its classes add up to that of all rows, and so does noise."""
+    noise = sketch.noise_scale_ * math.sqrt(len(sketch.statistic_)) / sketch.n_samples_
+    return ComparedTable(sketch.statistic_.sum(axis=0), sketch.n_samples_, noise, sketch.table())
+
+
+def _counted(sketch: SlicedSketch, public: Any) -> ComparedTable:
+    """Bin public rows as those of the sketch were."""
+    rows = validate_rows(sketch, public, reset=False)
+    n_bins = sketch.statistic_.shape[-1]
+    directions, widths = sketch.directions_, sketch.half_widths_
+    counts = count_projections(rows, directions, widths, n_bins, bounds=sketch.bounds_)
+    cdf = np.zeros((len(counts), n_bins + 1))
+    cdf[:, 1:] = np.cumsum(counts, axis=1) / len(rows)
+    statistic = counts @ square_root_strategy(n_bins).matrix.T
+    return ComparedTable(statistic, len(rows), 0.0, CDFTable(directions, widths, cdf))
+
+
+class SimulatedDistances(NamedTuple):
+    """How the squared distance between two measured tables is distributed."""
+
+    squared: float = 0.0  # between the tables themselves
+    bias: float = 0.0  # what their measurement adds to it on average
+    variance: float = 0.0  # between measurements
+
+
+def simulate_distances(
+    tables: Sequence[ComparedTable],
+    guesses: Sequence[np.ndarray],
+    decoder: SupportedDecoder,
+    *,
+    sampled: bool,
+    n_simulations: int,
+    rng: np.random.Generator,
+) -> SimulatedDistances:
+    """Measure two known tables again and again, like the released ones were."""
+    smooth = tables[0].smooth
+    scale = (2 * smooth.half_widths / tables[0].n_bins) ** 2 / len(smooth.half_widths)
+    exact = float(scale @ squared_distances(*guesses))
+    # By how much the mean of the second is larger, along each direction.
+    areas = [table.smooth.half_widths * table.smooth.cdf.sum(axis=1) for table in tables]
+    deviations = []
+    for table, guess in zip(tables, guesses, strict=True) if sampled else ():
+        bins = copula_rows(replace(table.smooth, cdf=guess), areas[0] - areas[1], rng)
+        shares = sampling_deviations(bins, table.n_samples, table.n_bins, n_simulations, rng)
+        deviations.append(np.cumsum(shares, axis=2)[:, :, :-1])
+    drawn = np.empty(n_simulations)
+    with one_blas_thread():
+        for k in range(n_simulations):
+            measured = []
+            for place, (table, guess) in enumerate(zip(tables, guesses, strict=True)):
+                inner = guess[:, 1:-1]
+                if sampled:
+                    inner = inner + deviations[place][k]
+                noise = None
+                if table.noise > 0:
+                    noise = table.noise * rng.standard_normal(table.statistic.shape)
+                measured.append(decoder.remeasured(inner, noise))
+            drawn[k] = scale @ squared_distances(*measured)
+    return SimulatedDistances(exact, float(drawn.mean()) - exact, float(drawn.var(ddof=1)))
+
+
+_PSEUDO_ROWS = 2048
+_CELLS_AT_ONCE = 2**22
+
+
+def copula_rows(table: CDFTable, towards: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows whose places along each direction follow a table."""
+    covariance = _fitted_covariance(table)
+    if covariance is None:
+        level = rng.random((_PSEUDO_ROWS, 1))
+        levels = np.where(towards >= 0, level, 1 - level)
+    else:
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        loads = table.directions @ root
+        deviations = np.linalg.norm(loads, axis=1)
+        loads /= np.where(deviations > 0, deviations, 1.0)[:, None]
+        levels = ndtr(rng.standard_normal((_PSEUDO_ROWS, len(covariance))) @ loads.T)
+    bins = [
+        np.searchsorted(inner[1:-1], column, side="right")
+        for inner, column in zip(table.cdf, levels.T, strict=True)
+    ]
+    return np.stack(bins, axis=1)
+
+
+def sampling_deviations(
+    bins: np.ndarray, n_samples: int, n_bins: int, n_draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw how far the shares in each bin are from their mean in samples of given rows."""
+    n_rows, n_projections = bins.shape
+    copies = rng.multinomial(n_samples, np.full(n_rows, 1 / n_rows), size=n_draws)
+    weights = (copies / n_samples - 1 / n_rows).astype(np.float32)
+    deviations = np.empty((n_draws, n_projections, n_bins))
+    block = max(1, _CELLS_AT_ONCE // (n_rows * n_bins))
+    for first in range(0, n_projections, block):
+        some = bins[:, first : first + block, None] == np.arange(n_bins)
+        cells = some.reshape(n_rows, -1).astype(np.float32)
+        deviations[:, first : first + block] = (weights @ cells).reshape(n_draws, -1, n_bins)
+    return deviations
+
+
+def _fitted_covariance(table: CDFTable) -> np.ndarray | None:
+    """Return the covariance matrix that fits the variances; None where they do not tell it."""
+    directions, edges = table.directions, table.edges
+    n_projections, n_features = directions.shape
+    if n_projections < n_features * (n_features + 1) // 2:
+        return None
+    rows, columns = np.triu_indices(n_features)
+    design = directions[:, rows] * directions[:, columns] * np.where(rows == columns, 1, 2)
+    masses = np.diff(table.cdf, axis=1)
+    middles = (edges[:, 1:] + edges[:, :-1]) / 2
+    means = np.einsum("ij,ij->i", masses, middles)
+    variances = np.einsum("ij,ij->i", masses, (middles - means[:, None]) ** 2)
+    entries, _, rank, _ = np.linalg.lstsq(design, variances, rcond=1e-6)
+    if rank < len(rows):
+        return None
+    covariance = np.zeros((n_features, n_features))
+    covariance[rows, columns] = covariance[columns, rows] = entries
+    return covariance
+
 
 DROWNING_NOISE = 0.2
 """Noise of a distribution function from which on the simulations are not believed."""
@@ -101,7 +295,11 @@ class DebiasedDistance:
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence!r} must lie between 0 and 1.")
         quantile = float(student_t.ppf(0.5 + confidence / 2, self.n_simulations - 1))
-        skewed = max(quantile**2 - 1, 0.0) * self._skewness / 6
+        skewness = 0.0  # of a gamma variable near zero, and none far from it
+        if self.noise_floor > 0 and self.standard_error > 0:
+            gamma = 2 * self.null_standard_error / self.noise_floor
+            skewness = min(gamma, 2.0) * (self.null_standard_error / self.standard_error) ** 3
+        skewed = max(quantile**2 - 1, 0.0) * skewness / 6
         # The upper end is that of an estimate of zero at least: below, the interval would
         # shrink to nothing, and be most certain where the estimate is least plausible.
         return (
@@ -124,14 +322,6 @@ class DebiasedDistance:
             squared + reach * self.null_standard_error
         )
         return math.sqrt(max(product, 0.0) / (squared + half + spread))
-
-    @property
-    def _skewness(self) -> float:
-        """Skewness of the estimate: of a gamma variable near zero, and none far from it."""
-        if self.noise_floor <= 0 or self.standard_error == 0:
-            return 0.0
-        gamma = 2 * self.null_standard_error / self.noise_floor
-        return float(min(gamma, 2.0) * (self.null_standard_error / self.standard_error) ** 3)
 
     def __repr__(self) -> str:
         """Show the distance, its 95 % interval and what it is of."""
@@ -224,7 +414,7 @@ def debiased_squared_distance(
     >>> directions = orthogonal_directions(24, 4, rng)
     >>> X, Y = rng.normal(0, 0.25, (2, 20_000, 4))
     >>> first, second, third = (
-    ...     SlicedSketch(epsilon=1.0, bounds=(-1, 1), slices=directions).fit(rows)
+    ...     SlicedSketch(epsilon=1.0, bounds=(-1, 1), projections=directions).fit(rows)
     ...     for rows in (X, Y, Y + 0.2)
     ... )
     >>> low, high = debiased_squared_distance(first, third).interval(0.999999)
@@ -236,28 +426,39 @@ def debiased_squared_distance(
     if n_simulations is not None and n_simulations < 8:
         raise ValueError(f"n_simulations={n_simulations!r} must be at least 8.")
     tables = compared_tables(first, second)
-    sampled = target == "population"
-    noise = max(table.cdf_noise for table in tables)
-    n_bins = tables[0].n_bins
-    support = _support(tables) if noise > 0 else np.full((len(tables[0].statistic), 2), (0, n_bins))
+    noises = [table.noise for table in tables]
+    n_bins, n_projections = tables[0].n_bins, len(tables[0].statistic)
+    support = np.full((n_projections, 2), (0, n_bins))
+    if max(noises) > 0:
+        entries = [table.statistic / table.n_samples for table in tables]
+        support = common_support([table.smooth for table in tables], entries, noises)
     decoder = SupportedDecoder(square_root_strategy(n_bins), support)
-    weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / len(support)
-    raw = float(weights @ squared_distances(*(table.decoded(decoder, support) for table in tables)))
-    guesses = [table.guess(support) for table in tables]
+    guesses = [restricted(table.smooth.cdf, support) for table in tables]
+    decoded = [  # exact where there is no noise
+        decoder.decode(table.statistic, table.n_samples) if table.noise > 0 else guess
+        for table, guess in zip(tables, guesses, strict=True)
+    ]
+    weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / n_projections
+    raw = float(weights @ squared_distances(*decoded))
     finer = [refined(guess, _FINER) for guess in guesses]
     binning = weights @ (squared_distances(*guesses) - squared_distances(*finer) / _FINER**2)
-    n_simulations = n_simulations or _default_simulations(len(support))
-    null = apart = SimulatedDistances(0.0, 0.0, 0.0)
-    if noise > 0 or sampled:
+    # Takes about a second; more slices need fewer simulations.
+    wanted = min(max(_ROWS_SIMULATED // n_projections, _FEWEST_SIMULATIONS), _MOST_SIMULATIONS)
+    n_simulations = n_simulations or wanted
+    null = apart = SimulatedDistances()
+    sampled = target == "population"
+    if max(noises) > 0 or sampled:
         share = tables[0].variance / (tables[0].variance + tables[1].variance)
         middle = (1 - share) * guesses[0] + share * guesses[1]
-        rng = _simulation_generator(tables, random_state)
-        null, apart = (
-            simulate_distances(
-                tables, pair, decoder, sampled=sampled, n_simulations=n_simulations, rng=rng
-            )
-            for pair in ([middle, middle], guesses)
-        )
+        if random_state is None:  # follows from the tables
+            words = np.frombuffer(b"".join(table.digest for table in tables), dtype=np.uint32)
+            rng = np.random.default_rng(words.tolist())
+        else:
+            rng = solver_generator(random_state)
+        options: dict[str, Any] = {"sampled": sampled, "n_simulations": n_simulations, "rng": rng}
+        null = simulate_distances(tables, [middle, middle], decoder, **options)
+        apart = simulate_distances(tables, guesses, decoder, **options)
+    noise = max(table.cdf_noise for table in tables)
     return _debiased(raw, float(binning), noise, null, apart, target, n_simulations)
 
 
@@ -293,28 +494,3 @@ def _debiased(
         n_simulations=n_simulations,
         null_standard_error=math.sqrt(least),
     )
-
-
-def _support(tables: Sequence[ComparedTable]) -> np.ndarray:
-    """Return the bins in which the tables are compared."""
-    return common_support(
-        [table.smooth for table in tables],
-        [table.statistic / table.n_samples for table in tables],
-        [table.noise for table in tables],
-    )
-
-
-def _default_simulations(n_slices: int) -> int:
-    """Return a number of simulations that takes about a second; more slices need fewer."""
-    wanted = _ROWS_SIMULATED // n_slices
-    return min(max(wanted, _FEWEST_SIMULATIONS), _MOST_SIMULATIONS)
-
-
-def _simulation_generator(
-    tables: Sequence[ComparedTable], random_state: int | np.random.RandomState | None
-) -> np.random.Generator:
-    """Return a generator that follows from the tables, unless a seed is given."""
-    if random_state is not None:
-        return solver_generator(random_state)
-    words = np.frombuffer(b"".join(table.digest for table in tables), dtype=np.uint32)
-    return np.random.default_rng(words.tolist())

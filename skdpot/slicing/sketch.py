@@ -1,5 +1,6 @@
 """The frozen private sketch: noisy distribution functions along L directions."""
 
+from copy import deepcopy
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from skdpot._utils.devices import resolve_device
-from skdpot._utils.labels import encode_labels
 from skdpot._utils.rng import Streams, spawn_streams
 from skdpot._utils.validation import (
     Interval,
@@ -18,43 +18,67 @@ from skdpot._utils.validation import (
     all_or_nothing,
     as_finite,
     check_is_fitted,
+    encode_labels,
     fit_context,
     validate_rows,
 )
 from skdpot.exceptions import OpenSketchError
+from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import privacy_target
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.private_bounds import release_private_bounds
 from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.recording import Release
 from skdpot.privacy.spent import PrivateEstimatorMixin, charge
-from skdpot.slicing.accumulator import NoisyAccumulator
-from skdpot.slicing.declarations import (
+from skdpot.slicing.histogram import NoisyAccumulator
+from skdpot.slicing.plan import (
     assumptions,
-    check_arrivals,
     check_class_number,
-    declared_rows,
+    make_directions,
+    plan_sketch,
+    projection_half_widths,
+    public_bounds,
+    settled_bounds,
+    square_root_strategy,
 )
-from skdpot.slicing.decoding import decode, decode_by_class
-from skdpot.slicing.directions import make_directions
-from skdpot.slicing.merging import check_comparable, merged_fields
-from skdpot.slicing.plan import plan_sketch
-from skdpot.slicing.rules import projection_half_widths, public_bounds
-from skdpot.slicing.sketch_record import SketchRecord
-from skdpot.slicing.strategy import square_root_strategy
-from skdpot.slicing.table import CDFTable
+from skdpot.slicing.sketch_record import SketchRecord, check_comparable, merged_fields
+from skdpot.slicing.table import CDFTable, decode
 
-__all__ = ["SlicedSketch"]
+
+def declared_rows(given: Any, before: int | None, first: bool) -> int | None:
+    """Return the declared number of rows; only the first chunk can declare it."""
+    if given is None:
+        return before
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise ValueError(f"n_samples={given!r} must be an integer of at least 1.")
+    if not first and given != before:
+        raise ValueError(f"n_samples={given} differs from the {before} of the first chunk.")
+    return int(given)
+
+
+def check_arrivals(n_before: int, n_rows: int, declared: int | None) -> None:
+    """Refuse a chunk that does not fit in the declared number of rows, before any charge."""
+    if declared is not None and n_before + n_rows > declared:
+        raise ValueError(
+            f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
+            "chunk was not added."
+        )
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
     """Say why a closed sketch takes no more rows; scikit-learn shows it as the cause."""
-    if hasattr(sketch, "statistic_"):
+    if hasattr(sketch, "release_"):
         raise OpenSketchError(
             "This sketch is closed, which is final: its table is a release. Call fit, or "
             "make a new sketch and merge the two."
         )
     return True
+
+
+# What every estimator of rows may be told of their range.
+ROW_BOUNDS: dict[str, list[Any]] = {
+    "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
+    "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+}
 
 
 class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
@@ -80,12 +104,12 @@ class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     norm_bound : float, optional
         Public bound of the Euclidean norm of every row, in place of `bounds`; longer rows
         are shortened.
-    n_slices : int or "auto", default="auto"
+    n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
-        (`skdpot.slicing.recommended_slices`).
+        (`skdpot.slicing.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins B along each direction.
-    slices : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_slices, \
+    projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
 n_features), default="axes+orthogonal"
         How directions are drawn; an array is used as it is (it must be public).
     conditional : bool, default=False
@@ -109,15 +133,17 @@ n_features), default="axes+orthogonal"
 
     Attributes
     ----------
-    directions_ : ndarray of shape (n_slices, n_features)
+    directions_ : ndarray of shape (n_projections, n_features)
         Directions θ, in the units of the mapped features.
-    half_widths_ : ndarray of shape (n_slices,)
+    half_widths_ : ndarray of shape (n_projections,)
         Half width of the binned range along each direction.
-    statistic_ : ndarray of shape (n_classes, n_slices, n_bins)
-        The released table.
+    release_ : Release
+        What was released: value, noise, event, and the map from rows to the value.
+    statistic_ : ndarray of shape (n_classes, n_projections, n_bins)
+        The released table, the value of `release_`.
     noise_scale_ : float
         Standard deviation of the noise of each entry of `statistic_`.
-    cdf_ : ndarray of shape (n_classes, n_slices, n_bins + 1)
+    cdf_ : ndarray of shape (n_classes, n_projections, n_bins + 1)
         Distribution functions at the bin edges, decoded from `statistic_`.
     class_counts_ : ndarray of shape (n_classes,)
         Estimated number of rows a class, exact with ``public_labels=True``; n without classes.
@@ -165,25 +191,20 @@ n_features), default="axes+orthogonal"
     cdf_: np.ndarray
     class_counts_: np.ndarray
     bounds_: DataBounds
-    noise_scale_: float
     n_samples_: int
-    statistic_: np.ndarray
+    release_: Release
     _label_counts: np.ndarray  # only where labels are public
     _parameter_constraints: dict[str, list[Any]] = {
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "budget": [PrivacyBudget, None],
-        "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
-        "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        **PrivateEstimatorMixin._parameter_constraints,
+        **ROW_BOUNDS,
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, 4096, closed="both")],
-        "slices": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
+        "projections": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
         "conditional": ["boolean"],
         "classes": ["array-like", None],
         "public_labels": ["boolean"],
         "group_size": [Interval(Integral, 1, None, closed="left")],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -194,9 +215,9 @@ n_features), default="axes+orthogonal"
         budget: PrivacyBudget | None = None,
         bounds: Any = "private",
         norm_bound: float | None = None,
-        n_slices: int | str = "auto",
+        n_projections: int | str = "auto",
         n_bins: int | str = "auto",
-        slices: Any = "axes+orthogonal",
+        projections: Any = "axes+orthogonal",
         conditional: bool = False,
         classes: ArrayLike | None = None,
         public_labels: bool = False,
@@ -209,9 +230,9 @@ n_features), default="axes+orthogonal"
         self.budget = budget
         self.bounds = bounds
         self.norm_bound = norm_bound
-        self.n_slices = n_slices
+        self.n_projections = n_projections
         self.n_bins = n_bins
-        self.slices = slices
+        self.projections = projections
         self.conditional = conditional
         self.classes = classes
         self.public_labels = public_labels
@@ -314,7 +335,7 @@ n_features), default="axes+orthogonal"
         self.n_samples_ = self._accumulator.n_rows
         if self._accumulator.label_counts is not None:
             self._label_counts = self._accumulator.label_counts
-        self.statistic_ = self._accumulator.close()
+        self.release_ = self._accumulator.close()
         del self._accumulator, self._declared
         self._decode()
         return self
@@ -326,23 +347,9 @@ n_features), default="axes+orthogonal"
         """
         with all_or_nothing(self):
             rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
-            origin = X if origin is None else origin
-            return self._of_rows(label, streams, rows, codes, classes, origin)
-
-    def _of_rows(
-        self,
-        label: str,
-        streams: Streams,
-        rows: np.ndarray,
-        codes: np.ndarray | None,
-        classes: np.ndarray | None,
-        origin: Any,
-    ) -> Self:
-        """Release the sketch of rows that are validated; they were taken from `origin`."""
-        with all_or_nothing(self):
             self.__dict__.pop("_accumulator", None)
-            self.n_features_in_ = rows.shape[1]
             self._open(label, streams, rows, classes, len(rows))
+            origin = X if origin is None else origin
             warn_of_composition(origin, self.privacy_spent_, self.budget, label)
             self._accumulator.add(rows, codes)
             return self.close()
@@ -363,27 +370,27 @@ n_features), default="axes+orthogonal"
         """Plan, charge, draw the directions and the noise: in this order."""
         bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
         check_class_number(classes, n_samples)
-        fixed = None if isinstance(self.slices, str) else len(self.slices)
+        fixed = None if isinstance(self.projections, str) else len(self.projections)
         plan = plan_sketch(
             privacy_target(self.epsilon, self.delta, self.budget),
             n_samples or len(rows),
             rows.shape[1],
             None if classes is None else len(np.unique(classes)),
-            n_slices=fixed or self.n_slices,
+            n_projections=fixed or self.n_projections,
             n_bins=self.n_bins,
             bounds=bounds or len(rows),
             public_labels=self.public_labels,
             group_size=self.group_size,
         )
-        directions = make_directions(self.slices, plan.n_slices, rows.shape[1], streams.public)
+        directions = make_directions(
+            self.projections, plan.n_projections, rows.shape[1], streams.public
+        )
         device = resolve_device(self.device)
         self.privacy_spent_ = charge(
-            self.budget,
+            self,
             plan.event,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            n_samples=n_samples or len(rows),
             label=label,
+            n_samples=n_samples or len(rows),
             assumptions=assumptions(
                 classes,
                 bounds,
@@ -391,24 +398,19 @@ n_features), default="axes+orthogonal"
                 public_labels=plan.public_labels,
                 group_size=plan.group_size,
             ),
-            sigma=plan.sigma,
-            sensitivity=plan.sensitivity,
+            scales=(plan.sigma, plan.sensitivity),
             mechanism=(
-                f"noisy distribution functions along {plan.n_slices} directions on "
+                f"noisy distribution functions along {plan.n_projections} directions on "
                 f"{plan.strategy.n_bins} bins"
             ),
         )
-        if isinstance(plan.bounds, DataBounds):
-            self.bounds_ = plan.bounds
-        else:
-            self.bounds_, _ = release_private_bounds(rows, plan.bounds, streams)
+        self.bounds_ = settled_bounds(plan.bounds, rows, streams)
         for name in ("classes_", "_label_counts"):
             self.__dict__.pop(name, None)
         if classes is not None:
             self.classes_ = np.unique(classes)
         self.directions_ = directions
         self.half_widths_ = projection_half_widths(self.bounds_, directions)
-        self.noise_scale_ = plan.sigma
         self._declared = n_samples
         self._accumulator = NoisyAccumulator(
             plan, self.bounds_, directions, self.half_widths_, streams.secret, device
@@ -420,12 +422,23 @@ n_features), default="axes+orthogonal"
             self._check_readable()
         return super().__getstate__()
 
+    @property
+    def statistic_(self) -> np.ndarray:
+        """The released table."""
+        statistic: np.ndarray = self.release_.value
+        return statistic
+
+    @property
+    def noise_scale_(self) -> float:
+        """Standard deviation of the noise of each entry of the table."""
+        return float(np.max(self.release_.sigma))
+
     def merge(self, *others: Self) -> Self:
         """Add sketches of disjoint sets of people, for instance of several hospitals.
 
         Every party keeps its own full guarantee: the tables are added with the noise that
         each of them has. All must have the same directions (pass one public array as
-        `slices`), bins, classes and declared bounds, and agree on whether labels are public.
+        `projections`), bins, classes and declared bounds, and agree on whether labels are public.
 
         Parameters
         ----------
@@ -451,8 +464,7 @@ n_features), default="axes+orthogonal"
         for party in parties:
             party._check_readable()
         check_comparable(parties)
-        merged: Self = self._restored(self.get_params(), merged_fields(parties))
-        return merged
+        return self._restored(self.get_params(), merged_fields(parties))
 
     def cdf(self, x: ArrayLike, *, label: Any = None) -> np.ndarray:
         """Distribution functions of the projections of the mapped rows.
@@ -466,7 +478,7 @@ n_features), default="axes+orthogonal"
 
         Returns
         -------
-        ndarray of shape (n_slices, n_points)
+        ndarray of shape (n_projections, n_points)
             Values in [0, 1].
 
         Raises
@@ -488,7 +500,7 @@ n_features), default="axes+orthogonal"
 
         Returns
         -------
-        ndarray of shape (n_slices, n_levels)
+        ndarray of shape (n_projections, n_levels)
             Positions in the units of the mapped features, ``(x - center) / scale``.
 
         Raises
@@ -588,12 +600,7 @@ n_features), default="axes+orthogonal"
         ValueError
             If the file is not a sketch of a known version.
         """
-        parameters, fitted = SketchRecord.load(path).restore()
-        arrays = {k: v.copy() for k, v in fitted.items() if isinstance(v, np.ndarray)}
-        loaded: Self = cls._restored(
-            parameters | {"slices": arrays["directions_"]}, fitted | arrays
-        )
-        return loaded
+        return cls._restored(*deepcopy(SketchRecord.load(path).restore()))
 
     @classmethod
     def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
@@ -606,30 +613,24 @@ n_features), default="axes+orthogonal"
     def _decode(self) -> None:
         """Store what follows from the released table."""
         strategy = square_root_strategy(self.statistic_.shape[-1])
-        measured = (self.noise_scale_, self.directions_, self.half_widths_)
-        if hasattr(self, "_label_counts"):
-            counts = self._label_counts
-            self.cdf_ = decode_by_class(self.statistic_, strategy, counts, *measured)
-            self.class_counts_ = counts.astype(np.float64)
-        else:
-            self.cdf_, self.class_counts_ = decode(
-                self.statistic_, strategy, self.n_samples_, *measured
-            )
+        measured = (self.n_samples_, self.noise_scale_, self.directions_, self.half_widths_)
+        counts = getattr(self, "_label_counts", None)
+        self.cdf_, self.class_counts_ = decode(self.statistic_, strategy, *measured, counts)
 
     @property
     def _is_open(self) -> bool:
         return hasattr(self, "_accumulator")
 
     def _position(self, label: Any) -> int:
-        # Not by ``==`` on the array, which broadcasts against a label that is an array too.
-        known = getattr(self, "classes_", np.array([])).tolist()
-        matches = [position for position, one in enumerate(known) if _is_label(one, label)]
-        if not matches:
-            raise ValueError(
-                "label is not a class of this sketch; classes_ lists them (a sketch has "
-                "classes when it is fitted with conditional=True)."
-            )
-        return matches[0]
+        try:
+            if np.ndim(label) == 0:  # an array would broadcast
+                return int(getattr(self, "classes_", np.array([])).tolist().index(label))
+        except (TypeError, ValueError):
+            pass
+        raise ValueError(
+            "label is not a class of this sketch; classes_ lists them (a sketch has "
+            "classes when it is fitted with conditional=True)."
+        )
 
     def _check_readable(self) -> None:
         if self._is_open:
@@ -637,7 +638,7 @@ n_features), default="axes+orthogonal"
                 "This sketch is open: reading it while rows are added would reveal them. "
                 "Call close() first."
             )
-        check_is_fitted(self, "statistic_")
+        check_is_fitted(self, "release_")
 
 
 def _line(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
@@ -646,11 +647,3 @@ def _line(values: Any, name: str, must: str = "must hold finite numbers.") -> np
     if numbers.ndim > 1:
         raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
     return numbers
-
-
-def _is_label(known: Any, label: Any) -> bool:
-    """Whether what was given is this class."""
-    try:
-        return bool(np.ndim(label) == 0 and known == label)
-    except (TypeError, ValueError):
-        return False

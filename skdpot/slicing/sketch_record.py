@@ -5,27 +5,30 @@ than its events cost) is refused.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
+from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent
-from skdpot.privacy.spent import PrivacySpent
-from skdpot.privacy.stated import check_epsilon_delta, check_statement
-from skdpot.slicing.histogram import bin_edges
-from skdpot.slicing.plan import table_sensitivity
-from skdpot.slicing.rules import projection_half_widths
-from skdpot.slicing.strategy import square_root_strategy
-
-__all__ = ["SketchRecord"]
+from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
+from skdpot.slicing.histogram import bin_edges, sketch_release
+from skdpot.slicing.plan import projection_half_widths, square_root_strategy, table_sensitivity
 
 FloatArray = npt.NDArray[np.float64]
 
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
+_FITTED = ("directions", "half_widths", "statistic", "bounds", "n_samples", "noise_scale")
+_SHARED = (
+    *("bounds_", "classes_", "directions_", "half_widths_", "n_features_in_"),
+    "feature_names_in_",
+)
 _MOST_BINS = 4096
 _LARGEST_NOISE = 1e15
 _LARGEST_RADIUS = 1e150
@@ -64,14 +67,9 @@ class SketchRecord(Record):
         classes, names = (getattr(sketch, n, None) for n in ("classes_", "feature_names_in_"))
         counts = getattr(sketch, "_label_counts", None)
         return cls(
-            directions=sketch.directions_,
-            half_widths=sketch.half_widths_,
-            statistic=sketch.statistic_,
-            bounds=sketch.bounds_,
-            declared_bounds=not isinstance(sketch.bounds, str),
-            n_samples=int(sketch.n_samples_),
-            noise_scale=float(sketch.noise_scale_),
             **{name: _as_plain(getattr(sketch, name)) for name in _PARAMETERS},
+            **{name: _as_plain(getattr(sketch, f"{name}_")) for name in _FITTED},
+            declared_bounds=not isinstance(sketch.bounds, str),
             label_counts=None if counts is None else tuple(counts.tolist()),
             classes=None if classes is None else _without_objects(classes),
             feature_names=None if names is None else tuple(map(str, names)),
@@ -91,18 +89,24 @@ class SketchRecord(Record):
     def _parameters(self) -> dict[str, Any]:
         parameters = {name: getattr(self, name) for name in _PARAMETERS}
         if self.declared_bounds:
-            limits = _box(self.bounds)
-            parameters["bounds"] = limits if self.bounds.box else self.bounds
-        return parameters | {"slices": self.directions, "n_bins": self.statistic.shape[-1]}
+            bounds = self.bounds
+            side = bounds.scale * (bounds.radius / math.sqrt(bounds.n_features))
+            limits = bounds.center - side, bounds.center + side
+            if not np.isfinite(limits).all():
+                raise ValueError("The bounds of the sketch are not finite.")
+            parameters["bounds"] = limits if bounds.box else bounds
+        return parameters | {"projections": self.directions, "n_bins": self.statistic.shape[-1]}
 
     def _fitted(self) -> dict[str, Any]:
+        measured = (self.bounds, self.directions, self.half_widths)
+        release = sketch_release(self.statistic, *measured)
+        stated: Any = self.spent.sensitivity
         fitted: dict[str, Any] = {
-            "directions_": self.directions,
-            "half_widths_": self.half_widths,
-            "statistic_": self.statistic,
-            "bounds_": self.bounds,
+            **dict(zip(("bounds_", "directions_", "half_widths_"), measured, strict=True)),
+            "release_": replace(
+                release, sigma=float(self.noise_scale), sensitivity=stated, event=self.spent.event
+            ),
             "n_samples_": self.n_samples,
-            "noise_scale_": float(self.noise_scale),
             "n_features_in_": self.bounds.n_features,
             "privacy_spent_": self.spent,
         }
@@ -210,15 +214,6 @@ class SketchRecord(Record):
         _check_lattice(table.lattice, strategy.lattice, self.statistic)
 
 
-def _box(bounds: DataBounds) -> tuple[np.ndarray, np.ndarray]:
-    """Return the limits of the features that were declared."""
-    side = bounds.scale * (bounds.radius / math.sqrt(bounds.n_features))
-    low, high = bounds.center - side, bounds.center + side
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise ValueError("The bounds of the sketch are not finite.")
-    return low, high
-
-
 def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray) -> None:
     """Refuse a table that is not on the lattice of its noise, or noise on none.
 
@@ -247,3 +242,88 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
             raise ValueError("classes_ holds objects that are not strings and cannot be saved.")
         return classes.astype(str)
     return classes
+
+
+_BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
+
+
+def check_comparable(sketches: Sequence[Any]) -> None:
+    """Raise ValueError unless all sketches measure the same features, directions and bins."""
+    alike = "directions; draw them once and pass the same array as projections= to all of them"
+    _check_same(sketches, lambda sketch: sketch.directions_, alike)
+    _check_same(
+        sketches,
+        lambda sketch: sketch.statistic_.shape[-1],
+        "numbers of bins; give all the same n_bins",
+    )
+    _check_same(sketches, lambda sketch: sketch.bounds_, _BOUNDS)
+    _check_same(sketches, lambda sketch: sketch.half_widths_, _BOUNDS)
+    names = "names of features; give the columns the same names, in the same order"
+    _check_same(_named(sketches), lambda sketch: sketch.feature_names_in_, names)
+
+
+def _check_same(sketches: Sequence[Any], read: Callable[[Any], Any], name: str) -> None:
+    """Refuse sketches that differ in what is read from them."""
+    if not all(np.array_equal(read(other), read(sketches[0])) for other in sketches[1:]):
+        raise ValueError(f"The sketches have different {name}.")
+
+
+def _named(sketches: Sequence[Any]) -> list[Any]:
+    """Return those sketches whose rows had names of features."""
+    return [sketch for sketch in sketches if hasattr(sketch, "feature_names_in_")]
+
+
+def _one_release(first: Any, second: Any) -> bool:
+    """Return whether two sketches hold the same noise: no two releases do by chance."""
+    noisy = first.noise_scale_ > 0 and second.noise_scale_ > 0
+    return first is second or (noisy and np.array_equal(first.statistic_, second.statistic_))
+
+
+def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
+    """Return the fitted attributes of the sum of disjoint sketches.
+
+    By parallel composition a person is protected by the sketch of the party that holds
+    their row, so the statement is that of the party whose event is the least private: the
+    largest mu. The largest epsilon would not do, as parties may state different deltas.
+    """
+    if any(_one_release(*pair) for pair in combinations(sketches, 2)):
+        raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
+    if any(isinstance(one.bounds, str) and one.norm_bound is None for one in sketches):
+        raise ValueError(
+            'merge needs bounds that were declared: a sketch with bounds="private" has '
+            "bounds of its own. Give all parties the same bounds=(low, high) or norm_bound=."
+        )
+    persons = "numbers of rows of one person; give all the largest group_size"
+    for read, name in (
+        (lambda sketch: getattr(sketch, "classes_", ()), "classes; declare the same classes="),
+        (
+            lambda sketch: hasattr(sketch, "_label_counts"),
+            "public_labels: labels are public in some of them",
+        ),
+        (lambda sketch: sketch.group_size, persons),
+        # Parameters may have changed since the fit.
+        (lambda sketch: sketch.release_.sensitivity, persons),
+    ):
+        _check_same(sketches, read, name)
+    first = sketches[0]
+    named = _named(sketches)[:1]
+    fields = {
+        name: getattr(one, name)
+        for one in (*named, first)
+        for name in _SHARED
+        if hasattr(one, name)
+    }
+    if hasattr(first, "_label_counts"):
+        fields["_label_counts"] = sum(one._label_counts for one in sketches)
+    statement = max(
+        (one.privacy_spent_ for one in sketches),
+        key=lambda spent: compose(spent.event).mu_without_sampling,
+    )
+    total = replace(
+        first.release_,
+        value=sum(one.statistic_ for one in sketches),
+        sigma=math.hypot(*(one.noise_scale_ for one in sketches)),
+        event=statement.event,
+    )
+    n_samples = sum(one.n_samples_ for one in sketches)
+    return fields | {"release_": total, "n_samples_": n_samples, "privacy_spent_": statement}

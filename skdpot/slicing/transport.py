@@ -13,14 +13,6 @@ from numpy.typing import ArrayLike
 
 from skdpot._utils.validation import as_finite
 
-__all__ = [
-    "exact_plan",
-    "point_masses",
-    "power_mean",
-    "sliced_wasserstein_distance",
-    "wasserstein_1d",
-]
-
 _SAFE = 150.0  # decimal digits of a power, of the 308 that a double has
 
 _MAX_PIVOTS = 10**8  # of the network simplex; a few times n suffice in practice
@@ -60,9 +52,9 @@ def wasserstein_1d(
 
     Parameters
     ----------
-    u : array-like of shape (n,) or (n_slices, n)
+    u : array-like of shape (n,) or (n_projections, n)
         Positions of the first measure, one problem a row.
-    v : array-like of shape (m,) or (n_slices, m)
+    v : array-like of shape (m,) or (n_projections, m)
         Positions of the second measure; m may differ from n.
     u_weights, v_weights : array-like of shape (n,), (m,), optional
         Non-negative masses, scaled to sum to one; uniform by default.
@@ -71,7 +63,7 @@ def wasserstein_1d(
 
     Returns
     -------
-    float or ndarray of shape (n_slices,)
+    float or ndarray of shape (n_projections,)
         W_p (not its p-th power), in the unit of the positions.
 
     Raises
@@ -87,7 +79,8 @@ def wasserstein_1d(
     first, second = np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if first.ndim != second.ndim or first.ndim not in (1, 2):
         raise ValueError(
-            f"u has shape {first.shape} and v {second.shape}; both must be (n,) or (n_slices, n)."
+            f"u has shape {first.shape} and v {second.shape}; both must have shape (n,) or "
+            "(n_projections, n)."
         )
     rows_u, rows_v = np.atleast_2d(first), np.atleast_2d(second)
     if len(rows_u) != len(rows_v) or 0 in rows_u.shape or 0 in rows_v.shape:
@@ -117,7 +110,7 @@ def sliced_wasserstein_distance(
     ----------
     X, Y : array-like of shape (n, d), (m, d)
         Two samples.
-    directions : ndarray of shape (n_slices, d)
+    directions : ndarray of shape (n_projections, d)
         Unit rows.
     p : float, default=2
         Order.
@@ -137,20 +130,7 @@ def sliced_wasserstein_distance(
 
 
 def power_mean(distances: np.ndarray, p: float) -> float:
-    """Return ``mean(distances^p)^(1/p)``, also where a power would overflow.
-
-    Parameters
-    ----------
-    distances : ndarray
-        Non-negative numbers.
-    p : float
-        Order.
-
-    Returns
-    -------
-    float
-        Their power mean.
-    """
+    """Return ``mean(distances^p)^(1/p)``, also where a power would overflow."""
     unit = _unit(float(distances.max()), p)
     return float(unit * np.mean((distances / unit) ** p) ** (1 / p))
 
@@ -163,27 +143,7 @@ def _unit(largest: float, p: float) -> float:
 
 
 def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray | None:
-    """Validate the weights of a sample and scale them to sum to one.
-
-    Parameters
-    ----------
-    weights : array-like of shape (size,) or None
-        Non-negative, not all zero; None means uniform and stays None.
-    size : int
-        Number of points.
-    name : str
-        Name of the argument, for error texts.
-
-    Returns
-    -------
-    ndarray of shape (size,) or None
-        The masses.
-
-    Raises
-    ------
-    ValueError
-        If the weights are of another shape, negative, not finite or all zero.
-    """
+    """Validate the weights of a sample and scale them to sum to one."""
     if weights is None:
         return None
     must = "must be finite, non-negative and not all zero."

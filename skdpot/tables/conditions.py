@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 
 from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.slicing.marginals import FloatArray
-
-__all__ = ["Condition", "parse_conditions"]
+from skdpot.tables.marginals import FloatArray
 
 _POINT = 1e-9  # share of an interval that a single value of a scale takes
 _ROUNDING = 1e-9  # of the unit interval
@@ -59,60 +57,48 @@ def _inside(dtype: np.dtype[Any], lowest: float, highest: float) -> tuple[Any, A
 def parse_conditions(
     conditions: Mapping[str, Any] | None, grids: tuple[ColumnGrid, ...]
 ) -> dict[int, Condition]:
-    """Read the conditions of a call.
-
-    Parameters
-    ----------
-    conditions : mapping of str to object, or None
-        For some columns a value, a list of values, or for scales and categories with an order a
-        tuple of the smallest and the largest (None is no limit). A list may hold numbers and
-        times only of columns whose possible values have a cell each. None, NaN, NaT and NA are
-        missing values.
-    grids : tuple of ColumnGrid
-        All columns.
-
-    Returns
-    -------
-    dict of int to Condition
-
-    Raises
-    ------
-    TypeError
-        If it is no mapping.
-    ValueError
-        If a column is not known, or nothing in it satisfies the condition.
-    """
+    """Read the conditions of a call."""
     if conditions is None:
         return {}
     if not isinstance(conditions, Mapping):
+        kind = type(conditions).__name__
         raise TypeError(
-            "conditions must be a mapping from names of columns to values, got "
-            f"{type(conditions).__name__}."
+            f"conditions must be a mapping from names of columns to values, got {kind}."
         )
     places = {grid.column.name: place for place, grid in enumerate(grids)}
     found = {}
     for name, wanted in conditions.items():
         if name not in places:
-            raise ValueError(
-                f"conditions names {name!r}; the columns are {', '.join(map(repr, places))}."
-            )
-        grid = grids[places[name]]
-        found[places[name]] = _condition(grid, wanted)
+            known = ", ".join(map(repr, places))
+            raise ValueError(f"conditions names {name!r}; the columns are {known}.")
+        found[places[name]] = _condition(grids[places[name]], wanted)
     return found
 
 
 def _condition(grid: ColumnGrid, wanted: Any) -> Condition:
+    """Return what a value, an interval or several values ask for."""
+    name = grid.column.name
     if isinstance(wanted, np.ndarray) and wanted.ndim == 0:
         wanted = wanted.item()
-    if _is_missing(wanted):
-        return Condition(_kept_missing(grid))
-    if not grid.on_scale:
-        return Condition(_kept_categories(grid, wanted))
-    if isinstance(wanted, tuple):
-        return _interval(grid, *_pair(grid, wanted))
-    if _is_several(wanted):
-        return _any_of(grid, list(wanted))
-    return _interval(grid, wanted, wanted)
+    if isinstance(wanted, tuple) and grid.ordered:
+        if len(wanted) != 2:
+            raise ValueError(
+                f"The condition on {name!r} must be one value or a tuple (smallest, largest), of "
+                "which None is no limit."
+            )
+        return _interval(grid, *wanted) if grid.on_scale else Condition(_between(grid, *wanted))
+    several = isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes, Mapping))
+    if grid.on_scale and not (several or _is_missing(wanted)):
+        return _interval(grid, wanted, wanted)
+    values = list(wanted) if several else [wanted]
+    if not values:
+        raise ValueError(f"The condition on {name!r} lists no value.")
+    if several and grid.on_scale and grid.has_intervals:
+        raise ValueError(
+            f"{name!r} is a scale with too many values for a list: give one value or a tuple "
+            "(smallest, largest)."
+        )
+    return Condition(np.max([_kept(grid, value) for value in values], axis=0))
 
 
 def _is_missing(value: Any) -> bool:
@@ -120,61 +106,23 @@ def _is_missing(value: Any) -> bool:
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
-def _is_several(wanted: Any) -> bool:
-    return isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes, Mapping))
-
-
-def _kept_missing(grid: ColumnGrid) -> FloatArray:
-    if not grid.column.missing:
+def _kept(grid: ColumnGrid, value: Any) -> FloatArray:
+    """Return which cells hold one value."""
+    if grid.on_scale and not _is_missing(value):
+        return _interval(grid, value, value).kept
+    if not _is_missing(value):
+        place = _level(grid, value)
+    elif grid.column.missing:
+        place = grid.n_cells
+    else:
         raise ValueError(f"Values of {grid.column.name!r} are never missing (see its schema).")
     kept = np.zeros(grid.size)
-    kept[grid.n_cells] = 1.0
+    kept[place] = 1.0
     return kept
 
 
-def _pair(grid: ColumnGrid, wanted: tuple[Any, ...]) -> tuple[Any, Any]:
-    if len(wanted) != 2:
-        raise ValueError(
-            f"The condition on {grid.column.name!r} must be one value or a tuple (smallest, "
-            "largest), of which None is no limit."
-        )
-    return wanted[0], wanted[1]
-
-
-def _any_of(grid: Any, wanted: list[Any]) -> Condition:
-    """Return what satisfies one of several single values of a scale."""
-    if not wanted:
-        raise ValueError(f"The condition on {grid.column.name!r} lists no value.")
-    if (grid.stops > grid.starts).any():
-        raise ValueError(
-            f"{grid.column.name!r} is a scale with too many values for a list: give one value or "
-            "a tuple (smallest, largest)."
-        )
-    kept = np.zeros(grid.size)
-    for value in wanted:
-        found = _kept_missing(grid) if _is_missing(value) else _interval(grid, value, value).kept
-        kept = np.maximum(kept, found)
-    return Condition(kept)
-
-
-def _kept_categories(grid: ColumnGrid, wanted: Any) -> FloatArray:
-    kept = np.zeros(grid.size)
-    if grid.ordered and isinstance(wanted, tuple):
-        first, last = _ends(grid, *_pair(grid, wanted))
-        kept[first : last + 1] = 1.0
-        return kept
-    values = list(wanted) if _is_several(wanted) else [wanted]
-    for value in values:
-        kept = np.maximum(kept, _kept_missing(grid)) if _is_missing(value) else kept
-        if not _is_missing(value):
-            kept[_level(grid, value)] = 1.0
-    if not values:
-        raise ValueError(f"The condition on {grid.column.name!r} lists no value.")
-    return kept
-
-
-def _ends(grid: ColumnGrid, first: Any, last: Any) -> tuple[int, int]:
-    """Return the places of the first and the last category of an interval."""
+def _between(grid: ColumnGrid, first: Any, last: Any) -> FloatArray:
+    """Return which categories lie in an interval."""
     column: Any = grid.column
     start = 0 if first is None else _level(grid, first)
     # Without a limit it ends with the categories: what takes all others is not above them.
@@ -184,7 +132,9 @@ def _ends(grid: ColumnGrid, first: Any, last: Any) -> tuple[int, int]:
             f"No category of {column.name!r} lies in the interval that conditions asks for: the "
             "first comes after the last in the order of its categories."
         )
-    return start, stop
+    kept = np.zeros(grid.size)
+    kept[start : stop + 1] = 1.0
+    return kept
 
 
 def _level(grid: ColumnGrid, value: Any) -> int:

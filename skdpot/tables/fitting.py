@@ -1,29 +1,269 @@
-"""From private rows to a model of the table, by noisy marginals alone."""
+r"""From private rows to a model of the table: which releases, their noise, and their choice.
 
-from collections.abc import Callable, Sequence
+Five releases, of which later ones depend on earlier ones: marginals of single columns; how far
+independent columns are off, for each pair; the pairs of a tree; how far that tree is off; and
+the pairs that it gets worst. Each is Gaussian with a fixed share of the squared mu, whatever is
+chosen on the way, and shares add up under adaptive composition (Dong, Roth and Su, "Gaussian
+differential privacy", 2022, Corollary 3.3 with Theorem 3.2).
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skdpot._utils.rng import Streams
+from skdpot.exceptions import CalibrationError
 from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.slicing.marginal_release import release_marginals, release_misfits
-from skdpot.slicing.marginals import FloatArray, IntArray, Marginal, NoisyMarginal
-from skdpot.tables.choice import (
-    TARGET_IMPORTANCE,
-    Candidates,
-    Choice,
-    all_pairs,
-    choose,
-    choose_tree,
-    sampling_misfit,
+from skdpot.preprocessing.table_schema import SchemaPlan, TableSchema, plan_schema
+from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
+from skdpot.privacy.noise import MAX_TABLE_S, required_bits
+from skdpot.privacy.recording import Release
+from skdpot.tables.marginals import (
+    MARGINAL_SENSITIVITY,
+    FloatArray,
+    IntArray,
+    Marginal,
+    misfit_sensitivity,
+    release_marginals,
+    release_misfits,
+    tables_of,
 )
-from skdpot.tables.coarsening import ColumnBins, coarsen
-from skdpot.tables.model import TableModel
-from skdpot.tables.plan import TablePlan
-from skdpot.tables.tree import ColumnTree, TreeNode, fit_tree
+from skdpot.tables.model import (
+    ColumnBins,
+    ColumnTree,
+    TableModel,
+    TreeNode,
+    bin_codes,
+    coarsen,
+    fit_tree,
+    spanning_tree,
+)
 
-__all__ = ["TableProblem", "fit_table"]
+# Shares of the squared mu, found on Adult (doc/tables.rst); 3 % more or less changes little.
+_SHARES = {"columns": 0.1, "independence": 0.05, "tree": 0.4, "misfit": 0.05, "pairs": 0.4}
+_LABELS = {
+    "columns": "Counts of each column",
+    "independence": "How far pairs of columns are from independent",
+    "tree": "Counts of pairs that form a tree",
+    "misfit": "How far other pairs are from what the tree says",
+    "pairs": "Counts of the pairs that it gets worst",
+}
+_SCHEMA_SHARE = 0.2  # for bounds and categories, when all columns lack them
+_MOST_GROUPS = 8
+_SEEN_CELL = 4.0  # standard deviations of noise
+_LATTICE = 1 / 16  # of sigma, the coarsest that noise is drawn on
+# Times the number of columns. A release of any marginal may have a few hundred times this noise,
+# on a lattice of 1/16, and the sampler goes to 2^40 steps.
+_LARGEST_SIGMA = 2.0**26
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """The releases of one fit.
+
+    Parameters
+    ----------
+    n_samples : int
+        Public number of rows.
+    sigma : float
+        Noise for a statistic of sensitivity 1 that had the whole squared mu; 0 without noise.
+    shares : dict of str to float
+        Share of the squared mu of each release.
+    schema : SchemaPlan
+        What is estimated of the schema first.
+    event : Event
+        Everything together.
+    """
+
+    n_samples: int
+    sigma: float
+    shares: dict[str, float]
+    schema: SchemaPlan
+    event: Event
+
+    def marginal_sigmas(self, release: str, weights: FloatArray) -> FloatArray:
+        """Return the noise of several marginals that share one release by `weights`."""
+        share = self.shares[release] * weights / weights.sum()
+        sigmas: FloatArray = self.sigma * MARGINAL_SENSITIVITY / np.sqrt(share)
+        return sigmas
+
+    def n_groups(self, n_columns: int) -> int:
+        """Return how many groups of a column pairs can tell apart in noise, two to eight."""
+        if self.sigma == 0.0 or n_columns < 2:
+            return _MOST_GROUPS
+        noise = self.marginal_sigmas("tree", np.ones(n_columns - 1))[0]
+        return int(np.clip(math.sqrt(self.n_samples / (_SEEN_CELL * noise)), 2, _MOST_GROUPS))
+
+    def misfit_sigma(self, release: str, n_marginals: int) -> float:
+        """Return the noise of the misfits of several marginals."""
+        return self.sigma * misfit_sensitivity(n_marginals) / math.sqrt(self.shares[release])
+
+
+def plan_tables(target: PrivacyTarget, schema: TableSchema, n_samples: int) -> TablePlan:
+    """Share a target among the releases."""
+    unknown = sum(not column.is_resolved for column in schema)
+    mu = target.mu_cap * math.sqrt(_SCHEMA_SHARE * unknown / len(schema)) if unknown else math.inf
+    first = plan_schema(schema, n_samples, mu=mu, delta=target.tail_delta)
+    shares = shares_of(len(schema))
+    before = () if first.event is None else (first.event,)
+
+    def event(sigma: float) -> Event:
+        releases = (
+            GaussianEvent(
+                sigma=sigma,
+                sensitivity=math.sqrt(share),
+                lattice=sigma * _LATTICE,
+                label=_LABELS[name],
+            )
+            for name, share in shares.items()
+        )
+        return ComposedEvent(events=(*before, *releases))
+
+    found = calibrate(target, event)
+    sigma = found.phases[-1].sigma if found.is_private else 0.0
+    if sigma > 0.0:
+        _check_drawable(sigma, shares, len(schema))
+    return TablePlan(n_samples, sigma, shares, first, found)
+
+
+def shares_of(n_columns: int) -> dict[str, float]:
+    """Return the releases of a table in their order, each with its share of the squared mu."""
+    return dict(_SHARES) if n_columns > 1 else {"columns": 1.0}
+
+
+def events_of(event: Event, n_columns: int) -> dict[str, Event]:
+    """Return what is charged for each release of a table in the event of a fit."""
+    names = list(shares_of(n_columns))
+    own = event.phases[-len(names) :]
+    # Of the best trial of a private search, or without noise, no part has an event of its own.
+    return dict(zip(names, own if len(own) == len(names) else (event,) * len(names), strict=True))
+
+
+def _check_drawable(sigma: float, shares: Mapping[str, float], n_columns: int) -> None:
+    """Refuse what the sampler of the noise would refuse, but before any charge."""
+    required_bits(MAX_TABLE_S, math.sqrt(max(shares.values())) / sigma)
+    if sigma * n_columns > _LARGEST_SIGMA:
+        raise CalibrationError(
+            f"Noise of sigma = {sigma:.3g} for a table of {n_columns} columns is too wide to be "
+            "drawn, and leaves nothing of the data. Raise epsilon or delta."
+        )
+
+
+TARGET_IMPORTANCE = 4.0  # of pairs with the target against other pairs
+_NOISE_COST = 0.25  # rows put wrong by noise of standard deviation 1 in a cell, scaled
+_SHARING = 30  # marginals that the noise of one is guessed for
+
+
+def all_pairs(bins: Sequence[ColumnBins]) -> tuple[Marginal, ...]:
+    """Return the marginals of all pairs, in groups of bins too where those are fewer."""
+    found = []
+    for columns in itertools.combinations(range(len(bins)), 2):
+        pair = [bins[column] for column in columns]
+        fine = Marginal(columns, tuple(np.arange(part.n_bins) for part in pair), levels=(0, 0))
+        coarse = Marginal(columns, tuple(part.coarse for part in pair), levels=(1, 1))
+        found += [fine, coarse] if coarse.n_cells < fine.n_cells else [fine]
+    return tuple(found)
+
+
+def sampling_misfit(prediction: FloatArray, n_rows: int) -> float:
+    """Return the misfit that rows drawn from the prediction itself would have, about."""
+    shares = np.clip(prediction / n_rows, 0.0, 1.0)
+    return float(np.sqrt(2.0 / math.pi * n_rows * shares * (1.0 - shares)).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Marginals of pairs, and how far a model is off in each.
+
+    Parameters
+    ----------
+    marginals : tuple of Marginal
+        What may be released; one or two groupings of each pair.
+    misfits : ndarray of shape (n_marginals,)
+        Estimated numbers of rows that the model puts wrong, twice.
+    importance : ndarray of shape (n_marginals,)
+        What a wrong row counts.
+    """
+
+    marginals: tuple[Marginal, ...]
+    misfits: FloatArray
+    importance: FloatArray
+
+    @property
+    def n_cells(self) -> FloatArray:
+        """Number of cells of each."""
+        return np.array([marginal.n_cells for marginal in self.marginals], dtype=np.float64)
+
+    def gains(self, sigma: float) -> dict[tuple[int, int], tuple[float, int]]:
+        """Return for each pair the largest gain of a release, and which marginal has it.
+
+        The gain is the misfit, which a release mends, less what noise of scale `sigma` in the
+        cells puts wrong.
+        """
+        gains = self.importance * (self.misfits - _NOISE_COST * sigma * self.n_cells)
+        best: dict[tuple[int, int], tuple[float, int]] = {}
+        for place, marginal in enumerate(self.marginals):
+            first, second = marginal.columns
+            if (first, second) not in best or gains[place] > best[first, second][0]:
+                best[first, second] = (float(gains[place]), place)
+        return best
+
+    @property
+    def weights(self) -> FloatArray:
+        """Shares of the squared mu of a release, up to a factor.
+
+        ``sum(importance * cells * sigma)`` is least at the power 2/3.
+        """
+        weights: FloatArray = (self.importance * self.n_cells) ** (2 / 3)
+        return weights
+
+    def take(self, places: Sequence[int]) -> "Candidates":
+        """Choose some of them."""
+        chosen = tuple(self.marginals[place] for place in places)
+        return Candidates(chosen, self.misfits[list(places)], self.importance[list(places)])
+
+
+def choose_tree(
+    candidates: Candidates, n_columns: int, target: int | None, sigma: float
+) -> tuple[tuple[TreeNode, ...], Candidates | None]:
+    """Choose the tree whose pairs gain most, and the pairs with the target that gain at all."""
+    columns = [column for column in range(n_columns) if column != target]
+    gains = candidates.gains(sigma * math.sqrt(n_columns - 1 + (target is not None) * len(columns)))
+    nodes = spanning_tree({pair: gain for pair, (gain, _) in gains.items()}, columns)
+    edges = {
+        (min(n.parent, n.column), max(n.parent, n.column)) for n in nodes if n.parent is not None
+    }
+    places = [
+        place
+        for pair, (gain, place) in gains.items()
+        if pair in edges or (target in pair and gain > 0.0)
+    ]
+    return nodes, candidates.take(places) if places else None
+
+
+def choose(candidates: Candidates, sigma: float) -> Candidates:
+    """Choose the marginals whose release puts the fewest rows wrong.
+
+    A marginal that is released costs what its noise puts wrong, one that is not costs its
+    misfit. Of a pair's groupings the one with the largest gain stands; pairs are taken in
+    the order of misfit per size until the sum is least (as Zhang et al., "PrivSyn", 2021,
+    Section 4.1, choose marginals once, with misfits against a model in place of dependences).
+    """
+    best = candidates.gains(sigma * math.sqrt(_SHARING))
+    places = np.array([place for _, place in best.values()])
+    left_out = np.maximum((candidates.importance * candidates.misfits)[places], 0.0)
+    # With the best shares the noise of k marginals costs the sum of their sizes to the power 3/2.
+    sizes = candidates.weights[places]
+    order = np.argsort(-left_out / sizes, kind="stable")
+    left_out = left_out.sum() - np.cumsum(left_out[order])
+    noise = np.cumsum(sizes[order]) ** 1.5
+    n_chosen = int(np.argmin(_NOISE_COST * sigma * noise + left_out)) + 1
+    return candidates.take(places[order[:n_chosen]].tolist())
+
 
 _SWEEPS = 30
 
@@ -58,28 +298,16 @@ def fit_table(
 ) -> TableModel:
     """Release what `plan` says and fit a model to it.
 
-    Parameters
-    ----------
-    problem : TableProblem
-        The rows.
-    plan : TablePlan
-        Noise of each release.
-    streams : Streams
-        Noise and particles.
-    advance : callable, optional
-        Told the name of each stage that ends.
-
-    Returns
-    -------
-    TableModel
-
     Privacy
     -------
     The caller has charged ``plan.event``. What is chosen after a release depends on it and on
     public facts only.
     """
-    columns = _release_columns(problem, plan, streams)
-    n_groups = plan.n_groups(len(columns))
+    alone = [
+        Marginal((column,), (np.arange(grid.size),)) for column, grid in enumerate(problem.grids)
+    ]
+    first = _released(problem.codes, alone, np.ones(len(alone)), plan, "columns", streams)
+    n_groups = plan.n_groups(len(alone))
     bins = tuple(
         coarsen(
             noisy.counts,
@@ -90,33 +318,16 @@ def fit_table(
             doubtful=grid.is_doubtful,
             n_groups=n_groups,
         )
-        for noisy, grid in zip(columns, problem.grids, strict=True)
+        for noisy, grid in zip(tables_of(first), problem.grids, strict=True)
     )
     advance("columns")
-    codes = _binned(problem.codes, bins)
+    codes = bin_codes(problem.codes, bins)
     tree, pairs = _release_tree(problem, codes, bins, plan, streams)
     advance("tree")
-    model = TableModel(plan.n_samples, columns, bins, tree, (), ())
+    model = TableModel(plan.n_samples, (first,), bins, tree, ())
     if len(bins) == 1:
         return model
     return _release_pairs(problem, codes, model, pairs, plan, streams, advance)
-
-
-def _release_columns(
-    problem: TableProblem, plan: TablePlan, streams: Streams
-) -> tuple[NoisyMarginal, ...]:
-    marginals = [
-        Marginal((column,), (np.arange(grid.size),)) for column, grid in enumerate(problem.grids)
-    ]
-    sigmas = plan.marginal_sigmas("columns", np.ones(len(marginals)))
-    return release_marginals(problem.codes, marginals, sigmas, streams.secret)
-
-
-def _binned(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
-    binned = np.empty(codes.shape, dtype=np.int32, order="F")
-    for column, found in enumerate(bins):
-        binned[:, column] = found.bins[codes[:, column]]
-    return binned
 
 
 def _release_tree(
@@ -125,8 +336,8 @@ def _release_tree(
     bins: tuple[ColumnBins, ...],
     plan: TablePlan,
     streams: Streams,
-) -> tuple[ColumnTree, tuple[NoisyMarginal, ...]]:
-    """Choose a tree by how far pairs are from independent, and release its pairs."""
+) -> tuple[ColumnTree, tuple[Release, ...]]:
+    """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
     shares = [found.shares for found in bins]
     if len(bins) == 1:
         return fit_tree((TreeNode(0, None),), shares, {}, plan.n_samples, None), ()
@@ -138,8 +349,11 @@ def _release_tree(
     candidates = _candidates(problem, codes, marginals, independent, plan, "independence", streams)
     sigma = float(plan.marginal_sigmas("tree", np.ones(1))[0])
     nodes, choice = choose_tree(candidates, len(bins), problem.target, sigma)
-    pairs = () if choice is None else _released(codes, choice, plan, "tree", streams)
-    by_columns = {(noisy.marginal.columns[0], noisy.marginal.columns[1]): noisy for noisy in pairs}
+    pairs: tuple[Release, ...] = ()
+    if choice is not None:
+        pairs = (_released(codes, choice.marginals, choice.weights, plan, "tree", streams),)
+    tables = [noisy for release in pairs for noisy in tables_of(release)]
+    by_columns = {(noisy.marginal.columns[0], noisy.marginal.columns[1]): noisy for noisy in tables}
     return fit_tree(nodes, shares, by_columns, plan.n_samples, problem.target), pairs
 
 
@@ -147,7 +361,7 @@ def _release_pairs(
     problem: TableProblem,
     codes: IntArray,
     model: TableModel,
-    pairs: tuple[NoisyMarginal, ...],
+    pairs: tuple[Release, ...],
     plan: TablePlan,
     streams: Streams,
     advance: Callable[[str], None],
@@ -158,16 +372,14 @@ def _release_pairs(
     predictions = [pair.counts(particles.codes, particles.weights) for pair in marginals]
     candidates = _candidates(problem, codes, marginals, predictions, plan, "misfit", streams)
     choice = choose(candidates, float(plan.marginal_sigmas("pairs", np.ones(1))[0]))
-    known = {noisy.marginal: noisy for noisy in pairs}
-    for noisy in _released(codes, choice, plan, "pairs", streams):
-        before = known.get(noisy.marginal)
-        known[noisy.marginal] = noisy if before is None else before.merge(noisy)
+    worst = _released(codes, choice.marginals, choice.weights, plan, "pairs", streams)
     advance("pairs")
-    for noisy in known.values():
+    model = replace(model, releases=(*model.releases, *pairs, worst))
+    for noisy in model.marginals:
         particles.add(noisy)
     particles.run(_SWEEPS)
     advance("particles")
-    return replace(model, marginals=tuple(known.values()), potentials=tuple(particles.potentials))
+    return replace(model, potentials=tuple(particles.potentials))
 
 
 def _candidates(
@@ -190,7 +402,13 @@ def _candidates(
 
 
 def _released(
-    codes: IntArray, choice: Choice, plan: TablePlan, release: str, streams: Streams
-) -> tuple[NoisyMarginal, ...]:
-    sigmas = plan.marginal_sigmas(release, choice.weights)
-    return release_marginals(codes, choice.marginals, sigmas, streams.secret)
+    codes: IntArray,
+    marginals: Sequence[Marginal],
+    weights: FloatArray,
+    plan: TablePlan,
+    name: str,
+    streams: Streams,
+) -> Release:
+    sigmas = plan.marginal_sigmas(name, weights)
+    event = events_of(plan.event, len(plan.schema.schema))[name]
+    return release_marginals(codes, marginals, sigmas, streams.secret, event)

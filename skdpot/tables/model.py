@@ -1,22 +1,492 @@
-"""A distribution over the cells of a table, fitted to noisy marginals."""
+r"""A distribution over the cells of a table, fitted to noisy marginals.
 
-from collections.abc import Mapping
+Everything here is computed from released counts: bins of each column that a noisy histogram can
+tell apart; a tree of columns, from which rows are drawn exactly with any values given; and weights
+of these particles that agree with the noisy marginals, found by unbalanced Sinkhorn scaling.
+
+Among all weights W of given particles the solver finds those that minimise
+
+.. math:: \kappa \, KL(W | W_0) + \sum_T \frac{\|m_T(W) - y_T\|^2}{2 \sigma_T^2},
+
+where :math:`m_T(W)` is what the particles weigh in the cells of marginal T and :math:`y_T` its
+noisy counts, with noise :math:`\sigma_T` of at least 5 rows: a Schrödinger problem with as many
+marginals as were released, held as tightly as their noise allows. The total weight stays that of
+:math:`W_0`. The optimum has the form :math:`\log (W / W_0) = \sum_T \theta_T[cell]` up to a
+constant, and Sinkhorn's iteration solves for one :math:`\theta_T` at a time. For marginals that
+must be met exactly that is iterative proportional fitting; with noise it is the scaling algorithm
+for unbalanced transport (Chizat, Peyré, Schmitzer and Vialard, "Scaling algorithms for unbalanced
+optimal transport problems", 2018) with a quadratic penalty.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from skdpot.slicing.marginals import FloatArray, IntArray, NoisyMarginal
-from skdpot.tables.coarsening import ColumnBins
-from skdpot.tables.scaling import ScaledParticles
-from skdpot.tables.tree import ColumnTree, stable_order
+from skdpot.privacy.recording import Release
+from skdpot.tables.marginals import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 
-__all__ = ["TableModel", "draw_cells"]
+MAX_BINS = 24  # of a column with a scale or an order
+_MAX_CATEGORIES = 64
+_SEEN_CATEGORY = 3.0  # standard deviations of noise at which a category has a bin of its own,
+_SEEN_INTERVAL = 4.0  # and rows of an interval
+_SEEN_TAIL = 1.5  # and rows of a part of a tail
+_POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBins:
+    """Bins of one column.
+
+    Parameters
+    ----------
+    bins : ndarray of int, shape (n_cells,)
+        Bin of each cell.
+    cell_shares : ndarray of shape (n_cells,)
+        Estimated share of the rows in each cell; they add up to 1.
+    coarse : ndarray of int, shape (n_bins,)
+        Group of each bin where fewer are wanted.
+    """
+
+    bins: IntArray
+    cell_shares: FloatArray
+    coarse: IntArray
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins."""
+        return len(self.coarse)
+
+    @property
+    def shares(self) -> FloatArray:
+        """Estimated share of the rows in each bin."""
+        shares = np.bincount(self.bins, weights=self.cell_shares, minlength=self.n_bins)
+        return shares.astype(np.float64)
+
+
+def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
+    """Return the bins that the cells of rows are in."""
+    binned = np.empty(codes.shape, dtype=np.int32, order="F")
+    for column, found in enumerate(bins):
+        binned[:, column] = found.bins[codes[:, column]]
+    return binned
+
+
+def coarsen(
+    counts: FloatArray,
+    sigma: float,
+    n_rows: int,
+    *,
+    ordered: bool,
+    missing: bool,
+    doubtful: npt.NDArray[np.bool_],
+    n_groups: int,
+) -> ColumnBins:
+    """Choose bins by a noisy histogram.
+
+    Neighbouring cells of a scale are joined until a bin stands out of the noise and has about its
+    share of the rows; rare categories are joined to one bin. Missing values keep their own.
+    """
+    empty = doubtful & (counts <= _SEEN_CATEGORY * sigma)
+    if ordered:
+        empty[: len(counts) - missing] |= ~_support(counts[: len(counts) - missing], sigma)
+    if empty.all():
+        empty[:] = False
+    nearest = project_to_total(np.where(empty, -math.inf, counts), n_rows)
+    n_bins, seen = (MAX_BINS, _SEEN_INTERVAL) if ordered else (_MAX_CATEGORIES, _SEEN_CATEGORY)
+    bins = _grouped(nearest, n_bins, seen * sigma, ordered=ordered, missing=missing)
+    cells = np.maximum(_shrunk(counts, nearest, bins, sigma, ~empty) / n_rows, _POSSIBLE)
+    cells /= cells.sum()
+    shares = np.bincount(bins, weights=cells).astype(np.float64)
+    groups = group_bins(shares, n_groups, ordered=ordered, missing=missing)
+    return ColumnBins(bins, cells, groups)
+
+
+def _support(counts: FloatArray, sigma: float) -> npt.NDArray[np.bool_]:
+    """Return which cells lie between the first and the last that rows seem to be in.
+
+    Noise on many empty cells, once negative counts are cut off, would look like a long tail. From
+    either end halves are dropped that noise explains, as a whole and in each cell.
+    """
+    first = _first_seen(counts, sigma)
+    last = len(counts) - _first_seen(counts[::-1], sigma)
+    inside = np.zeros(len(counts), dtype=np.bool_)
+    inside[first:last] = True
+    return inside
+
+
+def _first_seen(counts: FloatArray, sigma: float) -> int:
+    """Return where the first half, quarter and so on begins that stands out of the noise."""
+    start, stop = 0, len(counts)
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        half = counts[start:middle]
+        limit = _SEEN_TAIL * sigma * math.sqrt(len(half))
+        if half.sum() > limit or half.max() > _SEEN_INTERVAL * sigma:
+            stop = middle
+        else:
+            start = middle
+    return start
+
+
+def group_bins(shares: FloatArray, n_groups: int, *, ordered: bool, missing: bool) -> IntArray:
+    """Join bins to fewer groups, for marginals whose cells would drown in noise."""
+    if len(shares) - missing <= n_groups:
+        return np.arange(len(shares))
+    return _grouped(shares, n_groups, 0.0, ordered=ordered, missing=missing)
+
+
+def _grouped(
+    counts: FloatArray, n_groups: int, least: float, *, ordered: bool, missing: bool
+) -> IntArray:
+    """Join cells to groups; missing values keep their own."""
+    present = counts[:-1] if missing else counts
+    groups = (group_intervals if ordered else _group_categories)(present, n_groups, least)
+    return np.append(groups, groups.max() + 1) if missing else groups
+
+
+def project_to_total(counts: FloatArray, total: float) -> FloatArray:
+    """Return the nearest counts (L2) that are not negative and have the right sum."""
+    falling = np.sort(counts)[::-1]
+    excess = np.cumsum(falling) - total
+    last = np.flatnonzero(falling * np.arange(1, len(counts) + 1) > excess)[-1]
+    nearest: FloatArray = np.maximum(counts - excess[last] / (last + 1), 0.0)
+    return nearest
+
+
+def group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:
+    """Join neighbouring cells; one that has more than its share alone stays alone."""
+    is_large = counts > counts.sum() / n_groups
+    rest = counts[~is_large].sum() / max(n_groups - int(is_large.sum()), 1)
+    step = max(rest, least)
+    groups = np.zeros(len(counts), dtype=np.int64)
+    group, held, alone = 0, 0.0, False
+    for cell, (count, large) in enumerate(zip(counts, is_large, strict=True)):
+        if cell and (large or alone or held + count > 1.25 * step or held >= step > 0.0):
+            group, held = group + 1, 0.0
+        groups[cell], alone = group, bool(large)
+        held += count
+    # A small rest goes to its neighbour, unless that is one cell.
+    if group and held < 0.3 * step and not is_large[groups == group - 1].any():
+        groups[groups == group] = group - 1
+    return groups
+
+
+def _group_categories(counts: FloatArray, n_groups: int, least: float) -> IntArray:
+    """Keep the frequent categories and join the others, the last group."""
+    order = np.argsort(-counts, kind="stable")
+    n_seen = min(int(np.sum(counts > least)), n_groups)
+    if n_seen >= len(counts) - 1:
+        return np.arange(len(counts))
+    groups = np.full(len(counts), n_seen)
+    groups[np.sort(order[:n_seen])] = np.arange(n_seen)
+    return groups
+
+
+def _shrunk(
+    counts: FloatArray,
+    nearest: FloatArray,
+    bins: IntArray,
+    sigma: float,
+    taken: npt.NDArray[np.bool_],
+) -> FloatArray:
+    """Draw the cells of a bin towards their mean by as much as noise explains their spread.
+
+    Cells that stand far out of the noise stay as they are. The sum of a bin is that of its raw
+    counts, which unlike those without negative ones have no bias.
+    """
+    n_bins = int(bins.max()) + 1
+    raw = np.where(taken, counts, 0.0)
+    sums = np.bincount(bins, weights=raw).astype(np.float64)
+    sums = project_to_total(sums, float(nearest.sum()))
+    means = np.bincount(bins, weights=raw) / np.maximum(np.bincount(bins, weights=taken), 1.0)
+    plain = taken & (raw - means[bins] <= _SEEN_INTERVAL * sigma)
+    sizes = np.maximum(np.bincount(bins, weights=plain), 1.0)
+    means = np.bincount(bins, weights=np.where(plain, raw, 0.0)) / sizes
+    deviations = np.where(plain, raw - means[bins], 0.0)
+    spread = np.bincount(bins, weights=deviations**2) / np.maximum(sizes - 1.0, 1.0)
+    kept = np.maximum(spread - sigma**2, 0.0) / np.maximum(spread, 1e-300)
+    shrunk = np.where(plain, means[bins] + kept[bins] * deviations, raw)
+    shrunk = np.where(taken, np.maximum(shrunk, 0.0), 0.0)
+    found = np.bincount(bins, weights=shrunk, minlength=n_bins)
+    # Of a bin without rows each cell is as likely as another.
+    flat = np.where(taken, 1.0, 0.0) / np.maximum(np.bincount(bins, weights=taken), 1.0)[bins]
+    within = np.where(found[bins] > 0.0, shrunk / np.maximum(found[bins], 1e-300), flat)
+    return sums[bins] * within
+
+
+SMOOTHING = 0.05  # kappa
+_LEAST_NOISE = 5.0  # rows; what is known better is not held more tightly
+_NEWTON_STEPS = 12
+_LARGEST_STEP = 6.0
+_EMPTY = 1e-9  # rows
+
+
+def scaling_step(
+    counts: FloatArray, expected: FloatArray, potentials: FloatArray, sigma: float
+) -> FloatArray:
+    """Solve for the potentials of one marginal while all others stay."""
+    stiffness = SMOOTHING * max(sigma, _LEAST_NOISE) ** 2
+    reached = expected > _EMPTY  # a cell without particles tells nothing of its potential
+    step = np.zeros_like(expected)
+    # The equation is monotone and convex in the step; steps of at most 1 keep exp in range.
+    for _ in range(_NEWTON_STEPS):
+        weights = expected * np.exp(step)
+        residual = stiffness * (potentials + step) - counts + weights
+        step -= np.clip(residual / (stiffness + weights), -1.0, 1.0)
+    return np.where(reached, np.clip(step, -_LARGEST_STEP, _LARGEST_STEP), 0.0)
+
+
+class ScaledParticles:
+    """Particles whose weights are scaled until their marginals fit.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_particles, n_columns)
+        Particles.
+    weights : ndarray of shape (n_particles,)
+        Initial weights; their sum is the number of rows that counts refer to.
+    """
+
+    def __init__(self, codes: IntArray, weights: FloatArray) -> None:
+        self.codes = codes
+        self.weights = weights.copy()
+        self.potentials: list[FloatArray] = []
+        self._total = float(weights.sum())
+        self._marginals: list[NoisyMarginal] = []
+        self._cells: list[IntArray] = []
+
+    def add(self, noisy: NoisyMarginal, potentials: FloatArray | None = None) -> None:
+        """Take a marginal into account, starting from known potentials if there are any."""
+        cells = noisy.marginal.cells(self.codes)
+        if noisy.marginal.n_cells <= 2**16:  # a cell a particle and marginal is what fills memory
+            cells = cells.astype(np.uint16)
+        self._marginals.append(noisy)
+        self._cells.append(cells)
+        self.potentials.append(np.zeros(noisy.marginal.n_cells))
+        if potentials is not None:
+            self._move(len(self._cells) - 1, self._expected(len(self._cells) - 1), potentials)
+
+    def sweep(self) -> float:
+        """Go through all marginals once."""
+        moved = 0.0
+        for place, noisy in enumerate(self._marginals):
+            expected = self._expected(place)
+            step = scaling_step(noisy.counts, expected, self.potentials[place], noisy.sigma)
+            self._move(place, expected, step)
+            moved = max(moved, float(np.abs(expected * np.expm1(step)).sum()) / self._total)
+        return moved
+
+    def run(self, n_sweeps: int, tolerance: float = 1e-4) -> None:
+        """Sweep until little moves."""
+        for _ in range(n_sweeps):
+            if self.sweep() < tolerance:
+                return
+
+    def _expected(self, place: int) -> FloatArray:
+        """Return what the particles weigh in the cells of a marginal."""
+        n_cells = self._marginals[place].marginal.n_cells
+        return np.bincount(self._cells[place], self.weights, n_cells).astype(np.float64)
+
+    def _move(self, place: int, expected: FloatArray, step: FloatArray) -> None:
+        """Add to the potentials of a marginal; the total weight stays."""
+        self.potentials[place] = self.potentials[place] + step
+        factors = np.exp(step)
+        factors *= self._total / (expected * factors).sum()
+        self.weights *= factors[self._cells[place]]
+
+
+_TREE_SWEEPS = 40
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A column, and the column that it hangs on."""
+
+    column: int
+    parent: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnTree:
+    """Every column depends on its parent in a tree and on the target.
+
+    Parameters
+    ----------
+    nodes : tuple of TreeNode
+        All columns but the target, parents first.
+    conditionals : tuple of ndarray of shape (n_target_bins, n_parent_bins, n_bins)
+        Distribution of each node; sums over the last axis are 1. Without a target, or a parent,
+        the axis has length 1.
+    target : int or None
+        Column that every other depends on.
+    target_shares : ndarray of shape (n_target_bins,)
+        Distribution of the target.
+    """
+
+    nodes: tuple[TreeNode, ...]
+    conditionals: tuple[FloatArray, ...]
+    target: int | None
+    target_shares: FloatArray
+
+    def draw(
+        self, n_rows: int, rng: np.random.Generator, allowed: Mapping[int, FloatArray] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Draw rows that satisfy conditions, parents first."""
+        allowed = allowed or {}
+        n_columns = len(self.nodes) + (self.target is not None)
+        codes = np.zeros((n_rows, n_columns), dtype=np.int32, order="F")
+        log_weights = np.zeros(n_rows)
+        roots: IntArray = np.zeros(n_rows, dtype=np.int64)
+        if self.target is not None:
+            shares, likelihood = _restricted(self.target_shares[None], allowed.get(self.target))
+            roots = _stratified(np.zeros(n_rows, dtype=np.int64), shares, rng)
+            log_weights += np.log(likelihood[0])
+            codes[:, self.target] = roots
+        for node, conditional in zip(self.nodes, self.conditionals, strict=True):
+            parents = 0 if node.parent is None else codes[:, node.parent]
+            cases = roots * conditional.shape[1] + parents
+            flat = conditional.reshape(-1, conditional.shape[2])
+            shares, likelihood = _restricted(flat, allowed.get(node.column))
+            log_weights += np.log(likelihood)[cases]
+            codes[:, node.column] = _stratified(cases, shares, rng)
+        return codes, log_weights
+
+
+def spanning_tree(
+    gains: Mapping[tuple[int, int], float], columns: Sequence[int]
+) -> tuple[TreeNode, ...]:
+    """Join columns by the pairs that gain most (Prim's algorithm; Chow and Liu, 1968)."""
+    best: dict[int, tuple[float, int | None]] = {column: (-math.inf, None) for column in columns}
+    nodes = []
+    while best:
+        column = max(best, key=lambda name: best[name][0])
+        gain, parent = best.pop(column)
+        nodes.append(TreeNode(column, parent if gain > 0.0 else None))
+        for other, (known, _) in best.items():
+            offered = gains[min(column, other), max(column, other)]
+            if offered > known:
+                best[other] = (offered, column)
+    return tuple(nodes)
+
+
+def fit_tree(
+    nodes: Sequence[TreeNode],
+    shares: Sequence[FloatArray],
+    pairs: Mapping[tuple[int, int], NoisyMarginal],
+    n_rows: int,
+    target: int | None,
+) -> ColumnTree:
+    """Find the distributions of a tree by noisy counts of its pairs.
+
+    For each node the joint distribution of target, parent and node is the one that is nearest to
+    independence of the node and that fits the noisy counts as well as their noise allows.
+    """
+    joint: dict[int, FloatArray] = {}  # of target and column
+    roots = np.ones(1) if target is None else shares[target]
+    conditionals = []
+    for node in nodes:
+        above = roots[:, None] if node.parent is None else joint[node.parent]
+        others = (target, node.parent)  # the first axes of the joint distribution
+        tables = [
+            _Facts.of(pairs[pair], axis, node.column)
+            for axis, other in enumerate(others)
+            if other is not None
+            and (pair := (min(other, node.column), max(other, node.column))) in pairs
+        ]
+        fitted = _fit_clique(above, shares[node.column], tables, n_rows)
+        joint[node.column] = fitted.sum(axis=1)
+        conditionals.append(fitted / fitted.sum(axis=2, keepdims=True))
+    return ColumnTree(tuple(nodes), tuple(conditionals), target, roots)
+
+
+@dataclass(frozen=True, eq=False)
+class _Facts:
+    """What is known of one axis of a clique and its node, in groups of their bins."""
+
+    axis: int
+    counts: FloatArray
+    sigma: float
+    first: FloatArray  # of shape (n_bins, n_groups), 1 where a bin is in a group
+    last: FloatArray
+
+    @classmethod
+    def of(cls, noisy: NoisyMarginal, axis: int, column: int) -> "_Facts":
+        """Turn the table of a pair so that the node is last."""
+        marginal, counts = noisy.marginal, noisy.counts.reshape(noisy.marginal.shape)
+        first, last = (np.eye(groups.max() + 1)[groups] for groups in marginal.groups)
+        if marginal.columns[1] == column:
+            return cls(axis, counts, noisy.sigma, first, last)
+        return cls(axis, counts.T, noisy.sigma, last, first)
+
+    def expected(self, joint: FloatArray) -> FloatArray:
+        """Return what a joint distribution says of the groups."""
+        groups: FloatArray = self.first.T @ joint.sum(axis=1 - self.axis) @ self.last
+        return groups
+
+    def scale(self, joint: FloatArray, step: FloatArray) -> FloatArray:
+        """Multiply a joint distribution by the exponential of potentials of groups."""
+        factors = self.first @ np.exp(step) @ self.last.T
+        return joint * np.expand_dims(factors, 1 - self.axis)
+
+
+def _fit_clique(
+    above: FloatArray, shares: FloatArray, tables: Sequence[_Facts], n_rows: int
+) -> FloatArray:
+    """Fit (target, parent, node), whose first two axes are known."""
+    above = np.maximum(above, 1e-12)
+    joint = above[:, :, None] * shares
+    potentials = [np.zeros_like(facts.counts) for facts in tables]
+    for _ in range(_TREE_SWEEPS):
+        for place, facts in enumerate(tables):
+            expected = n_rows * facts.expected(joint)
+            step = scaling_step(facts.counts, expected, potentials[place], facts.sigma)
+            potentials[place] = potentials[place] + step
+            joint = facts.scale(joint, step)
+        joint *= (above / joint.sum(axis=2))[:, :, None]
+    return np.maximum(joint, 1e-15)
+
+
+def _restricted(shares: FloatArray, allowed: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return rows of shares given that a condition holds, and how likely it is in each."""
+    if allowed is None:
+        return shares, np.ones(len(shares))
+    kept = np.maximum(shares, 1e-15) * allowed
+    likelihood = kept.sum(axis=1)
+    return kept / likelihood[:, None], likelihood
+
+
+def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a bin for each row from the shares of its case, evenly within a case."""
+    order = stable_order(cases, len(shares))
+    sizes = np.bincount(cases, minlength=len(shares))
+    drawn = np.empty(len(cases), dtype=np.int64)
+    start = 0
+    for case in np.flatnonzero(sizes):
+        size = sizes[case]
+        even = (rng.permutation(size) + rng.random()) / size
+        edges = np.cumsum(shares[case])
+        bins = np.searchsorted(edges, even * edges[-1], side="right")
+        last = np.searchsorted(edges, edges[-1])  # of those with a share
+        drawn[order[start : start + size]] = np.minimum(bins, last)
+        start += size
+    return drawn
+
+
+def stable_order(codes: IntArray, n_codes: int) -> IntArray:
+    """Return a stable argsort; short integers are sorted by their digits, many times faster."""
+    short = codes.astype(np.int16) if n_codes <= 2**15 else codes
+    return np.argsort(short, kind="stable")
+
 
 _PER_ROW = 4  # particles for each row that is drawn,
 _FEWEST, _MOST = 20_000, 200_000  # but so many at once
 _ROWS_AT_ONCE = 100_000
 _MOST_CELLS = 2**27  # of particles in marginals
-_SWEEPS = 3
+_DRAW_SWEEPS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,24 +497,36 @@ class TableModel:
     ----------
     n_rows : int
         Number of rows of the table.
-    columns : tuple of NoisyMarginal
-        Released counts of the cells of each column.
+    releases : tuple of Release
+        Noisy contingency tables: of each column alone, then of pairs.
     bins : tuple of ColumnBins
         Bins of each column.
     tree : ColumnTree
         Where particles are drawn from.
-    marginals : tuple of NoisyMarginal
-        Released marginals of several columns.
     potentials : tuple of ndarray of shape (n_cells,)
         For each marginal what its cells add to the logarithm of a particle's weight.
     """
 
     n_rows: int
-    columns: tuple[NoisyMarginal, ...]
+    releases: tuple[Release, ...]
     bins: tuple[ColumnBins, ...]
     tree: ColumnTree
-    marginals: tuple[NoisyMarginal, ...]
     potentials: tuple[FloatArray, ...]
+
+    @cached_property
+    def columns(self) -> tuple[NoisyMarginal, ...]:
+        """Released counts of the cells of each column."""
+        return tables_of(self.releases[0])
+
+    @cached_property
+    def marginals(self) -> tuple[NoisyMarginal, ...]:
+        """Released counts of pairs; one that was released twice has the precision of both."""
+        known: dict[Marginal, NoisyMarginal] = {}
+        for release in self.releases[1:]:
+            for noisy in tables_of(release):
+                before = known.get(noisy.marginal)
+                known[noisy.marginal] = noisy if before is None else before.merge(noisy)
+        return tuple(known.values())
 
     def particles(
         self,
@@ -52,21 +534,7 @@ class TableModel:
         rng: np.random.Generator,
         allowed: Mapping[int, FloatArray] | None = None,
     ) -> ScaledParticles:
-        """Draw weighted particles; the weights add up to the number of rows.
-
-        Parameters
-        ----------
-        n_particles : int
-            How many.
-        rng : Generator
-            Randomness.
-        allowed : mapping of int to ndarray of shape (n_bins,), optional
-            See `ColumnTree.draw`.
-
-        Returns
-        -------
-        ScaledParticles
-        """
+        """Draw weighted particles; the weights add up to the number of rows."""
         codes, log_weights = self.tree.draw(n_particles, rng, allowed)
         weights = np.exp(log_weights - log_weights.max())
         particles = ScaledParticles(codes, weights * (self.n_rows / weights.sum()))
@@ -75,26 +543,9 @@ class TableModel:
         return particles
 
     def draw(
-        self,
-        n_rows: int,
-        rng: np.random.Generator,
-        allowed: Mapping[int, FloatArray] | None = None,
+        self, n_rows: int, rng: np.random.Generator, allowed: Mapping[int, FloatArray] | None = None
     ) -> IntArray:
-        """Draw rows of bins.
-
-        Parameters
-        ----------
-        n_rows : int
-            How many.
-        rng : Generator
-            Randomness.
-        allowed : mapping of int to ndarray of shape (n_bins,), optional
-            For columns with a condition the share of each bin that satisfies it.
-
-        Returns
-        -------
-        ndarray of int32, shape (n_rows, n_columns)
-        """
+        """Draw rows of bins."""
         drawn = []
         while n_rows > 0:
             fits = _MOST_CELLS // max(len(self.marginals), 1)
@@ -102,7 +553,7 @@ class TableModel:
             n_particles = int(np.clip(_PER_ROW * part, min(_FEWEST, fits), min(_MOST, fits)))
             particles = self.particles(n_particles, rng, allowed)
             if not allowed:  # the marginals are those of all rows
-                particles.run(_SWEEPS)
+                particles.run(_DRAW_SWEEPS)
             drawn.append(particles.codes[_systematic(particles, part, rng)])
             n_rows -= part
         return np.concatenate(drawn)
@@ -111,35 +562,9 @@ class TableModel:
 def draw_cells(
     codes: IntArray, bins: ColumnBins, rng: np.random.Generator, kept: FloatArray | None = None
 ) -> IntArray:
-    """Draw a cell of each bin.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_rows,)
-        Bins.
-    bins : ColumnBins
-        Of this column.
-    rng : Generator
-        Randomness; stratified, so that cells occur in their shares to a row or so.
-    kept : ndarray of shape (n_cells,), optional
-        Share of each cell that satisfies a condition.
-
-    Returns
-    -------
-    ndarray of int, shape (n_rows,)
-    """
+    """Draw a cell of each bin."""
     shares = bins.cell_shares if kept is None else bins.cell_shares * kept
-    order = stable_order(codes, bins.n_bins)
-    starts = np.searchsorted(codes[order], np.arange(bins.n_bins + 1))
-    cells = np.empty(len(codes), dtype=np.int32)
-    for code in np.flatnonzero(np.diff(starts)):
-        rows = order[starts[code] : starts[code + 1]]
-        members = np.flatnonzero(bins.bins == code)
-        edges = np.cumsum(shares[members])
-        even = (rng.permutation(len(rows)) + rng.random()) / len(rows) * edges[-1]
-        places = np.searchsorted(edges, even, side="right")
-        cells[rows] = members[np.minimum(places, len(members) - 1)]
-    return cells
+    return _stratified(codes, shares * (bins.bins == np.arange(bins.n_bins)[:, None]), rng)
 
 
 def _systematic(particles: ScaledParticles, n_rows: int, rng: np.random.Generator) -> IntArray:

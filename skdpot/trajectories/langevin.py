@@ -43,7 +43,7 @@ The steps of one time are therefore the event. Before them come the warm start, 
 holds, and private bounds, which see all records together.
 
 A person with up to k rows, all at different times, changes k of the times:
-`skdpot.privacy.event_base` says why the steps then count k times. Bounds pool all times, and
+`skdpot.privacy.events` says why the steps then count k times. Bounds pool all times, and
 there the sensitivity is k times larger.
 
 References
@@ -60,40 +60,23 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 from tqdm.auto import tqdm
 
+from skdpot._utils.devices import one_blas_thread
 from skdpot._utils.rng import SecretStream
-from skdpot._utils.threads import one_blas_thread
-from skdpot.privacy.bounds_plan import BoundsPlan
-from skdpot.privacy.calibration import PrivacyTarget, calibrate
+from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
     NonPrivateEvent,
     SampledGaussianEvent,
-    check_group_size,
 )
-from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
+from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum, poisson_batches
+from skdpot.privacy.private_bounds import BoundsPlan
 from skdpot.privacy.recording import Part, Records, Release, Vectors, released
-from skdpot.privacy.subsampling import poisson_batches
 from skdpot.trajectories.warm_start import WarmStartPlan
-
-__all__ = [
-    "Coupling",
-    "LangevinPhase",
-    "LangevinPlan",
-    "MovedParticles",
-    "averaged_over_neighbours",
-    "check_steps",
-    "clipped_fit_gradient",
-    "clipped_pulls",
-    "longest_stable_step",
-    "mean_field_langevin",
-    "plan_langevin",
-    "read_phases",
-    "time_weights",
-]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -104,25 +87,12 @@ Coupling: TypeAlias = Callable[[FloatArray, FloatArray, float], tuple[FloatArray
 _SHORTEST, _LONGEST = 1e-12, 1e12  # beyond, potentials and steps are no longer finite
 
 
-@dataclass(frozen=True)
-class LangevinPhase:
+class LangevinPhase(NamedTuple):
     """Iterations with one step size and one diffusivity."""
 
     step_size: float
     diffusivity: float
     n_iter: int
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        for name in ("step_size", "diffusivity"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not _SHORTEST <= value <= _LONGEST:
-                raise ValueError(
-                    f"`{name}` of a phase must lie between {_SHORTEST:g} and {_LONGEST:g}, got "
-                    f"{value!r}."
-                )
-        if isinstance(self.n_iter, bool) or int(self.n_iter) != self.n_iter or self.n_iter < 1:
-            raise ValueError(f"`n_iter` of a phase must be an integer >= 1, got {self.n_iter!r}.")
 
 
 def read_phases(
@@ -130,21 +100,23 @@ def read_phases(
 ) -> tuple[LangevinPhase, ...]:
     """Read phases (step, tau, n_iter), where a tau of None is `diffusivity`."""
     try:
-        read = tuple(_phase(step, tau, n_iter, diffusivity) for step, tau, n_iter in schedule)
-        if not read:
-            raise ValueError("There must be at least one.")
-    except (TypeError, ValueError, OverflowError) as error:
+        read = [
+            (float(step), float(diffusivity if tau is None else tau), float(n_iter))
+            for step, tau, n_iter in schedule
+        ]
+    except (TypeError, ValueError, OverflowError):
+        read = []
+    valid = (
+        _SHORTEST <= min(step, tau) <= max(step, tau) <= _LONGEST and n_iter >= 1 and not n_iter % 1
+        for step, tau, n_iter in read
+    )
+    if not read or not all(valid):
         raise ValueError(
-            "schedule must be a list of phases (step, tau, n_iter): a step above 0, a diffusivity "
-            f"above 0 (or None for the parameter), and a number of iterations. {error}"
-        ) from error
-    return read
-
-
-def _phase(step: Any, tau: Any, n_iter: Any, diffusivity: float) -> LangevinPhase:
-    if int(n_iter) != n_iter:
-        raise ValueError("The number of iterations must be an integer.")
-    return LangevinPhase(float(step), float(diffusivity if tau is None else tau), int(n_iter))
+            "schedule must be a list of one or more phases (step, tau, n_iter): a step and a "
+            f"diffusivity (or None for the parameter) from {_SHORTEST:g} to {_LONGEST:g}, and an "
+            "integer number of iterations."
+        )
+    return tuple(LangevinPhase(step, tau, int(n_iter)) for step, tau, n_iter in read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +127,6 @@ class LangevinPlan:
     noises: tuple[LatticeNoise | None, ...]
     clip: float
     sampling_rate: float
-    group_size: int
     bounds: DataBounds | BoundsPlan
     warm: WarmStartPlan | None
     event: Event
@@ -200,9 +171,7 @@ def plan_langevin(
     this module prove, under replace-one of ``x`` given its public time stamp.
     """
     phases = tuple(phases)
-    group_size = check_group_size(group_size)
-    _check(phases, clip, sampling_rate)
-    before = _events_before(bounds, warm, group_size)
+    before = [one.event for one in (bounds, warm) if isinstance(one, BoundsPlan | WarmStartPlan)]
 
     def noise_of(multiplier: float) -> LatticeNoise:
         return noise_for_sums(multiplier * clip, 2.0 * clip, dim)
@@ -226,72 +195,34 @@ def plan_langevin(
         of_times = (event.grouped(group_size) for event in steps)
         return ComposedEvent(events=(*before, *of_times))
 
-    event, noises = _noise(target, whole, noise_of, noise_multiplier, len(phases))
-    return LangevinPlan(
-        phases=phases,
-        noises=noises,
-        clip=float(clip),
-        sampling_rate=float(sampling_rate),
-        group_size=group_size,
-        bounds=bounds,
-        warm=warm,
-        event=event,
-    )
-
-
-def _check(phases: tuple[LangevinPhase, ...], clip: float, sampling_rate: float) -> None:
-    if not phases or not all(isinstance(phase, LangevinPhase) for phase in phases):
-        raise ValueError("`phases` must hold one or more LangevinPhase objects.")
-    if isinstance(clip, bool) or not (math.isfinite(clip) and clip > 0):
-        raise ValueError(f"`clip` must be positive and finite, got {clip!r}.")
-    if isinstance(sampling_rate, bool) or not 0.0 < sampling_rate <= 1.0:
-        raise ValueError(f"`sampling_rate` must lie in (0, 1], got {sampling_rate!r}.")
-
-
-def _events_before(
-    bounds: DataBounds | BoundsPlan, warm: WarmStartPlan | None, group_size: int
-) -> tuple[Event, ...]:
-    """Return what is released before the first step, each for a whole group of rows."""
-    releases = {"bounds": bounds if isinstance(bounds, BoundsPlan) else None, "warm": warm}
-    events = []
-    for name, release in releases.items():
-        if release is None:
-            continue
-        if release.group_size != group_size and type(release.event) is not NonPrivateEvent:
-            raise ValueError(
-                f"`{name}` was planned for group_size={release.group_size}, but group_size="
-                f"{group_size} is asked for; plan all for the same number of rows a person."
-            )
-        events.append(release.event)
-    return tuple(events)
-
-
-def _noise(
-    target: PrivacyTarget,
-    whole: Callable[[Sequence[float]], Event],
-    noise_of: Callable[[float], LatticeNoise],
-    given: float | Sequence[float] | None,
-    n_phases: int,
-) -> tuple[Event, tuple[LatticeNoise | None, ...]]:
-    """Return the event of the whole fit and the noise of each phase."""
+    given = None if noise_multiplier is None else _multipliers(noise_multiplier, len(phases))
+    event: Event = NonPrivateEvent()
     if math.isinf(target.epsilon):
-        if given is not None and any(_multipliers(given, n_phases)):
+        if given is not None and any(given):
             raise ValueError(
                 "`noise_multiplier` asks for noise and epsilon=inf for none: leave "
                 "noise_multiplier=None, or give the epsilon that private bounds and a warm start "
                 "may take."
             )
-        return NonPrivateEvent(), (None,) * n_phases
+        given = (0.0,) * len(phases)
     if given is None:
-        event = calibrate(target, lambda multiplier: whole((multiplier,) * n_phases))
+        event = calibrate(target, lambda multiplier: whole((multiplier,) * len(phases)))
+        noises: tuple[LatticeNoise | None, ...] = tuple(
+            LatticeNoise(sigma=step.sigma, sensitivity=step.sensitivity, lattice=step.lattice)
+            for step in event.phases[-len(phases) :]
+        )
     else:
-        multipliers = _multipliers(given, n_phases)
-        if 0.0 in multipliers:
-            return NonPrivateEvent(), tuple(noise_of(m) if m > 0.0 else None for m in multipliers)
-        event = whole(multipliers)
-    return event, tuple(
-        LatticeNoise(sigma=step.sigma, sensitivity=step.sensitivity, lattice=step.lattice)
-        for step in event.phases[-n_phases:]
+        noises = tuple(noise_of(multiplier) if multiplier > 0 else None for multiplier in given)
+        if all(given):
+            event = whole(given)
+    return LangevinPlan(
+        phases=phases,
+        noises=noises,
+        clip=float(clip),
+        sampling_rate=float(sampling_rate),
+        bounds=bounds,
+        warm=warm,
+        event=event,
     )
 
 
@@ -363,12 +294,14 @@ def clipped_fit_gradient(
     most :math:`2^{-53} (k + b/k)\, b\, C`, below a millionth of C for 500,000 records on 300
     particles and for 90,000 on however many.
     """
-    points, seen = _checked(particles, rows, bandwidth=bandwidth, weight=weight, clip=clip)
+    points: FloatArray = particles.astype(np.float64)
+    # Beyond this, squares overflow, and one record would turn the whole sum into nan.
+    seen: FloatArray = np.clip(rows.astype(np.float64), -_LARGEST, _LARGEST)
     m = len(points)
     total = np.zeros_like(points)
     for start in range(0, len(seen), block := max(1, _BLOCK // m)):
         part = seen[start : start + block]
-        squares = _squared_distances(points, part)
+        squares = cdist(part, points, "sqeuclidean")
         shares = _softmax(squares, bandwidth)
         norms = np.sqrt(np.einsum("bk,bk,bk->b", shares, shares, squares))
         with np.errstate(over="ignore"):
@@ -397,39 +330,6 @@ def clipped_pulls(
     norms = np.linalg.norm(pulls, axis=1, keepdims=True)
     clipped: FloatArray = pulls * (clip / np.maximum(norms, clip))
     return clipped
-
-
-def _checked(
-    particles: npt.NDArray[np.floating], rows: npt.NDArray[np.floating], **positive: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return both in double precision; refuse shapes that do not match, and what is no number.
-
-    The number of rows appears in no message: it is a secret of the sample.
-    """
-    for name, value in positive.items():
-        if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
-            raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
-    if particles.ndim != 2 or rows.ndim != 2 or particles.shape[1] != rows.shape[1]:
-        raise ValueError(
-            "`particles` and `rows` must be tables with as many features, got rows of shape "
-            f"{particles.shape[1:]} and {rows.shape[1:]}."
-        )
-    if particles.size == 0:
-        raise ValueError("`particles` must hold at least one particle and one feature.")
-    points: FloatArray = particles.astype(np.float64)
-    # Beyond this, squares overflow, and one record would turn the whole sum into nan.
-    seen: FloatArray = np.clip(rows.astype(np.float64), -_LARGEST, _LARGEST)
-    return points, seen
-
-
-def _squared_distances(particles: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return all squared distances, exact up to relative rounding, shape (b, m)."""
-    squares = np.zeros((len(rows), len(particles)))
-    for j in range(particles.shape[1]):
-        offsets = particles[:, j] - rows[:, j, None]
-        offsets *= offsets
-        squares += offsets
-    return squares
 
 
 def _softmax(squares: FloatArray, bandwidth: float) -> FloatArray:
@@ -502,8 +402,15 @@ def mean_field_langevin(
     """
     particles = np.array(start, dtype=np.float64)
     gaps = np.asarray(spacings, dtype=np.float64)
-    check_steps(plan.phases, gaps)
-    fit = _NoisyFit(rows, time_weights(gaps) / regularization, bandwidth, plan, secret)
+    sizes = [len(of_time) for of_time in rows]
+    members = [poisson_batches(n, plan.sampling_rate, plan.n_iter, secret) for n in sizes]
+    facts = {
+        "rate": plan.sampling_rate,
+        "expected": plan.sampling_rate * np.array(sizes),
+        "clip": plan.clip,
+        "bandwidth": bandwidth,
+        "weights": time_weights(gaps) / regularization,
+    }
     displacements = np.empty(plan.n_iter)
     bar = tqdm(
         _iterations(plan),
@@ -513,7 +420,8 @@ def mean_field_langevin(
         bar_format=_BAR_WITHOUT_SPEED,
     )
     for number, (phase, noise) in enumerate(bar):
-        gradient = fit.gradient(particles, noise)
+        batches = (of_time[next(chosen)] for of_time, chosen in zip(rows, members, strict=True))
+        gradient = _noisy_fit_gradient(particles, batches, facts, noise, secret)
         if smoothing is not None:
             gradient = averaged_over_neighbours(gradient, particles, smoothing)
         if len(gaps):
@@ -534,9 +442,8 @@ def time_weights(spacings: npt.ArrayLike) -> FloatArray:
     gaps = np.asarray(spacings, dtype=np.float64)
     if not gaps.size:
         return np.ones(1)
-    before, after = np.concatenate([gaps[:1], gaps]), np.concatenate([gaps, gaps[-1:]])
-    weights: FloatArray = (before + after) / 2
-    return weights
+    padded = np.pad(gaps, 1, mode="edge")
+    return (padded[:-1] + padded[1:]) / 2
 
 
 def longest_stable_step(spacings: npt.ArrayLike) -> float:
@@ -549,10 +456,7 @@ def longest_stable_step(spacings: npt.ArrayLike) -> float:
     gaps = np.asarray(spacings, dtype=np.float64)
     if not gaps.size:
         return math.inf
-    stiffness = np.zeros(gaps.size + 1)
-    stiffness[:-1] += 1.0 / gaps
-    stiffness[1:] += 1.0 / gaps
-    return 1.0 / float(stiffness.max())
+    return 1.0 / float(np.convolve(1.0 / gaps, [1.0, 1.0]).max())
 
 
 def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> None:
@@ -567,58 +471,33 @@ def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> Non
         )
 
 
-class _NoisyFit:
-    """The noisy gradients of the data fit: all that touches records."""
-
-    def __init__(
-        self,
-        rows: Sequence[npt.NDArray[np.floating]],
-        weights: FloatArray,
-        bandwidth: float,
-        plan: LangevinPlan,
-        secret: SecretStream,
-    ) -> None:
-        self._rows, self._weights, self._bandwidth = rows, weights, bandwidth
-        self._clip, self._rate, self._secret = plan.clip, plan.sampling_rate, secret
-        self._expected = [plan.sampling_rate * len(of_time) for of_time in rows]
-        self._batches = [
-            poisson_batches(len(of_time), plan.sampling_rate, plan.n_iter, secret)
-            for of_time in rows
-        ]
-
-    def gradient(self, particles: FloatArray, noise: LatticeNoise | None) -> FloatArray:
-        """Release the mean gradients of the next batches at the particles, shape (T, m, d)."""
-        total = np.empty_like(particles)
-        for i, of_time in enumerate(self._rows):
-            total[i] = clipped_fit_gradient(
-                particles[i],
-                of_time[next(self._batches[i])],
-                bandwidth=self._bandwidth,
-                weight=float(self._weights[i]),
-                clip=self._clip,
-            )
-        if noise is not None:
-            total = noisy_sum(total, noise, self._secret)
-        total /= np.array(self._expected)[:, None, None]
-        facts = {
-            "particles": particles,
-            "rate": self._rate,
-            "expected": np.array(self._expected),
-            "clip": self._clip,
-            "bandwidth": self._bandwidth,
-            "weights": self._weights,
-        }
-        release = Release(
-            "fit_gradients",
-            total,
-            facts,
-            sigma=0.0 if noise is None else noise.sigma,  # of the sums
-            lattice=None if noise is None else noise.lattice,
-            sensitivity=2.0 * self._clip,
-            linear=_pulled,
-        )
-        noisy: FloatArray = released(release)
-        return noisy
+def _noisy_fit_gradient(
+    particles: FloatArray,
+    batches: Iterable[npt.NDArray[np.floating]],
+    facts: dict[str, Any],
+    noise: LatticeNoise | None,
+    secret: SecretStream,
+) -> FloatArray:
+    """Release the mean gradients of a batch of each time: all that touches records."""
+    total = np.empty_like(particles)
+    options = {name: facts[name] for name in ("bandwidth", "clip")}
+    for i, batch in enumerate(batches):
+        weight = float(facts["weights"][i])
+        total[i] = clipped_fit_gradient(particles[i], batch, weight=weight, **options)
+    if noise is not None:
+        total = noisy_sum(total, noise, secret)
+    total /= facts["expected"][:, None, None]
+    release = Release(
+        "fit_gradients",
+        total,
+        {"particles": particles, **facts},
+        sigma=0.0 if noise is None else noise.sigma,  # of the sums
+        lattice=None if noise is None else noise.lattice,
+        sensitivity=2.0 * facts["clip"],
+        linear=_pulled,
+    )
+    noisy: FloatArray = released(release)
+    return noisy
 
 
 def _pulled(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:

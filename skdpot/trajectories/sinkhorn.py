@@ -23,20 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from skdpot._utils.threads import one_blas_thread
-
-__all__ = [
-    "AndersonMixing",
-    "HalfSteps",
-    "PairSolution",
-    "PairSolver",
-    "ScaledKernel",
-    "SchrodingerPotentials",
-    "WarmCoupling",
-    "gaussian_potentials",
-    "kernel_type",
-    "schrodinger_potentials",
-]
+from skdpot._utils.devices import one_blas_thread
 
 _RIDGE = 1e-8  # relative, on the normal equations of differences that are nearly dependent
 
@@ -89,21 +76,27 @@ class AndersonMixing:
             weights = np.linalg.solve(products, self._residuals[:n_used] @ residual)
         except np.linalg.LinAlgError:
             return image
-        mixed: np.ndarray = image - weights @ self._images[:n_used]
-        return mixed
+        return image - weights @ self._images[:n_used]
+
+
+class Pair(NamedTuple):
+    """Two clouds of points, and how strongly their coupling is regularised (ε)."""
+
+    first: np.ndarray
+    second: np.ndarray
+    regularization: float
 
 
 _NARROWEST = 1e-6  # variance that a direction is taken to have, as a share of the largest
 
 
-def gaussian_potentials(
-    first: np.ndarray, second: np.ndarray, regularization: float
-) -> tuple[np.ndarray, np.ndarray]:
+def gaussian_potentials(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
     """Return where a search for the potentials of two clouds may begin.
 
     Between two Gaussian laws the potentials for the cost ½‖x − y‖² are quadratic, and known.
     For other clouds with the same means and covariances they are a good start.
     """
+    first, second, regularization = pair
     x, y = first - first.mean(axis=0), second - second.mean(axis=0)
     shift = second.mean(axis=0) - first.mean(axis=0)
     covariances = x.T @ x / len(x), y.T @ y / len(y)
@@ -155,15 +148,9 @@ class ScaledKernel:
     """Kernel of one pair of clouds for one regularisation."""
 
     def __init__(
-        self,
-        first: np.ndarray,
-        second: np.ndarray,
-        regularization: float,
-        source: np.ndarray,
-        target: np.ndarray,
-        tol: float,
-        kernel: np.ndarray,
+        self, pair: Pair, source: np.ndarray, target: np.ndarray, tol: float, kernel: np.ndarray
     ) -> None:
+        first, second, regularization = pair
         self._scale = float(np.sqrt(regularization))
         self._center = (first.mean(axis=0) + second.mean(axis=0)) / 2  # smaller sums round less
         self._first = (first - self._center) / self._scale
@@ -206,22 +193,16 @@ class ScaledKernel:
         self._fill(source, target)
         return HalfSteps(target, source - excess, float(np.abs(np.expm1(excess)).mean()))
 
-    def source_barycentres(self, target: np.ndarray) -> np.ndarray:
-        """Return the mean partner of each point of the first cloud, under the potentials b."""
-        left, right = self._factors(np.zeros(len(self._first)), target)
-        return self._barycentres(self._kernel, self._second, target - self._target, (left, right))
+    def barycentres(self, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean partner of each point of the first and of the second cloud."""
+        left, right = self._factors(source, target)
+        return (
+            self._means(self._kernel, self._second, target - self._target, left, right),
+            self._means(self._kernel.T, self._first, source - self._source, right, left),
+        )
 
-    def target_barycentres(self, source: np.ndarray) -> np.ndarray:
-        """Return the mean partner of each point of the second cloud, under the potentials a."""
-        left, right = self._factors(source, np.zeros(len(self._second)))
-        return self._barycentres(self._kernel.T, self._first, source - self._source, (right, left))
-
-    def _barycentres(
-        self,
-        kernel: np.ndarray,
-        points: np.ndarray,
-        logarithms: np.ndarray,
-        factors: tuple[np.ndarray, np.ndarray],
+    def _means(
+        self, kernel: np.ndarray, points: np.ndarray, logarithms: np.ndarray, *factors: np.ndarray
     ) -> np.ndarray:
         with np.errstate(all="ignore"):  # what went wrong is mended below
             scaled = np.hstack([points, np.ones((len(points), 1))])
@@ -231,8 +212,7 @@ class ScaledKernel:
         vanished = ~((sums[:, -1] > np.finfo(kernel.dtype).tiny) & np.isfinite(means).all(axis=1))
         if vanished.any():  # a point so far from all others that its row of the kernel underflows
             means[vanished] = softmax(factors[0][vanished] @ factors[1].T, axis=1) @ points
-        barycentres: np.ndarray = self._center + self._scale * means
-        return barycentres
+        return np.asarray(self._center + self._scale * means)
 
     def _fill(self, source: np.ndarray, target: np.ndarray) -> None:
         """Compute the kernel around these potentials."""
@@ -296,54 +276,35 @@ class PairSolver:
         self._tol, self._max_iter = tol, max_iter
         self._memory = np.empty((m, k), kernel_type(tol))
 
-    def from_nothing(
-        self, first: np.ndarray, second: np.ndarray, regularization: float
+    def solve(
+        self, pair: Pair, potentials: tuple[np.ndarray, np.ndarray] | None = None
     ) -> PairSolution:
-        """Solve a pair along decreasing regularisations."""
-        spread = float(first.var(axis=0).sum() + second.var(axis=0).sum())
-        coarser = [regularization]
+        """Solve a pair from a guess, or from nothing."""
+        guess = self._coarse(pair) if potentials is None else potentials
+        kernel, source, half, n_iter = self._search(pair, guess, self._tol, self._max_iter)
+        return PairSolution(
+            source, half.target, *kernel.barycentres(source, half.target), n_iter, half.error
+        )
+
+    def _coarse(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+        """Return a guess found along decreasing regularisations."""
+        spread = float(pair.first.var(axis=0).sum() + pair.second.var(axis=0).sum())
+        coarser = [pair.regularization]
         while coarser[-1] < _COARSEST * spread:
             coarser.append(_COARSER * coarser[-1])
-        potentials = gaussian_potentials(first, second, coarser[-1])
+        potentials = gaussian_potentials(pair._replace(regularization=coarser[-1]))
         tol, max_iter = max(self._tol, _COARSE_TOLERANCE), min(self._max_iter, _COARSE_ITERATIONS)
         for epsilon in coarser[:0:-1]:
-            _, source, half, _ = self._search(first, second, epsilon, potentials, tol, max_iter)
+            at = pair._replace(regularization=epsilon)
+            _, source, half, _ = self._search(at, potentials, tol, max_iter)
             potentials = epsilon * source, epsilon * half.target
-        return self.from_potentials(first, second, regularization, potentials)
-
-    def from_potentials(
-        self,
-        first: np.ndarray,
-        second: np.ndarray,
-        regularization: float,
-        potentials: tuple[np.ndarray, np.ndarray],
-    ) -> PairSolution:
-        """Solve a pair from a guess."""
-        kernel, source, half, n_iter = self._search(
-            first, second, regularization, potentials, self._tol, self._max_iter
-        )
-        return PairSolution(
-            source,
-            half.target,
-            kernel.source_barycentres(half.target),
-            kernel.target_barycentres(source),
-            n_iter,
-            half.error,
-        )
+        return potentials
 
     def _search(
-        self,
-        first: np.ndarray,
-        second: np.ndarray,
-        regularization: float,
-        potentials: tuple[np.ndarray, np.ndarray],
-        tol: float,
-        max_iter: int,
+        self, pair: Pair, potentials: tuple[np.ndarray, np.ndarray], tol: float, max_iter: int
     ) -> tuple[ScaledKernel, np.ndarray, HalfSteps, int]:
-        source, target = potentials[0] / regularization, potentials[1] / regularization
-        kernel = ScaledKernel(
-            first, second, regularization, source, target, self._tol, self._memory
-        )
+        source, target = (values / pair.regularization for values in potentials)
+        kernel = ScaledKernel(pair, source, target, self._tol, self._memory)
         search = _Search(len(source))
         for n_iter in range(1, max_iter + 1):
             half = kernel.half_steps(source)
@@ -422,33 +383,19 @@ class SchrodingerPotentials:
     def plans(self) -> np.ndarray:
         """Return the plans, of shape (P, m, k), each of sum one."""
         plans = np.empty((len(self.first), self.first.shape[1], self.second.shape[1]))
-        for pair, epsilon in enumerate(self.regularization):
-            plan = plans[pair]
-            ScaledKernel(
-                self.first[pair],
-                self.second[pair],
-                epsilon,
-                self.source[pair] / epsilon,
-                self.target[pair] / epsilon,
-                0.0,
-                plan,
-            )
-            plan /= plan.sum()
+        for p, epsilon in enumerate(self.regularization):
+            pair = Pair(self.first[p], self.second[p], epsilon)
+            ScaledKernel(pair, self.source[p] / epsilon, self.target[p] / epsilon, 0.0, plans[p])
+            plans[p] /= plans[p].sum()
         return plans
 
-    def source_gradients(self) -> np.ndarray:
-        """Return ∇φ at the first clouds, of shape (P, m, d).
+    def gradients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return ∇φ at the first clouds and ∇ψ at the second ones, (P, m, d) and (P, k, d).
 
         φ is extended to all x by ``φ(x) = −ε log mean_j exp((ψ(y_j) − ½‖x − y_j‖²) / ε)``. Its
-        gradient is x minus the mean of the y_j under the conditional plan.
+        gradient is x minus the mean of the y_j under the conditional plan; likewise ψ.
         """
-        gradients: np.ndarray = self.first - self.source_barycentres
-        return gradients
-
-    def target_gradients(self) -> np.ndarray:
-        """Return ∇ψ at the second clouds, of shape (P, k, d), likewise."""
-        gradients: np.ndarray = self.second - self.target_barycentres
-        return gradients
+        return self.first - self.source_barycentres, self.second - self.target_barycentres
 
     def moved_to(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return φ and ψ at other points near the clouds, to first order.
@@ -483,26 +430,23 @@ def schrodinger_potentials(
         raise ValueError("first and second must be finite.")
     if not np.all((epsilon > 0) & np.isfinite(epsilon)):
         raise ValueError("regularization must hold one positive finite number for each pair.")
-    n_pairs = len(first)
-    guess = None if start is None else start.moved_to(first, second)
+    guesses = (
+        [None] * len(first) if start is None else zip(*start.moved_to(first, second), strict=True)
+    )
     solver = PairSolver(first.shape[1], second.shape[1], tol, max_iter)
     with one_blas_thread():
         solutions = [
-            solver.from_nothing(first[pair], second[pair], epsilon[pair])
-            if guess is None
-            else solver.from_potentials(
-                first[pair], second[pair], epsilon[pair], (guess[0][pair], guess[1][pair])
-            )
-            for pair in range(n_pairs)
+            solver.solve(Pair(*pair), guess)
+            for *pair, guess in zip(first, second, epsilon, guesses, strict=True)
         ]
     return SchrodingerPotentials(
         first,
         second,
         epsilon,
-        _stacked([s.source for s in solutions], first.shape[:2]) * epsilon[:, None],
-        _stacked([s.target for s in solutions], second.shape[:2]) * epsilon[:, None],
-        _stacked([s.source_barycentres for s in solutions], first.shape),
-        _stacked([s.target_barycentres for s in solutions], second.shape),
+        np.reshape([s.source for s in solutions], first.shape[:2]) * epsilon[:, None],
+        np.reshape([s.target for s in solutions], second.shape[:2]) * epsilon[:, None],
+        np.reshape([s.source_barycentres for s in solutions], first.shape),
+        np.reshape([s.target_barycentres for s in solutions], second.shape),
         max((s.n_iter for s in solutions), default=0),
         np.array([s.error for s in solutions]),
     )
@@ -512,11 +456,6 @@ def _change(old: np.ndarray, new: np.ndarray, barycentres: np.ndarray) -> np.nda
     moved = new - old
     change: np.ndarray = np.sum(moved * ((old + new) / 2 - barycentres), axis=-1)
     return change
-
-
-def _stacked(parts: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    stacked: np.ndarray = np.reshape(parts, shape)
-    return stacked
 
 
 class WarmCoupling:
@@ -538,4 +477,4 @@ class WarmCoupling:
             tol=self._tol,
             max_iter=self._max_iter,
         )
-        return self._last.source_gradients(), self._last.target_gradients()
+        return self._last.gradients()

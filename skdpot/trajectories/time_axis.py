@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
-__all__ = ["TimeAxis", "TimedRows", "read_stamps", "timed_rows"]
-
 _MOST_DISTINCT = 50  # time stamps that are times of their own without being asked
 _DEFAULT_BINS = 20
 _SECONDS = 1e-9  # of a nanosecond
@@ -87,8 +85,7 @@ class TimeAxis:
         """Return the number of the knot that each time stamp belongs to."""
         stamps = self._read(t, "t")
         self._check_inside(stamps, "t")
-        positions: np.ndarray = np.searchsorted(self.boundaries, stamps, side="right")
-        return positions
+        return np.searchsorted(self.boundaries, stamps, side="right")
 
     def to_unit(self, times: Any) -> np.ndarray:
         """Map times to the axis from 0 to 1; what is a knot but for rounding becomes it."""
@@ -150,7 +147,9 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
         )
     stamps = _as_line(t, name)
     if stamps.dtype.kind == "M":
-        stamps = _in_nanoseconds(stamps, name)
+        given, stamps = stamps, stamps.astype("datetime64[ns]")
+        if not (np.isnat(given) | (stamps.astype(given.dtype) == given)).all():
+            raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
     else:
         texts = stamps.dtype.kind == "O" and any(isinstance(v, str) for v in stamps)
         try:
@@ -191,15 +190,12 @@ def _as_column(t: Any) -> Any:
     if isinstance(t, pd.Series | pd.Index) and isinstance(t.dtype, pd.DatetimeTZDtype):
         return pd.DatetimeIndex(t).tz_convert("UTC").tz_localize(None).to_numpy()
     column = np.asarray(t)
-    if column.dtype == object and column.size and all(_is_date(v) for v in column.flat):
+    # A missing value may stand among dates; whether there is one at all is checked later.
+    dated = (isinstance(v, date | np.datetime64) or v is pd.NaT or v is None for v in column.flat)
+    if column.dtype == object and column.size and all(dated):
         dates = pd.to_datetime(list(column.flat), utc=True).tz_localize(None)
         return dates.to_numpy().reshape(column.shape)
     return column
-
-
-def _is_date(value: Any) -> bool:
-    # A missing value may stand among dates; whether there is one at all is checked later.
-    return isinstance(value, date | np.datetime64) or value is pd.NaT or value is None
 
 
 def _check_resolved(given: np.ndarray, doubles: np.ndarray, name: str) -> None:
@@ -214,13 +210,6 @@ def _check_resolved(given: np.ndarray, doubles: np.ndarray, name: str) -> None:
         )
 
 
-def _in_nanoseconds(dates: np.ndarray, name: str) -> np.ndarray:
-    fine = dates.astype("datetime64[ns]")
-    if not (np.isnat(dates) | (fine.astype(dates.dtype) == dates)).all():
-        raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
-    return fine
-
-
 def _as_stamp(time: Any, origin: np.datetime64 | None) -> Any:
     """Return seconds since the origin as dates; times without an origin as they are."""
     if origin is None:
@@ -231,8 +220,7 @@ def _as_stamp(time: Any, origin: np.datetime64 | None) -> Any:
 def _numbers(t: np.ndarray, origin: np.datetime64 | None) -> np.ndarray:
     if origin is None:
         return t
-    seconds: np.ndarray = (t - origin).astype("timedelta64[ns]").astype(np.float64) * _SECONDS
-    return seconds
+    return (t - origin).astype("timedelta64[ns]").astype(np.float64) * _SECONDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +264,8 @@ def timed_rows(
         _check_unmixed(axis, stamps, group_size)
     kept = np.arange(len(rows))
     if n_time_subsample is not None and n_time_subsample < axis.n_times:
-        chosen = _some_times(axis.n_times, n_time_subsample, rng)
+        inner = rng.choice(np.arange(1, axis.n_times - 1), n_time_subsample - 2, replace=False)
+        chosen = [0, *inner, axis.n_times - 1]  # the first, the last and some others
         kept = np.flatnonzero(np.isin(positions, chosen))
     if groups is not None:
         persons = _persons(groups, len(rows))
@@ -310,12 +299,6 @@ def _check_unmixed(axis: TimeAxis, stamps: np.ndarray, group_size: int) -> None:
         )
 
 
-def _some_times(n_times: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the first, the last and a random choice of the other times, in order."""
-    inner = rng.choice(np.arange(1, n_times - 1), size=wanted - 2, replace=False)
-    return np.sort(np.concatenate([[0, n_times - 1], inner]))
-
-
 def _persons(groups: Any, n_rows: int) -> np.ndarray:
     """Return the number of each row's person."""
     labels = np.asarray(groups)
@@ -325,8 +308,7 @@ def _persons(groups: Any, n_rows: int) -> np.ndarray:
         )
     if pd.isna(labels).any():
         raise ValueError("groups contains missing values; every row must belong to a person.")
-    codes: np.ndarray = pd.factorize(labels)[0]
-    return codes
+    return pd.factorize(labels)[0]
 
 
 def _bounded(

@@ -39,20 +39,12 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 from skdpot._utils.rng import SecretStream
-from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent, check_group_size
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
 from skdpot.privacy.recording import Part, Records, Release, Vectors, released
-
-__all__ = [
-    "WarmStartPlan",
-    "plan_warm_start",
-    "release_kmeans_start",
-    "release_mean_start",
-    "sphere_packed_centers",
-    "start_particles",
-]
 
 FloatArray = npt.NDArray[np.float64]
 Rows = Sequence[npt.NDArray[np.floating]]
@@ -124,15 +116,6 @@ def plan_warm_start(
     """
     if method == "mean":
         n_clusters = n_iter = 1
-    counts = {"n_features": n_features, "n_clusters": n_clusters, "n_iter": n_iter}
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ValueError(f"`{name}` must be an integer >= 1, got {count!r}.")
-    if isinstance(radius, bool) or not (math.isfinite(radius) and radius > 0):
-        raise ValueError(f"`radius` must be positive and finite, got {radius!r}.")
-    if isinstance(mu, bool) or not mu > 0:
-        raise ValueError(f"`mu` must be positive (or infinity), got {mu!r}.")
-    group_size = check_group_size(group_size)
     noise = None
     if not math.isinf(mu):
         # The factor absorbs the rounding of the root: the squares must not exceed mu**2.
@@ -221,7 +204,6 @@ def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) ->
     -------
     ``plan.event`` under replace-one of ``x`` given its time stamp; the numbers of rows are public.
     """
-    _check_plan(rows, plan, "mean")
     clusters = (np.zeros(len(of_time), dtype=np.intp) for of_time in rows)
     sums = [_noisy_sums(r, c, plan, secret)[0][0] for r, c in zip(rows, clusters, strict=True)]
     noisy = released(_release("sums", np.stack(sums), plan, {}))
@@ -239,7 +221,6 @@ def release_kmeans_start(
     ``plan.event`` under replace-one of ``x`` given its time stamp; the numbers of rows are public.
     The starting centres are drawn in public, the others come from releases.
     """
-    _check_plan(rows, plan, "kmeans")
     # First of all, so that no arithmetic, and no warning of it, depends on wild values.
     kept = [_shortened(of_time, plan.radius) for of_time in rows]
     n_times, k = len(rows), plan.n_clusters
@@ -254,15 +235,6 @@ def release_kmeans_start(
                 kept[i], centers[i], plan, secret, public, i, is_last=step == plan.n_iter - 1
             )
     return centers, shares
-
-
-def _check_plan(rows: Rows, plan: WarmStartPlan, method: str) -> None:
-    if plan.method != method:
-        raise ValueError(f'The plan is for a warm start by "{plan.method}", not "{method}".')
-    if not len(rows):
-        raise ValueError("`rows` must hold the rows of at least one time.")
-    if any(of_time.ndim != 2 or of_time.shape[1] != plan.n_features for of_time in rows):
-        raise ValueError(f"`rows` must have {plan.n_features} features at every time.")
 
 
 def _lloyd_step(
@@ -340,14 +312,7 @@ def _summed(release: Release, records: Records, shares: FloatArray) -> Iterator[
 
 def _nearest(rows: npt.NDArray[np.floating], centers: FloatArray) -> npt.NDArray[np.intp]:
     """Return the nearest centre of each row, by arithmetic on this row alone."""
-    best = np.full(len(rows), np.inf)
-    nearest = np.zeros(len(rows), dtype=np.intp)
-    for j, center in enumerate(centers):
-        squares = np.zeros(len(rows))
-        for column, coordinate in zip(rows.T, center, strict=True):
-            squares += (column - coordinate) ** 2
-        closer = squares < best
-        best[closer], nearest[closer] = squares[closer], j
+    nearest: npt.NDArray[np.intp] = cdist(rows, centers, "sqeuclidean").argmin(axis=1)
     return nearest
 
 

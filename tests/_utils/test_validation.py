@@ -11,8 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.labels import encode_labels
-from skdpot._utils.validation import all_or_nothing, validate_rows, validate_targets
+from skdpot._utils.validation import all_or_nothing, encode_labels, validate_rows, validate_targets
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
 

@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import load_digits
 
-from skdpot.audit.reconstruction import (
+from skdpot.audit.message_attacks import (
     paired_differences,
     positions_from_distances,
     rows_from_cost_matrices,
 )
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import interpolate, optimal_plan
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 X, Y = DIGITS[:100], DIGITS[100:200]

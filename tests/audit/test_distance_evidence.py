@@ -20,7 +20,7 @@ def test_protocols_without_a_claim_are_refused(protocol: str, inside: bool) -> N
 
 def test_the_reference_of_contributions_is_what_its_estimator_publishes() -> None:
     estimator = private_distance(
-        epsilon=np.inf, bounds=(-1, 1), n_slices=64, n_bins=16, slices="orthogonal"
+        epsilon=np.inf, bounds=(-1, 1), n_projections=64, n_bins=16, projections="orthogonal"
     )
     result = one_run_audit(ClientContribution(estimator), np.empty((0, 32)), canaries=100)
     assert result.n_correct == 50

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from skdpot.audit.matched_filter import EvidenceSum, linear_evidence
+from skdpot.audit.matched_filter import EvidenceSum
 
 
 def _releases() -> list[tuple[np.ndarray, np.ndarray, float]]:
@@ -18,12 +18,13 @@ def test_the_sum_is_the_evidence_of_all_numbers_side_by_side(form: type) -> None
     evidence = EvidenceSum(5)
     for residual, differences, sigma in _releases():
         evidence.add(residual, form(differences), sigma)
-    together = linear_evidence(
+    together = EvidenceSum(5)
+    together.add(
         np.concatenate([residual / sigma for residual, _, sigma in _releases()]),
         np.concatenate([differences / sigma for _, differences, sigma in _releases()], axis=1),
         1.0,
     )
-    np.testing.assert_allclose(evidence.scores(), together, rtol=1e-9)
+    np.testing.assert_allclose(evidence.scores(), together.scores(), rtol=1e-9)
 
 
 def test_a_release_of_some_pairs_tells_nothing_of_the_others() -> None:

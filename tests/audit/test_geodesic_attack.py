@@ -5,14 +5,12 @@ import pytest
 from sklearn.datasets import load_digits
 
 from skdpot.audit.reconstruction import (
-    fraction_on_geodesic,
     rows_along_geodesic,
     rows_from_interpolation,
     rows_from_one_round,
 )
-from skdpot.federated.geodesic import approach, drawn_fractions, next_reference
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import interpolate, optimal_plan
+from skdpot.federated.baselines import fractions_of_rounds
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 
@@ -23,9 +21,9 @@ def play(X, Y, fractions, n_support, kind="barycentric"):
     xi = gaussian_reference(n_support, X.shape[1], rng=np.random.default_rng(1))
     path, sent = [xi], []
     for t in fractions:
-        etas = [approach(party, path[-1], t, kind=kind).measure for party in (mu, nu)]
+        etas = [interpolate(optimal_plan(party, path[-1]), t, kind=kind) for party in (mu, nu)]
         sent.append(etas)
-        path.append(next_reference(*etas, t, kind=kind))
+        path.append(interpolate(optimal_plan(*etas), t, kind=kind))
     return path, sent
 
 
@@ -34,11 +32,11 @@ def play(X, Y, fractions, n_support, kind="barycentric"):
 def test_the_other_rows_follow_from_own_and_the_last_reference(t, seed):
     # n = 100 rows a side, 30 rounds, as in the papers.
     X, Y = DIGITS[:100], DIGITS[100:200]
-    fractions = drawn_fractions(30, np.random.default_rng(seed)) if t == "drawn" else [t] * 30
+    fractions = fractions_of_rounds(t, 30, np.random.default_rng(seed))
     path, _ = play(X, Y, fractions, 100)
     mu, xi = DiscreteMeasure(X), path[-1]
     lengths = [optimal_plan(end, xi).distance for end in (mu, DiscreteMeasure(Y))]
-    place = fraction_on_geodesic(mu, xi, sum(lengths) ** 2)
+    place = lengths[0] / sum(lengths)
     found = rows_along_geodesic(mu, xi, place)
     assert found.rmse(Y) < 0.02  # pixels run from -1 to 1
     if t == 0.5:  # ξ is between the two, to nine digits
@@ -72,7 +70,7 @@ def test_a_true_geodesic_gives_everything():
     mu, nu = DiscreteMeasure(DIGITS[:40]), DiscreteMeasure(DIGITS[40:100])
     plan = optimal_plan(mu, nu)
     xi = interpolate(plan, 0.3, kind="exact")
-    place = fraction_on_geodesic(mu, xi, plan.squared_distance)
+    place = optimal_plan(mu, xi).distance / plan.distance
     assert place == pytest.approx(0.3, abs=1e-12)
     assert rows_along_geodesic(mu, xi, place).n_exact(nu.points) == 60
 
@@ -83,5 +81,3 @@ def test_wrong_fractions():
         rows_along_geodesic(measure, measure, 0)
     with pytest.raises(ValueError, match="t=1 must be"):
         rows_from_one_round(measure, measure, measure, 1)
-    with pytest.raises(ValueError, match="must be positive"):
-        fraction_on_geodesic(measure, measure, 0.0)

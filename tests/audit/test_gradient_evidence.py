@@ -10,22 +10,19 @@ import torch
 from torch import nn
 
 from skdpot import (
-    DPSlicedGenerator,
     FairPrivateClassifier,
     FairPrivateRegressor,
     PrivateSWAutoencoder,
 )
 from skdpot.audit.attacks import default_score
-from skdpot.audit.audited_fit import AuditTask
-from skdpot.audit.canaries import CanaryPairs, default_canaries
+from skdpot.audit.canaries import AuditTask, CanaryPairs, default_canaries
 from skdpot.audit.gaussian import gaussian_audit
 from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.nets import noisy_step
+from skdpot.nets import noisy_sums
 from skdpot.nets.networks import to_network_units
-from skdpot.nets.noisy_step import gradients_of_vectors
-from skdpot.nets.output_gradients import pulled_back_sum, shares_of_vectors
+from skdpot.nets.noisy_sums import gradients_of_vectors, pulled_back_sum, shares_of_vectors
 from skdpot.privacy import noise
-from tests.networks import made
+from tests.flat_options import made, sliced_generator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -54,7 +51,7 @@ def regressor(epsilon, **parameters):
 
 def generator(epsilon, **parameters):
     settings = {"bounds": BOX, "batch_size": 1000, "n_latents": 16} | COMMON | parameters
-    return DPSlicedGenerator("gradient", epsilon, **settings)
+    return sliced_generator("gradient", epsilon, **settings)
 
 
 # Maker by epsilon, number of features, what y is.
@@ -142,7 +139,7 @@ PUBLIC = {"parameters", "plan", "loss", "directions"}
 @every_case
 def test_what_is_recorded_has_its_noise_and_nothing_of_batches(case, monkeypatch):
     """The gradient less the private sum is noise of the recorded scale, entry by entry."""
-    sums, release = [], noisy_step.release_gradient
+    sums, release = [], noisy_sums.release_gradient
 
     def spy(network, total, plan, *rest):
         sums.append([value.clone() / plan.batch_size for value in total.values()])
@@ -227,7 +224,7 @@ def test_many_runs_refute_a_generator_with_a_tenth_of_the_noise(factor, monkeypa
     attacked = generator(1.0, n_steps=1, random_state=None)
     X = np.random.default_rng(0).uniform(*BOX, size=(30, 1))
     pairs = CanaryPairs(first=np.ones((1, 1)), second=-np.ones((1, 1)))
-    result = gaussian_audit(attacked, X, canaries=pairs, n_trials=60)
+    result = gaussian_audit(attacked, X, canaries=pairs, n_trials=40)
     confidence = 0.999 if factor > 1 else 1 - 1e-6
     assert (result.gaussian_epsilon_lower_bound(confidence) > result.epsilon) == (factor > 1)
 
@@ -385,11 +382,11 @@ def test_releases_add_up():
 def test_expected_batches_count_known_rows_twice():
     codes = np.tile([1, 0], 62)
     shares = np.concatenate([np.ones(4), np.full(120, 0.5)])
-    order, places, sizes = noisy_step.expected_batch(codes, shares)
+    order, places, sizes = noisy_sums.expected_batch(codes, shares)
     assert sizes == (64, 64)
     assert np.array_equal(order[places], np.arange(len(places)))
     counts = np.bincount(order)
     assert np.all(counts[:4] == 2)
     assert np.all(counts[4:] == 1)
     assert np.all(np.diff(codes[order]) >= 0)
-    assert noisy_step.expected_batch(codes, np.ones(124))[2] == (62, 62)
+    assert noisy_sums.expected_batch(codes, np.ones(124))[2] == (62, 62)

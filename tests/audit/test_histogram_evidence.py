@@ -8,8 +8,7 @@ import pytest
 from skdpot import SlicedSketch
 from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
-from skdpot.audit.audited_fit import AuditedFit, AuditTask
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import AuditedFit, AuditTask, CanaryPairs
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.privacy.recording import record_releases
@@ -50,12 +49,12 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(*args: object, **options: object) -> np.ndarray:
         return np.zeros_like(lattice_noise(*args, **options))
 
-    monkeypatch.setattr("skdpot.privacy.noisy_histogram.lattice_noise", zeros)
+    monkeypatch.setattr("skdpot.privacy.private_bounds.lattice_noise", zeros)
 
 
 @pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize("n_features", [4, 40])
-@pytest.mark.parametrize("fit", [PrivateScaler(), SlicedSketch(n_slices=4, n_bins=4)])
+@pytest.mark.parametrize("fit", [PrivateScaler(), SlicedSketch(n_projections=4, n_bins=4)])
 def test_tables_are_what_known_rows_and_coins_make_of_them(fit: object, n_features: int) -> None:
     heads = _coins()
     X = np.random.default_rng(0).uniform(-1, 1, size=(2000, n_features))
@@ -116,12 +115,12 @@ def test_bounds_of_something_else_are_left_out() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, size=(500, 3))
 
     def half(rows: np.ndarray, y: None) -> SlicedSketch:
-        return SlicedSketch(n_slices=3, n_bins=4).fit(rows[: len(rows) // 2])
+        return SlicedSketch(n_projections=3, n_bins=4).fit(rows[: len(rows) // 2])
 
     assert np.all(_histogram_score(_audited(half, X, _coins())) == 0)
 
 
 def test_declared_bounds_leave_no_histogram() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, size=(100, 3))
-    fit = private_distance(bounds=(-1, 1), n_slices=3, n_bins=4)
+    fit = private_distance(bounds=(-1, 1), n_projections=3, n_bins=4)
     assert np.all(_histogram_score(_audited(fit, X, _coins())) == 0)

@@ -6,20 +6,22 @@ ones are recorded. With correct noise each audit refutes by chance in less than 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from skdpot import DPSlicedGenerator, DPTableSynthesizer, FairPrivateClassifier, SlicedSketch
+from skdpot import DPTableSynthesizer, FairPrivateClassifier, SlicedSketch
 from skdpot.audit import AuditResult, one_run_audit
-from skdpot.nets import noisy_step, output_tables
+from skdpot.nets import noisy_sums, output_tables
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise, recording
 from skdpot.privacy.recording import Release
-from skdpot.slicing import accumulator, marginal_release
-from tests.networks import made
+from skdpot.slicing import histogram
+from skdpot.tables import marginals
+from tests.flat_options import made, sliced_generator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -30,8 +32,8 @@ BOX = (-1.0, 1.0)
 DRAWS = {
     "fair tables": (output_tables, "lattice_noise"),
     "fair gradients": (noise, "lattice_noise"),
-    "sketch": (accumulator, "lattice_noise"),
-    "tables": (marginal_release, "lattice_noise"),
+    "sketch": (histogram, "lattice_noise"),
+    "tables": (marginals, "lattice_noise"),
     "generator": (noise, "lattice_noise"),
 }
 
@@ -51,7 +53,7 @@ def fair(n_pairs: int = 100) -> AuditResult:
 
 def sketch() -> AuditResult:
     return one_run_audit(
-        SlicedSketch(1.0, bounds=BOX, n_slices=16, n_bins=16, slices="orthogonal"),
+        SlicedSketch(1.0, bounds=BOX, n_projections=16, n_bins=16, projections="orthogonal"),
         np.empty((0, 16)),
         canaries=100,
         confidence=0.999,
@@ -67,7 +69,7 @@ def table() -> AuditResult:
 
 
 def generator() -> AuditResult:
-    estimator = DPSlicedGenerator(
+    estimator = sliced_generator(
         "gradient", bounds=BOX, n_steps=3, latent_dim=2, n_latents=32, batch_size=10_000
     )
     return one_run_audit(estimator, np.empty((0, 8)), canaries=60, confidence=0.999)
@@ -144,12 +146,12 @@ def exact_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     decode = SlicedSketch._decode
 
     def decoded(self: Any) -> None:
-        noisy, self.statistic_ = self.statistic_, shown[-1]
+        noisy, self.release_ = self.release_, replace(self.release_, value=shown[-1])
         decode(self)
-        self.statistic_ = noisy
+        self.release_ = noisy
 
     monkeypatch.setattr(module, name, remembered)
-    monkeypatch.setattr(noisy_step if is_net else module, "released", passed)
+    monkeypatch.setattr(noisy_sums if is_net else module, "released", passed)
     if kind == "sketch":
         monkeypatch.setattr(SlicedSketch, "_decode", decoded)
 

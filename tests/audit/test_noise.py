@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest, ncx2
 
-from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.audit.noise import NoiseCheck, NoiseEvidence
+from skdpot.audit.matched_filter import EvidenceSum, NoiseCheck, NoiseEvidence
 from skdpot.privacy.gdp import gdp_epsilon
 
 

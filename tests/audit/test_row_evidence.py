@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from skdpot.audit.attacks import default_score
-from skdpot.audit.audited_fit import AuditedFit, AuditTask
-from skdpot.audit.canaries import antipodal_pairs
+from skdpot.audit.canaries import AuditedFit, AuditTask, antipodal_pairs
 from tests.flat_options import flow_sampler
 
 N_PAIRS, N_FEATURES = 60, 16
@@ -19,7 +18,7 @@ def _score(audited: AuditedFit) -> np.ndarray:
 
 def _fitted(heads: np.ndarray, n_known: int = 5, **parameters: object) -> AuditedFit:
     """Fit with a seed, so that the tests have no false alarms."""
-    settings = {"epsilon": np.inf, "n_steps": 12, "n_slices": 16} | parameters
+    settings = {"epsilon": np.inf, "n_steps": 12, "n_projections": 16} | parameters
     sampler = flow_sampler(bounds=(-1, 1), n_particles=4, random_state=0, **settings)
     rng = np.random.default_rng(0)
     pairs = antipodal_pairs(
@@ -42,7 +41,7 @@ def _density(points: np.ndarray, place: float, sigma: float) -> np.ndarray:
 def test_the_first_look_is_the_likelihood_ratio_of_the_documentation(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skdpot.audit.noisy_rows._SWEEPS", 1)
+    monkeypatch.setattr("skdpot.audit.attacks._SWEEPS", 1)
     audited = _fitted(_coins(), mechanism="resample", batch_size=size, sigma=1.5, n_steps=1)
     release, bounds, pairs = audited.fitted.releases_, audited.fitted.bounds_, audited.pairs
     n = len(audited.X) + N_PAIRS

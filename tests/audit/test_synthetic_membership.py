@@ -21,7 +21,7 @@ from skdpot.audit import (
     nearest_neighbour_distance_ratio,
     synthetic_membership,
 )
-from skdpot.audit.membership.result import MembershipResult, binomial_limits
+from skdpot.audit.membership import MembershipResult, binomial_limits
 from tests.flat_options import flow_sampler, trajectory_sampler
 
 RNG = np.random.default_rng(0)
@@ -127,16 +127,16 @@ def test_binomial_limits():
 def test_picture_of_small_rates():
     rng = np.random.default_rng(4)
     scores = rng.normal(1, 1, 500), rng.normal(0, 1, 500)
-    display = MembershipResult(*scores, 1.0, 1e-5).plot(log=True)
-    assert display.ax_.get_xscale() == display.ax_.get_yscale() == "log"
+    ax = MembershipResult(*scores, 1.0, 1e-5).plot(log=True)
+    assert ax.get_xscale() == ax.get_yscale() == "log"
     # Below one alarm in 500 there is nothing to see.
-    assert display.ax_.get_xlim() == pytest.approx((0.002, 1.0))
-    display.figure_.canvas.draw()
+    assert ax.get_xlim() == pytest.approx((0.002, 1.0))
+    ax.figure.canvas.draw()
     few = MembershipResult(np.ones(2), np.zeros(2), 1.0, 1e-5).plot(log=True, legend=False)
-    assert few.ax_.get_xlim() == pytest.approx((0.1, 1.0))
+    assert few.get_xlim() == pytest.approx((0.1, 1.0))
     found = synthetic_membership(COPIES, MEMBERS, OTHERS, random_state=0)
-    display = found.plot(log=True)
-    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    ax = found.plot(log=True)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert set(labels) == {*ATTACKS, "guessing", "allowed by ε = ∞"}
     assert len(labels) == len(set(labels))
 
@@ -328,7 +328,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="at least 4"):
         synthetic_membership(COPIES, MEMBERS, OTHERS[:3])
     for n_samples in (0, 1, -5, 2.5, True):
-        with pytest.raises(ValueError, match="n_samples must be an integer of at least 2"):
+        with pytest.raises((ValueError, TypeError), match="n_samples"):
             synthetic_membership(COPIES, MEMBERS, OTHERS, n_samples=n_samples)
     t = np.arange(N) % 3
     paths = trajectory_sampler(bounds=(-8, 8)).fit(MEMBERS, t)
@@ -377,5 +377,5 @@ def test_a_picture_without_a_legend():
     found = synthetic_membership(
         rng.normal(size=(80, 2)), rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
     )
-    assert found.plot(legend=False).ax_.get_legend() is None
-    assert found.plot().ax_.get_legend() is not None
+    assert found.plot(legend=False).get_legend() is None
+    assert found.plot().get_legend() is not None

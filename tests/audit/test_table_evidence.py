@@ -7,8 +7,7 @@ import pytest
 
 from skdpot import DPTableSynthesizer
 from skdpot.audit import default_canaries, default_score
-from skdpot.audit.audited_fit import AuditTask
-from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.canaries import AuditTask, CanaryPairs
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

@@ -9,7 +9,7 @@ import pytest
 from skdpot import PrivateTrajectorySampler
 from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
-from skdpot.audit.audited_fit import AuditedFit, AuditTask
+from skdpot.audit.canaries import AuditedFit, AuditTask
 from skdpot.privacy.recording import record_releases
 from skdpot.trajectories.langevin import clipped_fit_gradient, clipped_pulls
 from tests.flat_options import trajectory_sampler
@@ -82,7 +82,7 @@ def test_each_kind_of_release_counts(kind: str) -> None:
 
 def test_tables_of_times_are_read_by_the_stamps_of_the_canaries() -> None:
     heads = _coins()
-    sampler = _sampler(mechanism="sketch", n_slices=32, n_bins=8, schedule=[(1.0, None, 1)])
+    sampler = _sampler(mechanism="sketch", n_projections=32, n_bins=8, schedule=[(1.0, None, 1)])
     scores = _score(_audited(sampler, heads))
     np.testing.assert_allclose(scores, np.where(heads, 1, -1), atol=0.05)
 

@@ -4,17 +4,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from skdpot.audit.reconstruction import differences_seen, reconstruct
-from skdpot.federated.messages import SketchRequest
+from skdpot.audit.message_attacks import paired_differences, reconstruct
+from skdpot.federated.baselines import fedwad, pairwise_triangle, triangle, triangle_to_union
+from skdpot.federated.exchange import Transcript
+from skdpot.federated.measures import gaussian_reference
+from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.protocols import (
-    fedwad,
-    pairwise_triangle,
-    sliced,
-    triangle,
-    triangle_to_union,
-)
-from skdpot.federated.transcript import Transcript
+from skdpot.federated.sliced_protocol import sliced
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 ROWS = {"anna": DIGITS[:40], "bert": DIGITS[40:80], "carl": DIGITS[80:130]}
@@ -29,6 +25,10 @@ def rng():
     return np.random.default_rng(3)
 
 
+def wide(n_support):
+    return gaussian_reference(n_support, 64, scale=5.0, rng=rng())
+
+
 def check(found, *victims):
     assert sorted(found) == sorted(victims)
     for name in victims:
@@ -39,9 +39,7 @@ def check(found, *victims):
 @pytest.mark.parametrize("interpolation", ["barycentric", "exact"])
 @pytest.mark.parametrize("pair", [("anna", "bert"), ("anna", "carl"), ("carl", "anna")])
 def test_the_server_of_triangle_reads_both(pair, interpolation):
-    result = triangle(
-        *parties(*pair), t=0.7, gamma_scale=5.0, interpolation=interpolation, rng=rng()
-    )
+    result = triangle(*parties(*pair), t=0.7, reference=wide(40), interpolation=interpolation)
     found = reconstruct(result.transcript, "server")
     check(found, *pair)
     for name in pair:
@@ -51,12 +49,13 @@ def test_the_server_of_triangle_reads_both(pair, interpolation):
 
 
 def test_a_server_without_the_reference_reads_differences():
-    result = pairwise_triangle(parties("anna", "bert", "carl"), t=0.5, gamma_scale=5.0, rng=rng())
+    result = pairwise_triangle(parties("anna", "bert", "carl"), t=0.5, reference=wide(40))
     check(reconstruct(result.transcript, "server"), "anna", "bert", "carl")
-    pairs = differences_seen(result.transcript, "server", "anna", "bert", t=0.5)
+    seen = result.transcript.seen_by("server")
+    sent = [seen.messages(InterpolatingMeasure, sender=name)[0] for name in ("anna", "bert")]
+    pairs = paired_differences(*sent, t=0.5)
     assert pairs.n_exact(ROWS["anna"], ROWS["bert"]) == 40
-    with pytest.raises(ValueError, match="'bert' has not seen"):
-        differences_seen(result.transcript, "bert", "anna", "carl")
+    assert not result.transcript.seen_by("bert").messages(InterpolatingMeasure, sender="anna")
 
 
 def test_a_secret_fraction_is_no_secret():
@@ -100,7 +99,7 @@ def test_fedwad_shows_everybody_everything(t):
 
 
 def test_the_private_protocol_gives_nothing_to_these_attacks():
-    request = SketchRequest.draw(64, n_slices=64, n_bins=16, bounds=(-1, 1), rng=rng())
+    request = SketchRequest.draw(64, n_projections=64, n_bins=16, bounds=(-1, 1), rng=rng())
     result = sliced(*parties("anna", "bert"), request)
     for observer in ("server", "anna", "bert"):
         assert reconstruct(result.transcript, observer) == {}

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import skdpot
-from skdpot.cli import budget, schema
+from skdpot.cli import commands
 from skdpot.cli.console import explain, printable, where_it_happened
 from skdpot.cli.main import main
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
@@ -108,7 +108,7 @@ def breaking(error):
 
 @pytest.mark.parametrize("verbose", [(), ("-v",)])
 def test_texts_of_other_libraries_are_withheld(run, folder, monkeypatch, verbose):
-    monkeypatch.setattr(schema, "run", breaking(SECRET))
+    monkeypatch.setattr(commands, "run_schema", breaking(SECRET))
     code, out, err = run("schema", "data.csv", *verbose)
     assert (code, out) == (1, "")
     assert "ValueError inside of another library; its text is withheld" in err
@@ -153,7 +153,7 @@ def test_only_texts_that_this_package_wrote_are_told(statement, told, module):
     ],
 )
 def test_other_ends(run, folder, monkeypatch, error, code, text):
-    monkeypatch.setattr(schema, "run", breaking(error))
+    monkeypatch.setattr(commands, "run_schema", breaking(error))
     found, out, err = run("schema", "data.csv")
     assert (found, out) == (code, "")
     assert text in err
@@ -166,7 +166,7 @@ def test_only_warnings_of_this_package_are_shown(run, folder, monkeypatch):
         warnings.warn("take care", PrivacyWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr(budget, "run", warn)
+    monkeypatch.setattr(commands, "run_budget", warn)
     assert run("budget", "study.db") == (0, "", "skdpot: warning: take care\n")
 
 

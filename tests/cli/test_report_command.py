@@ -37,11 +37,11 @@ def test_facts_for_programs(run, folder, model):
     code, out, _ = run("report", model, "--json")
     facts = json.loads(out)
     assert code == 0
-    assert (facts["command"], facts["records"], facts["features"]) == ("report", 500, 5)
-    assert facts["audit"][0]["claimed_epsilon"] == 1.0
-    assert facts["membership"]["attacks"] == {}
+    assert (facts["command"], facts["n_samples"], facts["n_features"]) == ("report", 500, 5)
+    assert facts["audits"][0]["epsilon"] == 1.0
+    assert "attacks" not in facts["membership"]
     _, out, _ = run("report", model, "--json", "--no-audit")
-    assert json.loads(out)["audit"] == []
+    assert json.loads(out)["audits"] == []
 
 
 def test_a_report_replaces_nothing_unasked(run, folder, model):

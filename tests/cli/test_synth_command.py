@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from skdpot.cli import synth
+from skdpot.cli import commands
 from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
 from skdpot.privacy.budget import PrivacyBudget
 from tests.cli.cases import people, people_schema
@@ -94,7 +94,7 @@ def test_the_seed_does_not_make_the_noise_known(run, folder):
         (["--where", "age=100..120"], 1, "No value of 'age'"),
         (["--where", "visit=2030-01-01.."], 1, "No value of 'visit'"),
         (["--where", "height=3"], 2, "names the column 'height'"),
-        (["--target", "height"], 2, "--target names 'height'"),
+        (["--target", "height"], 2, "--target names the column 'height'"),
         (["--report", "no/report.html"], 1, "no/report.html cannot be written"),
         (["--save", "data.csv"], 2, "must end in .safetensors"),
         (["--report", "data.csv", "--force"], 1, "data.csv is named twice"),
@@ -206,7 +206,7 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
     def fail(self, *args, **kwargs):
         raise OSError(28, "No space left on device", "report.html")
 
-    monkeypatch.setattr(synth.DPTableSynthesizer, "quality_report", fail)
+    monkeypatch.setattr(commands.DPTableSynthesizer, "quality_report", fail)
     code, _, err = run(
         *FIT, "-o", "new.csv", "--save", "model.safetensors", "--report", "report.html"
     )

@@ -7,7 +7,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from skdpot.privacy.accounting import Accountant
 from skdpot.privacy.gdp import ROUNDING
 
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.5, 6.0)
@@ -30,7 +29,7 @@ class AccountantSuite:
     The releases are numbered by how much they tell: ``make(2.0)`` tells more than ``make(1.0)``.
     """
 
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         """Return the accountant of a release."""
         raise NotImplementedError
 

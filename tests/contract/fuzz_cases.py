@@ -47,7 +47,7 @@ POOR = PrivacyBudget(1e-3)  # what hardly anything fits in
 MARKS = st.sampled_from(MARKED)
 # What a caller declares to be public may be quoted.
 DECLARED = (
-    *("bounds", "target_bounds", "norm_bound", "classes", "slices", "schedule", "module"),
+    *("bounds", "target_bounds", "norm_bound", "classes", "projections", "schedule", "module"),
     *("noise_multiplier", "image_shape", "architecture"),
 )
 
@@ -391,7 +391,7 @@ def check_retrain(draw: st.DrawFn) -> None:
     name = f"DPSlicedGenerator {draw(st.sampled_from(('sketch', 'smoothing', 'gradient')))}"
     generator = good_fit(name)
     variants = TARGETS[name].variants
-    for parameter in ("n_steps", "learning_rate", "n_latents", "latent_dim", "device", "module"):
+    for parameter in ("n_steps", "learning_rate", "device", "module"):
         if draw(chance(30)):
             usable = st.sampled_from(variants.get(parameter, (None,)))
             generator.set_params(**{parameter: draw(st.one_of(usable, constants()))})

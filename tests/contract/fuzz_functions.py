@@ -103,7 +103,7 @@ FUNCTIONS: dict[str, Function] = {
     "metrics.sliced_wasserstein_distance": Function(
         metrics.sliced_wasserstein_distance,
         (ROWS, ROWS),
-        {"p": ORDER, "n_slices": COUNT, "random_state": SEED, "X_weights": WEIGHTS},
+        {"p": ORDER, "n_projections": COUNT, "random_state": SEED, "X_weights": WEIGHTS},
     ),
     "metrics.frechet_distance": Function(metrics.frechet_distance, (ROWS, ROWS)),
     "metrics.GaussianStatistics": Function(
@@ -132,7 +132,12 @@ FUNCTIONS: dict[str, Function] = {
     "metrics.wasserstein_parity": Function(
         metrics.wasserstein_parity,
         (usually(np.linspace(0, 1, 12), np.ones((12, 2))),),
-        {"sensitive_features": LABELS, "y_true": LABELS, "n_slices": COUNT, "random_state": SEED},
+        {
+            "sensitive_features": LABELS,
+            "y_true": LABELS,
+            "n_projections": COUNT,
+            "random_state": SEED,
+        },
         GROUPS,
         undefined=True,
     ),
@@ -144,7 +149,7 @@ FUNCTIONS: dict[str, Function] = {
     "metrics.path_sliced_wasserstein_distance": Function(
         metrics.path_sliced_wasserstein_distance,
         (PATHS, PATHS),
-        {"n_slices": COUNT, "random_state": SEED},
+        {"n_projections": COUNT, "random_state": SEED},
     ),
     **{
         f"datasets.{name}": Function(

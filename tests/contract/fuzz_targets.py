@@ -28,6 +28,7 @@ from skdpot.mechanisms import (
     Architecture,
     CodeParity,
     FedWad,
+    LatentNetwork,
     MeanFieldLangevin,
     PriorPenalty,
     RankedOutputs,
@@ -197,7 +198,7 @@ class Target:
 
 
 BOX = {"bounds": (-1, 1)}
-SIZES = {"n_slices": 3, "n_bins": 8}
+SIZES = {"n_projections": 3, "n_bins": 8}
 PRIVACY = {
     "epsilon": (1.0, 0.1, 50.0, np.float64(1), 2, float("inf")),
     "delta": (1e-5, 1e-9, 0.5),
@@ -208,9 +209,9 @@ PRIVACY = {
 }
 SHAPES = {
     **PRIVACY,
-    "n_slices": ("auto", 1, 3, 7, np.int64(2)),
+    "n_projections": ("auto", 1, 3, 7, np.int64(2)),
     "n_bins": ("auto", 2, 16),
-    "slices": ("axes+orthogonal", "orthogonal", "uniform", np.eye(2), [[1.0], [2.0]]),
+    "projections": ("axes+orthogonal", "orthogonal", "uniform", np.eye(2), [[1.0], [2.0]]),
 }
 CLASSES = {
     **SHAPES,
@@ -229,16 +230,16 @@ FLOW = {
     "verbose": (0, 1, True),
 }
 ROWS = {
-    "slices": ("orthogonal", "uniform"),
+    "projections": ("orthogonal", "uniform"),
     "sigma": (None, 0.0, 1.0, 1e-20, 1e20),
     "noise": ("discrete", "float"),
 }
 BATCHES = ROWS | {
-    "n_slices": (1, 3, 7, np.int64(2)),
+    "n_projections": (1, 3, 7, np.int64(2)),
     "batch_size": (250, 1, 3),
     "sampling": ("without_replacement", "poisson"),
 }
-SUBSLICES = {"n_subslices": (None, 1, 2, 100)}
+SUBSLICES = {"n_projections_per_step": (None, 1, 2, 100)}
 
 
 def of_mechanism(variants: dict[str, Any]) -> dict[str, Any]:
@@ -247,23 +248,27 @@ def of_mechanism(variants: dict[str, Any]) -> dict[str, Any]:
 
 
 LABELLED = {name: CLASSES[name] for name in ("classes", "public_labels", "group_size")}
-OF_SKETCH = {name: CLASSES[name] for name in ("n_slices", "n_bins", "slices")}
+OF_SKETCH = {name: CLASSES[name] for name in ("n_projections", "n_bins", "projections")}
 MECHANISMS = {
     "sketch": of_mechanism(OF_SKETCH | LABELLED | SUBSLICES),
     "resample": of_mechanism(BATCHES),
-    "presample": of_mechanism(ROWS | {"n_slices": CLASSES["n_slices"]} | SUBSLICES),
+    "presample": of_mechanism(ROWS | {"n_projections": CLASSES["n_projections"]} | SUBSLICES),
 }
 GENERATOR = {
-    **CLASSES,
-    **{name: BATCHES[name] for name in ("batch_size", "sampling", "sigma", "noise")},
+    **PRIVACY,
+    "conditional": CLASSES["conditional"],
     "n_steps": (1, 2, 3),
-    "latent_dim": (None, 1, 3),
     "learning_rate": (5e-3, 1e-300, 10.0, 1e300),
-    "n_latents": (None, 2, 20),
-    "clip_jacobian": (1.0, 1e-20, 1e20, 1e-300, 1e300),
+    "module": (None, LatentNetwork(latent_dim=1), LatentNetwork(latent_dim=3)),
     "verbose": (0, 1),
 }
-del GENERATOR["public_labels"], GENERATOR["group_size"]
+GRADIENT = {
+    "n_projections": CLASSES["n_projections"],
+    "n_latents": (None, 2, 20),
+    "clip_jacobian": (1.0, 1e-20, 1e20, 1e-300, 1e300),
+    **{name: BATCHES[name] for name in ("batch_size", "projections", "sigma")},
+}
+MECHANISMS |= {"smoothing": MECHANISMS["resample"], "gradient": of_mechanism(GRADIENT)}
 
 
 def held(
@@ -277,7 +282,7 @@ def held(
 
 RATES = ("auto", 1e-300, 10.0, 1e300)
 LENGTHS = (1.0, 1e-20, 1e20, 1e-300, 1e300)
-PENALTY = {"alpha": (0.0, 0.1, 0.999), "n_slices": (1, 3), "clip_jacobian": LENGTHS}
+PENALTY = {"alpha": (0.0, 0.1, 0.999), "n_projections": (1, 3), "clip_jacobian": LENGTHS}
 SHORT = {"n_steps": 2}
 AUTOENCODER = {
     **PRIVACY,
@@ -306,10 +311,10 @@ AUTOENCODER = {
     "verbose": (0, 1),
 }
 PENALTIES = {
-    "prior": {"penalty": held(PriorPenalty, {"n_slices": 2}, PENALTY)},
+    "prior": {"penalty": held(PriorPenalty, {"n_projections": 2}, PENALTY)},
     "parity": {
         "penalty": held(
-            CodeParity, {"n_slices": 2}, PENALTY | {"clip_output": (2.0, 1e-20, 1e20, 1e300)}
+            CodeParity, {"n_projections": 2}, PENALTY | {"clip_output": (2.0, 1e-20, 1e20, 1e300)}
         )
     },
 }
@@ -324,9 +329,9 @@ GRADIENTS = {
     "batch_fraction": (1.0, 0.5, 0.01, 1e-300),
     "clip_loss": (2.0, 1e-20, 1e20),
     "clip_output": (None, 1.0, 1e-20, 1e20),
-    "n_slices": (1, 3),
+    "n_projections": (1, 3),
 }
-WHOLE = SHORT | {"n_slices": 2, "batch_fraction": 1.0}
+WHOLE = SHORT | {"n_projections": 2, "batch_fraction": 1.0}
 FAIR_MECHANISM = {
     "sketch": held(
         SketchedOutputs, WHOLE | {"n_releases": 1}, GRADIENTS | {"n_releases": (1, 2, 20)}
@@ -335,7 +340,7 @@ FAIR_MECHANISM = {
 }
 CLASSIFIER = {
     **FAIR,
-    "fairness": ("statistical_parity", "equalized_odds"),
+    "fairness": ("demographic_parity", "equalized_odds"),
     "module": ("linear", "mlp"),
     "tune_threshold": (False, True),
     "classes": CLASSES["classes"],
@@ -377,7 +382,7 @@ TRAJECTORY = {
 TIMED_SKETCH = {
     **STEPS,
     "device": PRIVACY["device"],
-    **{name: SHAPES[name] for name in ("n_slices", "n_bins", "slices")},
+    **{name: SHAPES[name] for name in ("n_projections", "n_bins", "projections")},
 }
 LANGEVIN = {
     **STEPS,
@@ -391,8 +396,8 @@ LANGEVIN = {
 }
 DISTANCE = {
     "n_bins": (2, 8),
-    "n_slices": SHAPES["n_slices"],
-    "slices": SHAPES["slices"],
+    "n_projections": SHAPES["n_projections"],
+    "projections": SHAPES["projections"],
     "target": ("population", "data"),
     "shared_seed": (0, 5),
 }
@@ -432,7 +437,7 @@ TARGETS: dict[str, Target] = {
         f"DPSlicedFlowSampler {mechanism}": Target(
             DPSlicedFlowSampler,
             {
-                "mechanism": DPSlicedFlowSampler._mechanisms[mechanism](n_slices=3),
+                "mechanism": DPSlicedFlowSampler._mechanisms[mechanism](n_projections=3),
                 "n_steps": 2,
                 "n_particles": 20,
                 **BOX,
@@ -445,9 +450,13 @@ TARGETS: dict[str, Target] = {
     **{
         f"DPSlicedGenerator {mechanism}": Target(
             DPSlicedGenerator,
-            {"mechanism": mechanism, "n_steps": 2, "n_latents": 20, "n_slices": 3, **BOX},
+            {
+                "mechanism": DPSlicedGenerator._mechanisms[mechanism](n_projections=3),
+                "n_steps": 2,
+                **BOX,
+            },
             check_rows_source,
-            GENERATOR,
+            GENERATOR | MECHANISMS[mechanism],
         )
         for mechanism in ("sketch", "smoothing", "gradient")
     },
@@ -462,8 +471,8 @@ TARGETS: dict[str, Target] = {
         )
         for name, mode in {
             "plain": {},
-            "prior": {"penalty": PriorPenalty(n_slices=2)},
-            "parity": {"penalty": CodeParity(n_slices=2)},
+            "prior": {"penalty": PriorPenalty(n_projections=2)},
+            "parity": {"penalty": CodeParity(n_projections=2)},
             "public": {"private": False},
         }.items()
     },
@@ -591,7 +600,7 @@ def purse(target: Target) -> dict[str, Any]:
 def contribution() -> Any:
     """Return a fitted `ClientContribution`."""
     rows = np.random.default_rng(2).uniform(-1, 1, (24, 2))
-    private = private_distance(n_slices=2, n_bins=4, epsilon=50.0, bounds=(-1, 1))
+    private = private_distance(n_projections=2, n_bins=4, epsilon=50.0, bounds=(-1, 1))
     return ClientContribution(private).fit(rows)
 
 

@@ -1,8 +1,10 @@
-"""Writing a defect into the package for the time of one test, and running the test on it.
+"""Putting a defect into the package for the time of one test, and running the test on it.
 
-A defect is a piece of source text in the place of another, in the function where a programmer would
-have made the mistake. The function is compiled anew and given its new code, so that everybody who
-has imported it runs the defect, whatever they imported it as.
+Most defects are changes of behaviour: a function is given other arguments (half of the noise, an
+endless clip), does nothing, or charges later. What those cannot say is a piece of source text in
+the place of another; that function is compiled anew and given its new code. Either way everybody
+who has imported the function runs the defect, and it is found by its qualified name, in whatever
+file it stands.
 """
 
 import ast
@@ -23,16 +25,26 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol  # as the plugins that repeat tests use it
 
+from skdpot.privacy import spent
+from tests.payer import Payer
+
 __all__ = [
+    "LARGE",
     "Injection",
     "Outcome",
     "Reached",
     "StaleMutantError",
     "all_of",
+    "as_any_object",
     "charged_late",
+    "given",
+    "half",
+    "half_noise",
     "replaced",
     "rewritten",
     "run_tests",
+    "skipped",
+    "twice",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,14 +85,18 @@ def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
     Parameters
     ----------
     where : str
-        ``"module:function"`` or ``"module:Class.method"``; properties and cached functions too.
+        ``"function"`` or ``"Class.method"``, wherever in the package that is; properties and cached
+        functions too.
     *changes : (str, str)
         What stands there, exactly once, and what takes its place.
     """
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-        function = _function(where)
-        source = textwrap.dedent(inspect.getsource(function))
+        found = list(_functions(where))
+        if len(found) > 1:  # of several of one name it is the one that holds what is changed
+            found = [f for f in found if all(_source(f).count(old) == 1 for old, _ in changes)]
+        function = _only(where, "places", found)
+        source = _source(function)
         for old, new in changes:
             if source.count(old) != 1:
                 raise StaleMutantError(f"{where} holds {source.count(old)} times: {old}")
@@ -92,68 +108,166 @@ def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
     return inject
 
 
-def replaced(where: str, make: Callable[[Any], Any], note: str) -> Injection:
-    """Put another function in the place of one, where a name is looked up.
+def replaced(where: str, make: Callable[[Any], Any], note: str, within: str = "") -> Injection:
+    """Put another function in the place of one, for everybody who looks it up.
 
     Parameters
     ----------
     where : str
-        ``"module:name"`` or ``"module:Class.name"``.
+        ``"name"`` or ``"Class.name"``.
     make : callable
         Is given the original and returns the function that takes its place.
     note : str
         What that does, for the table.
+    within : str, default=""
+        Only while the function of this qualified name runs, or one inside it.
     """
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         owner, name = _owner(where)
-        other = make(getattr(owner, name))
+        original = getattr(owner, name)
+        other = make(original)
 
-        @functools.wraps(getattr(owner, name))
+        @functools.wraps(original)
         def mutated(*args: Any, **options: Any) -> Any:
+            if within and not _runs(within):
+                return original(*args, **options)
             reached()
             return other(*args, **options)
 
-        patch.setattr(owner, name, mutated)
+        if inspect.isclass(owner):
+            patch.setattr(owner, name, mutated)
+        else:
+            _everywhere(patch, original, mutated)
 
-    inject.where, inject.changes = where, (("", note),)  # type: ignore[attr-defined]
+    inject.where = where  # type: ignore[attr-defined]
+    inject.changes = (("", f"{note}, in {within}" if within else note),)  # type: ignore[attr-defined]
     return inject
 
 
-def charged_late(estimator: str, charge: str) -> Injection:
+def given(where: str, within: str = "", **changes: Any) -> Injection:
+    """Give a function other arguments: a value, or what a function makes of the one given."""
+
+    def make(original: Any) -> Any:
+        signature = inspect.signature(original)
+
+        def changed(*args: Any, **options: Any) -> Any:
+            bound = signature.bind(*args, **options)
+            bound.apply_defaults()
+            for name, change in changes.items():
+                old = bound.arguments[name]
+                bound.arguments[name] = change(old) if callable(change) else change
+            return original(*bound.args, **bound.kwargs)
+
+        return changed
+
+    notes = (f"{name}: {getattr(new, '__name__', new)}" for name, new in changes.items())
+    return replaced(where, make, ", ".join(notes), within)
+
+
+def half_noise(within: str) -> Injection:
+    """Halve all noise that is drawn while a function runs."""
+    inject = all_of(
+        given("discrete_gaussian", within, s=half), given("gaussian_noise", within, sigma=half)
+    )
+    inject.where, inject.changes = within, (("", "half of the noise that is drawn in it"),)  # type: ignore[attr-defined]
+    return inject
+
+
+def skipped(where: str, returns: str | None = None, within: str = "") -> Injection:
+    """Leave a call out; it returns one of its arguments, or None."""
+
+    def make(original: Any) -> Any:
+        signature = inspect.signature(original)
+
+        def nothing(*args: Any, **options: Any) -> Any:
+            return returns and signature.bind(*args, **options).arguments[returns]
+
+        return nothing
+
+    return replaced(where, make, "does nothing", within)
+
+
+def as_any_object(where: str) -> Injection:
+    """Let a class be pickled as if it said nothing of its own about it."""
+
+    def make(original: Any) -> Any:
+        return {
+            "__reduce_ex__": object.__reduce_ex__,
+            "__getstate__": lambda self: dict(vars(self)),
+        }[where.rpartition(".")[2]]
+
+    return replaced(where, make, "as any object")
+
+
+LARGE = 1e300
+
+
+def half(value: Any) -> Any:
+    """Halve a number, or each of several batch sizes, rounded up."""
+    if isinstance(value, tuple):
+        return tuple(-(-size // 2) for size in value)
+    return value / 2
+
+
+def twice(rate: float) -> float:
+    """Double a rate, up to 1."""
+    return min(1.0, 2 * rate)
+
+
+def charged_late(estimator: str) -> Injection:
     """Charge the budget when `fit` is over, in the place of before the release.
 
     Parameters
     ----------
     estimator : str
-        ``"module:Class.method"`` that releases.
-    charge : str
-        ``"module:name"`` by which it charges.
+        ``"Class.method"`` that releases.
     """
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-        (module, name), (owner, method) = _owner(charge), _owner(estimator)
-        settle, release, due = getattr(module, name), getattr(owner, method), []
+        owner, method = _owner(estimator)
+        settle, release, due = spent.charge, getattr(owner, method), []
 
-        def promise(budget: Any, *args: Any, **options: Any) -> Any:
+        def promise(payer: Any, *args: Any, **options: Any) -> Any:
             reached()
-            due.append((budget, args, options))
-            return settle(None, *args, **options)
+            due.append((payer, args, options))
+            name = getattr(payer, "caller", type(payer).__name__)
+            return settle(Payer(None, payer.epsilon, payer.delta, name), *args, **options)
 
         @functools.wraps(release)
         def late(*args: Any, **options: Any) -> Any:
             result = release(*args, **options)
             while due:
-                budget, given, named = due.pop()
-                settle(budget, *given, **named)
+                payer, positional, named = due.pop()
+                settle(payer, *positional, **named)
             return result
 
-        patch.setattr(module, name, promise)
+        _everywhere(patch, settle, promise)
         patch.setattr(owner, method, late)
 
-    inject.where = charge  # type: ignore[attr-defined]
-    inject.changes = (("", f"charged at the end of {estimator.split(':')[1]}"),)  # type: ignore[attr-defined]
+    inject.where = "charge"  # type: ignore[attr-defined]
+    inject.changes = (("", f"charged at the end of {estimator}"),)  # type: ignore[attr-defined]
     return inject
+
+
+def _everywhere(patch: pytest.MonkeyPatch, original: Any, other: Any) -> None:
+    """Put something in the place of a function in every module that has imported it."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in ("skdpot", "tests"):
+            for attribute, value in list(vars(module).items()):
+                if value is original:
+                    patch.setattr(module, attribute, other)
+
+
+def _runs(within: str) -> bool:
+    """Say whether a function of this qualified name, or one inside it, is being run."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_qualname
+        if name == within or name.startswith(f"{within}."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def all_of(*injections: Injection) -> Injection:
@@ -168,19 +282,50 @@ def all_of(*injections: Injection) -> Injection:
     return inject
 
 
+@functools.cache
+def _defining(name: str) -> tuple[str, ...]:
+    """Return the modules of the package that define a function or class of this name."""
+    definition = re.compile(rf"^(?:async )?(?:def|class) {name}\b", re.MULTILINE)
+    return tuple(
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((ROOT / "skdpot").rglob("*.py"))
+        if definition.search(path.read_text(encoding="utf-8"))
+    )
+
+
+def _owners(where: str) -> Iterator[tuple[Any, str]]:
+    """Return what holds a name, wherever in the package it is defined now."""
+    *parents, name = where.split(".")
+    for module in _defining(where.split(".")[0]):
+        try:
+            owner = functools.reduce(getattr, parents, import_module(module))
+            inspect.getattr_static(owner, name)
+        except AttributeError:
+            continue
+        yield owner, name
+
+
 def _owner(where: str) -> tuple[Any, str]:
-    module, path = where.split(":")
-    *parents, name = path.split(".")
-    return functools.reduce(getattr, parents, import_module(module)), name
+    return _only(where, "places", list(_owners(where)))
 
 
-def _function(where: str) -> types.FunctionType:
-    """Return the function itself, without the decorators around it."""
-    owner, name = _owner(where)
-    found = inspect.getattr_static(owner, name)
-    for attribute in ("fget", "func", "__func__"):
-        found = getattr(found, attribute, None) or found
-    return inspect.unwrap(found)
+def _only(where: str, what: str, found: list[Any]) -> Any:
+    if len(found) != 1:
+        raise StaleMutantError(f"{where} is found in {len(found)} {what}: {found}")
+    return found[0]
+
+
+def _functions(where: str) -> Iterator[types.FunctionType]:
+    """Return the functions of this name, without the decorators around them."""
+    for owner, name in _owners(where):
+        found = inspect.getattr_static(owner, name)
+        for attribute in ("fget", "func", "__func__"):
+            found = getattr(found, attribute, None) or found
+        yield inspect.unwrap(found)
+
+
+def _source(function: types.FunctionType) -> str:
+    return textwrap.dedent(inspect.getsource(function))
 
 
 def _compiled(function: types.FunctionType, source: str, where: str) -> types.CodeType:
@@ -251,7 +396,7 @@ class Outcome:
 
 
 def run_tests(
-    wanted: Sequence[tuple[str, Injection]],
+    wanted: Sequence[tuple[str, Injection]], n_healthy: int | None = None
 ) -> tuple[dict[str, Outcome], list[Outcome]]:
     """Run tests of one file in this process, on the package as it is and with defects.
 
@@ -262,15 +407,17 @@ def run_tests(
     ----------
     wanted : sequence of (str, callable)
         ``"tests/privacy/test_x.py::test_name[case]"``, all of one file, and what is injected.
+    n_healthy : int, optional
+        How many of the tests are run without any defect too; by default all.
 
     Returns
     -------
     healthy : dict of str to Outcome
-        Of each test without any defect.
+        Of each test that was run without any defect.
     hurt : list of Outcome
         Of each of `wanted`.
     """
-    runs = _Runs(wanted)
+    runs = _Runs(wanted, n_healthy)
     nodes = list(dict.fromkeys(str(ROOT / node) for node, _ in wanted))
     with _fresh_test_modules(), _same_examples(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # neither workers nor coverage
@@ -279,20 +426,22 @@ def run_tests(
 
 
 class _Runs:
-    """A plugin that runs each test once as it is, and once with each defect."""
+    """A plugin that runs tests as they are, and once with each defect."""
 
-    def __init__(self, wanted: Sequence[tuple[str, Injection]]) -> None:
+    def __init__(self, wanted: Sequence[tuple[str, Injection]], n_healthy: int | None) -> None:
         self._wanted = wanted
-        self.healthy = {node: Outcome() for node, _ in wanted}
+        self._nodes = list(dict.fromkeys(node for node, _ in wanted))
+        self.healthy = {node: Outcome() for node in self._nodes[:n_healthy]}
         self.hurt = [Outcome() for _ in wanted]
         self._now = Outcome()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
-        for node in self.healthy:
+        for node in self._nodes:
             # A node without its case stands for all cases.
             if item.nodeid == node or item.nodeid.startswith(f"{node}["):
-                self._run(item, self.healthy[node], None)
+                if node in self.healthy:
+                    self._run(item, self.healthy[node], None)
                 for (name, injection), outcome in zip(self._wanted, self.hurt, strict=True):
                     if name == node:
                         self._run(item, outcome, injection)

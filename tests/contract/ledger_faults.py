@@ -25,9 +25,8 @@ from pathlib import Path
 
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy import ledger_file
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.events import GaussianEvent
 
 CAPACITY = 10  # charges that fit in a budget of these tests
@@ -678,7 +677,7 @@ def hard_link_hazard(directory: Path) -> tuple[int, int]:
     _, path = made(directory, outcome, 1)
     second = directory / "second"
     os.link(path, second)
-    check, ledger_file._check_is_file = ledger_file._check_is_file, lambda path: None
+    check, ledger_module._check_is_file = ledger_module._check_is_file, lambda path: None
     try:
         in_child(second, outcome, kill_after=None, file_limit=9000)
         fit(path, outcome)
@@ -687,7 +686,7 @@ def hard_link_hazard(directory: Path) -> tuple[int, int]:
         PrivacyBudget(1.0, ledger=second).remaining()  # finds the old journal, and plays it back
         return before, charges_in(path)
     finally:
-        ledger_file._check_is_file = check
+        ledger_module._check_is_file = check
 
 
 def inject_all(names: list[str]) -> Iterator[Outcome]:

@@ -2,29 +2,25 @@
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
 from scipy import optimize
 
-from skdpot.privacy.accounting import Accountant, PrivacyLoss, compose
-from skdpot.privacy.events import (
-    BudgetedEvent,
-    ComposedEvent,
-    GaussianEvent,
-    SampledGaussianEvent,
-    ThresholdedCountsEvent,
-)
+from skdpot.privacy.accounting import PrivacyLoss, compose
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
 from skdpot.privacy.gdp import ApproximateGDP
-from skdpot.privacy.loss_distribution import LossPair
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.steps import (
+from skdpot.privacy.loss_distribution import (
+    LossPair,
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     PoissonRowsStep,
     SubsetStep,
 )
+from skdpot.privacy.private_selection import BudgetedEvent
 from tests.contract.accountant_suite import AccountantSuite, exact_gdp_delta
 
 RATE = 0.2
@@ -57,7 +53,7 @@ def mixture_delta(epsilon: float, rate: float, first: float, second: float) -> f
 
 
 class TestClosedForm(AccountantSuite):
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return ApproximateGDP(size, 0.0)
 
     def at_least(self, size: float, epsilon: float) -> float:
@@ -65,7 +61,7 @@ class TestClosedForm(AccountantSuite):
 
 
 class TestLeakyClosedForm(AccountantSuite):
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return ApproximateGDP(size, 1e-6 * size)
 
     def at_least(self, size: float, epsilon: float) -> float:
@@ -78,7 +74,7 @@ def one_step(kind: type, mu: float, *rest: int) -> LossPair:
 
 
 class TestSubsets(AccountantSuite):
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return one_step(SubsetStep, size)
 
     def at_least(self, size: float, epsilon: float) -> float:
@@ -87,7 +83,7 @@ class TestSubsets(AccountantSuite):
 
 
 class TestOneRecordMoreOrLess(AccountantSuite):
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return one_step(PoissonAddRemoveStep, size)
 
     def at_least(self, size: float, epsilon: float) -> float:
@@ -98,7 +94,7 @@ class TestOneRecordMoreOrLess(AccountantSuite):
 
 
 class TestClippedSums(AccountantSuite):
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return one_step(PoissonClippedSumStep, size)
 
     def at_least(self, size: float, epsilon: float) -> float:
@@ -108,7 +104,7 @@ class TestClippedSums(AccountantSuite):
 class TestRows(AccountantSuite):
     """Of a sample of three records: its size is binomial."""
 
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return one_step(PoissonRowsStep, size, 3)
 
     def at_least(self, size: float, epsilon: float) -> float:
@@ -125,7 +121,7 @@ class TestRows(AccountantSuite):
 class TestFrontDoor(AccountantSuite):
     """Of a Gaussian release and what may leak."""
 
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         parts = (
             GaussianEvent(sigma=1.0, sensitivity=0.6 * size),
             BudgetedEvent(mu=0.8 * size, leak=1e-6),
@@ -137,7 +133,7 @@ class TestFrontDoor(AccountantSuite):
 
 
 class TestFrontDoorOfSamples(AccountantSuite):
-    def make(self, size: float) -> Accountant:
+    def make(self, size: float) -> Any:
         return compose(
             SampledGaussianEvent(
                 sampling="fixed_size",

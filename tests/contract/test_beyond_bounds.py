@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from skdpot import (
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -22,8 +21,7 @@ from skdpot import (
     TableEncoder,
 )
 from tests.estimators.reachable import reachable
-from tests.flat_options import flow_sampler
-from tests.networks import flat_options
+from tests.flat_options import flat_options, flow_sampler, sliced_generator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
@@ -51,9 +49,9 @@ BOUNDED = {
     "flow by a sketch": (flow_sampler, FLOW, ()),
     "flow, resample": (flow_sampler, FLOW | {"mechanism": "resample", "batch_size": 50}, ()),
     "flow, presample": (flow_sampler, FLOW | {"mechanism": "presample"}, ()),
-    "generator by a sketch": (DPSlicedGenerator, SHORT, ()),
-    "generator, smoothing": (DPSlicedGenerator, SHORT | {"mechanism": "smoothing"}, ()),
-    "generator, gradient": (DPSlicedGenerator, SHORT | {"mechanism": "gradient"}, ()),
+    "generator by a sketch": (sliced_generator, SHORT, ()),
+    "generator, smoothing": (sliced_generator, SHORT | {"mechanism": "smoothing"}, ()),
+    "generator, gradient": (sliced_generator, SHORT | {"mechanism": "gradient"}, ()),
     "autoencoder": (PrivateSWAutoencoder, SHORT | {"latent_dim": 2}, ()),
     "distance": (PrivateWassersteinDistance, {}, ()),
     "trajectories by a sketch": (PrivateTrajectorySampler, {"n_particles": 10}, (THIRDS,)),

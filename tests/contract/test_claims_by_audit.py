@@ -17,27 +17,27 @@ from torch import nn
 from skdpot import SlicedSketch
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.audit import CanaryPairs, gaussian_audit
-from skdpot.audit.reconstruction.sketch import statistic_of
+from skdpot.audit.message_attacks import statistic_of
+from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.nets.fair_training import FairLoss, Records, tabled_steps
+from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.output_tables import noisy_counts, plan_tables
-from skdpot.nets.parity import Cells, ClippedOutputs
-from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.calibration import SingleFitTarget
+from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
+from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.category_selection import plan_category_selection, select_categories
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
-from skdpot.privacy.noisy_histogram import Counting, SignedGrid, noisy_histogram
+from skdpot.privacy.private_bounds import Counting, SignedGrid, noisy_histogram
 from skdpot.slicing import square_root_strategy
-from skdpot.slicing.marginal_release import (
+from skdpot.tables.marginals import (
+    Marginal,
     misfit_sensitivity,
     release_marginals,
     release_misfits,
+    tables_of,
 )
-from skdpot.slicing.marginals import Marginal
-from skdpot.slicing.row_plan import RowParameters
-from skdpot.slicing.row_release import release_projections
 from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
 
@@ -46,7 +46,7 @@ MU = gdp_mu(EPSILON, DELTA)
 TARGET = SingleFitTarget(EPSILON, DELTA)
 CONFIDENCE = 1 - 1e-7
 N_BINS = 16
-LINE = {"epsilon": EPSILON, "bounds": (-1, 1), "slices": np.ones((1, 1)), "n_bins": N_BINS}
+LINE = {"epsilon": EPSILON, "bounds": (-1, 1), "projections": np.ones((1, 1)), "n_bins": N_BINS}
 KNOWN = np.zeros((3, 1))
 STRATEGY = square_root_strategy(N_BINS).matrix
 CENTRES = (2 * np.arange(N_BINS) + 1) / N_BINS - 1
@@ -120,14 +120,23 @@ def projected_rows(n_steps):
     """
 
     def score(audited):
-        batches = audited.fitted.projections.batches
+        batches = audited.fitted.value.batches
         return np.array([sum(float(np.sum(b.values * b.directions)) for b in batches)])
 
-    asked = RowParameters(n_steps=n_steps, n_slices=1)
+    mechanism = Resample(batch_size=2, n_projections=1)
 
     def fit(X, _):
         streams = Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
-        return release_projections("rows", streams, X, TARGET, asked, bounds=(-1, 1))
+        context = FitContext(
+            caller="rows",
+            epsilon=EPSILON,
+            delta=DELTA,
+            budget=None,
+            bounds=(-1, 1),
+            streams=streams,
+            source=X,
+        )
+        return mechanism.release(context, X, None, conditional=False, n_steps=n_steps)
 
     return fit, KNOWN[:1], None, pair(1.0, -1.0), score
 
@@ -180,7 +189,7 @@ def table_counts():
     sigmas = np.sqrt(2 * weights.sum() / weights) / MU
 
     def fit(X, _):
-        released = release_marginals(all_codes(X), TABLES, sigmas, SecretStream())
+        released = tables_of(release_marginals(all_codes(X), TABLES, sigmas, SecretStream()))
         return np.concatenate([noisy.counts / noisy.sigma for noisy in released])
 
     ends = [all_codes(np.array([[x]])) for x in (1.0, -1.0)]

@@ -14,7 +14,6 @@ import pytest
 from sklearn.base import clone
 
 from skdpot import (
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -32,10 +31,16 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.privacy.events import GaussianEvent, ThresholdedCountsEvent
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.recording import record_releases
-from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
-from tests.networks import made
+from tests.flat_options import (
+    flow_sampler,
+    made,
+    private_distance,
+    sliced_generator,
+    trajectory_sampler,
+)
 
 # All rows in every batch: what that costs has a closed form, others take seconds to calibrate.
 D, N = 3, 400
@@ -44,9 +49,15 @@ X = RNG.normal(size=(N, D))
 LABELS = (X[:, 0] + RNG.normal(size=N) > 0).astype(int)
 GROUPS = np.arange(N) % 2
 TIMES = np.arange(N) % 4
-COUNTED = {"n_slices": 3, "n_bins": 8}
-FLOW = {"n_slices": 3, "n_steps": 4, "n_particles": 10}
-FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "batch_fraction": 1.0, "n_slices": 2}
+COUNTED = {"n_projections": 3, "n_bins": 8}
+FLOW = {"n_projections": 3, "n_steps": 4, "n_particles": 10}
+FAIR = {
+    "n_steps": 4,
+    "n_releases": 2,
+    "module": "linear",
+    "batch_fraction": 1.0,
+    "n_projections": 2,
+}
 NET = {"n_steps": 4, "batch_size": N, "latent_dim": 2}
 MFLD = {"n_particles": 5, "schedule": [(0.01, None, 3), (0.005, None, 2)], "sampling_rate": 1.0}
 
@@ -62,12 +73,12 @@ CASES = {
         flow_sampler("resample", noise="float", **FLOW, batch_size=N), {}, [1],
     ),
     "flow, presample": (flow_sampler("presample", **FLOW), {}, [1]),
-    "generator, sketch": (DPSlicedGenerator(**COUNTED, n_steps=4), {}, [1]),
+    "generator, sketch": (sliced_generator(**COUNTED, n_steps=4), {}, [1]),
     "generator, smoothing": (
-        DPSlicedGenerator("smoothing", n_slices=3, n_steps=4, batch_size=N), {}, [1],
+        sliced_generator("smoothing", n_projections=3, n_steps=4, batch_size=N), {}, [1],
     ),
     "generator, gradient": (
-        DPSlicedGenerator("gradient", n_slices=3, n_steps=4, batch_size=N), {},
+        sliced_generator("gradient", n_projections=3, n_steps=4, batch_size=N), {},
         [1],
     ),
     "autoencoder": (made(PrivateSWAutoencoder, **NET), {}, [1]),

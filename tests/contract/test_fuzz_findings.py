@@ -26,16 +26,21 @@ from skdpot import (
     slicing,
 )
 from skdpot.exceptions import MessageError
-from skdpot.mechanisms import TrajectorySketch
+from skdpot.mechanisms import LatentNetwork, TrajectorySketch
 from skdpot.privacy import gdp_delta
-from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
-from tests.networks import made
+from tests.flat_options import (
+    flow_sampler,
+    made,
+    private_distance,
+    sliced_generator,
+    trajectory_sampler,
+)
 
 SECRET, NUMBER = "qzxj-private", 8765.4321
 X = np.random.default_rng(0).uniform(-1, 1, (24, 2))
 LABELS = np.arange(24) % 2
 TIMES = np.arange(24) % 3 * 0.5
-SMALL = {"n_slices": 2, "n_bins": 4, "bounds": (-1, 1)}
+SMALL = {"n_projections": 2, "n_bins": 4, "bounds": (-1, 1)}
 TRACKED = torch.tensor(X, requires_grad=True)
 TRAJECTORIES = {**SMALL, "n_particles": 3, "schedule": [(0.5, None, 1)]}
 
@@ -64,9 +69,9 @@ def test_a_boolean_is_no_number_of_particles(budget):
     uncharged(sampler, lambda: sampler.fit(X, TIMES), "'n_particles' parameter")
 
 
-@pytest.mark.parametrize("name", ["epsilon", "n_slices", "n_bins", "norm_bound"])
+@pytest.mark.parametrize("name", ["epsilon", "n_projections", "n_bins", "norm_bound"])
 def test_booleans_are_no_numbers(name, budget):
-    sketch = SlicedSketch(n_slices=2, n_bins=4, budget=budget).set_params(**{name: True})
+    sketch = SlicedSketch(n_projections=2, n_bins=4, budget=budget).set_params(**{name: True})
     uncharged(sketch, lambda: sketch.fit(X), f"'{name}' parameter")
 
 
@@ -314,12 +319,12 @@ def test_a_fraction_is_no_parameter():
 
 def test_numbers_of_directions_that_take_for_ever():
     paths = np.zeros((4, 3, 2))
-    for n_slices in (2**31, 10**12, True, 1.5):
-        with pytest.raises((ValueError, TypeError), match="n_slices"):
-            metrics.path_sliced_wasserstein_distance(paths, paths, n_slices=n_slices)
-        with pytest.raises((ValueError, TypeError), match="n_slices"):
-            metrics.sliced_wasserstein_distance(X, X, n_slices=n_slices)
-    assert metrics.sliced_wasserstein_distance(X, X, n_slices=np.uint64(3)) == 0.0
+    for n_projections in (2**31, 10**12, True, 1.5):
+        with pytest.raises((ValueError, TypeError), match="n_projections"):
+            metrics.path_sliced_wasserstein_distance(paths, paths, n_projections=n_projections)
+        with pytest.raises((ValueError, TypeError), match="n_projections"):
+            metrics.sliced_wasserstein_distance(X, X, n_projections=n_projections)
+    assert metrics.sliced_wasserstein_distance(X, X, n_projections=np.uint64(3)) == 0.0
 
 
 @pytest.mark.parametrize("times", [[], [[0.0, 0.5], [0.5, 1.0]]])
@@ -338,7 +343,7 @@ def test_points_and_paths_of_made_up_data():
             datasets.one_point_a_person([[[np.inf], [-np.inf]]], [0.0, 1.0])
 
 
-NARROW = {"n_steps": np.int8(100), "latent_dim": np.uint8(20), "n_slices": np.uint64(3)}
+NARROW = {"n_steps": np.int8(100), "latent_dim": np.uint8(20), "n_projections": np.uint64(3)}
 
 
 @pytest.mark.parametrize("name", NARROW)
@@ -363,14 +368,14 @@ def test_narrow_floating_point_numbers_are_refused(value, budget):
 
 def test_sizes_of_a_sketch_may_be_integers_of_numpy(budget):
     """Unsigned and signed ones of 64 bits make floating-point numbers."""
-    sizes = {"n_slices": np.int64(2), "n_bins": np.int64(4)}
+    sizes = {"n_projections": np.int64(2), "n_bins": np.int64(4)}
     sketch = SlicedSketch(bounds=(-1, 1), conditional=True, budget=budget, **sizes).fit(X, LABELS)
     assert sketch.statistic_.shape == (2, 2, 4)
 
 
 def test_values_of_rows_that_are_too_far_away():
     distance = private_distance(**SMALL, epsilon=50.0).fit(X)
-    with pytest.raises(ValueError, match="at most 1e\\+150"):
+    with pytest.raises(ValueError, match="at most 1e150"):
         distance.score_samples([[1e300, 0.0], [0.0, 0.0]])
 
 
@@ -380,10 +385,10 @@ def test_values_of_rows_that_are_too_far_away():
     [
         ("sketch", "n_particles"),
         ("sketch", "n_steps"),
-        ("sketch", "mechanism__n_slices"),
-        ("resample", "mechanism__n_slices"),
+        ("sketch", "mechanism__n_projections"),
+        ("resample", "mechanism__n_projections"),
         ("resample", "mechanism__batch_size"),
-        ("presample", "mechanism__n_slices"),
+        ("presample", "mechanism__n_projections"),
     ],
 )
 def test_sizes_that_no_array_has_are_refused(mechanism, name, size, budget):
@@ -435,8 +440,8 @@ def test_an_epsilon_whose_square_no_float_holds(budget):
         flow_sampler("resample"),
         flow_sampler("presample"),
         DPSlicedGenerator(),
-        DPSlicedGenerator("smoothing"),
-        DPSlicedGenerator("gradient"),
+        sliced_generator("smoothing"),
+        sliced_generator("gradient"),
         PrivateTrajectorySampler(TrajectorySketch()),
         private_distance(),
     ],
@@ -470,7 +475,7 @@ def test_infinities_of_both_signs_do_not_warn(budget):
     [
         made(FairPrivateRegressor, alpha=0.0, n_steps=2, batch_fraction=1.0),
         made(PrivateSWAutoencoder, n_steps=2, sampling="without_replacement"),
-        DPSlicedGenerator("gradient", n_steps=2),
+        sliced_generator("gradient", n_steps=2),
         trajectory_sampler("mfld", n_particles=3, schedule=[(1e-4, None, 2)]),
         trajectory_sampler(
             "mfld", n_particles=3, schedule=[(1e-4, None, 2)], bounds=(-1, 1), warm_start="mean"
@@ -525,7 +530,7 @@ def test_clipping_norms_may_be_large_integers(mechanism, name, budget):
         epsilon=float("inf"),
         n_steps=2,
         n_releases=1,
-        n_slices=2,
+        n_projections=2,
         batch_fraction=1.0,
         budget=budget,
     ).set_params(**{f"mechanism__{name}": 10**30})
@@ -552,11 +557,14 @@ def test_scores_of_rows_that_are_too_far_away():
             autoencoder.score([[1e200, 0.0]])
 
 
-@pytest.mark.parametrize("changes", [{"latent_dim": 10**12}, {"n_steps": True}, {"device": "tpu"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"module": LatentNetwork(latent_dim=10**12)}, {"n_steps": True}, {"device": "tpu"}],
+)
 def test_retraining_checks_parameters_too(changes):
     """A network of 10^12 inputs was an error of torch."""
-    generator = DPSlicedGenerator(**SMALL, n_steps=1, n_latents=10).fit(X)
+    generator = sliced_generator(**SMALL, n_steps=1, n_latents=10).fit(X)
     before = generator.module_
-    with pytest.raises(ValueError, match="parameter of DPSlicedGenerator"):
+    with pytest.raises(ValueError, match="parameter of (DPSlicedGenerator|LatentNetwork)"):
         generator.set_params(**changes).retrain()
     assert generator.module_ is before

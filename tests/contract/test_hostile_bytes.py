@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot._utils.records import _classes
 from skdpot.exceptions import LedgerError, MessageError, PrivacyWarning
-from skdpot.federated.answering import answer
 from skdpot.federated.messages import (
     CostMatrices,
     DistanceMessage,
@@ -35,12 +34,11 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import Party
-from skdpot.federated.releases import ReleaseFile
+from skdpot.federated.remote import ReleaseFile, answer
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing.plan import table_sensitivity
+from skdpot.slicing.plan import square_root_strategy, table_sensitivity
 from skdpot.slicing.sketch_record import SketchRecord
-from skdpot.slicing.strategy import square_root_strategy
 from tests.contract.hostile_files import (
     Bomb,
     arrays_of,
@@ -69,7 +67,7 @@ MULTIPLE = 40
 def sketch(labels=None, **parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        given_parameters = {"bounds": (-1, 1), "slices": np.eye(3), "n_bins": 8} | parameters
+        given_parameters = {"bounds": (-1, 1), "projections": np.eye(3), "n_bins": 8} | parameters
         return SlicedSketch(**given_parameters).fit(ROWS, labels)
 
 
@@ -83,7 +81,7 @@ SMALL = {
     "distances": DistancesAtFractions([0.25, 0.5], [0.0, 2.0]),
     "costs": CostMatrices([0.5], RNG.uniform(size=(1, 4, 2)), SHARES),
     "distance": DistanceMessage(0.1),
-    "sketch request": SketchRequest.draw(3, n_slices=3, n_bins=8, bounds=(-1, 1), rng=RNG),
+    "sketch request": SketchRequest.draw(3, n_projections=3, n_bins=8, bounds=(-1, 1), rng=RNG),
     "sketch": SketchMessage(PLAIN),
     "sketch with classes": SketchMessage(CLASSES),
 }

@@ -81,7 +81,7 @@ def test_mangled_files_are_refused(good, tmp_path_factory, data):
             read_synthesizer(place)
 
 
-PLACE = "model.columns.0.counts"
+PLACE = "releases.0.0.counts"
 COUNTS = ARRAYS[PLACE]
 HOSTILE_TENSORS = {
     "promises a terabyte": ("F64", [2**37], b""),
@@ -218,14 +218,14 @@ def _bombs(directory):
     """Write files that ask for far more memory or time than they are long."""
     name = {"kind": "boolean", "name": "x"}
     many = [name | {"name": f"{k}"} for k in range(60_000)]
-    marginal = FACTS["model"]["marginals"][0]
+    marginal = FACTS["releases"][1][0]
     header, body = split(WRITTEN)
     empty = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
     text = text_of(WRITTEN)[:-1]
     wide = deep_change(marginal, ("marginal", "columns"), list(range(9**5)))
     bombs = {
         "plain": WRITTEN,
-        "terabyte": with_tensor(WRITTEN, "model.bins.0.bins", "I64", [2**37], b""),
+        "terabyte": with_tensor(WRITTEN, "bins.0.bins", "I64", [2**37], b""),
         "header length": joined(b"{}", length=2**40),
         "many tensors": joined(header | {f"{k}": empty for k in range(40_000)}, body),
         "long list": with_text(WRITTEN, text + ', "x": [' + "0," * 400_000 + "0]}"),
@@ -236,8 +236,8 @@ def _bombs(directory):
         ("many columns", ("schema", "columns"), many),
         ("most columns", ("schema", "columns"), many[:4096]),
         ("many categories", ("schema", "columns"), [_categories(200_000)]),
-        ("many marginals", ("model", "marginals"), [marginal] * 30_000),
-        ("many columns in one", ("model", "marginals"), [wide]),
+        ("many marginals", ("releases",), [[marginal] * 30_000]),
+        ("many columns in one", ("releases",), [[wide]]),
     ):
         bombs[title] = forged(WRITTEN, deep_change(FACTS, way, value))
     for title, content in bombs.items():

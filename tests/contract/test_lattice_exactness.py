@@ -27,7 +27,6 @@ from sklearn.base import clone
 
 import skdpot
 from skdpot import (
-    DPSlicedGenerator,
     FairPrivateClassifier,
     PrivateSWAutoencoder,
     SlicedSketch,
@@ -37,26 +36,24 @@ from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.nets import noisy_step, output_tables, tuned_threshold
+from skdpot.nets import noisy_sums, output_tables
 from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.privacy import private_bounds
 from skdpot.privacy.category_selection import plan_category_selection, select_categories
 from skdpot.privacy.events import ComposedEvent
-from skdpot.privacy.lattice_sampler import (
+from skdpot.privacy.noise import (
     MAX_TABLE_S,
     _split,
     _table,
     discrete_gaussian,
+    noise_lattice,
     required_bits,
 )
-from skdpot.privacy.noise import noise_lattice
-from skdpot.slicing import row_release
-from skdpot.slicing.marginal_release import release_marginals, release_misfits
-from skdpot.slicing.marginals import Marginal
+from skdpot.slicing import rows as noisy_rows
+from skdpot.tables.marginals import Marginal, release_marginals, release_misfits, tables_of
 from skdpot.trajectories import langevin, warm_start
 from skdpot.trajectories.warm_start import plan_warm_start
-from tests.flat_options import flow_sampler, trajectory_sampler
-from tests.networks import made
+from tests.flat_options import flow_sampler, made, sliced_generator, trajectory_sampler
 
 FALSE_ALARM, RARE = 1e-4, 1e-8
 MILLION = 1_000_000
@@ -306,12 +303,12 @@ def quietly(make):
 
 
 def fitted(rows=ROWS, labels=None, **parameters):
-    parameters = {"bounds": (-1, 1), "slices": SLICES, "n_bins": 16} | parameters
+    parameters = {"bounds": (-1, 1), "projections": SLICES, "n_bins": 16} | parameters
     return quietly(lambda: SlicedSketch(**parameters).fit(rows, labels))
 
 
 def streamed():
-    sketch = SlicedSketch(bounds=(-1, 1), slices=SLICES, n_bins=16)
+    sketch = SlicedSketch(bounds=(-1, 1), projections=SLICES, n_bins=16)
     for start in range(0, 120, 30):
         quietly(partial(sketch.partial_fit, ROWS[start : start + 30], n_samples=120))
     return sketch
@@ -329,7 +326,9 @@ def published(tmp_path):
 
 
 def of_trajectories():
-    sampler = trajectory_sampler(epsilon=2.0, bounds=(-1, 1), n_particles=8, n_slices=3, n_bins=8)
+    sampler = trajectory_sampler(
+        epsilon=2.0, bounds=(-1, 1), n_particles=8, n_projections=3, n_bins=8
+    )
     return sampler.fit(np.clip(ROWS, -1, 1), LABELS).sketch_
 
 
@@ -351,7 +350,7 @@ SKETCHES = {
     "sent": lambda _: Message.from_bytes(SketchMessage(fitted()).to_bytes()).sketch,
     "published": published,
     "sampler": lambda _: quietly(
-        lambda: flow_sampler(bounds=(-1, 1), n_steps=1, n_slices=3).fit(ROWS).sketch_
+        lambda: flow_sampler(bounds=(-1, 1), n_steps=1, n_projections=3).fit(ROWS).sketch_
     ),
     "trajectories": lambda _: quietly(of_trajectories),
 }
@@ -413,7 +412,7 @@ def seen(monkeypatch):
 def test_histograms_of_private_bounds_are_on_their_lattice(parameters, seen):
     outputs = seen(private_bounds, "noisy_histogram")
     rows = hostile_rows(150, parameters.get("d", 3), 3)
-    quietly(lambda: SlicedSketch(bounds="private", n_slices=3, n_bins=8).fit(rows))
+    quietly(lambda: SlicedSketch(bounds="private", n_projections=3, n_bins=8).fit(rows))
     assert outputs
     for (_, _, noise, _, _), _, table in outputs:
         assert math.frexp(noise.lattice)[0] == 0.5
@@ -422,15 +421,15 @@ def test_histograms_of_private_bounds_are_on_their_lattice(parameters, seen):
 
 def test_tables_of_fair_outputs_are_on_their_lattice(seen):
     outputs = seen(output_tables, "noisy_counts")
-    seen(tuned_threshold, "_noisy_count")
+    seen(output_tables, "_noisy_count")
     values = np.clip(hostile_rows(120, 2, 4), -1, 1)
     noise, _ = plan_tables(1.0, 3, 2, 120)
     directions, limits = np.eye(2), np.ones(2)
     arguments = (values, LABELS, (40, 40, 40), directions, limits, noise, SecretStream())
     first = release_tables(*arguments)
     release_tables(*arguments, previous=first)
-    threshold, _ = tuned_threshold.plan_threshold(1.0, 120, public_classes=False)
-    tuned_threshold.tuned_threshold(
+    threshold, _ = output_tables.plan_threshold(1.0, 120, public_classes=False)
+    output_tables.tuned_threshold(
         np.clip(values[:, 0], 0, 1), (LABELS == 1).astype(np.intp), threshold, SecretStream()
     )
     noises = (noise, noise, threshold.coarse, threshold.fine, threshold.count)
@@ -457,9 +456,9 @@ def test_sums_of_warm_starts_are_on_their_lattice(seen):
 
 def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
     """Scaled by a radius that is no power of two, and rounded: functions of whole numbers."""
-    outputs = seen(row_release, "_noisy")
+    outputs = seen(noisy_rows, "_noisy")
     sampler = flow_sampler(
-        "resample", epsilon=5.0, norm_bound=0.7, n_steps=3, n_slices=4, batch_size=40
+        "resample", epsilon=5.0, norm_bound=0.7, n_steps=3, n_projections=4, batch_size=40
     )
     quietly(lambda: sampler.fit(ROWS))
     assert len(outputs) == 3
@@ -476,7 +475,7 @@ def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
 def test_marginals_and_misfits_are_on_their_lattice(sigma):
     codes = np.random.default_rng(7).integers(0, 4, (200, 2))
     pair = Marginal((0, 1), (np.arange(4), np.array([0, 0, 1, 1])))
-    (noisy,) = release_marginals(codes, [pair], np.array([sigma]), SecretStream())
+    (noisy,) = tables_of(release_marginals(codes, [pair], np.array([sigma]), SecretStream()))
     misfits = release_misfits(codes, [pair] * 50, [np.full(8, 24.7)] * 50, sigma, SecretStream())
     for table in (noisy.counts, misfits):
         assert_on_lattice(table, noise_lattice(sigma, 1 / 16))
@@ -496,7 +495,7 @@ TRAINED = {
     "autoencoder, prior": made(
         PrivateSWAutoencoder, latent_dim=2, n_steps=2, batch_size=30, penalty="prior", alpha=0.3
     ),
-    "generator": DPSlicedGenerator("gradient", n_steps=2, batch_size=30),
+    "generator": sliced_generator("gradient", n_steps=2, batch_size=30),
     "classifier": made(FairPrivateClassifier, epsilon=20.0, n_steps=2),
     "classifier, ranks": made(FairPrivateClassifier, n_steps=2, mechanism="ranks"),
     "trajectories": trajectory_sampler(
@@ -508,7 +507,7 @@ TRAINED = {
 @pytest.mark.parametrize("name", TRAINED)
 def test_sums_of_clipped_gradients_are_on_their_lattice(name, seen):
     estimator = clone(TRAINED[name])
-    outputs = [seen(module, "noisy_sum") for module in (noisy_step, langevin)][-1]
+    outputs = [seen(module, "noisy_sum") for module in (noisy_sums, langevin)][-1]
     given = {"y": LABELS} if "classifier" in name or name == "trajectories" else {}
     if "classifier" in name:
         given["sensitive_features"] = LABELS % 2
@@ -547,16 +546,14 @@ def test_all_who_draw_lattice_noise_are_looked_at_here():
     }
     assert users == {
         "estimators/_search_trials.py",  # tests/estimators/test_private_search.py
-        "nets/noisy_step.py",
+        "nets/noisy_sums.py",
         "nets/output_tables.py",
-        "nets/tuned_threshold.py",
         "privacy/category_selection.py",
-        "privacy/lattice_sampler.py",
         "privacy/noise.py",
-        "privacy/noisy_histogram.py",
-        "slicing/accumulator.py",
-        "slicing/marginal_release.py",
-        "slicing/row_release.py",
+        "privacy/private_bounds.py",
+        "slicing/histogram.py",
+        "tables/marginals.py",
+        "slicing/rows.py",
         "trajectories/langevin.py",
         "trajectories/warm_start.py",
     }
@@ -600,7 +597,7 @@ def test_every_draw_reads_bytes_of_its_own(s, entropy):
 
 def test_each_fit_and_each_event_of_a_fit_reads_bytes_of_its_own(entropy):
     for _ in range(2):
-        quietly(lambda: SlicedSketch(bounds="private", n_slices=3, n_bins=8).fit(ROWS))
+        quietly(lambda: SlicedSketch(bounds="private", n_projections=3, n_bins=8).fit(ROWS))
     long = [data for data in entropy if len(data) >= 64]
     assert len(long) >= 4
     blocks = [data[i : i + 16] for data in long for i in range(0, len(data) - 15, 16)]

@@ -16,9 +16,8 @@ import pytest
 
 from skdpot.exceptions import LedgerError
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals
-from skdpot.privacy.ledger_file import transaction
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.events import Relation
+from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals, transaction
 from tests.contract.ledger_faults import BEFORE, CAPACITY, FAULTS, MANY, TAMPERING
 
 pytestmark = pytest.mark.skipif(

@@ -27,7 +27,6 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import (
     ClientContribution,
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -47,8 +46,13 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.recording import first_difference, record_releases, replay_releases
 from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
-from tests.networks import made
+from tests.flat_options import (
+    flow_sampler,
+    made,
+    private_distance,
+    sliced_generator,
+    trajectory_sampler,
+)
 
 D, N = 3, 300  # so many that bounds of each feature are found
 RNG = np.random.default_rng(40)
@@ -61,12 +65,12 @@ TIMES = np.arange(N) % 4
 TARGETS = X[:, :2] + 1.0
 BOX = {"bounds": (-2, 2)}
 
-SKETCH = {"n_slices": 3, "n_bins": 8}
-FLOW = {"n_slices": 3, "n_steps": 3, "n_particles": 10}
+SKETCH = {"n_projections": 3, "n_bins": 8}
+FLOW = {"n_projections": 3, "n_steps": 3, "n_particles": 10}
 ALL = {"batch_size": N}  # what that costs has a closed form
-GENERATOR = {"n_slices": 3, "n_steps": 3}
+GENERATOR = {"n_projections": 3, "n_steps": 3}
 NET = {"n_steps": 3, "latent_dim": 2}
-FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "n_slices": 2}
+FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "n_projections": 2}
 WHOLE = {**FAIR, "batch_fraction": 1.0}
 MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
 PATHS = {**SKETCH, "n_particles": 5, "schedule": [(1.0, None, 2)]}
@@ -80,7 +84,7 @@ def sampler(mechanism, **options):
 
 
 def generator(mechanism, **options):
-    return DPSlicedGenerator(mechanism, **GENERATOR, **options)
+    return sliced_generator(mechanism, **GENERATOR, **options)
 
 
 def paths(**options):
@@ -102,7 +106,7 @@ CASES = {
     "scaler": (PrivateScaler(), {}, ""),
     "scaler, scales": (PrivateScaler(with_centering=False), {}, ""),
     "sketch": (SlicedSketch(**SKETCH), {}, ""),
-    "sketch, norms": (SlicedSketch(n_slices=40, n_bins=8), {}, "wide"),
+    "sketch, norms": (SlicedSketch(n_projections=40, n_bins=8), {}, "wide"),
     "sketch, box": (SlicedSketch(**SKETCH, **BOX), {}, ""),
     "sketch, automatic": (SlicedSketch(), {}, ""),
     "sketch, classes": (SlicedSketch(**SKETCH, **CLASSES), {"y": LABELS}, "y"),
@@ -112,7 +116,10 @@ CASES = {
     "flow": (sampler("sketch", n_bins=8), {}, ""),
     "flow, automatic": (flow_sampler(n_steps=3, n_particles=10), {}, ""),
     "flow, classes": (sampler("sketch", n_bins=8, **CLASSES), {"y": LABELS}, "y"),
-    "flow, diffusion": (sampler("sketch", n_bins=8, diffusion=0.1, n_subslices=1), {}, ""),
+    "flow, diffusion": (sampler("sketch", n_bins=8, diffusion=0.1, n_projections_per_step=1),
+        {},
+        "",
+    ),
     "flow, resample": (sampler("resample", **ALL), {}, ""),
     "flow, resample, float": (sampler("resample", noise="float", **ALL), {}, ""),
     "flow, resample, batches": (sampler("resample", batch_size=20, sigma=2.0, **BOX), {}, ""),
@@ -351,7 +358,7 @@ def test_a_fit_follows_from_its_releases(case):
 
 def streamed(rows, y):
     """A sketch of rows that came in chunks, and another one added."""
-    options = {**SKETCH, **BOX, **CLASSES, "slices": np.eye(D)}
+    options = {**SKETCH, **BOX, **CLASSES, "projections": np.eye(D)}
     public = SlicedSketch(**options, random_state=4).fit(PUBLIC, [0, 1, 2, 0, 1, 2])
     sketch = SlicedSketch(**options, random_state=3)
     for chunk, labels in zip(np.split(rows, 4), np.split(y, 4), strict=True):

@@ -145,9 +145,9 @@ def test_edges(make):
         ({"n_core": 0}, "n_core == 0, must be >= 2"),
         ({"n_core": 3}, "n_core=3 must be even"),
         ({"n_spurious": -1}, "n_spurious == -1, must be >= 0"),
-        ({"alignment": 1.1}, "alignment=1.1 must be a probability"),
-        ({"alignment": math.nan}, "alignment=nan must be a probability"),
-        ({"core_variance": -0.1}, "core_variance=-0.1 must be finite"),
+        ({"alignment": 1.1}, "alignment=1.1 must be finite, at least 0 and at most 1"),
+        ({"alignment": math.nan}, "alignment=nan must be finite"),
+        ({"core_variance": -0.1}, "core_variance=-0.1 must be finite, at least 0"),
         ({"spurious_variance": math.inf}, "spurious_variance=inf must be finite"),
     ],
 )

@@ -7,11 +7,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import check_is_fitted, validate_rows
-from skdpot.privacy.calibration import calibrate, privacy_target
+from skdpot.privacy.accounting import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
 from skdpot.privacy.recording import Release, released
 from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from tests.payer import Payer
 
 __all__ = ["LOG", "NoisyThreshold"]
 
@@ -56,28 +57,21 @@ class NoisyThreshold(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
         if self.fault == "greedy":
             event = GaussianEvent(sigma=event.sigma / 3, sensitivity=event.sensitivity)
         sigma = getattr(event, "sigma", None)
+        budget = None if self.fault == "does not pay" else self.budget
         self.privacy_spent_ = charge(
-            None if self.fault == "does not pay" else self.budget,
+            Payer(budget, self.epsilon, self.delta, "fit"),
             event,
-            epsilon=None if self.fault == "greedy" else self.epsilon,
-            delta=self.delta,
             n_samples=len(rows),
-            label="fit",
             assumptions=(),
-            sigma=sigma,
-            sensitivity=None,
+            noise_given=self.fault == "greedy",
         )
         if self.fault == "other event":
             self.privacy_spent_ = charge(
-                None,
+                Payer(None, self.epsilon, self.delta),
                 GaussianEvent(sigma=7.0, sensitivity=1.0),
-                epsilon=None,
-                delta=self.delta,
                 n_samples=len(rows),
-                label="",
                 assumptions=(),
-                sigma=7.0,
-                sensitivity=1.0,
+                noise_given=True,
             )
         if self.fault == "states nothing":
             del self.privacy_spent_

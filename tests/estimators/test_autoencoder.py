@@ -10,7 +10,7 @@ from torch import nn
 
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot.privacy.data_bounds import DataBounds
-from tests.networks import made
+from tests.flat_options import made
 
 RNG = np.random.default_rng(8841)
 X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))

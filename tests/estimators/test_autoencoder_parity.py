@@ -16,14 +16,12 @@ from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot._utils.rng import SecretStream
 from skdpot.datasets import make_biased_classification
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.mechanisms import noisy_training
-from skdpot.nets import autoencoder_training, noisy_step
+from skdpot.nets import autoencoder_training, noisy_sums, training
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import SampledGaussianEvent
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
-from tests.flat_options import flow_sampler
-from tests.networks import made
+from tests.flat_options import flow_sampler, made
 
 RNG = np.random.default_rng(8841)
 X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
@@ -69,7 +67,7 @@ def test_three_groups_of_one_size_cost_two_thirds_of_the_penalty_of_each():
 @pytest.mark.parametrize(("z", "epsilon"), [(5.0, 4.391), (10.0, 1.944)])
 def test_the_stated_epsilon_is_that_of_fixed_size_batches(z, epsilon, monkeypatch):
     """Known values of the account for p = 1/5, T = 500, delta = 1/300000."""
-    monkeypatch.setattr(noisy_training, "train_network", lambda network, *args, **kwargs: network)
+    monkeypatch.setattr(training, "train_network", lambda network, *args, **kwargs: network)
     sensitivity = fitted().privacy_spent_.sensitivity
     spent = fitted(n_steps=500, delta=1 / 300_000, sigma=z * sensitivity).privacy_spent_
     assert spent.epsilon == pytest.approx(epsilon, abs=6e-4)
@@ -129,7 +127,7 @@ def test_a_sum_is_released_with_the_noise_that_was_charged(monkeypatch):
     """What a step releases less the clipped sum is noise of the scale of the event."""
     sums, released, drawn = [], [], []
     clipped_sum = autoencoder_training.AutoencoderLoss.clipped_sum
-    noise = noisy_step.noisy_sum
+    noise = noisy_sums.noisy_sum
 
     def sum_spy(self, network, rows, directions):
         assert len(rows) == 60
@@ -142,7 +140,7 @@ def test_a_sum_is_released_with_the_noise_that_was_charged(monkeypatch):
         return noise(values, planned, stream)
 
     monkeypatch.setattr(autoencoder_training.AutoencoderLoss, "clipped_sum", sum_spy)
-    monkeypatch.setattr(noisy_step, "noisy_sum", noise_spy)
+    monkeypatch.setattr(noisy_sums, "noisy_sum", noise_spy)
 
     class Recorder(Callback):
         def on_grad_computed(self, net, named_parameters, **kwargs):

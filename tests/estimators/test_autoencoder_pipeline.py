@@ -15,8 +15,7 @@ from sklearn.pipeline import Pipeline
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.privacy.spent import total_spent
-from tests.flat_options import flow_sampler
-from tests.networks import made
+from tests.flat_options import flow_sampler, made
 
 DIGITS = load_digits().data
 PUBLIC, PRIVATE = DIGITS[:900], DIGITS[900:]
@@ -29,7 +28,13 @@ def autoencoder(**changes):
 
 
 def sampler(**changes):
-    options = {"norm_bound": 1.0, "n_steps": 20, "n_particles": 200, "n_slices": 8, "n_bins": 16}
+    options = {
+        "norm_bound": 1.0,
+        "n_steps": 20,
+        "n_particles": 200,
+        "n_projections": 8,
+        "n_bins": 16,
+    }
     return flow_sampler(**(options | changes))
 
 

@@ -13,10 +13,10 @@ from torch import nn
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.nets import autoencoder_training, noisy_step
+from skdpot.nets import autoencoder_training, noisy_sums
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
-from tests.networks import made
+from tests.flat_options import made
 
 RNG = np.random.default_rng(8841)
 X = np.tanh(RNG.normal(size=(300, 2)) @ RNG.normal(size=(2, 6)))
@@ -120,7 +120,7 @@ def test_a_fit_interrupted_in_its_first_step_leaves_only_its_charge(monkeypatch)
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(noisy_step, "noisy_sum", interrupted)
+    monkeypatch.setattr(noisy_sums, "noisy_sum", interrupted)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X)
     assert len(budget.history()) == 1

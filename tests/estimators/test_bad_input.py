@@ -71,12 +71,12 @@ BAD_PARAMETERS = {
     "delta NaN": ({"delta": np.nan}, "delta"),
     "one bin": ({"n_bins": 1}, "'n_bins' parameter"),
     "bins text": ({"n_bins": "many"}, "'n_bins' parameter"),
-    "half a slice": ({"n_slices": 0.5}, "'n_slices' parameter"),
-    "no slice": ({"n_slices": 0}, "'n_slices' parameter"),
-    "unknown slices": ({"slices": "diagonal"}, "'slices' parameter"),
-    "slices of another width": ({"slices": np.eye(2)}, r"shape \(2, 2\)"),
-    "slices with a zero row": ({"slices": np.zeros((4, 3))}, "not zero"),
-    "slices with NaN": ({"slices": np.full((4, 3), np.nan)}, "finite"),
+    "half a slice": ({"n_projections": 0.5}, "'n_projections' parameter"),
+    "no slice": ({"n_projections": 0}, "'n_projections' parameter"),
+    "unknown slices": ({"projections": "diagonal"}, "'projections' parameter"),
+    "slices of another width": ({"projections": np.eye(2)}, r"shape \(2, 2\)"),
+    "slices with a zero row": ({"projections": np.zeros((4, 3))}, "not zero"),
+    "slices with NaN": ({"projections": np.full((4, 3), np.nan)}, "finite"),
     "low = high": ({"bounds": (1, 1)}, "low < high"),
     "low > high": ({"bounds": (1, -1)}, "low < high"),
     "low > high in one feature": ({"bounds": ([0, 0, 2], 1)}, "low < high"),
@@ -105,13 +105,19 @@ BAD_SAMPLER_PARAMETERS = {
     "infinite sigma": ({"mechanism": Presample(sigma=np.inf)}, "'sigma' parameter"),
     "sigma NaN": ({"mechanism": Presample(sigma=np.nan)}, "'sigma' parameter"),
     "rows of classes": ({"mechanism": Resample(), "conditional": True}, "needs mechanism="),
-    "directions of rows": ({"mechanism": Presample(slices=np.eye(3))}, "'slices' parameter"),
+    "directions of rows": (
+        {"mechanism": Presample(projections=np.eye(3))},
+        "'projections' parameter",
+    ),
     "no particles": ({"n_particles": 0}, "'n_particles' parameter"),
     "no steps": ({"n_steps": 0}, "'n_steps' parameter"),
     "step of 0": ({"step_size": 0}, "'step_size' parameter"),
     "step beyond 1": ({"step_size": 1.5}, "'step_size' parameter"),
     "negative diffusion": ({"diffusion": -0.1}, "'diffusion' parameter"),
-    "no subslices": ({"mechanism": Sketch(n_subslices=0)}, "'n_subslices' parameter"),
+    "no subslices": (
+        {"mechanism": Sketch(n_projections_per_step=0)},
+        "'n_projections_per_step' parameter",
+    ),
 }
 
 
@@ -143,7 +149,7 @@ ESTIMATORS = {
         **({"bounds": (-1, 1), "budget": PrivacyBudget(9.0), "n_steps": 1} | p)
     ),
 }
-SMALL = {"n_slices": 3, "n_bins": 8}
+SMALL = {"n_projections": 3, "n_bins": 8}
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)

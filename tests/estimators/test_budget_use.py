@@ -21,7 +21,7 @@ from tests.flat_options import flow_sampler
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (60, 2))
 Y = RNG.integers(0, 2, 60)
-QUICK = {"bounds": (-1, 1), "n_slices": 2, "n_bins": 8, "n_steps": 2, "n_particles": 20}
+QUICK = {"bounds": (-1, 1), "n_projections": 2, "n_bins": 8, "n_steps": 2, "n_particles": 20}
 
 
 def sampler(budget=None, **changes):
@@ -121,7 +121,7 @@ def test_budgets_of_another_relation_are_refused():
 
 @pytest.mark.parametrize("estimator", [SlicedSketch, flow_sampler])
 def test_without_a_budget_the_statement_stands_alone(estimator):
-    options = {"epsilon": 3.0, "delta": 1e-7, "bounds": (-1, 1), "n_slices": 2, "n_bins": 8}
+    options = {"epsilon": 3.0, "delta": 1e-7, "bounds": (-1, 1), "n_projections": 2, "n_bins": 8}
     spent = estimator(**options).fit(X).privacy_spent_
     assert (spent.epsilon, spent.delta) == (3.0, 1e-7)
     assert str(spent.relation) == "replace_one"
@@ -163,7 +163,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(estimator, bounds, tmp_
 
     monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
     monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
-    options = {"budget": budget, "bounds": bounds, "n_slices": 2, "n_bins": 8}
+    options = {"budget": budget, "bounds": bounds, "n_projections": 2, "n_bins": 8}
     rows = np.tile(X, (50, 1))  # enough for private bounds to be found without a warning
     if estimator == "sampler":
         flow_sampler(**options, n_steps=2, n_particles=20).fit(rows)

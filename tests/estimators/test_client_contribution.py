@@ -11,7 +11,7 @@ from tests.flat_options import private_distance
 RNG = np.random.default_rng(12)
 SERVER = RNG.normal(0.0, 0.2, size=(3000, 3))
 CLIENTS = {f"client {k}": RNG.normal(0.1 * k, 0.2, size=(3000, 3)) for k in range(4)}
-DISTANCE = {"epsilon": 3.0, "bounds": (-1, 1), "n_slices": 12}
+DISTANCE = {"epsilon": 3.0, "bounds": (-1, 1), "n_projections": 12}
 
 
 def judge(**changes):

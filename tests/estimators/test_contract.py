@@ -22,6 +22,7 @@ from skdpot.mechanisms import (
     DPSGD,
     CodeParity,
     FedWad,
+    Gradient,
     MeanFieldLangevin,
     Presample,
     PriorPenalty,
@@ -33,7 +34,7 @@ from skdpot.mechanisms import (
     TrajectorySketch,
     Triangle,
 )
-from tests.networks import made
+from tests.flat_options import made
 
 # The checks set random_state, fit very few rows and expect no warning but this.
 pytestmark = [
@@ -80,10 +81,17 @@ def test_a_notebook_can_show_it(estimator):
 @pytest.mark.parametrize("estimator", [DPSlicedFlowSampler(), DPSlicedGenerator()], ids=repr)
 def test_what_is_made_of_a_sketch_has_its_parameters_with_the_same_defaults(estimator):
     given, sketch = estimator.get_params(), SlicedSketch().get_params()
-    if isinstance(estimator, DPSlicedFlowSampler):
-        given |= Sketch().get_params()
+    given |= Sketch().get_params()
     shared = set(given) & set(sketch)
-    assert shared >= {"epsilon", "delta", "budget", "bounds", "norm_bound", "n_slices", "n_bins"}
+    assert shared >= {
+        "epsilon",
+        "delta",
+        "budget",
+        "bounds",
+        "norm_bound",
+        "n_projections",
+        "n_bins",
+    }
     assert {name: given[name] for name in shared} == {name: sketch[name] for name in shared}
 
 
@@ -94,24 +102,29 @@ def test_parameters_that_mean_the_same_have_the_same_defaults():
     )
     for name in ("epsilon", "delta", "budget", "bounds", "norm_bound"):
         assert sampler[name] == generator[name] == autoencoder[name], name
-    for name in ("batch_size", "sigma"):
-        assert Resample().get_params()[name] == generator[name], name
-        assert DPSGD().get_params()[name] == generator[name], name
 
 
 @pytest.mark.parametrize(
     ("kinds", "names"),
     [
-        ((Sketch, TrajectorySketch, DPSlicedGenerator), ("n_slices", "n_bins", "slices")),
+        ((Sketch, TrajectorySketch), ("n_projections", "n_bins", "projections")),
         ((Sketch, PrivateTrajectorySampler), ("group_size",)),
-        ((Resample, Presample), ("slices", "sigma", "noise")),
-        ((Resample, DPSlicedGenerator), ("batch_size", "sampling", "sigma", "noise")),
+        ((Resample, Presample), ("projections", "sigma", "noise")),
+        ((Resample, Gradient), ("batch_size", "projections", "sigma")),
+        ((Resample, Gradient, DPSGD), ("batch_size", "sigma")),
         ((TrajectorySketch, MeanFieldLangevin), ("smooth", "schedule")),
         (
             (SketchedOutputs, RankedOutputs),
-            ("n_steps", "learning_rate", "batch_fraction", "clip_loss", "clip_output", "n_slices"),
+            (
+                "n_steps",
+                "learning_rate",
+                "batch_fraction",
+                "clip_loss",
+                "clip_output",
+                "n_projections",
+            ),
         ),
-        ((PriorPenalty, CodeParity), ("alpha", "n_slices", "clip_jacobian")),
+        ((PriorPenalty, CodeParity), ("alpha", "n_projections", "clip_jacobian")),
         (
             (Triangle, FedWad),
             ("t", "gamma_scale", "gamma_mean", "n_support", "interpolation", "labeled"),

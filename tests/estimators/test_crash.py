@@ -25,7 +25,7 @@ WORKER = textwrap.dedent(
     ledger, releases, n_rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     torch.set_num_threads(1)
     X = np.random.default_rng(0).uniform(-1, 1, (40, 2))
-    sketch = Sketch(n_slices=2, n_bins=8)
+    sketch = Sketch(n_projections=2, n_bins=8)
     options = dict(mechanism=sketch, bounds=(-1, 1), n_steps=2, n_particles=5)
     DPSlicedFlowSampler(**options).fit(X)  # warm caches, outside of the ledger
     for number in range(n_rounds):

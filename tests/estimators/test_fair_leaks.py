@@ -10,7 +10,7 @@ from torch import nn
 
 from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot.nets import training
-from tests.networks import made
+from tests.flat_options import made
 
 pytestmark = pytest.mark.filterwarnings(  # few rows
     "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
@@ -30,8 +30,8 @@ CASES = {
     "sketch": (FairPrivateClassifier, LABELS, {"tune_threshold": True}),
     "odds": (FairPrivateClassifier, LABELS, {"fairness": "equalized_odds"}),
     "ranks": (FairPrivateClassifier, LABELS, {"mechanism": "ranks", "tune_threshold": True}),
-    "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-3, 3), "n_slices": 3}),
-    "private bounds": (FairPrivateRegressor, TARGETS, {"mechanism": "ranks", "n_slices": 3}),
+    "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-3, 3), "n_projections": 3}),
+    "private bounds": (FairPrivateRegressor, TARGETS, {"mechanism": "ranks", "n_projections": 3}),
 }
 
 

@@ -18,7 +18,7 @@ from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
 from skdpot.datasets import make_biased_classification, make_biased_regression
 from skdpot.exceptions import FairnessWarning, PrivacyWarning
 from skdpot.metrics import disparate_impact, wasserstein_parity
-from tests.networks import made
+from tests.flat_options import made
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*makes the privacy noise reproducible:skdpot.exceptions.PrivacyWarning"
@@ -90,7 +90,7 @@ def test_three_classes_and_three_groups(gradient):
     biased = np.where(RNG.random(3000) < 0.5, names, np.array(["low", "mid", "top"])[groups])
     gaps = []
     for alpha in (0.0, 0.8):
-        fitted = classifier(alpha=alpha, mechanism=gradient, n_slices=4)
+        fitted = classifier(alpha=alpha, mechanism=gradient, n_projections=4)
         fitted.fit(rows, biased, sensitive_features=groups)
         assert fitted.predict_proba(rows).sum(axis=1) == pytest.approx(1.0)
         assert set(fitted.predict(rows)) <= set(names)
@@ -111,7 +111,7 @@ def test_regression_of_two_targets(gradient):
             target_bounds=(0, 1),
             clip_loss=5.0,
             clip_jacobian=2.0,
-            n_slices=6,
+            n_projections=6,
             random_state=0,
         ).fit(rows, targets, sensitive_features=groups)
         predicted = fitted.predict(rows)

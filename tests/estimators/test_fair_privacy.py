@@ -21,12 +21,12 @@ from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import SketchedOutputs
-from skdpot.nets import noisy_step, output_tables, tuned_threshold
+from skdpot.nets import noisy_sums, output_tables
 from skdpot.nets.fair_training import FairLoss, Records
-from skdpot.privacy import noisy_histogram
+from skdpot.privacy import private_bounds
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
-from tests.networks import made
+from tests.flat_options import made
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}")
@@ -51,7 +51,7 @@ CLASSIFIERS = {
         {"mechanism": gradient, "fairness": fairness, "tune_threshold": tuned},
     )
     for gradient in ("sketch", "ranks")
-    for fairness in ("statistical_parity", "equalized_odds")
+    for fairness in ("demographic_parity", "equalized_odds")
     for tuned in (False, True)
 }
 OTHERS = {
@@ -59,10 +59,10 @@ OTHERS = {
     "three classes, ranks": (
         FairPrivateClassifier,
         THREE,
-        {"mechanism": "ranks", "n_slices": 3, "random_state": 1},
+        {"mechanism": "ranks", "n_projections": 3, "random_state": 1},
     ),
     "logits, ranks": (FairPrivateClassifier, LABELS, {"mechanism": "ranks", "clip_output": 0.3}),
-    "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-2, 2), "n_slices": 3}),
+    "regression": (FairPrivateRegressor, TARGETS, {"target_bounds": (-2, 2), "n_projections": 3}),
     "regression, ranks": (
         FairPrivateRegressor,
         TARGETS[:, :1],
@@ -112,7 +112,7 @@ def watched(case):
 
             patch.setattr(owner, name, spied)
 
-        for owner in (output_tables, tuned_threshold, noisy_histogram):
+        for owner in (output_tables, private_bounds):
             spy(
                 owner,
                 "lattice_noise",
@@ -121,7 +121,7 @@ def watched(case):
                 ),
             )
         spy(
-            noisy_step,
+            noisy_sums,
             "noisy_sum",
             lambda values, noise, _: seen["noise"].append((noise.sigma, values.size)),
         )
@@ -147,7 +147,7 @@ def test_epsilon_is_that_of_the_event(case):
     assert 0.97 <= compose(spent.event).epsilon(DELTA) <= 1.0
 
 
-@pytest.mark.parametrize("case", ["sketch, statistical_parity, tuned", "one group", "regression"])
+@pytest.mark.parametrize("case", ["sketch, demographic_parity, tuned", "one group", "regression"])
 def test_epsilon_is_that_of_dp_accounting(case):
     """Poisson sums and lattice noise, replace-one; noise in units of half the sensitivity."""
     spent = watched(case)[0].privacy_spent_
@@ -174,7 +174,7 @@ def test_a_budget_is_charged_once_and_never_overdrawn(case):
 
 
 def test_without_noise_nothing_is_promised():
-    spent = fitted("sketch, statistical_parity, tuned", epsilon=math.inf).privacy_spent_
+    spent = fitted("sketch, demographic_parity, tuned", epsilon=math.inf).privacy_spent_
     assert spent.epsilon == math.inf
     assert spent.sigma == 0
     with pytest.raises(BudgetExceededError, match="left"):
@@ -234,12 +234,12 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     # Tables: one slice for two classes, otherwise those that were asked for.
     *_, tables = (None, *phases(fit.privacy_spent_.event)[:-1])
     if fit.alpha > 0:
-        n_slices = 3 if case == "regression" else 1
+        n_projections = 3 if case == "regression" else 1
         shapes = {shape[1:] for sigma, shape, _ in seen["lattice"] if sigma == tables.sigma}
         ((found, n_bins),) = shapes
-        assert found == n_slices
+        assert found == n_projections
         strategy = output_tables.square_root_strategy(n_bins)
-        assert tables.sensitivity >= strategy.sensitivity(n_slices, conditional=False)
+        assert tables.sensitivity >= strategy.sensitivity(n_projections, conditional=False)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "ranks" in case])
@@ -277,8 +277,8 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
 # --- when ----------------------------------------------------------------------------------------
 
 ORDER = [
-    "sketch, statistical_parity, tuned",
-    "ranks, statistical_parity, tuned",
+    "sketch, demographic_parity, tuned",
+    "ranks, demographic_parity, tuned",
     "regression, ranks",
     "sketch, private bounds",
 ]
@@ -347,7 +347,7 @@ def test_an_interrupted_fit_leaves_only_its_charge(case, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(noisy_step, "noisy_sum", stop)
+    monkeypatch.setattr(noisy_sums, "noisy_sum", stop)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(X, CASES[case][1], sensitive_features=GROUP)
     assert vars(interrupted) == before
@@ -396,7 +396,7 @@ def test_cross_validation_charges_every_fold():
 
 def test_clones_share_the_budget():
     budget = PrivacyBudget(1.0)
-    first = estimator("sketch, statistical_parity", budget=budget, **QUICK)
+    first = estimator("sketch, demographic_parity", budget=budget, **QUICK)
     second = clone(first)
     assert second.budget is budget
     first.fit(X, LABELS, sensitive_features=GROUP)

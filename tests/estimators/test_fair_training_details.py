@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
-from skdpot.estimators import fair_classifier
-from skdpot.mechanisms import noisy_training
-from tests.networks import made
+from skdpot.estimators import _fair_predictor, fair_classifier
+from skdpot.nets import training
+from tests.flat_options import made
 
 pytestmark = pytest.mark.filterwarnings(  # few rows
     "ignore:.*hides the distributions:skdpot.exceptions.FairnessWarning"
@@ -43,11 +43,11 @@ def streams(monkeypatch):
     """Collect the streams of fits."""
     made = []
 
-    def spawn(*args, original=fair_classifier.spawn_streams):
+    def spawn(*args, original=_fair_predictor.spawn_streams):
         made.append(original(*args))
         return made[-1]
 
-    monkeypatch.setattr(fair_classifier, "spawn_streams", spawn)
+    monkeypatch.setattr(_fair_predictor, "spawn_streams", spawn)
     return made
 
 
@@ -93,11 +93,11 @@ def test_an_error_of_an_autoencoder_quotes_nothing():
 def test_masks_of_dropout_are_secret(monkeypatch, streams):
     seen = []
 
-    def train(*args, rng, original=noisy_training.train_network, **kwargs):
+    def train(*args, rng, original=training.train_network, **kwargs):
         seen.append(rng)
         return original(*args, rng=rng, **kwargs)
 
-    monkeypatch.setattr(noisy_training, "train_network", train)
+    monkeypatch.setattr(training, "train_network", train)
     fit(module=nn.Sequential(nn.Linear(3, 8), nn.Dropout(), nn.Linear(8, 1)))
     assert seen[0] is not streams[0].solver
     assert seen[0] is not streams[0].public

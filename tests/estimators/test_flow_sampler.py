@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.estimators.flow_sampler import apportion
 from skdpot.exceptions import PrivacyWarning
-from skdpot.flows.numpy_drift import NumpyDrift
+from skdpot.flows.solver import NumpyDrift
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
 from tests.flat_options import flow_sampler
 
@@ -26,8 +26,8 @@ X = np.clip(
     np.where(LABELS == "left", -0.4, 0.5)[:, None] + 0.1 * RNG.normal(size=(1500, 3)), -1, 1
 )
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
-QUICK = {"bounds": (-1, 1), "n_slices": 12, "n_bins": 64, "n_steps": 15}
-ACCURATE = {"n_slices": 60, "n_steps": 150}  # where the quality of the rows is looked at
+QUICK = {"bounds": (-1, 1), "n_projections": 12, "n_bins": 64, "n_steps": 15}
+ACCURATE = {"n_projections": 60, "n_steps": 150}  # where the quality of the rows is looked at
 
 
 def sampler(**changes):
@@ -73,7 +73,7 @@ def test_less_privacy_comes_nearer():
     middle = [
         np.median(
             [
-                distance(sampler(epsilon=e, n_slices=30, n_steps=60).fit(X).particles_, X)
+                distance(sampler(epsilon=e, n_projections=30, n_steps=60).fit(X).particles_, X)
                 for _ in range(5)
             ]
         )
@@ -181,9 +181,9 @@ def test_a_rare_class_is_not_drawn_at_its_extremes():
     rows = RNG.uniform(-1, 1, (1000, 3))
     drawn = []
     for _ in range(20):
-        fitted = sampler(epsilon=np.inf, conditional=True, n_particles=100, slices=np.eye(3)).fit(
-            rows, y
-        )
+        fitted = sampler(
+            epsilon=np.inf, conditional=True, n_particles=100, projections=np.eye(3)
+        ).fit(rows, y)
         drawn.append(fitted.particles_[fitted.particle_labels_ == 1])
         assert len(drawn[-1]) == 1
     assert np.mean(drawn) == pytest.approx(rows[:8].mean(), abs=0.4)
@@ -300,7 +300,7 @@ def test_diffusion_widens_the_sample():
 
 def test_sketch_is_that_of_a_sketch():
     """The sampler adds nothing to the release."""
-    options = {"epsilon": np.inf, "bounds": (-1, 1), "n_bins": 16, "slices": np.eye(3)}
+    options = {"epsilon": np.inf, "bounds": (-1, 1), "n_bins": 16, "projections": np.eye(3)}
     fitted = flow_sampler(**options, n_steps=1).fit(X)
     sketch = SlicedSketch(**options).fit(X)
     np.testing.assert_array_equal(fitted.sketch_.statistic_, sketch.statistic_)
@@ -347,7 +347,7 @@ def interrupted(monkeypatch, error=KeyboardInterrupt, **changes):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(error, monkeypatch):
-    broken_off = interrupted(monkeypatch, error, n_slices=60, n_steps=40)
+    broken_off = interrupted(monkeypatch, error, n_projections=60, n_steps=40)
     assert broken_off.privacy_spent_ == broken_off.sketch_.privacy_spent_
     assert not hasattr(broken_off, "particles_")
     other = pickle.loads(pickle.dumps(broken_off))
@@ -374,7 +374,7 @@ def test_a_flow_that_was_too_large_can_be_made_smaller_afterwards(monkeypatch):
 
 
 def test_an_interrupted_refit_has_the_new_release_and_no_old_particles(monkeypatch):
-    fitted = sampler(epsilon=np.inf, conditional=True, n_slices=60, n_steps=40).fit(X, LABELS)
+    fitted = sampler(epsilon=np.inf, conditional=True, n_projections=60, n_steps=40).fit(X, LABELS)
 
     def fail(*args):
         raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from tests.flat_options import flow_sampler
 RNG = np.random.default_rng(515)
 X = np.clip(RNG.normal(size=(600, 3)) * 0.2 + [0.3, -0.4, 0.0], -1, 1) * [1, 2, 10]
 Y = (RNG.random(600) < 0.3).astype(int)
-OPTIONS = {"bounds": ([-1, -2, -10], [1, 2, 10]), "n_slices": 12, "n_bins": 32, "n_steps": 40}
+OPTIONS = {"bounds": ([-1, -2, -10], [1, 2, 10]), "n_projections": 12, "n_bins": 32, "n_steps": 40}
 
 
 @pytest.fixture(scope="module")

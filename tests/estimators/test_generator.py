@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 from skdpot import DPSlicedGenerator, PrivacyBudget
+from skdpot.mechanisms import LatentNetwork
 from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from tests.flat_options import sliced_generator
 
 RNG = np.random.default_rng(2203)
 LABELS = np.array(["left", "right"])[(RNG.random(1500) < 0.25).astype(int)]
@@ -17,12 +19,12 @@ X = np.clip(
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
 SMALL = RNG.uniform(-0.9, 0.9, size=(60, 2))
 MECHANISMS = ["sketch", "smoothing", "gradient"]
-QUICK = {"bounds": (-1, 1), "n_slices": 12, "n_bins": 64, "n_steps": 10, "n_latents": 50}
-ACCURATE = {"n_slices": 60, "n_steps": 250, "n_latents": 300}
+QUICK = {"bounds": (-1, 1), "n_projections": 12, "n_bins": 64, "n_steps": 10, "n_latents": 50}
+ACCURATE = {"n_projections": 60, "n_steps": 250, "n_latents": 300}
 
 
 def generator(mechanism="sketch", **changes):
-    return DPSlicedGenerator(mechanism, **(QUICK | changes))
+    return sliced_generator(mechanism, **(QUICK | changes))
 
 
 def distance(rows, others):
@@ -49,8 +51,8 @@ def test_samples_look_like_the_rows(plain):
 @pytest.mark.parametrize(
     ("mechanism", "options", "largest"),
     [
-        ("sketch", {"n_slices": 60}, 0.12),
-        ("smoothing", {"epsilon": np.inf, "batch_size": 300, "n_slices": 30}, 0.1),
+        ("sketch", {"n_projections": 60}, 0.12),
+        ("smoothing", {"epsilon": np.inf, "batch_size": 300, "n_projections": 30}, 0.1),
         ("gradient", {"epsilon": np.inf, "batch_size": 300, "clip_jacobian": 3.0}, 0.22),
     ],
 )
@@ -74,7 +76,7 @@ def test_own_modules(mechanism):
         assert distance(fitted.sample(500), X) < 0.35
         if given is module:
             torch.testing.assert_close(before, list(module.parameters()))
-            assert fitted.module is module
+            assert fitted.module.module is module
 
 
 def test_a_module_sees_the_classes():
@@ -173,7 +175,7 @@ def test_retraining_is_free(mechanism):
     budget = PrivacyBudget(5.0)
     fitted = generator(mechanism, budget=budget).fit(X)
     release, network = fitted.privacy_spent_, fitted.module_
-    fitted.set_params(module=nn.Linear(2, 3), latent_dim=2).retrain()
+    fitted.set_params(module=LatentNetwork(nn.Linear(2, 3), latent_dim=2)).retrain()
     assert isinstance(fitted.module_, nn.Linear)
     assert fitted.sample(3).shape == (3, 3)
     assert fitted.module_ is not network
@@ -199,7 +201,9 @@ def test_a_release_a_step():
 def test_default_steps_follow_a_public_rule():
     counts = {
         mechanism: [
-            DPSlicedGenerator(mechanism, epsilon=np.inf, bounds=(-1, 1), n_slices=2).fit(r).n_steps_
+            sliced_generator(mechanism, epsilon=np.inf, bounds=(-1, 1), n_projections=2)
+            .fit(r)
+            .n_steps_
             for r in (SMALL[:10], np.tile(SMALL, (5, 1)))
         ]
         for mechanism in MECHANISMS

@@ -1,27 +1,34 @@
 """What a generator spends, refuses, keeps and shows."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from sklearn.model_selection import GridSearchCV
+from skorch.callbacks import Callback, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpot import DPSlicedGenerator, PrivacyBudget
-from skdpot.estimators import _generator_mechanisms
+from skdpot.estimators import generator as of_generator
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.mechanisms import Gradient, LatentNetwork, Resample
+from skdpot.mechanisms import gradient as of_gradient
+from skdpot.nets import training
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
+from tests.flat_options import sliced_generator
 
 RNG = np.random.default_rng(2204)
 X = RNG.uniform(-0.9, 0.9, size=(1500, 3))
 LABELS = RNG.integers(0, 2, size=1500)
 SMALL = RNG.uniform(-0.9, 0.9, size=(60, 2))
 MECHANISMS = ["sketch", "smoothing", "gradient"]
-QUICK = {"bounds": (-1, 1), "n_slices": 12, "n_bins": 64, "n_steps": 10, "n_latents": 50}
+QUICK = {"bounds": (-1, 1), "n_projections": 12, "n_bins": 64, "n_steps": 10, "n_latents": 50}
 
 
 def generator(mechanism="sketch", **changes):
-    return DPSlicedGenerator(mechanism, **(QUICK | changes))
+    return sliced_generator(mechanism, **(QUICK | changes))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -58,7 +65,7 @@ def test_a_given_sigma_is_costed(mechanism):
 def test_the_events_describe_the_batches():
     rows, d = 1500, 3
     smoothing, gradient = (
-        generator(m, batch_size=100, n_slices=9).fit(X).privacy_spent_ for m in MECHANISMS[1:]
+        generator(m, batch_size=100, n_projections=9).fit(X).privacy_spent_ for m in MECHANISMS[1:]
     )
     for spent in (smoothing, gradient):
         assert (spent.event.batch_sizes, spent.event.group_sizes) == ((100,), (rows,))
@@ -73,14 +80,14 @@ def test_the_events_describe_the_batches():
 
 @pytest.mark.parametrize("clip", [0.25, 8.0])
 def test_the_sensitivity_is_that_of_the_clip_that_is_used(clip, monkeypatch):
-    used, make = [], _generator_mechanisms.noisy_gradient_steps
+    used, make = [], of_gradient.noisy_gradient_steps
 
     def spy(*args):
         used.append(args[5])
         return make(*args)
 
-    monkeypatch.setattr(_generator_mechanisms, "noisy_gradient_steps", spy)
-    spent = generator("gradient", clip_jacobian=clip, n_slices=9).fit(SMALL).privacy_spent_
+    monkeypatch.setattr(of_gradient, "noisy_gradient_steps", spy)
+    spent = generator("gradient", clip_jacobian=clip, n_projections=9).fit(SMALL).privacy_spent_
     (found,) = used
     assert found == clip
     radius, share = np.sqrt(2), np.sqrt(5 / 9)  # nine directions of the plane: five blocks
@@ -88,7 +95,7 @@ def test_the_sensitivity_is_that_of_the_clip_that_is_used(clip, monkeypatch):
 
 
 def test_gradients_along_uniform_directions_cost_more():
-    spent = generator("gradient", slices="uniform", sigma=50.0).fit(X).privacy_spent_
+    spent = generator("gradient", projections="uniform", sigma=50.0).fit(X).privacy_spent_
     assert 4.1 < spent.sensitivity <= 4.0 * np.sqrt(3) * (1 + 1 / 500)
 
 
@@ -124,12 +131,12 @@ def test_the_charge_comes_before_noise_and_rows(mechanism, monkeypatch):
     [
         ({"mechanism": "smoothing", "conditional": True}, "conditional=True needs"),
         ({"mechanism": "gradient", "conditional": True}, "conditional=True needs"),
-        ({"mechanism": "smoothing", "slices": np.eye(3)}, "slices must be"),
-        ({"mechanism": "gradient", "slices": np.eye(3)}, "slices must be"),
-        ({"mechanism": "gradient", "sampling": "poisson"}, "fixed"),
+        ({"mechanism": "smoothing", "projections": np.eye(3)}, "'projections' parameter"),
+        ({"mechanism": "gradient", "projections": np.eye(3)}, "'projections' parameter"),
         ({"mechanism": "gradient", "clip_jacobian": 1e-31}, "clip_jacobian"),
         ({"mechanism": "gradient", "clip_jacobian": 1e31}, "clip_jacobian"),
-        ({"mechanism": "sketch", "sigma": 1.0}, "sigma"),
+        ({"mechanism": "sketch", "callbacks": [EarlyStopping()]}, "losses or scores"),
+        ({"mechanism": "gradient", "callbacks": [EarlyStopping()]}, "losses or scores"),
         ({"mechanism": "sketch", "module": nn.Linear(3, 2)}, "module"),
         ({"mechanism": "smoothing", "module": nn.Linear(3, 2)}, "module"),
         ({"mechanism": "gradient", "module": nn.Linear(3, 2)}, "module"),
@@ -144,7 +151,7 @@ def test_the_charge_comes_before_noise_and_rows(mechanism, monkeypatch):
 )
 def test_what_does_not_go_together_is_refused_free_of_charge(options, text):
     budget = PrivacyBudget(5.0)
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((ValueError, RuntimeError), match=text):
         generator(**options, budget=budget).fit(X, LABELS)
     assert len(budget.history()) == 0
 
@@ -161,11 +168,11 @@ def test_an_interrupt_in_training_keeps_what_was_paid_for(mechanism, monkeypatch
     fitted = generator(mechanism, budget=budget).fit(X)
     old = fitted.privacy_spent_
 
-    def interrupted(*args):
+    def interrupted(*args, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_generator_mechanisms, "train_generator", interrupted)
+        patch.setattr(of_generator, "train_network", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fitted.fit(X + 0.1)
     assert fitted.privacy_spent_ is not old
@@ -179,10 +186,10 @@ def test_an_interrupt_while_gradients_are_released_leaves_the_last_fit(monkeypat
     fitted = generator("gradient", budget=budget).fit(SMALL)
     before = dict(vars(fitted))
 
-    def interrupted(*args):
+    def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_generator_mechanisms, "train_generator", interrupted)
+    monkeypatch.setattr(training, "train_network", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(SMALL)
     assert vars(fitted) == before
@@ -217,6 +224,41 @@ def test_a_grid_search_charges_folds_times_candidates_and_the_refit():
     ).fit(SMALL)
     assert len(budget.history()) == 5
     assert search.best_estimator_.sample(3).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "values"),
+    [
+        (Resample(n_projections=6), {"mechanism__batch_size": [20, 30]}),
+        (Gradient(n_projections=6), {"mechanism__clip_jacobian": [0.5, 1.0]}),
+    ],
+    ids=repr,
+)
+def test_parameters_of_a_mechanism_are_searched_over(mechanism, values):
+    network = LatentNetwork(latent_dim=2)
+    searched = DPSlicedGenerator(mechanism, bounds=(-1, 1), n_steps=2, module=network)
+    search = GridSearchCV(searched, values | {"module__latent_dim": [1, 3]}, cv=2).fit(SMALL)
+    (name, tried) = next(iter(values.items()))
+    assert set(search.cv_results_[f"param_{name}"]) == set(tried)
+    assert network.latent_dim == 2
+    chosen = search.best_estimator_
+    assert chosen.mechanism_.get_params() == chosen.mechanism.get_params()
+    assert chosen.mechanism_ is not chosen.mechanism
+    assert DPSlicedGenerator("gradient").get_params()["mechanism"] == "gradient"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_callbacks_see_the_network_of_every_step(mechanism):
+    class Watch(Callback):
+        def on_epoch_end(self, net, **data):
+            seen.append(torch.cat([p.detach().flatten() for p in net.module_.parameters()]))
+
+    seen: list = []
+    schedule = LRScheduler("StepLR", step_size=1, gamma=0.1)
+    generator(mechanism, callbacks=[Watch(), schedule], n_steps=5).fit(SMALL)
+    assert len(seen) == 5
+    moves = [float((b - a).abs().max()) for a, b in pairwise(seen)]
+    assert moves[0] > 5 * moves[2] > 0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpot.estimators._groups import read_groups
-from skdpot.nets.parity import Cells
+from skdpot.estimators._fair_predictor import read_groups
+from skdpot.nets.wasserstein_gradient import Cells
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
 
@@ -73,8 +73,8 @@ BAD = {
     "too long": ([SECRET, "a", "b", "c"], "4 labels for 3 rows"),
     "nothing": ([], "0 labels for 3 rows"),
     "a scalar": (SECRET, "shape|unknown"),
-    "two columns": ([[SECRET, "a"]] * 3, r"shape \(3, 2\).* join them"),
-    "two frame columns": (pd.DataFrame({"a": [SECRET] * 3, "b": [1] * 3}), "join them"),
+    "two columns": ([[SECRET, "a"]] * 3, r"shape \(3, 2\).* Join several columns"),
+    "two frame columns": (pd.DataFrame({"a": [SECRET] * 3, "b": [1] * 3}), "Join several columns"),
     "continuous": ([NUMBER, 0.5, 1.0], "continuous.*pandas.cut"),
     "infinite": ([np.inf, 0.0, 1.0], "infinity"),
     "NaN in a list of strings": ([SECRET, np.nan, "a"], "missing"),
@@ -132,9 +132,7 @@ def test_a_batch_takes_the_same_share_of_each_cell(sizes, fraction, taken):
 
 
 def test_a_share_of_less_than_one_row_is_refused_by_the_name_of_the_group():
-    with pytest.raises(
-        ValueError, match=r"sensitive_features: group b has 4 rows.*batch_fraction.*0.25"
-    ):
+    with pytest.raises(ValueError, match=r"sensitive_features: group b has 4 rows.*batch_fraction"):
         cells((500, 4), "ab").batch_sizes(0.2)
-    with pytest.raises(ValueError, match="group 7 has 1 row, .* larger batch_size .*merge"):
+    with pytest.raises(ValueError, match="group 7 has 1 row, .* larger batch_size.*merge"):
         cells((500, 1), "37").batch_sizes(0.5, parameter="batch_size")

@@ -8,7 +8,7 @@ from skdpot import SlicedSketch
 from tests.flat_options import flow_sampler
 
 X = np.random.default_rng(8841).uniform(-1, 1, (300, 3))
-OPTIONS = {"bounds": (-2, 2), "slices": np.eye(3), "n_bins": 16}
+OPTIONS = {"bounds": (-2, 2), "projections": np.eye(3), "n_bins": 16}
 
 
 @pytest.mark.parametrize("seeded", [False, True])

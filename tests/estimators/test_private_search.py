@@ -37,27 +37,23 @@ from skdpot import (
 from skdpot._utils.rng import SecretStream
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators._search_plan import draw_splits
-from skdpot.estimators._search_scores import find_scorer
-from skdpot.estimators.private_search import PrivateSearchCV
-from skdpot.estimators.search_leaks import search_leaks
+from skdpot.estimators._search_trials import find_scorer
+from skdpot.estimators.private_search import PrivateSearchCV, search_leaks
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import PrivacyTarget, privacy_target
-from skdpot.privacy.events import BudgetedEvent
-from skdpot.privacy.private_selection import TrialLaw
+from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
+from skdpot.privacy.private_selection import BudgetedEvent, TrialLaw
 from skdpot.privacy.recording import record_releases
 from skdpot.privacy.spent import total_spent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
-from tests.flat_options import flow_sampler
-from tests.networks import made
+from tests.flat_options import flow_sampler, made
 
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (1000, 3))
 Y = (X[:, 0] > 0.1).astype(int)
 SHIFTS = {"shift": [-0.5, 0.1, 0.6]}
-FLOW = {"bounds": (-1, 1), "n_slices": 3, "n_steps": 3, "n_particles": 50}
+FLOW = {"bounds": (-1, 1), "n_projections": 3, "n_steps": 3, "n_particles": 50}
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +140,7 @@ def test_parts_of_a_trial_cost_no_more_than_the_trial(seed):
     ]
     for cv in (0.25, 5, public, [(everyone[:30], everyone[30:]), (everyone[:20], everyone[40:])]):
         plan = search(cv=cv, epsilon=2.0, refit=not isinstance(cv, float)).plan(X[:60])
-        splits = draw_splits(cv, 60, np.random.default_rng(0), "test")
+        splits = draw_splits(cv, 60, np.random.default_rng(0))
         fit_mu = PrivacyTarget(plan.fit.epsilon, plan.fit.delta).mu_cap
         noise = plan.score_noise
         worst = 0.0
@@ -210,7 +206,7 @@ def test_a_candidate_that_does_not_pay_is_refused(fault, error, message):
 
 
 def test_a_failure_quotes_nothing():
-    with pytest.raises(RuntimeError, match="not shown") as failure:
+    with pytest.raises(RuntimeError, match="the text is hidden") as failure:
         search(estimator=NoisyThreshold(fault="fails")).fit(X, Y)
     assert failure.value.__cause__ is None
     assert failure.value.__context__ is None
@@ -336,12 +332,12 @@ def test_a_candidate_has_one_law_at_every_index(log, monkeypatch, laws):
     """A trial is a function of its own words: with the same ones all trials are the same."""
     with_trials(monkeypatch, 6)
     task = planned_task(candidates=laws)
-    trials.best_trial(task, X, Y, {}, Repeating())
+    trials.best_trial(task, trials.Rows(X, Y, {}), Repeating())
     shifts = [parameters["shift"] for parameters, *_ in log]
     assert len(shifts) == 6
     assert len(set(shifts)) == 1
     log.clear()
-    trials.best_trial(task, X, Y, {}, SecretStream())
+    trials.best_trial(task, trials.Rows(X, Y, {}), SecretStream())
     if laws is LAWS:  # two of six doubles are equal with probability 1e-14
         assert len({parameters["shift"] for parameters, *_ in log}) == 6
 
@@ -472,10 +468,10 @@ def test_the_noise_of_a_score_is_the_planned_one(monkeypatch):
 
 def planned_task(**options):
     made = search(**options)
-    splits = draw_splits(0.2, len(X), np.random.default_rng(0), "test")
-    scorer = find_scorer(None, "held_out", None, made.estimator, "test")
+    splits = draw_splits(0.2, len(X), np.random.default_rng(0))
+    scorer = find_scorer(None, "held_out", None, made.estimator)
     laws = made.param_distributions
-    return trials.SearchTask(made.estimator, ("",), laws, splits, scorer, made.plan(X), "test")
+    return trials.SearchTask(made.estimator, ("",), laws, splits, scorer, made.plan(X))
 
 
 class Fixed:
@@ -502,7 +498,7 @@ class Fixed:
     ids=["accuracy", "absolute_error", "sliced_wasserstein", "function"],
 )
 def test_one_held_out_row_moves_a_score_by_one_at_most(scoring, bounds):
-    scorer = find_scorer(scoring, "held_out", bounds, None, "test")
+    scorer = find_scorer(scoring, "held_out", bounds, None)
     rng = np.random.default_rng(0)
     fitted, largest = Fixed(rng.uniform(-1, 1, (300, 2))), 0.0
     for _ in range(60):
@@ -518,7 +514,7 @@ def test_one_held_out_row_moves_a_score_by_one_at_most(scoring, bounds):
 
 def test_sliced_scores_attain_their_sensitivity():
     """Opposite corners of the cube, far from all samples."""
-    scorer = find_scorer("sliced_wasserstein", "held_out", ([0.0], [1.0]), None, "test")
+    scorer = find_scorer("sliced_wasserstein", "held_out", ([0.0], [1.0]), None)
     fitted = Fixed(np.zeros((50, 1)))
     low, high = (scorer.total(fitted, np.array([[0.0], [v]]), None) for v in (0.0, 1.0))
     assert low - high == pytest.approx(1.0)
@@ -528,7 +524,7 @@ def test_scores_that_are_no_numbers_count_nothing():
     def score(fitted, rows, y):
         return np.where(rows[:, 0] > 0, np.nan, 7.0)
 
-    scorer = find_scorer(score, "held_out", None, None, "test")
+    scorer = find_scorer(score, "held_out", None, None)
     assert scorer.total(None, X, Y) == np.sum(X[:, 0] <= 0)
     found = search(scoring=lambda fitted, rows, y: np.full(len(rows), np.nan)).fit(X, Y)
     assert 0.0 <= found.best_score_ < 0.5
@@ -544,9 +540,9 @@ def test_scores_that_are_no_numbers_count_nothing():
         ({"scoring": "absolute_error", "score_bounds": (1.0, 1.0)}, "low < high"),
         ({"scoring": "accuracy", "score_on": "release"}, "of the fitted estimator alone"),
         ({"score_on": "train"}, "score_on"),
-        ({"cv": 1}, "at least 2"),
-        ({"cv": 1.5}, "holds out"),
-        ({"cv": StratifiedKFold(3)}, "does not split by the number of rows alone"),
+        ({"cv": 1}, "n_splits=2 or more"),
+        ({"cv": 1.5}, "test_size=1500"),
+        ({"cv": StratifiedKFold(3)}, "the number alone is known"),
         ({"cv": [([0, 1], [1, 2])]}, "rows that it holds out"),
         ({"cv": [([0, 0], [1])]}, "names a row twice"),
         ({"cv": [([0, 5000], [1])]}, "positions from 0 to 999"),
@@ -588,7 +584,7 @@ def test_splits_are_drawn_from_the_number_of_rows():
         (ShuffleSplit(2, test_size=0.5, random_state=0), 2, 2, False),
         (RepeatedKFold(n_splits=4, n_repeats=3), 9, 3, False),
     ):
-        splits = draw_splits(cv, 40, np.random.default_rng(0), "test")
+        splits = draw_splits(cv, 40, np.random.default_rng(0))
         assert (splits.most_fits, splits.most_scores, splits.disjoint) == (fits, scores, disjoint)
 
 

@@ -5,8 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import FairPrivateClassifier, FairPrivateRegressor
 from skdpot.estimators.private_search import PrivateSearchCV
-from tests.flat_options import flow_sampler
-from tests.networks import made
+from tests.flat_options import flow_sampler, made
 
 # The checks set random_state, and have features about 100.
 pytestmark = [
@@ -14,7 +13,7 @@ pytestmark = [
     for text in (".*makes the privacy noise reproducible", ".*a feature beyond 100")
 ]
 QUICK = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
-FLOW = {"bounds": (-3, 3), "n_slices": 2, "n_steps": 2, "n_particles": 20}
+FLOW = {"bounds": (-3, 3), "n_projections": 2, "n_steps": 2, "n_particles": 20}
 
 SEARCHES = [
     PrivateSearchCV(

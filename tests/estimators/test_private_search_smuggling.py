@@ -31,15 +31,14 @@ from skdpot.privacy.private_selection import TrialLaw
 from skdpot.privacy.spent import PrivacySpent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
-from tests.flat_options import flow_sampler, private_distance
-from tests.networks import made
+from tests.flat_options import flow_sampler, made, private_distance
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (400, 3))
 Y = (X[:, 0] > 0.1).astype(int)
 SPLIT = [(np.arange(300), np.arange(300, 400))]
 QUICK = made(FairPrivateClassifier, alpha=0.0, batch_fraction=1.0, n_steps=2)
-FLOW = flow_sampler(bounds=(-1, 1), n_slices=3, n_steps=3, n_particles=50)
+FLOW = flow_sampler(bounds=(-1, 1), n_projections=3, n_steps=3, n_particles=50)
 SHIFTS = {"m__shift": [0.0, 0.2]}
 
 
@@ -163,7 +162,7 @@ REFUSED = {
         SHIFTS,
         "function of the private rows",
     ),
-    "a search in a search": (search(NoisyThreshold(), {}), {}, "within a search"),
+    "a search in a search": (search(NoisyThreshold(), {}), {}, "in a search would"),
     "the set of classes": (QUICK, {"classes": [[0, 1], [0, 1, 2]]}, "`classes` cannot"),
 }
 
@@ -203,10 +202,12 @@ def test_every_candidate_that_is_drawn_is_checked(log, monkeypatch):
     monkeypatch.setattr(trials, "ParameterSampler", lambda *given, **options: [{"m__shift": 0.0}])
     given = search(before("passthrough"), SHIFTS).fit(X, Y)
     task = trials.SearchTask(
-        *(given.estimator, ("m__",), SHIFTS, None, None, given.plan_, "test"),
+        *(given.estimator, ("m__",), SHIFTS, None, None, given.plan_),
     )
     with pytest.raises(ValueError, match="would learn"):
-        trials.fit_alone(task, {"s": StandardScaler()}, X, Y, {}, given.plan_.fit, None)
+        trials.fit_alone(
+            task, {"s": StandardScaler()}, trials.Rows(X, Y, {}), given.plan_.fit, None
+        )
 
 
 def test_every_value_of_a_large_grid_is_checked():
@@ -231,7 +232,7 @@ def test_a_part_that_keeps_rows_is_refused(when):
         private_distance(protocol="triangle"),
         private_distance(protocol="fedwad"),
         clone(FLOW).set_params(mechanism=Presample(sigma=0.0)),
-        clone(FLOW).set_params(mechanism=Presample(n_slices=3, sigma=0.05)),
+        clone(FLOW).set_params(mechanism=Presample(n_projections=3, sigma=0.05)),
     ],
     ids=["autoencoder", "triangle", "fedwad", "no noise", "little noise"],
 )
@@ -319,9 +320,7 @@ def test_what_the_caller_holds_is_never_fitted(monkeypatch):
 
 def test_candidates_share_nothing_with_each_other():
     value = FunctionTransformer(np.abs)
-    one, two = (
-        make_candidate(before("passthrough"), {"s": value}, ("m__",), "test") for _ in range(2)
-    )
+    one, two = (make_candidate(before("passthrough"), {"s": value}, ("m__",)) for _ in range(2))
     assert one["s"].func is two["s"].func is np.abs
     assert len({id(one["s"]), id(two["s"]), id(value)}) == 3
     assert one["m"] is not two["m"]

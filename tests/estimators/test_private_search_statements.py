@@ -15,7 +15,6 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
 from skdpot import (
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -37,16 +36,21 @@ from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.tables.table_record import TableRecord
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
-from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
-from tests.networks import made
+from tests.flat_options import (
+    flow_sampler,
+    made,
+    private_distance,
+    sliced_generator,
+    trajectory_sampler,
+)
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (400, 3))
 Y = (X[:, 0] > 0.1).astype(int)
 TABLE = pd.DataFrame({"a": np.arange(400) % 50 * 1.0, "b": np.arange(400) % 7 * 1.0})
 SCHEMA = TableSchema([NumericColumn(name, lower=0, upper=50, dtype="float64") for name in "ab"])
-FLOW = {"bounds": (-1, 1), "n_slices": 3, "n_steps": 3, "n_particles": 50}
-SKETCH = {"bounds": (-1, 1), "n_slices": 3}
+FLOW = {"bounds": (-1, 1), "n_projections": 3, "n_steps": 3, "n_particles": 50}
+SKETCH = {"bounds": (-1, 1), "n_projections": 3}
 QUICK = {"alpha": 0.0, "batch_fraction": 1.0, "n_steps": 2}
 PATHS = {"bounds": (-1, 1), "n_particles": 10, "schedule": [(0.001, 0.1, 2)]}
 
@@ -58,10 +62,10 @@ WINNERS = {
     "flow": flow_sampler(conditional=True, **FLOW),
     "flow of batches": flow_sampler("resample", batch_size=20, **FLOW),
     "flow of rows": flow_sampler("presample", **FLOW),
-    "generator": DPSlicedGenerator(n_steps=2, **SKETCH),
-    "generator of rows": DPSlicedGenerator("smoothing", n_steps=2, bounds=(-1, 1)),
-    "generator by gradients": DPSlicedGenerator("gradient", n_steps=2, bounds=(-1, 1)),
-    "paths": trajectory_sampler(n_slices=3, **PATHS),
+    "generator": sliced_generator(n_steps=2, **SKETCH),
+    "generator of rows": sliced_generator("smoothing", n_steps=2, bounds=(-1, 1)),
+    "generator by gradients": sliced_generator("gradient", n_steps=2, bounds=(-1, 1)),
+    "paths": trajectory_sampler(n_projections=3, **PATHS),
     "paths by gradients": trajectory_sampler("mfld", sampling_rate=0.1, **PATHS),
     "autoencoder": made(PrivateSWAutoencoder, 2, n_steps=2),
     "classifier": made(FairPrivateClassifier, **QUICK),
@@ -134,7 +138,7 @@ def test_sketches_of_winners_are_saved_and_sent_with_the_statement_of_the_search
 def test_sketches_of_winners_can_be_merged(tmp_path):
     both = []
     for rows, epsilon in ((X[:200], 2.0), (X[200:], 3.0)):
-        sketch = SlicedSketch(slices=np.eye(3), bounds=(-1, 1), n_bins=8)
+        sketch = SlicedSketch(projections=np.eye(3), bounds=(-1, 1), n_bins=8)
         search = PrivateSearchCV(sketch, {}, epsilon=epsilon, scoring=nothing, n_trials=2)
         both.append(search.fit(rows, Y[:200]).best_estimator_)
     merged = both[0].merge(both[1])

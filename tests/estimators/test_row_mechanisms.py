@@ -13,11 +13,12 @@ from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import BudgetExceededError
 from skdpot.flows import FlowSchedule
-from skdpot.flows.numpy_drift import NumpyDrift
+from skdpot.flows.solver import NumpyDrift
 from skdpot.mechanisms import Presample, Resample
 from skdpot.privacy import NonPrivateEvent, compose
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import row_release, sliced_wasserstein_distance, uniform_directions
+from skdpot.slicing import rows as noisy_rows
+from skdpot.slicing import sliced_wasserstein_distance, uniform_directions
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
@@ -25,7 +26,7 @@ LABELS = (RNG.random(600) < 0.25).astype(int)
 X = np.clip(0.5 - LABELS[:, None] + 0.1 * RNG.normal(size=(600, 3)), -1, 1)
 MECHANISMS = ("resample", "presample")
 BOTH = pytest.mark.parametrize("mechanism", MECHANISMS)
-QUICK = {"bounds": (-1, 1), "n_slices": 6, "n_steps": 4, "batch_size": 60, "n_particles": 80}
+QUICK = {"bounds": (-1, 1), "n_projections": 6, "n_steps": 4, "batch_size": 60, "n_particles": 80}
 CHECKED = [
     flow_sampler("resample", n_steps=10, n_particles=300),
     flow_sampler("presample", n_steps=50, n_particles=300),
@@ -54,10 +55,10 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize(
     "options",
     [
-        {"mechanism": "resample", "batch_size": 200, "n_slices": 12},
-        {"mechanism": "resample", "batch_size": 200, "sampling": "poisson", "n_slices": 12},
-        {"mechanism": "presample", "n_slices": 30, "n_subslices": 12},
-        {"mechanism": "presample", "slices": "uniform", "n_slices": 30},
+        {"mechanism": "resample", "batch_size": 200, "n_projections": 12},
+        {"mechanism": "resample", "batch_size": 200, "sampling": "poisson", "n_projections": 12},
+        {"mechanism": "presample", "n_projections": 30, "n_projections_per_step": 12},
+        {"mechanism": "presample", "projections": "uniform", "n_projections": 30},
     ],
 )
 def test_without_noise_the_rows_come_back(options):
@@ -118,13 +119,13 @@ def test_each_step_of_resampling_costs():
 @BOTH
 def test_as_much_noise_is_drawn_as_is_charged(mechanism, monkeypatch):
     """A number for each row and direction of as many releases as the event counts."""
-    drawn, draw = [], row_release.lattice_noise
+    drawn, draw = [], noisy_rows.lattice_noise
 
     def spy(sigma, shape, *args, **options):
         drawn.append((sigma, math.prod(shape)))
         return draw(sigma, shape, *args, **options)
 
-    monkeypatch.setattr(row_release, "lattice_noise", spy)
+    monkeypatch.setattr(noisy_rows, "lattice_noise", spy)
     event = sampler(mechanism, n_steps=5).fit(X).privacy_spent_.event
     n_rows = 60 if mechanism == "resample" else len(X)
     assert {sigma for sigma, _ in drawn} == {event.sigma}
@@ -132,9 +133,9 @@ def test_as_much_noise_is_drawn_as_is_charged(mechanism, monkeypatch):
 
 
 @BOTH
-@pytest.mark.parametrize("slices", ["orthogonal", "uniform"])
-def test_values_are_sorted_after_the_noise(mechanism, slices):
-    for batch in sampler(mechanism, slices=slices).fit(X).releases_.batches:
+@pytest.mark.parametrize("projections", ["orthogonal", "uniform"])
+def test_values_are_sorted_after_the_noise(mechanism, projections):
+    for batch in sampler(mechanism, projections=projections).fit(X).releases_.batches:
         assert np.all(np.diff(batch.values, axis=1) >= 0)
         assert batch.values.dtype == batch.directions.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(batch.directions, axis=1), 1, atol=1e-6)
@@ -149,11 +150,11 @@ def test_the_default_slices_mean_orthogonal_ones(mechanism):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "n_features", "n_slices", "n_used"),
+    ("mechanism", "n_features", "n_projections", "n_used"),
     [(Resample(batch_size=20), 2, 70, 70), (Presample(), 2, 31, 25), (Presample(), 40, 40, 32)],
 )
 def test_the_papers_numbers_of_slices_are_the_defaults(
-    mechanism, n_features, n_slices, n_used, monkeypatch
+    mechanism, n_features, n_projections, n_used, monkeypatch
 ):
     used, residual = set(), NumpyDrift.residual
 
@@ -165,7 +166,7 @@ def test_the_papers_numbers_of_slices_are_the_defaults(
     rows = RNG.uniform(-1, 1, (30, n_features))
     options = {"bounds": (-1, 1), "n_particles": 80, "n_steps": 2}
     fitted = DPSlicedFlowSampler(mechanism, **options).fit(rows)
-    assert len(fitted.releases_.batches[0].directions) == n_slices
+    assert len(fitted.releases_.batches[0].directions) == n_projections
     assert used == {n_used}
 
 
@@ -198,7 +199,7 @@ def test_poisson_batches_may_be_small_or_empty():
     All 20 fits have the same number of steps with rows with probability below 1e-9, and one has
     none at all, which is refused, with probability 2e-6.
     """
-    options = {"sampling": "poisson", "batch_size": 2, "n_steps": 8, "n_slices": 2}
+    options = {"sampling": "poisson", "batch_size": 2, "n_steps": 8, "n_projections": 2}
     counts = set()
     for _ in range(20):
         fitted = sampler("resample", epsilon=np.inf, **options).fit(X[:40])
@@ -361,8 +362,8 @@ def test_classes_need_a_sketch(mechanism):
 
 @BOTH
 def test_own_directions_need_a_sketch(mechanism):
-    with pytest.raises(ValueError, match="'slices' parameter of .*sample must be a str among"):
-        sampler(mechanism, slices=np.eye(3)).fit(X)
+    with pytest.raises(ValueError, match="'projections' parameter of .*sample must be a str among"):
+        sampler(mechanism, projections=np.eye(3)).fit(X)
 
 
 @BOTH
@@ -403,7 +404,7 @@ def test_frames_in_frames_out(mechanism):
 def test_units_of_the_data_come_back(mechanism):
     low, high = np.array([0, 1000, -5.0]), np.array([1, 3000, -4.0])
     rows = low + (high - low) * (X + 1) / 2
-    options = {"epsilon": np.inf, "n_steps": 60, "n_particles": 600, "n_slices": 40}
+    options = {"epsilon": np.inf, "n_steps": 60, "n_particles": 600, "n_projections": 40}
     drawn = sampler(mechanism, bounds=(low, high), **options).fit(rows).sample(600)
     np.testing.assert_allclose(drawn.mean(axis=0), rows.mean(axis=0), atol=0.1 * (high - low).max())
     np.testing.assert_allclose(drawn.std(axis=0) / rows.std(axis=0), 1, atol=0.35)

@@ -15,7 +15,7 @@ from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.recording import record_releases
-from skdpot.slicing.marginals import Marginal, NoisyMarginal
+from skdpot.tables.marginals import Marginal, NoisyMarginal
 from tests.estimators.table_examples import SCHEMA, example_table
 
 pytestmark = [

@@ -20,7 +20,7 @@ from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
-from skdpot.slicing import square_root_strategy
+from skdpot.slicing import plan, square_root_strategy
 from skdpot.trajectories import langevin
 from skdpot.trajectories.time_axis import timed_rows
 from tests.flat_options import trajectory_sampler
@@ -31,7 +31,7 @@ X = RNG.uniform(-1, 1, (N_ROWS, 2))
 T = np.repeat(np.arange(4.0), [270, 170, 190, 210])
 SKETCH = {
     "bounds": (-1, 1),
-    "n_slices": 4,
+    "n_projections": 4,
     "n_bins": 16,
     "n_particles": 12,
     "schedule": [(1.0, None, 3)],
@@ -105,10 +105,10 @@ def epsilon_by_dp_accounting(steps, mus, delta):
 
 def sensitivity_of_a_table(fitted):
     """One row replaced: at most one count of each histogram moves, to any other bin."""
-    _, n_slices, n_bins = fitted.sketch_.statistic_.shape
+    _, n_projections, n_bins = fitted.sketch_.statistic_.shape
     a = square_root_strategy(n_bins).matrix
     moved = a[:, :, None] - a[:, None, :]
-    return math.sqrt(n_slices * np.einsum("bij,bij->ij", moved, moved).max())
+    return math.sqrt(n_projections * np.einsum("bij,bij->ij", moved, moved).max())
 
 
 @pytest.mark.parametrize("group_size", [1, 3])
@@ -227,7 +227,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(way, tmp_path, monkeypa
     monkeypatch.setattr(SecretStream, "random_bytes", watched("noise", SecretStream.random_bytes))
     monkeypatch.setattr(DataBounds, "to_ball", watched("rows", DataBounds.to_ball))
     monkeypatch.setattr(
-        mechanisms,
+        plan,
         "release_private_bounds",
         lambda *args: seen["rows"].append(len(budget.history())) or RELEASE_BOUNDS(*args),
     )
@@ -238,7 +238,7 @@ def test_the_charge_is_on_the_disk_before_noise_and_data(way, tmp_path, monkeypa
     assert list(budget.history()["label"]) == ["PrivateTrajectorySampler"]
 
 
-RELEASE_BOUNDS = mechanisms.release_private_bounds
+RELEASE_BOUNDS = plan.release_private_bounds
 
 
 @pytest.mark.parametrize("way", ["sketch", "sketch, private bounds", "mfld, kmeans"])
@@ -436,7 +436,7 @@ def test_noise_of_the_stated_size_is_drawn():
 
 def test_noise_of_a_table_is_of_the_stated_size():
     """1,024 numbers that are none of the rows: a standard error of .022, bounds seven times."""
-    options = {"slices": np.tile(np.eye(2), (2, 1)), "n_bins": 64}
+    options = {"projections": np.tile(np.eye(2), (2, 1)), "n_bins": 64}
     private, exact = (
         sampler(**options, epsilon=epsilon).fit(X, T).sketch_ for epsilon in (1.0, math.inf)
     )

@@ -27,7 +27,7 @@ X = np.column_stack([(T - 15) / 8, np.zeros(800)]) + RNG.uniform(-0.3, 0.3, (800
 FRAME = pd.DataFrame(X, columns=["a", "b"])
 SKETCH = {
     "bounds": (-1, 1),
-    "n_slices": 8,
+    "n_projections": 8,
     "n_bins": 32,
     "n_particles": 60,
     "schedule": [(1.0, None, 20)],
@@ -326,7 +326,7 @@ def test_mechanisms_leave_nothing_of_each_other_behind():
     assert changed.displacements_.shape == (5,)
     changed.set_params(mechanism="sketch").fit(X, T)
     assert not hasattr(changed, "noise_multiplier_")
-    assert not hasattr(changed, "_moved")
+    assert changed._moved is None
     assert hasattr(changed, "sketch_")
     changed.set_params(mechanism=sampler("mfld").mechanism).fit(X, T)
     assert not hasattr(changed, "sketch_")

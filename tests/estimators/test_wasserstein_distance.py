@@ -20,10 +20,10 @@ from skdpot.exceptions import (
     PrivacyWarning,
     ProtocolRefusedError,
 )
+from skdpot.federated.exchange import common_scale
 from skdpot.federated.measures import labelled_measure
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
 from skdpot.federated.party import Party
-from skdpot.federated.results import common_scale
 from skdpot.metrics import wasserstein_distance
 from skdpot.privacy.data_bounds import DataBounds
 from tests.flat_options import private_distance
@@ -34,7 +34,7 @@ HERE = RNG.normal(0.0, 0.2, size=(N, 3))
 THERE = HERE[::-1] + 0.25
 FEW, OTHERS = HERE[:60], RNG.normal(0.2, 0.25, size=(60, 3))
 LABELS = np.repeat(["a", "b"], 30)
-PUBLIC = {"bounds": (-1, 1), "n_slices": 12}
+PUBLIC = {"bounds": (-1, 1), "n_projections": 12}
 plainly = pytest.mark.filterwarnings("ignore::skdpot.exceptions.NotPrivateWarning")
 seeded = pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
 
@@ -88,7 +88,7 @@ def test_equal_parties_are_not_told_apart():
     """Seeded; how often in general is measured in the user guide."""
     halves = [sliced(random_state=s).fit(HERE[s::2]) for s in (0, 1)]
     estimate = halves[0].compare(halves[1])
-    assert abs(estimate.squared) < 2.5 * estimate.squared_standard_error
+    assert abs(estimate.squared_distance) < 2.5 * estimate.squared_standard_error
     assert estimate.noise_floor > 0
     assert "95 %" in repr(estimate)
     assert "Noise floor" in estimate._repr_html_()
@@ -100,7 +100,7 @@ def test_the_unit_is_that_of_the_features_where_all_are_scaled_alike():
     assert tens.distance(10 * THERE) == pytest.approx(2.5, abs=0.04)
     norms = private_distance(epsilon=np.inf, norm_bound=2.0).fit(HERE)
     assert norms.distance(THERE) == pytest.approx(0.25, abs=0.01)
-    ones = sliced(epsilon=np.inf, n_slices="auto").fit(HERE).score_samples(THERE)
+    ones = sliced(epsilon=np.inf, n_projections="auto").fit(HERE).score_samples(THERE)
     np.testing.assert_allclose(tens.score_samples(10 * THERE), 100 * ones, rtol=1e-6, atol=1e-6)
     apart = private_distance(epsilon=np.inf, bounds=([-1, -1, -2], [1, 1, 2])).fit(HERE)
     estimate = apart.compare(THERE)
@@ -238,7 +238,7 @@ def test_a_union_of_parties(exact, other):
     """Half of the rows each of two parties: the union is one party with all of them."""
     halves = [sliced(epsilon=np.inf).fit(THERE[s::2]) for s in (0, 1)]
     both = exact.compare(halves)
-    assert both.squared == pytest.approx(exact.compare(other).squared, rel=1e-3)
+    assert both.squared_distance == pytest.approx(exact.compare(other).squared_distance, rel=1e-3)
     mixed = exact.distance([exact.publish(HERE), other])
     assert 0 < mixed < exact.distance(other)
     with pytest.raises(AttributeError, match="not fitted"):
@@ -568,9 +568,9 @@ def test_zeros_and_ones_of_one_law_are_not_told_apart():
     outside = 0
     for _ in range(10):
         here, there = rng.integers(0, 2, size=(2, 3000, 4)) - 0.5
-        fitted = [sliced(epsilon=2.0, n_slices=16).fit(rows) for rows in (here, there)]
+        fitted = [sliced(epsilon=2.0, n_projections=16).fit(rows) for rows in (here, there)]
         estimate = fitted[0].compare(fitted[1])
-        outside += abs(estimate.squared) > 3 * estimate.squared_standard_error
+        outside += abs(estimate.squared_distance) > 3 * estimate.squared_standard_error
     assert outside < 4
 
 
@@ -581,7 +581,7 @@ def test_frames_go_in_without_a_warning_and_in_one_order():
     assert fitted.distance(there) == pytest.approx(0.25, abs=0.004)
     assert fitted.score_samples(there).shape == (N,)
     turned = sliced(epsilon=np.inf).fit(there[["c", "b", "a"]])
-    with pytest.raises(ValueError, match="name their features differently"):
+    with pytest.raises(ValueError, match="different names of features"):
         fitted.compare(turned)
 
 
@@ -605,7 +605,7 @@ def test_a_drowned_table_warns_and_its_interval_is_honest():
         with pytest.warns(PrivacyWarning, match="distances can hardly be told"):
             drowned.append(sliced().fit(rng.normal(0, 0.15, size=(60, 4))))
     estimate = drowned[0].compare(drowned[1])
-    assert estimate.debiased.standard_error >= estimate.debiased.raw_squared > 0
+    assert estimate.details.standard_error >= estimate.details.raw_squared > 0
     assert estimate.interval()[0] == 0
 
 

@@ -5,20 +5,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.federated.geodesic import (
-    approach,
-    drawn_fractions,
-    follow_geodesic,
-    next_reference,
-)
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import interpolate, optimal_plan
+from skdpot.federated.baselines import fedwad, fractions_of_rounds
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.federated.party import Party
+
+
+def follow(mu, nu, reference, n_rounds, rng=None, t="drawn", interpolation="barycentric"):
+    """Let two parties play FedWad."""
+    parties = [
+        Party(name, measure.points, masses=measure.masses, allows="fedwad")
+        for name, measure in (("mu", mu), ("nu", nu))
+    ]
+    options = {"n_rounds": n_rounds, "reference": reference, "rng": rng, "t": t}
+    return fedwad(*parties, interpolation=interpolation, **options).details
 
 
 @st.composite
 def starts(draw, balanced=False):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    sizes = [draw(st.integers(1, 7)) for _ in range(3)]
+    sizes = [draw(st.integers(2, 7)) for _ in range(3)]
     d = draw(st.integers(1, 4))
     clouds = []
     for size in sizes:
@@ -32,7 +37,7 @@ def starts(draw, balanced=False):
 @settings(max_examples=60, deadline=None)
 def test_exact_rounds_bound_the_distance_from_above_and_never_grow(start):
     mu, nu, reference, rng = start
-    path = follow_geodesic(mu, nu, reference, drawn_fractions(4, rng), kind="exact")
+    path = follow(mu, nu, reference, 4, rng, interpolation="exact")
     assert len(path.distances) == 5
     slack = 1e-7
     assert path.distances.min() >= optimal_plan(mu, nu).distance - slack
@@ -44,7 +49,7 @@ def test_exact_rounds_bound_the_distance_from_above_and_never_grow(start):
 @settings(max_examples=60, deadline=None)
 def test_so_do_barycentric_rounds_between_equally_many_points(start):
     mu, nu, reference, rng = start
-    path = follow_geodesic(mu, nu, reference, drawn_fractions(6, rng))
+    path = follow(mu, nu, reference, 6, rng)
     slack = 1e-7
     assert path.distances.min() >= optimal_plan(mu, nu).distance - slack
     assert np.diff(path.distances).max() <= slack
@@ -55,7 +60,7 @@ def test_so_do_barycentric_rounds_between_equally_many_points(start):
 @settings(max_examples=60, deadline=None)
 def test_barycentric_rounds_bound_the_distance_from_above(start):
     mu, nu, reference, rng = start
-    path = follow_geodesic(mu, nu, reference, drawn_fractions(5, rng))
+    path = follow(mu, nu, reference, 5, rng)
     assert path.distance >= optimal_plan(mu, nu).distance - 1e-7
 
 
@@ -64,7 +69,7 @@ def test_barycentric_rounds_may_grow_between_unequal_sizes():
     rng = np.random.default_rng(0)
     mu, nu = DiscreteMeasure(rng.normal(size=(30, 5))), DiscreteMeasure(rng.normal(size=(20, 5)))
     reference = gaussian_reference(25, 5, rng=rng)
-    path = follow_geodesic(mu, nu, reference, drawn_fractions(15, rng))
+    path = follow(mu, nu, reference, 15, rng)
     assert np.diff(path.distances).max() > 0.01 * path.distance
     assert path.distance == path.distances.min() < path.distances[-1]
 
@@ -75,14 +80,8 @@ def test_one_round_by_its_parts():
     plans = [optimal_plan(m, xi) for m in (mu, nu)]
     etas = [interpolate(plan, 0.3) for plan in plans]
     expected = interpolate(optimal_plan(*etas), 0.3)
-    steps = [approach(m, xi, 0.3) for m in (mu, nu)]
-    for step, plan, eta in zip(steps, plans, etas, strict=True):
-        assert step.distance == plan.distance
-        np.testing.assert_array_equal(step.measure.points, eta.points)
-    found = next_reference(steps[0].measure, steps[1].measure, 0.3)
-    np.testing.assert_array_equal(found.points, expected.points)
-    path = follow_geodesic(mu, nu, xi, [0.3])
-    np.testing.assert_array_equal(path.reference.points, expected.points)
+    path = follow(mu, nu, xi, 1, t=0.3)
+    np.testing.assert_allclose(path.reference.points, expected.points, rtol=1e-12)
     before = sum(plan.distance for plan in plans)
     after = sum(optimal_plan(m, expected).distance for m in (mu, nu))
     np.testing.assert_allclose(path.distances, [before, after])
@@ -93,25 +92,24 @@ def test_a_reference_on_the_geodesic_is_exact_at_once():
     mu, nu = (DiscreteMeasure(rng.normal(size=(n, 4))) for n in (9, 6))
     plan = optimal_plan(mu, nu)
     middle = interpolate(plan, 0.4, kind="exact")
-    path = follow_geodesic(mu, nu, middle, [])
-    np.testing.assert_allclose(path.distances, [plan.distance], rtol=1e-9)
-    assert path.reference is middle
+    path = follow(mu, nu, middle, 1, t=0.5)
+    assert path.distances[0] == pytest.approx(plan.distance, rel=1e-9)
 
 
-def gaps(n, seed, fractions):
+def gaps(n, seed, t):
     """Relative gap by round, for two clouds in the dimension where it matters."""
     rng = np.random.default_rng(seed)
     mixing = rng.normal(size=(8, 60))
     mu, nu = (DiscreteMeasure(np.tanh(rng.normal(size=(n, 8)) @ mixing)) for _ in range(2))
     reference = gaussian_reference(n, 60, rng=rng)
-    path = follow_geodesic(mu, nu, reference, fractions(rng))
+    path = follow(mu, nu, reference, 30, rng, t)
     return path.distances / optimal_plan(mu, nu).distance - 1
 
 
 def test_drawn_fractions_converge_and_one_half_stalls():
     """Gap after 30 rounds: 26 to 29 % against 0.01 to 0.6 %, over seeds 0 to 5."""
-    stalled = [gaps(60, seed, lambda rng: [0.5] * 30) for seed in range(3)]
-    moving = [gaps(60, seed, lambda rng: drawn_fractions(30, rng)) for seed in range(3)]
+    stalled = [gaps(60, seed, 0.5) for seed in range(3)]
+    moving = [gaps(60, seed, "drawn") for seed in range(3)]
     for gap in stalled:
         assert gap[-1] > 0.15
         assert gap[-1] == pytest.approx(gap[-10], rel=1e-6)
@@ -120,19 +118,10 @@ def test_drawn_fractions_converge_and_one_half_stalls():
 
 
 def test_drawn_fractions_are_uniform_and_repeatable():
-    first, second = (drawn_fractions(20_000, np.random.default_rng(3)) for _ in range(2))
+    first, second = (
+        fractions_of_rounds("drawn", 20_000, np.random.default_rng(3)) for _ in range(2)
+    )
     np.testing.assert_array_equal(first, second)
-    assert 0 < first.min() < first.max() <= 1
+    assert 0 < first.min() < first.max() < 1
     counts, _ = np.histogram(first, bins=20, range=(0, 1))
     assert np.sum((counts - 1000) ** 2 / 1000) < 60  # 19 degrees of freedom: 3e-6
-
-
-def test_no_round_is_refused():
-    with pytest.raises(ValueError, match="n_rounds=0"):
-        drawn_fractions(0, np.random.default_rng(0))
-
-
-def test_fractions_are_checked_in_every_round():
-    mu = DiscreteMeasure([[0.0]])
-    with pytest.raises(ValueError, match="t=1.5"):
-        follow_geodesic(mu, mu, mu, [0.5, 1.5])

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.plans import check_fraction, interpolate, optimal_plan
+from skdpot.federated.measures import DiscreteMeasure, interpolate, optimal_plan
 
 FRACTIONS = [0.0, 0.1, 0.5, 0.9, 1.0]
 
@@ -100,12 +99,6 @@ def test_fractions_outside_of_the_way_are_refused(t):
     plan = optimal_plan(DiscreteMeasure([[0.0]]), DiscreteMeasure([[1.0]]))
     with pytest.raises(ValueError, match=r"must be a fraction in \[0, 1\]"):
         interpolate(plan, t)
-
-
-def test_the_end_of_the_way_is_refused_where_it_says_nothing():
-    check_fraction(1.0)
-    with pytest.raises(ValueError, match=r"s=1.0 must be a fraction in \[0, 1\)"):
-        check_fraction(1.0, "s", below_one=True)
 
 
 def test_unknown_kinds_are_refused():

@@ -5,8 +5,12 @@ import pytest
 from scipy.linalg import sqrtm
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, labelled_measure
-from skdpot.federated.plans import optimal_plan
+from skdpot.federated.measures import (
+    DiscreteMeasure,
+    gaussian_reference,
+    labelled_measure,
+    optimal_plan,
+)
 from skdpot.metrics import wasserstein_distance
 
 

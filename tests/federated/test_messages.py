@@ -37,14 +37,14 @@ FRACTIONS = (0.25, 0.5, 0.75)
 ROWS = RNG.uniform(-1, 1, (300, 3))
 LABELS = np.array(["north", "south", "west"])[RNG.integers(0, 3, 300)]
 REQUEST = SketchRequest.draw(
-    3, n_slices=4, n_bins=8, bounds=(-1, [1, 2, 3]), slices="axes+orthogonal", rng=RNG
+    3, n_projections=4, n_bins=8, bounds=(-1, [1, 2, 3]), projections="axes+orthogonal", rng=RNG
 )
 
 
 def sketch(rows=ROWS, labels=None, **parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return SlicedSketch(**{"n_bins": 8, "slices": REQUEST.directions} | parameters).fit(
+        return SlicedSketch(**{"n_bins": 8, "projections": REQUEST.directions} | parameters).fit(
             rows, labels
         )
 
@@ -65,7 +65,9 @@ EXAMPLES = {
     "distance": DistanceMessage(0.1),
     "distance 0": DistanceMessage(0),
     "request": REQUEST,
-    "request with a norm": SketchRequest.draw(2, n_slices=3, n_bins=2, norm_bound=0.7, rng=RNG),
+    "request with a norm": SketchRequest.draw(
+        2, n_projections=3, n_bins=2, norm_bound=0.7, rng=RNG
+    ),
     "sketch": PLAIN,
     "sketch with names": SketchMessage(
         sketch(pd.DataFrame(ROWS, columns=["a", "ü", "c c"]), bounds=(-1, 1))
@@ -386,7 +388,7 @@ def test_a_request_draws_directions_and_declares_bounds():
     np.testing.assert_allclose(np.linalg.norm(REQUEST.directions, axis=1), 1)
     np.testing.assert_array_equal(REQUEST.directions[:3], np.eye(3))
     parameters = REQUEST.sketch_parameters
-    assert set(parameters) == {"bounds", "slices", "n_bins"}
+    assert set(parameters) == {"bounds", "projections", "n_bins"}
     assert parameters["bounds"] == DataBounds.from_box(-1, [1, 2, 3], 3)
     assert EXAMPLES["request with a norm"].bounds == DataBounds.from_norm(0.7, 2)
 
@@ -394,7 +396,7 @@ def test_a_request_draws_directions_and_declares_bounds():
 @pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 def test_bounds_that_one_party_has_released_serve_all():
     rows = RNG.normal(5.0, 2.0, size=(2000, 3))
-    released = SlicedSketch(epsilon=5.0, slices=np.eye(3), n_bins=8).fit(rows)
+    released = SlicedSketch(epsilon=5.0, projections=np.eye(3), n_bins=8).fit(rows)
     request = SketchRequest.from_bytes(SketchRequest(np.eye(3), 8, released.bounds_).to_bytes())
     other = SlicedSketch(epsilon=5.0, **request.sketch_parameters).fit(rows + 1)
     assert released.distance(request.read(SketchMessage(other))) > 0
@@ -410,12 +412,14 @@ def test_directions_are_scaled_and_then_stay_as_they_are():
 BOX = DataBounds.from_box(-1, 1, 3)
 BAD_REQUESTS = {
     "private bounds": (
-        lambda: SketchRequest.draw(3, n_slices=3, n_bins=4, bounds="private", rng=RNG),
+        lambda: SketchRequest.draw(3, n_projections=3, n_bins=4, bounds="private", rng=RNG),
         "pair",
     ),
-    "no bounds": (lambda: SketchRequest.draw(3, n_slices=3, n_bins=4, rng=RNG), "are public"),
+    "no bounds": (lambda: SketchRequest.draw(3, n_projections=3, n_bins=4, rng=RNG), "are public"),
     "both bounds": (
-        lambda: SketchRequest.draw(3, n_slices=3, n_bins=4, bounds=(-1, 1), norm_bound=1, rng=RNG),
+        lambda: SketchRequest.draw(
+            3, n_projections=3, n_bins=4, bounds=(-1, 1), norm_bound=1, rng=RNG
+        ),
         "give only one",
     ),
     "radius without resolution": (
@@ -707,7 +711,7 @@ def test_an_answer_is_read_with_the_directions_that_were_asked_for():
     assert read.distance(REQUEST.read(PLAIN)) == 0.0
 
 
-OTHER = SketchRequest.draw(3, n_slices=4, n_bins=8, bounds=(-1, 1), rng=RNG)
+OTHER = SketchRequest.draw(3, n_projections=4, n_bins=8, bounds=(-1, 1), rng=RNG)
 ANSWERS = {
     "bounds": (SketchMessage(sketch(**OTHER.sketch_parameters)), "half_widths, bounds"),
     "bins": (
@@ -716,13 +720,13 @@ ANSWERS = {
     ),
     "directions": (
         SketchMessage(
-            sketch(**REQUEST.sketch_parameters | {"slices": uniform_directions(4, 3, RNG)})
+            sketch(**REQUEST.sketch_parameters | {"projections": uniform_directions(4, 3, RNG)})
         ),
         "directions",
     ),
-    "slices": (
+    "projections": (
         SketchMessage(
-            sketch(**REQUEST.sketch_parameters | {"slices": uniform_directions(5, 3, RNG)})
+            sketch(**REQUEST.sketch_parameters | {"projections": uniform_directions(5, 3, RNG)})
         ),
         "directions",
     ),

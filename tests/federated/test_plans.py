@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
-from skdpot.federated import plans
-from skdpot.federated.measures import DiscreteMeasure
-from skdpot.federated.plans import optimal_plan, plan_from_costs, squared_distances
+from skdpot.federated import measures as plans
+from skdpot.federated.measures import (
+    DiscreteMeasure,
+    optimal_plan,
+    plan_from_costs,
+    squared_distances,
+)
 
 quick = settings(max_examples=150, deadline=None)
 
@@ -195,7 +199,6 @@ def test_costs_are_left_as_they_were():
         ([[-1.0]], {}, "not negative"),
         ([[np.nan, 1.0]], {}, "finite"),
         ([[np.inf]], {}, "finite"),
-        ([[1.0]], {"solver": "simplex"}, "solver='simplex'"),
         ([[1.0]], {"source_masses": [1, 2]}, "source_masses"),
         ([[1.0]], {"target_masses": [-1]}, "target_masses"),
     ],
@@ -224,47 +227,6 @@ def test_plans_are_locked_and_show_their_shape_alone():
     assert repr(plan_from_costs([[1.0]])) == "Coupling(1 × 1 points, 1 entries)"
     with pytest.raises(ValueError, match="read-only"):
         plan.masses[0] = 1.0
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_entropic_plans_are_couplings_with_a_certificate(weighted):
-    rng = np.random.default_rng(8)
-    masses = np.append(rng.random(79), 0.0) if weighted else None
-    first = DiscreteMeasure(rng.normal(size=(80, 5)), masses)
-    second = DiscreteMeasure(rng.normal(size=(60, 5)) + 1)
-    exact = optimal_plan(first, second).squared_distance
-    plan = optimal_plan(first, second, solver="entropic")
-    assert exact < plan.squared_distance < 1.05 * exact
-    assert plan.squared_distance - exact <= plan.duality_gap < 0.2 * exact
-    np.testing.assert_allclose(
-        np.bincount(plan.rows, plan.masses, minlength=80), first.weights, atol=1e-14
-    )
-    np.testing.assert_allclose(np.bincount(plan.columns, plan.masses), 1 / 60, atol=1e-14)
-    cost = cost_of(first, second)
-    assert np.min(cost - plan.source_potential[:, None] - plan.target_potential) >= -1e-12
-    assert len(plan.rows) < 80 * 60 / 4
-    assert len(np.unique(plan.rows * 60 + plan.columns)) == len(plan.rows)
-
-
-@given(pair=measures(max_points=5))
-@settings(max_examples=30, deadline=None)
-def test_entropic_plans_of_small_measures(pair):
-    exact, plan = optimal_plan(*pair), optimal_plan(*pair, solver="entropic")
-    slack = 1e-9 * (1 + exact.squared_distance)
-    assert exact.squared_distance <= plan.squared_distance + slack
-    assert plan.squared_distance - exact.squared_distance <= plan.duality_gap + slack
-
-
-def test_auto_solves_exactly_up_to_a_public_size(monkeypatch):
-    rng = np.random.default_rng(9)
-    pair = DiscreteMeasure(rng.normal(size=(20, 2))), DiscreteMeasure(rng.normal(size=(25, 2)))
-    exact = optimal_plan(*pair, solver="exact").squared_distance
-    assert optimal_plan(*pair).squared_distance == exact
-    monkeypatch.setattr(plans, "MAX_EXACT_ENTRIES", 499)
-    assert optimal_plan(*pair).squared_distance > exact
-    assert optimal_plan(*pair, solver="exact").squared_distance == exact
-    monkeypatch.setattr(plans, "MAX_EXACT_ENTRIES", 500)
-    assert optimal_plan(*pair).squared_distance == exact
 
 
 def in_extended_precision(X, Y):
@@ -311,7 +273,7 @@ def test_three_plans_take_little_longer_than_three_calls_of_pot():
     reference = rng.normal(size=(1000, 784))
     pairs = [(clouds[0], reference), (clouds[1], reference), tuple(clouds)]
     ratios = []
-    for _ in range(5):
+    for _ in range(3):
         start = time.perf_counter()
         for X, Y in pairs:
             optimal_plan(DiscreteMeasure(X), DiscreteMeasure(Y)).barycenters()

@@ -9,9 +9,17 @@ import pytest
 
 from skdpot import PrivacyBudget
 from skdpot.exceptions import BudgetExceededError, MessageError, ProtocolRefusedError
-from skdpot.federated import protocols
-from skdpot.federated.geodesic import drawn_fractions, follow_geodesic
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+from skdpot.federated.baselines import (
+    fedwad,
+    fractions_of_rounds,
+    pairwise_fedwad,
+    pairwise_triangle,
+    rescaled,
+    triangle,
+    triangle_to_union,
+)
+from skdpot.federated.exchange import DistanceEstimate, PairwiseResult
+from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 from skdpot.federated.messages import (
     CostMatrices,
     DistanceMessage,
@@ -25,17 +33,7 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
-from skdpot.federated.plans import interpolate, optimal_plan
-from skdpot.federated.protocols import (
-    fedwad,
-    pairwise_fedwad,
-    pairwise_sliced,
-    pairwise_triangle,
-    sliced,
-    triangle,
-    triangle_to_union,
-)
-from skdpot.federated.triangle import FractionQuadratic, rescaled, triangle_squared_distance
+from skdpot.federated.sliced_protocol import pairwise_sliced, sliced
 from skdpot.slicing.debiased_distance import debiased_squared_distance
 from tests.contract.hostile_files import arrays_of, forged, text_of, with_text
 
@@ -45,7 +43,7 @@ SECOND = RNG.normal(0.7, 1.3, size=(40, 3))
 SMALL = RNG.normal(-0.5, 0.6, size=(23, 3))
 MASSES = RNG.uniform(0.5, 2, 40)
 GAMMA = DiscreteMeasure(RNG.normal(size=(40, 3)))
-REQUEST = SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-5, 5), rng=RNG)
+REQUEST = SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-5, 5), rng=RNG)
 
 
 def party(name="first", rows=FIRST, **parameters):
@@ -54,6 +52,10 @@ def party(name="first", rows=FIRST, **parameters):
 
 def moved(rows, t, kind="barycentric", masses=None, gamma=GAMMA):
     return interpolate(optimal_plan(DiscreteMeasure(rows, masses), gamma), t, kind=kind)
+
+
+def triangle_squared_distance(eta_mu, eta_nu, t):
+    return rescaled(optimal_plan(eta_mu, eta_nu).squared_distance, t)
 
 
 def exact(rows, others):
@@ -84,18 +86,17 @@ def test_triangle_equals_the_direct_computation(kind, masses, others):
 
 @pytest.mark.parametrize("t", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize(
-    "reference", [{"gamma_scale": 0.0}, {"n_support": 1}, {"gamma_mean": 3.0, "gamma_scale": 0.0}]
+    "reference", [np.zeros((23, 3)), RNG.normal(size=(1, 3)), np.full((4, 3), 3)]
 )
 def test_triangle_is_exact_where_the_reference_is_one_point(t, reference):
-    result = triangle(party(), party("second", SMALL), t=t, rng=RNG, **reference)
+    result = triangle(party(), party("second", SMALL), t=t, reference=reference)
     assert result.squared_distance == pytest.approx(exact(FIRST, SMALL), rel=1e-9)
 
 
 def test_the_default_reference_has_as_many_points_as_the_smaller_party():
-    result = triangle(party(), party("second", SMALL), gamma_mean=5.0, gamma_scale=0.1, rng=RNG)
+    result = triangle(party(), party("second", SMALL), rng=RNG)
     (reference, _) = result.transcript.messages(ReferenceMeasure)
     assert reference.points.shape == (23, 3)
-    assert abs(reference.points.mean() - 5.0) < 0.1
     again, other = (
         triangle(party(), party("second", SMALL), rng=np.random.default_rng(seed)).squared_distance
         for seed in (0, 1)
@@ -117,19 +118,18 @@ def test_a_secret_fraction_is_read_off_the_parabola(kind):
     distances = [
         optimal_plan(moved(SMALL, s, kind), eta).squared_distance for s in (0.25, 0.5, 0.75)
     ]
-    parabola = FractionQuadratic.fit([0.25, 0.5, 0.75], distances)
-    assert result.squared_distance == pytest.approx(rescaled(parabola.at(0.4), 0.4), rel=1e-9)
-    assert result.details == result.details.fit([0.25, 0.5, 0.75], result_distances(result))
-
-
-def result_distances(result):
-    return result.transcript.messages(DistancesAtFractions)[0].squared_distances
+    (answer,) = result.transcript.messages(DistancesAtFractions)
+    np.testing.assert_allclose(answer.squared_distances, distances, rtol=1e-9)
+    at_t = np.polyval(np.polyfit([0.25, 0.5, 0.75], distances, 2), 0.4)
+    assert result.squared_distance == pytest.approx(rescaled(at_t, 0.4), rel=1e-9)
 
 
 @pytest.mark.parametrize("disclose_t", [True, False])
 def test_the_union_of_sources_is_one_measure(disclose_t):
     sellers = [party("second", SECOND), party("third", SMALL)]
-    result = triangle_to_union(party(), sellers, t=0.4, disclose_t=disclose_t, gamma_scale=0.0)
+    result = triangle_to_union(
+        party(), sellers, t=0.4, disclose_t=disclose_t, reference=np.zeros((9, 3))
+    )
     due = exact(FIRST, np.vstack([SECOND, SMALL]))
     assert result.squared_distance == pytest.approx(due, rel=1e-9)
 
@@ -166,10 +166,16 @@ def test_fedwad_equals_the_rounds_in_one_place(others, t):
         reference=GAMMA,
         rng=np.random.default_rng(5),
     )
-    fractions = drawn_fractions(4, np.random.default_rng(5)) if t == "drawn" else [t] * 4
-    path = follow_geodesic(DiscreteMeasure(FIRST), DiscreteMeasure(others), GAMMA, fractions)
-    np.testing.assert_allclose(result.details.distances, path.distances, rtol=1e-9)
-    assert result.distance == pytest.approx(path.distance, rel=1e-9)
+    xi, sums = GAMMA, []
+    ends = [DiscreteMeasure(FIRST), DiscreteMeasure(others)]
+    for fraction in fractions_of_rounds(t, 4, np.random.default_rng(5)):
+        plans = [optimal_plan(end, xi) for end in ends]
+        sums.append(sum(plan.distance for plan in plans))
+        xi = interpolate(optimal_plan(*(interpolate(plan, fraction) for plan in plans)), fraction)
+    sums.append(sum(optimal_plan(end, xi).distance for end in ends))
+    np.testing.assert_allclose(result.details.distances, sums, rtol=1e-9)
+    np.testing.assert_allclose(result.details.reference.points, xi.points, rtol=1e-9, atol=1e-12)
+    assert result.distance == pytest.approx(min(sums), rel=1e-9)
     assert result.squared_distance >= exact(FIRST, others) * (1 - 1e-9)
 
 
@@ -188,7 +194,7 @@ def test_sliced_equals_the_estimate_from_the_released_sketches():
 def test_sliced_finds_a_shift():
     rng = np.random.default_rng(0)
     rows = rng.uniform(-0.5, 0.5, size=(2, 4000, 3))
-    request = SketchRequest.draw(3, n_slices=6, n_bins=32, bounds=(-1, 1), rng=rng)
+    request = SketchRequest.draw(3, n_projections=6, n_bins=32, bounds=(-1, 1), rng=rng)
     result = sliced(Party("a", rows[0]), Party("b", rows[1] + 0.3), request)
     # The standard error is 0.005: this fails by chance in fewer than one of 1e20 runs.
     assert result.distance == pytest.approx(0.3, abs=0.05)
@@ -210,10 +216,10 @@ def test_pairwise_distances_equal_those_of_pairs():
         frame = result.to_frame()
         assert list(frame.index) == list(frame.columns) == list(THREE)
         np.testing.assert_array_equal(result.squared_distances, result.squared_distances.T)
-        for (i, j), details in result.details.items():
+        for (i, j), estimate in result.estimates.items():
             due = pair(party(i, THREE[i]), party(j, THREE[j]), **options)
             assert frame.loc[i, j] == pytest.approx(due.distance, rel=1e-12)
-            assert type(details) is type(due.details)
+            assert type(estimate.details) is type(due.details)
         assert np.diag(result.distances).tolist() == [0, 0, 0]
 
 
@@ -222,7 +228,7 @@ def test_in_pairwise_protocols_each_party_publishes_once():
     result = pairwise_sliced(parties, REQUEST)
     senders = [e.sender for e in result.transcript if isinstance(e.message, SketchMessage)]
     assert senders == list(THREE)
-    assert set(result.details) == {("first", "second"), ("first", "third"), ("second", "third")}
+    assert set(result.estimates) == {("first", "second"), ("first", "third"), ("second", "third")}
     sent = pairwise_triangle(parties).transcript.messages(InterpolatingMeasure)
     assert len(sent) == 3
     assert [len(p.privacy_spent) for p in parties] == [1, 1, 1]
@@ -340,14 +346,16 @@ def test_fedwad_sends_results_to_both():
 
 def test_reprs_of_results_are_short():
     result = triangle(party(), party("second", SECOND), reference=GAMMA)
-    assert repr(result).startswith("<ProtocolResult of 'triangle': distance ")
+    assert repr(result).startswith("<DistanceEstimate ")
+    assert "protocol='triangle'" in repr(result)
     assert repr(pairwise_triangle(three())).startswith("<PairwiseResult of 'triangle': 3 parties")
 
 
 def test_results_below_zero_are_distances_of_zero():
-    result = protocols.ProtocolResult("sliced", -0.5, None, None)
+    result = DistanceEstimate("sliced", -0.5, None)
     assert result.distance == 0.0
-    pairs = protocols.PairwiseResult("sliced", ("a", "b"), np.array([[0, -1], [-1, 0]]), None, {})
+    pairs = PairwiseResult("sliced", ("a", "b"), {("a", "b"): result}, None)
+    assert pairs.squared_distances.tolist() == [[0, -0.5], [-0.5, 0]]
     assert pairs.to_frame().to_numpy().tolist() == [[0, 0], [0, 0]]
 
 
@@ -493,7 +501,7 @@ LIES = {
         CALLS["publish_sketch"],
         "publish_sketch",
         lambda m: Party("x", SECOND).publish_sketch(
-            SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-4, 5), rng=RNG)
+            SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-4, 5), rng=RNG)
         ),
         "does not measure what was asked for",
     ),
@@ -533,7 +541,7 @@ def test_the_others_lose_nothing(fault, order):
     assert all(len(budget.history()) == 1 for budget in budgets)
     # And the two who were honest can do without the third.
     two = sliced(honest[0], honest[2], REQUEST, n_simulations=8)
-    assert two.details == result.details["first", "third"]
+    assert two.details == result.estimates["first", "third"].details
     assert [budget.epsilon_spent() for budget in budgets] == spent
 
 
@@ -579,8 +587,6 @@ BAD_CALLS = {
     "t of fedwad": (lambda: fedwad(party(), party("b"), t=0.0), "strictly between 0 and 1"),
     "t is another word": (lambda: fedwad(party(), party("b"), t="random"), '"drawn"'),
     "rounds": (lambda: fedwad(party(), party("b"), n_rounds=0), "n_rounds"),
-    "scale": (lambda: triangle(party(), party("b"), gamma_scale=-1.0), "scale"),
-    "support": (lambda: triangle(party(), party("b"), n_support=0), "n_support"),
     "interpolation": (lambda: triangle(party(), party("b"), interpolation="raw"), "barycentric"),
     "shares": (lambda: triangle_to_union(party(), [party("b")], shares=[0.0]), "shares"),
     "two fractions": (
@@ -607,7 +613,7 @@ WRONG_MESSAGES = {
     "reference as request": lambda a, b: pairwise_sliced([a, b], ReferenceMeasure(np.eye(3))),
     "nothing as request": lambda a, b: sliced(a, b, None),
     "request about two features": lambda a, b: sliced(
-        a, b, SketchRequest.draw(2, n_slices=2, n_bins=4, bounds=(-1, 1), rng=RNG)
+        a, b, SketchRequest.draw(2, n_projections=2, n_bins=4, bounds=(-1, 1), rng=RNG)
     ),
     "request as reference": lambda a, b: triangle(a, b, reference=REQUEST),
     "measure as reference": lambda a, b: triangle(
@@ -642,7 +648,7 @@ def test_labelled_parties_compare_rows_with_their_classes():
     labels = np.arange(40) % 2
     first = party("first", FIRST, y=labels)
     second = party("second", SECOND, y=1 - labels)
-    result = triangle(first, second, gamma_scale=0.0)
+    result = triangle(first, second, reference=np.zeros((1, 15)))
     plain = exact(FIRST, SECOND)
     assert result.squared_distance > plain
     assert result.transcript.messages(InterpolatingMeasure)[0].points.shape == (40, 15)
@@ -653,7 +659,7 @@ def test_labelled_parties_compare_rows_with_their_classes():
 def test_overhead_is_small_beside_the_plans():
     # Every message is written, checked and read; what remains are three plans.
     rows = RNG.normal(size=(2, 30, 3))
-    result = triangle(party("a", rows[0]), party("b", rows[1]), n_support=30, rng=RNG)
+    result = triangle(party("a", rows[0]), party("b", rows[1]), rng=RNG)
     eta = result.transcript.messages(InterpolatingMeasure)[0]
     assert eta.n_bytes < 8 * eta.points.size + 300
 
@@ -692,7 +698,7 @@ def test_a_refused_call_charges_no_shared_budget(first, error, place):
     """The people of all parties paid for sketches that nobody published."""
     budget, parties = PrivacyBudget(3.0), [party("second", SECOND)]
     parties.insert(place, first())
-    request = SketchRequest.draw(3, n_slices=6, n_bins=16, bounds=(-5, 5), rng=RNG)
+    request = SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-5, 5), rng=RNG)
     with pytest.raises(error):
         pairwise_sliced(parties, request, budget=budget)
     assert len(budget.history()) == 0

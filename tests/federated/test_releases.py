@@ -14,17 +14,16 @@ import pytest
 
 from skdpot import PrivacyBudget
 from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError
-from skdpot.federated.answering import QUESTIONS, answer, lasting_releases
 from skdpot.federated.messages import ReferenceMeasure, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.federated.releases import ReleaseFile
+from skdpot.federated.remote import QUESTIONS, ReleaseFile, answer, lasting_releases
 
 X = np.random.default_rng(4411).uniform(-1, 1, (60, 2))
 
 
 def request(seed=0):
     rng = np.random.default_rng(seed)
-    return SketchRequest.draw(2, n_slices=4, n_bins=8, bounds=(-1, 1), rng=rng).to_bytes()
+    return SketchRequest.draw(2, n_projections=4, n_bins=8, bounds=(-1, 1), rng=rng).to_bytes()
 
 
 def never():
@@ -45,7 +44,7 @@ def test_a_release_is_made_once_also_by_other_processes(path):
     assert ReleaseFile(path).answer("north", b"request", lambda: b"\x00noisy") == b"\x00noisy"
     assert ReleaseFile(path).answer("north", b"request", never) == b"\x00noisy"
     code = (
-        "from skdpot.federated.releases import ReleaseFile; import sys\n"
+        "from skdpot.federated.remote import ReleaseFile; import sys\n"
         "print(ReleaseFile(sys.argv[1]).answer('north', b'request', lambda: b'other'))"
     )
     ran = subprocess.run(
@@ -105,7 +104,7 @@ def test_a_release_that_cannot_be_kept_is_not_sent(path, monkeypatch):
             return super().execute(statement, *parameters)
 
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, factory=Full, **k))
-    with pytest.raises(LedgerError, match="Nothing was published"):
+    with pytest.raises(LedgerError, match="cannot be used.*disk is full"):
         ReleaseFile(path).answer("north", b"other", lambda: b"lost")
 
 
@@ -123,9 +122,9 @@ def test_foreign_files_are_left_alone(path):
 
 
 def test_other_databases_are_left_alone(path, budget):
-    with pytest.raises(LedgerError, match="no file of releases"):
+    with pytest.raises(LedgerError, match="no intact file of releases"):
         ReleaseFile(budget.ledger).answer("north", b"request", never)
-    with pytest.raises(LedgerError, match="cannot be used"):
+    with pytest.raises(LedgerError, match="cannot be created"):
         ReleaseFile(path.parent / "missing" / "file").answer("north", b"request", never)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from skdpot.federated.exchange import Entry, Transcript
 from skdpot.federated.messages import DistanceMessage, InterpolatingMeasure, Message
-from skdpot.federated.transcript import Entry, Transcript
 
 FIRST, SECOND = InterpolatingMeasure(np.eye(3)), InterpolatingMeasure(2 * np.eye(3))
 

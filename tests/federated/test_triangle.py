@@ -4,24 +4,43 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import interpolate, optimal_plan, plan_from_costs
-from skdpot.federated.triangle import (
-    FRACTIONS,
-    FractionQuadratic,
-    linearised_squared_distance,
-    rescaled,
-    triangle_squared_distance,
+from skdpot.federated.baselines import rescaled, triangle
+from skdpot.federated.measures import (
+    DiscreteMeasure,
+    gaussian_reference,
+    interpolate,
+    optimal_plan,
+    plan_from_costs,
 )
+from skdpot.federated.party import Party
 
 KINDS = pytest.mark.parametrize("kind", ["barycentric", "exact"])
 
 
 def estimate(mu, nu, gamma, t, kind="barycentric"):
     etas = [interpolate(optimal_plan(m, gamma), t, kind=kind) for m in (mu, nu)]
-    return triangle_squared_distance(*etas, t)
+    return rescaled(optimal_plan(*etas).squared_distance, t)
+
+
+def linearised_squared_distance(mu_plan, nu_plan):
+    """Cost of moving μ to ν through γ: what the estimate becomes when only γ pairs rows."""
+    mu_means, mu_spread = arrivals(mu_plan)
+    nu_means, nu_spread = arrivals(nu_plan)
+    apart = np.sum((mu_means - nu_means) ** 2, axis=1)
+    return float(mu_plan.target.weights @ apart) + mu_spread + nu_spread
+
+
+def arrivals(plan):
+    """Return the mean of what arrives at each target, and the spread around these means."""
+    shape = (plan.target.n_points, plan.source.n_points)
+    received = csr_array((plan.masses, (plan.columns, plan.rows)), shape=shape)
+    totals = np.bincount(plan.columns, plan.masses, minlength=shape[0])
+    means = (received @ plan.source.points) / np.where(totals > 0, totals, 1.0)[:, None]
+    gaps = plan.source.points[plan.rows] - means[plan.columns]
+    return means, float(plan.masses @ np.sum(gaps**2, axis=1))
 
 
 @st.composite
@@ -164,14 +183,6 @@ def test_linearised_distance_by_its_definition(weighted):
     assert linearised_squared_distance(*plans) == pytest.approx(expected, rel=1e-12)
 
 
-def test_plans_to_different_references_are_refused():
-    mu, nu = clouds(4, 4)
-    rng = np.random.default_rng(14)
-    plans = [optimal_plan(m, gaussian_reference(4, 6, rng=rng)) for m in (mu, nu)]
-    with pytest.raises(ValueError, match="same reference"):
-        linearised_squared_distance(*plans)
-
-
 @KINDS
 def test_stacked_costs_of_several_sources_give_the_estimate_of_their_union(kind):
     rng = np.random.default_rng(15)
@@ -209,58 +220,9 @@ def test_the_estimate_of_a_union_may_be_too_small():
     assert optimal_plan(union, buyer).squared_distance == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_parabola_goes_through_three_points():
-    values = [3.0, 1.0, 2.0]
-    fitted = FractionQuadratic.fit(FRACTIONS, values)
-    np.testing.assert_allclose([fitted.at(s) for s in FRACTIONS], values, rtol=1e-12)
-
-
-@given(
-    coefficients=st.tuples(st.floats(1, 10), st.floats(-1, 1), st.floats(0, 10)),
-    n=st.integers(3, 9),
-    t=st.floats(0, 1),
-)
-@settings(max_examples=100, deadline=None)
-def test_a_parabola_is_found_from_any_number_of_its_points(coefficients, n, t):
-    truth = FractionQuadratic(*coefficients)
-    s = np.linspace(0.1, 0.9, n)
-    fitted = FractionQuadratic.fit(s, [truth.at(x) for x in s])
-    assert fitted.at(t) == pytest.approx(truth.at(t), rel=1e-9, abs=1e-9)
-
-
-def test_more_points_are_fitted_by_least_squares():
-    s, values = np.array([0.1, 0.3, 0.5, 0.9]), np.array([1.0, 2.0, 1.5, 4.0])
-    fitted = FractionQuadratic.fit(s, values)
-    expected = np.polyval(np.polyfit(s, values, 2), 0.7)
-    assert fitted.at(0.7) == pytest.approx(expected, rel=1e-12)
-
-
-def test_negative_values_of_the_parabola_are_zero():
-    assert FractionQuadratic(-1.0, 0.0, 0.0).at(0.5) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("fractions", "values", "text"),
-    [
-        ([0.1, 0.2], [1, 1], "at least three different"),
-        ([0.1, 0.2, 0.2], [1, 1, 1], "at least three different"),
-        ([0.1, 0.2, 0.3], [1, 1], "one squared distance"),
-        ([0.1, 0.2, 1.3], [1, 1, 1], r"in \[0, 1\]"),
-        ([0.1, 0.2, np.nan], [1, 1, 1], r"in \[0, 1\]"),
-        ([0.1, 0.2, 0.3], [1, -1, 1], "not negative"),
-        ([0.1, 0.2, 0.3], [1, np.inf, 1], "finite"),
-    ],
-)
-def test_points_that_no_parabola_is_fitted_to(fractions, values, text):
-    with pytest.raises(ValueError, match=text):
-        FractionQuadratic.fit(fractions, values)
-
-
 def by_parabola(mu, nu, gamma, t):
-    plans = [optimal_plan(m, gamma) for m in (mu, nu)]
-    eta = interpolate(plans[0], t)
-    answers = [optimal_plan(interpolate(plans[1], s), eta).squared_distance for s in FRACTIONS]
-    return rescaled(FractionQuadratic.fit(FRACTIONS, answers).at(t), t)
+    parties = [Party(name, m.points, allows="triangle") for name, m in (("a", mu), ("b", nu))]
+    return triangle(*parties, t=t, disclose_t=False, reference=gamma).squared_distance
 
 
 def test_an_undisclosed_fraction_is_exact_while_the_pairing_is_the_same():
@@ -294,6 +256,5 @@ def test_one_exactly_asked_fraction_needs_no_parabola():
 
 @pytest.mark.parametrize("t", [1.0, -0.1, np.nan])
 def test_fractions_that_leave_nothing_to_compare_are_refused(t):
-    mu, nu = clouds(3, 3)
     with pytest.raises(ValueError, match=r"in \[0, 1\)"):
-        triangle_squared_distance(mu, nu, t)
+        rescaled(1.0, t)

@@ -9,8 +9,13 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-from skdpot.federated.plans import interpolate, optimal_plan, plan_from_costs
+from skdpot.federated.measures import (
+    DiscreteMeasure,
+    gaussian_reference,
+    interpolate,
+    optimal_plan,
+    plan_from_costs,
+)
 from skdpot.federated.valuation import (
     DataValues,
     calibrated_values,
@@ -94,15 +99,15 @@ def test_values_of_equal_masses_are_between_the_slopes_of_the_kink():
 # The sketch's side: one-dimensional potentials.
 
 
-def random_table(rng, n_slices=4, n_features=3, n_bins=9, flats=False):
-    directions = rng.normal(size=(n_slices, n_features))
+def random_table(rng, n_projections=4, n_features=3, n_bins=9, flats=False):
+    directions = rng.normal(size=(n_projections, n_features))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    steps = rng.random((n_slices, n_bins)) + 0.05
+    steps = rng.random((n_projections, n_bins)) + 0.05
     if flats:
-        steps *= rng.random((n_slices, n_bins)) < 0.5
+        steps *= rng.random((n_projections, n_bins)) < 0.5
         steps[:, n_bins // 2] += 0.1
-    cdf = np.concatenate([np.zeros((n_slices, 1)), np.cumsum(steps, axis=1)], axis=1)
-    return CDFTable(directions, rng.uniform(1, 2, n_slices), cdf / cdf[:, -1:])
+    cdf = np.concatenate([np.zeros((n_projections, 1)), np.cumsum(steps, axis=1)], axis=1)
+    return CDFTable(directions, rng.uniform(1, 2, n_projections), cdf / cdf[:, -1:])
 
 
 def weighted_squared_distance(rows, table, masses, n_levels=200_000):
@@ -129,7 +134,7 @@ def weighted_squared_distance(rows, table, masses, n_levels=200_000):
 def test_potentials_are_certified_by_duality(seed, n, ties, flats, weighted):
     """Prices f and their c-transform g are feasible by construction; equal worth is optimal."""
     rng = np.random.default_rng(seed)
-    table = random_table(rng, n_slices=1, n_features=1, flats=flats)
+    table = random_table(rng, n_projections=1, n_features=1, flats=flats)
     table = CDFTable(np.ones((1, 1)), table.half_widths, table.cdf)
     rows = rng.normal(size=(n, 1)).round(1 if ties else 15)
     masses = rng.random(n) * (rng.random(n) < 0.7) + np.eye(n)[0] if weighted else np.ones(n)
@@ -154,7 +159,7 @@ def test_potentials_are_certified_by_duality(seed, n, ties, flats, weighted):
 def test_potentials_against_duals_of_pot_on_ever_finer_atoms(weighted):
     """The error falls like the distance between atoms, as that of the discretisation does."""
     rng = np.random.default_rng(3)
-    table = random_table(rng, n_slices=1, n_features=1)
+    table = random_table(rng, n_projections=1, n_features=1)
     table = CDFTable(np.ones((1, 1)), table.half_widths, table.cdf)
     rows = rng.normal(size=(8, 1))
     masses = rng.random(8) + 0.1 if weighted else np.ones(8)

@@ -5,21 +5,21 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skdpot.flows.numpy_drift import NumpyDrift
-from skdpot.flows.problem import SlicedFlowProblem
+from skdpot.flows.solver import NumpyDrift, SlicedFlowProblem
 from skdpot.flows.torch_state import TorchDrift
-from skdpot.slicing import CDFTable, orthogonal_directions, sparse_directions
+from skdpot.slicing import CDFTable, orthogonal_directions
+from tests.flows.sparse import sparse_directions
 
 LEVELS = (np.arange(1024) + 0.5) / 1024
 
 
-def gaussian_problem(directions, *, spread=0.2, n_bins=256, n_subslices=None):
+def gaussian_problem(directions, *, spread=0.2, n_bins=256, n_projections_per_step=None):
     """Projections of a centred Gaussian of standard deviation `spread`."""
     edges = np.linspace(-1, 1, n_bins + 1)
     cdf = norm.cdf(edges / spread)
     cdf = np.maximum.accumulate((cdf - cdf[0]) / (cdf[-1] - cdf[0]))
     table = CDFTable(directions, np.ones(len(directions)), np.tile(cdf, (len(directions), 1)))
-    return SlicedFlowProblem(table, n_subslices)
+    return SlicedFlowProblem(table, n_projections_per_step)
 
 
 def numpy_residual(particles, batch):
@@ -123,10 +123,12 @@ def test_full_step_solves_orthogonal_directions_exactly():
     ],
     ids=["cut block", "blocks", "axes", "sparse", "sparse with a target", "repeated"],
 )
-@pytest.mark.parametrize("n_subslices", [None, 1, 5])
-def test_full_steps_never_overshoot(directions, n_subslices):
+@pytest.mark.parametrize("n_projections_per_step", [None, 1, 5])
+def test_full_steps_never_overshoot(directions, n_projections_per_step):
     """The linearised step has eigenvalues in [0, 1]."""
-    for batch in gaussian_problem(directions, n_subslices=n_subslices).batches:
+    for batch in gaussian_problem(
+        directions, n_projections_per_step=n_projections_per_step
+    ).batches:
         theta = batch.directions.astype(float)
         root = np.sqrt(batch.full_step.astype(float))
         eigenvalues = np.linalg.eigvalsh(root[:, None] * (theta.T @ theta) * root)
@@ -136,15 +138,15 @@ def test_full_steps_never_overshoot(directions, n_subslices):
 
 
 def test_coordinates_that_no_direction_sees_stay():
-    batch = gaussian_problem(np.eye(6), n_subslices=2).batches[0]
+    batch = gaussian_problem(np.eye(6), n_projections_per_step=2).batches[0]
     np.testing.assert_allclose(batch.full_step, [1, 1, 0, 0, 0, 0])
 
 
-@pytest.mark.parametrize("n_subslices", [None, 1, 7, 100])
-def test_batches_use_every_direction_once(n_subslices):
+@pytest.mark.parametrize("n_projections_per_step", [None, 1, 7, 100])
+def test_batches_use_every_direction_once(n_projections_per_step):
     directions = orthogonal_directions(37, 5, np.random.default_rng(0))
-    batches = gaussian_problem(directions, n_subslices=n_subslices).batches
+    batches = gaussian_problem(directions, n_projections_per_step=n_projections_per_step).batches
     together = np.concatenate([batch.directions for batch in batches])
     np.testing.assert_allclose(together, directions, atol=1e-6)
-    if n_subslices:
-        assert max(len(batch.directions) for batch in batches) <= n_subslices
+    if n_projections_per_step:
+        assert max(len(batch.directions) for batch in batches) <= n_projections_per_step

@@ -13,20 +13,20 @@ from skdpot.slicing import (
     CDFTable,
     orthogonal_directions,
     sliced_wasserstein_distance,
-    sparse_directions,
     uniform_directions,
 )
+from tests.flows.sparse import sparse_directions
 
 RNG = np.random.default_rng(8841)
 
 
 def table_of(X, directions, n_bins=128):
-    sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=directions, n_bins=n_bins)
+    sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=directions, n_bins=n_bins)
     return sketch.fit(X).table()
 
 
-def flow(table, n_particles=2000, *, n_subslices=None, seed=0, device=None, **schedule):
-    problem = SlicedFlowProblem(table, n_subslices)
+def flow(table, n_particles=2000, *, n_projections_per_step=None, seed=0, device=None, **schedule):
+    problem = SlicedFlowProblem(table, n_projections_per_step)
     rng = np.random.default_rng(seed)
     return sliced_flow(problem, n_particles, FlowSchedule(**schedule), rng, device=device)
 
@@ -86,9 +86,14 @@ SHAPES = {
 @pytest.mark.parametrize("step_size", [0.5, 1.0])
 def test_no_shape_diverges(shape, step_size):
     """A fixed step of d, and momentum with partial batches, went to 1e7 within 200 steps."""
-    n_features, directions, n_subslices = SHAPES[shape]
+    n_features, directions, n_projections_per_step = SHAPES[shape]
     X = two_clusters(2000, n_features)
-    result = flow(table_of(X, directions), 1000, n_subslices=n_subslices, step_size=step_size)
+    result = flow(
+        table_of(X, directions),
+        1000,
+        n_projections_per_step=n_projections_per_step,
+        step_size=step_size,
+    )
     assert sliced_wasserstein_distance(X, result.particles, directions) < 0.08
     # Where no direction looks, nothing pulls; elsewhere they are as far out as the data.
     seen = np.linalg.pinv(directions) @ directions
@@ -98,29 +103,34 @@ def test_no_shape_diverges(shape, step_size):
 
 @pytest.mark.parametrize("shape", ["cut block, few at a time", "sparse, few at a time", "sparse"])
 def test_diffusion_does_not_diverge_either(shape):
-    n_features, directions, n_subslices = SHAPES[shape]
+    n_features, directions, n_projections_per_step = SHAPES[shape]
     table = table_of(two_clusters(2000, n_features), directions)
     particles = flow(
-        table, 1000, n_subslices=n_subslices, step_size=0.5, diffusion=1e-3, momentum=0.0
+        table,
+        1000,
+        n_projections_per_step=n_projections_per_step,
+        step_size=0.5,
+        diffusion=1e-3,
+        momentum=0.0,
     ).particles
     assert np.abs(particles).max() < 12
 
 
-def gaussian_table(n_slices, n_features, spread):
+def gaussian_table(n_projections, n_features, spread):
     edges = np.linspace(-1, 1, 513)
     cdf = norm.cdf(edges / spread)
     cdf[[0, -1]] = 0, 1
-    directions = orthogonal_directions(n_slices, n_features, np.random.default_rng(0))
-    return CDFTable(directions, np.ones(n_slices), np.tile(cdf, (n_slices, 1)))
+    directions = orthogonal_directions(n_projections, n_features, np.random.default_rng(0))
+    return CDFTable(directions, np.ones(n_projections), np.tile(cdf, (n_projections, 1)))
 
 
-@pytest.mark.parametrize(("n_features", "n_slices"), [(1, 1), (2, 8), (3, 12)])
+@pytest.mark.parametrize(("n_features", "n_projections"), [(1, 1), (2, 8), (3, 12)])
 @pytest.mark.parametrize("diffusion", [0.0, 0.002, 0.01])
-def test_diffusion_widens_a_gaussian_as_theory_says(n_features, n_slices, diffusion):
+def test_diffusion_widens_a_gaussian_as_theory_says(n_features, n_projections, diffusion):
     """Stationary spread s of dx = -(1 - σ/s) x / d dt + sqrt(2 λ) dw: s² - σ s = λ d."""
     spread = 0.15
     result = flow(
-        gaussian_table(n_slices, n_features, spread),
+        gaussian_table(n_projections, n_features, spread),
         4000,
         n_steps=250,
         step_size=0.3,

@@ -8,16 +8,16 @@ import torch
 from scipy.stats import norm
 
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
-from skdpot.flows.numpy_drift import NumpyDrift
-from skdpot.flows.problem import DirectionBatch
+from skdpot.flows.solver import DirectionBatch, NumpyDrift
 from skdpot.flows.torch_state import TorchDrift
+from skdpot.privacy.recording import Release
 from skdpot.slicing import (
     SlicedSketch,
     orthogonal_directions,
     sliced_wasserstein_distance,
     uniform_directions,
 )
-from skdpot.slicing.smoothed import ProjectedRows, SmoothedProjections
+from skdpot.slicing.rows import SmoothedProjections
 
 RNG = np.random.default_rng(8841)
 CENTERS = 0.6 * np.array([[0, 1.2], [1.14, 0.37], [0.7, -0.97], [-0.7, -0.97], [-1.14, 0.37]])
@@ -31,23 +31,28 @@ def five_gaussians(n):
 
 def project(rows, directions, sigma=0.0):
     values = directions @ rows.T + sigma * RNG.normal(size=(len(directions), len(rows)))
-    return ProjectedRows(directions.astype(np.float32), np.sort(values).astype(np.float32))
+    return noisy(directions, np.sort(values), sigma)
+
+
+def noisy(directions, values, sigma=0.0):
+    facts = {"directions": directions.astype(np.float32)}
+    return Release("rows", values.astype(np.float32), facts, sigma=sigma)
 
 
 def frozen(rows, directions, sigma=0.0):
-    return SmoothedProjections((project(rows, directions, sigma),), sigma)
+    return SmoothedProjections((project(rows, directions, sigma),))
 
 
-def resampled(rows, n_steps, n_slices, batch_size, sigma=0.0):
+def resampled(rows, n_steps, n_projections, batch_size, sigma=0.0):
     batches = [
         project(
             rows[RNG.choice(len(rows), batch_size, replace=False)],
-            orthogonal_directions(n_slices, rows.shape[1], RNG),
+            orthogonal_directions(n_projections, rows.shape[1], RNG),
             sigma,
         )
         for _ in range(n_steps)
     ]
-    return SmoothedProjections(tuple(batches), sigma)
+    return SmoothedProjections(tuple(batches))
 
 
 def numpy_residual(particles, batch, noise):
@@ -75,10 +80,10 @@ def exact_residual(particles, batch, noise):
 KERNELS = {"numpy": numpy_residual, "torch": torch_residual}
 
 
-def smoothed_batch(n_features, n_slices, n_rows, sigma):
-    directions = uniform_directions(n_slices, n_features, RNG)
+def smoothed_batch(n_features, n_projections, n_rows, sigma):
+    directions = uniform_directions(n_projections, n_features, RNG)
     release = project(RNG.normal(size=(n_rows, n_features)) * 0.3, directions, sigma)
-    return DirectionBatch(release.directions, release.values, sigma)
+    return DirectionBatch(release.facts["directions"], release.value, sigma)
 
 
 def noise_for(batch, n_particles):
@@ -179,8 +184,8 @@ def test_a_gaussian_widens_as_theory_says(device):
     spread, sigma = 0.3, 0.6
     levels = (np.arange(4000) + 0.5) / 4000
     values = (math.hypot(spread, sigma) * norm.ppf(levels))[None].astype(np.float32)
-    release = ProjectedRows(np.ones((1, 1), np.float32), values)
-    problem = SmoothedFlowProblem(SmoothedProjections((release,), sigma), 1.0)
+    release = noisy(np.ones((1, 1)), values, sigma)
+    problem = SmoothedFlowProblem(SmoothedProjections((release,)), 1.0)
     rng = np.random.default_rng(0)
     result = sliced_flow(problem, 20_000, FlowSchedule(60, **PAPER), rng, device=device)
     assert result.particles.std() == pytest.approx(spread, rel=0.05)
@@ -262,19 +267,13 @@ def test_without_noise_none_is_added(monkeypatch):
     assert drawn == [None] * 3
 
 
-def test_batches_without_rows_are_passed_over():
-    """A Poisson batch can be empty, or a single row."""
+def test_a_batch_can_be_a_single_row():
     full = resampled(five_gaussians(50), 3, 4, 10)
-    empty = ProjectedRows(np.eye(2, dtype=np.float32), np.empty((2, 0), np.float32))
-    single = project(five_gaussians(1), np.eye(2))
-    batches = (full.batches[0], empty, single, full.batches[1])
-    problem = SmoothedFlowProblem(SmoothedProjections(batches, 0.0), 1.0)
+    batches = (full.releases[0], project(five_gaussians(1), np.eye(2)), full.releases[1])
+    problem = SmoothedFlowProblem(SmoothedProjections(batches), 1.0)
     assert problem.n_turns == 3
     result = sliced_flow(problem, 20, FlowSchedule(3), np.random.default_rng(0))
     assert np.all(np.isfinite(result.particles))
-    nothing = SmoothedFlowProblem(SmoothedProjections((empty,), 0.0), 1.0)
-    assert nothing.n_turns == 0
-    assert list(nothing.turns(np.random.default_rng(0))) == []
 
 
 def test_a_single_row_draws_particles_to_itself():
@@ -284,7 +283,7 @@ def test_a_single_row_draws_particles_to_itself():
 
 
 @pytest.mark.parametrize(
-    ("n_slices", "n_subslices", "n_batches", "partial"),
+    ("n_projections", "n_projections_per_step", "n_batches", "partial"),
     [
         (4, None, 1, False),
         (4, 2, 1, True),
@@ -293,10 +292,12 @@ def test_a_single_row_draws_particles_to_itself():
         (2, None, 3, True),
     ],
 )
-def test_momentum_is_left_out_where_turns_do_not_span(n_slices, n_subslices, n_batches, partial):
+def test_momentum_is_left_out_where_turns_do_not_span(
+    n_projections, n_projections_per_step, n_batches, partial
+):
     rows = RNG.normal(size=(20, 3))
-    releases = resampled(rows, n_batches, n_slices, 10)
-    problem = SmoothedFlowProblem(releases, 1.0, n_subslices)
+    releases = resampled(rows, n_batches, n_projections, 10)
+    problem = SmoothedFlowProblem(releases, 1.0, n_projections_per_step)
     assert problem.is_partial == partial
 
 
@@ -328,7 +329,8 @@ def test_equal_seeds_give_equal_flows_on_all_devices(kind, device):
     directions = orthogonal_directions(30, 2, RNG)
     problem = {
         "sketch": lambda: SlicedFlowProblem(
-            SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=directions).fit(rows).table(), 6
+            SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=directions).fit(rows).table(),
+            6,
         ),
         "all rows": lambda: SmoothedFlowProblem(frozen(rows, directions), 1.0, 6),
         "batches": lambda: SmoothedFlowProblem(resampled(rows, 20, 6, 60), 1.0),
@@ -350,8 +352,8 @@ def test_steps_of_equal_length():
 
 def test_the_papers_step_is_three_eighths_of_a_full_one():
     """h = 3 in dimension 8 with whole blocks of directions, and h = 1 in the plane."""
-    for n_features, n_slices, share, h in ((8, 72, 0.375, 3.0), (2, 200, 0.5, 1.0)):
-        directions = orthogonal_directions(n_slices, n_features, RNG)
+    for n_features, n_projections, share, h in ((8, 72, 0.375, 3.0), (2, 200, 0.5, 1.0)):
+        directions = orthogonal_directions(n_projections, n_features, RNG)
         (turn,) = [
             next(SmoothedFlowProblem(frozen(np.zeros((3, n_features)), directions), 1.0).turns(RNG))
         ]

@@ -13,7 +13,6 @@ import numpy as np
 
 from skdpot import (
     ClientContribution,
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -23,19 +22,24 @@ from skdpot import (
 )
 from skdpot.audit import default_score, one_run_audit
 from skdpot.preprocessing import CategoricalColumn, TableSchema
-from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
+from tests.flat_options import (
+    flow_sampler,
+    made,
+    private_distance,
+    sliced_generator,
+    trajectory_sampler,
+)
 from tests.golden.fits import Exact, Found, Single
-from tests.networks import made
 
 __all__ = ["AUDITS"]
 
 BOX = {"bounds": (-1.0, 1.0)}
 SEED = {"epsilon": 4.0, "delta": 1e-6, "random_state": 3}
-TABLES = {"slices": "orthogonal", "n_slices": 16, "n_bins": 8}
-FLOW = {"n_particles": 12, "n_slices": 4, "n_steps": 4}
+TABLES = {"projections": "orthogonal", "n_projections": 16, "n_bins": 8}
+FLOW = {"n_particles": 12, "n_projections": 4, "n_steps": 4}
 PATHS = {"n_particles": 6} | BOX | SEED
 WHOLE = {"n_steps": 2, "learning_rate": 1e-4}
-FAIR = {"batch_fraction": 1.0, "n_slices": 4, **WHOLE} | SEED
+FAIR = {"batch_fraction": 1.0, "n_projections": 4, **WHOLE} | SEED
 NET = {"latent_dim": 2, "batch_size": 1000} | WHOLE | BOX | SEED
 
 
@@ -91,8 +95,8 @@ def flow(mechanism: str, **options: Any) -> Found:
 
 
 def generator(mechanism: str, **options: Any) -> Found:
-    settings = {"n_steps": 3, "latent_dim": 2, "n_slices": 4} | BOX | SEED | options
-    return audit(DPSlicedGenerator(mechanism, **settings), np.empty((0, 8)))
+    settings = {"n_steps": 3, "latent_dim": 2, "n_projections": 4} | BOX | SEED | options
+    return audit(sliced_generator(mechanism, **settings), np.empty((0, 8)))
 
 
 def paths(mechanism: str, **options: Any) -> Found:
@@ -131,10 +135,10 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "generator, smoothing": lambda: generator("smoothing"),
     "generator, gradient": lambda: generator("gradient", n_latents=16, batch_size=1000),
     "distance": lambda: audit(
-        private_distance(n_bins=8, n_slices=16, **BOX, **SEED), np.empty((0, 8))
+        private_distance(n_bins=8, n_projections=16, **BOX, **SEED), np.empty((0, 8))
     ),
     "contribution": lambda: audit(
-        ClientContribution(private_distance(n_bins=8, n_slices=16, **BOX, **SEED)),
+        ClientContribution(private_distance(n_bins=8, n_projections=16, **BOX, **SEED)),
         np.empty((0, 8)),
     ),
     "autoencoder": lambda: audit(made(PrivateSWAutoencoder, **NET), np.empty((0, 16))),
@@ -161,7 +165,7 @@ AUDITS: dict[str, Callable[[], Found]] = {
     "regressor": regressor,
     "regressor, ranks": lambda: regressor(mechanism="ranks", alpha=0.2),
     "regressor, private bounds": lambda: regressor(target_bounds="private", epsilon=40.0),
-    "paths, sketch": lambda: paths("sketch", n_slices=8, n_bins=8, schedule=[(1.0, None, 2)]),
+    "paths, sketch": lambda: paths("sketch", n_projections=8, n_bins=8, schedule=[(1.0, None, 2)]),
     "paths, mfld": lambda: paths("mfld", schedule=[(1e-4, None, 3)]),
     "paths, mfld, mean": lambda: paths("mfld", schedule=[(1e-4, None, 2)], warm_start="mean"),
     "paths, mfld, kmeans": lambda: paths("mfld", schedule=[(1e-4, None, 2)], warm_start="kmeans"),

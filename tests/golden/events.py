@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget, calibrate, event_cost
+from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose, event_cost
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
-    BudgetedEvent,
     ComposedEvent,
     Event,
     GaussianEvent,
     NonPrivateEvent,
     SampledGaussianEvent,
-    ThresholdedCountsEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
+from skdpot.privacy.private_selection import BudgetedEvent
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["event_figures", "make_events"]

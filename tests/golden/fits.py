@@ -17,7 +17,6 @@ import pandas as pd
 
 from skdpot import (
     ClientContribution,
-    DPSlicedGenerator,
     DPTableSynthesizer,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -29,6 +28,12 @@ from skdpot.datasets import (
     make_biased_classification,
     make_branching_trajectories,
     make_ornstein_uhlenbeck_trajectories,
+)
+from skdpot.federated.baselines import (
+    pairwise_fedwad,
+    pairwise_triangle,
+    triangle,
+    triangle_to_union,
 )
 from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.messages import (
@@ -44,13 +49,7 @@ from skdpot.federated.messages import (
     SketchRequest,
 )
 from skdpot.federated.party import PROTOCOLS, Party
-from skdpot.federated.protocols import (
-    pairwise_fedwad,
-    pairwise_sliced,
-    pairwise_triangle,
-    triangle,
-    triangle_to_union,
-)
+from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.federated.valuation import sliced_values
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -62,10 +61,15 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.privacy.accounting import compose
-from skdpot.slicing.directions import make_directions
+from skdpot.slicing.plan import make_directions
 from tests.estimators.search_cases import NoisyThreshold
-from tests.flat_options import flow_sampler, private_distance, trajectory_sampler
-from tests.networks import made
+from tests.flat_options import (
+    flow_sampler,
+    made,
+    private_distance,
+    sliced_generator,
+    trajectory_sampler,
+)
 
 __all__ = ["CASES", "Exact", "Single"]
 
@@ -143,12 +147,18 @@ def described_sketch(sketch: SlicedSketch, prefix: str = "") -> Found:
 
 
 def sketch(X: Any = X, y: Any = None, **options: Any) -> Found:
-    fitted = SlicedSketch(**({"n_slices": 3, "n_bins": 8} | SEED | options)).fit(X, y)
+    fitted = SlicedSketch(**({"n_projections": 3, "n_bins": 8} | SEED | options)).fit(X, y)
     return described_sketch(fitted)
 
 
 def streamed() -> Found:
-    options = {"n_bins": 8, "slices": np.eye(D), "conditional": True, "classes": [0, 1, 2], **BOX}
+    options = {
+        "n_bins": 8,
+        "projections": np.eye(D),
+        "conditional": True,
+        "classes": [0, 1, 2],
+        **BOX,
+    }
     first = SlicedSketch(**options, **SEED)
     for rows, labels in zip(np.split(X, 4), np.split(LABELS, 4), strict=True):
         first.partial_fit(rows, labels, n_samples=N)
@@ -158,7 +168,7 @@ def streamed() -> Found:
 
 def saved_sketch(**options: Any) -> Found:
     X_, y = options.pop("X", X), options.pop("y", None)
-    fitted = SlicedSketch(**({"n_slices": 3, "n_bins": 8} | SEED | options)).fit(X_, y)
+    fitted = SlicedSketch(**({"n_projections": 3, "n_bins": 8} | SEED | options)).fit(X_, y)
     with TemporaryDirectory() as folder:
         fitted.save(Path(folder) / "sketch")
         loaded = SlicedSketch.load(Path(folder) / "sketch")
@@ -191,13 +201,13 @@ def rows_of(fitted: Any, generator: bool = False, tolerance: float = 2e-5) -> Fo
 
 
 def flow(mechanism: str, y: Any = None, tolerance: float = 2e-5, **options: Any) -> Found:
-    defaults = {"n_slices": 3, "n_steps": 4, "n_particles": 12} | SEED
+    defaults = {"n_projections": 3, "n_steps": 4, "n_particles": 12} | SEED
     return rows_of(flow_sampler(mechanism, **(defaults | options)).fit(X, y), tolerance=tolerance)
 
 
 def generator(mechanism: str, y: Any = None, **options: Any) -> Found:
-    defaults = {"n_slices": 3, "n_steps": 3} | SEED
-    return rows_of(DPSlicedGenerator(mechanism, **(defaults | options)).fit(X, y), generator=True)
+    defaults = {"n_projections": 3, "n_steps": 3} | SEED
+    return rows_of(sliced_generator(mechanism, **(defaults | options)).fit(X, y), generator=True)
 
 
 def autoencoder(**options: Any) -> Found:
@@ -219,7 +229,13 @@ def autoencoder(**options: Any) -> Found:
     )
 
 
-FAIR = {"n_steps": 4, "n_releases": 2, "module": "linear", "n_slices": 2, "batch_fraction": 1.0}
+FAIR = {
+    "n_steps": 4,
+    "n_releases": 2,
+    "module": "linear",
+    "n_projections": 2,
+    "batch_fraction": 1.0,
+}
 
 
 def classifier(y: Any = BINARY, **options: Any) -> Found:
@@ -247,7 +263,7 @@ def regressor(y: Any = TARGETS, **options: Any) -> Found:
 
 
 MFLD = {"n_particles": 5, "schedule": [(0.01, None, 2), (0.005, 0.1, 1)], "n_clusters": 2}
-PATHS = {"n_slices": 3, "n_bins": 8, "n_particles": 5, "schedule": [(1.0, None, 2)]}
+PATHS = {"n_projections": 3, "n_bins": 8, "n_particles": 5, "schedule": [(1.0, None, 2)]}
 
 
 def paths(mechanism: str, groups: Any = None, **options: Any) -> Found:
@@ -276,12 +292,14 @@ def paths(mechanism: str, groups: Any = None, **options: Any) -> Found:
 
 
 def distance(protocol: str = "sliced", y: Any = None, others: Any = None, **options: Any) -> Found:
-    fewer = {"n_slices": 3, "n_bins": 8} | SEED if protocol == "sliced" else {"random_state": 3}
+    fewer = (
+        {"n_projections": 3, "n_bins": 8} | SEED if protocol == "sliced" else {"random_state": 3}
+    )
     rows = X if protocol == "sliced" else X[:60]
     fitted = private_distance(protocol, **(fewer | options)).fit(rows, y)
     estimate = fitted.compare(OTHERS, others)
     found = {
-        "squared distance": Single(estimate.squared),
+        "squared distance": Single(estimate.squared_distance),
         "standard error": Single(estimate.squared_standard_error),
         "noise floor": Single(estimate.noise_floor),
         "interval": Single(estimate.interval()),
@@ -289,13 +307,13 @@ def distance(protocol: str = "sliced", y: Any = None, others: Any = None, **opti
     }
     if protocol == "sliced":
         found |= described_sketch(fitted.sketch_, "sketch: ")
-        if options.get("slices") is not None:  # the last digits of directions make other noise
+        if options.get("projections") is not None:  # the last digits of directions make other noise
             found["published"] = fitted.transform(OTHERS)
     return found
 
 
 def contribution() -> Found:
-    nested = private_distance(n_slices=3, n_bins=8, **SEED, **BOX)
+    nested = private_distance(n_projections=3, n_bins=8, **SEED, **BOX)
     fitted = ClientContribution(nested).fit(X)
     table = fitted.contributions({"a": OTHERS, "b": PUBLIC})
     return {"clients": Exact(list(table.index)), "table": table.to_numpy(dtype=float)}
@@ -453,9 +471,9 @@ def sent(message: Message) -> Found:
 def messages() -> Found:
     rng = np.random.default_rng(8)
     points, masses = rng.normal(size=(5, D)), rng.dirichlet(np.ones(5))
-    request = SketchRequest.draw(D, n_slices=4, n_bins=8, bounds=(-1, [1, 2, 3]), rng=rng)
+    request = SketchRequest.draw(D, n_projections=4, n_bins=8, bounds=(-1, [1, 2, 3]), rng=rng)
     plain = SlicedSketch(**request.sketch_parameters, **SEED).fit(X)
-    classes = SlicedSketch(**SEED, n_slices=3, n_bins=8, conditional=True, **BOX)
+    classes = SlicedSketch(**SEED, n_projections=3, n_bins=8, conditional=True, **BOX)
     frame = pd.DataFrame(X, columns=["a", "ü", "c c"])
     made = {
         "reference": ReferenceMeasure(points, masses, 0.3, "exact"),
@@ -491,7 +509,7 @@ def datasets() -> Found:
 
 
 def valued() -> Found:
-    fitted = SlicedSketch(n_slices=3, n_bins=8, **SEED, **BOX).fit(X)
+    fitted = SlicedSketch(n_projections=3, n_bins=8, **SEED, **BOX).fit(X)
     return {"values": np.asarray(sliced_values(PUBLIC / 2.0, fitted.table()))}
 
 
@@ -499,7 +517,7 @@ CLASSES = {"conditional": True, "classes": [0, 1, 2, 3]}
 ALL = {"batch_size": N}
 SOME = {"batch_size": 20, "sigma": 2.0, **BOX}
 FLOW = {"n_bins": 8}
-QUICK = {"n_slices": 3, "n_steps": 4, "n_particles": 12, "n_bins": 8}
+QUICK = {"n_projections": 3, "n_steps": 4, "n_particles": 12, "n_bins": 8}
 NOISY = {"epsilon": 1.0, "delta": 1e-6, **BOX}
 TRIANGLE = {"gamma_scale": 0.5, "n_support": 30}
 
@@ -511,10 +529,10 @@ CASES: dict[str, Callable[[], Found]] = {
     "sketch": sketch,
     "sketch, epsilon 1": lambda: sketch(**NOISY),
     "sketch, no noise": lambda: sketch(epsilon=np.inf, **BOX),
-    "sketch, norms of many features": lambda: sketch(WIDE, n_slices=40),
+    "sketch, norms of many features": lambda: sketch(WIDE, n_projections=40),
     "sketch, norm bound": lambda: sketch(norm_bound=2.0),
-    "sketch, automatic": lambda: sketch(n_slices="auto", n_bins="auto"),
-    "sketch, orthogonal": lambda: sketch(slices="orthogonal", n_slices=6),
+    "sketch, automatic": lambda: sketch(n_projections="auto", n_bins="auto"),
+    "sketch, orthogonal": lambda: sketch(projections="orthogonal", n_projections=6),
     "sketch, classes": lambda: sketch(y=LABELS, **CLASSES),
     "sketch, classes found": lambda: sketch(y=LABELS, conditional=True, **BOX),
     "sketch, public classes": lambda: sketch(y=LABELS, **CLASSES, public_labels=True),
@@ -526,10 +544,10 @@ CASES: dict[str, Callable[[], Found]] = {
     ),
     "flow": lambda: flow("sketch", **FLOW),
     "flow, epsilon 1": lambda: flow("sketch", **FLOW, **NOISY),
-    "flow, automatic": lambda: flow("sketch", n_slices="auto", tolerance=3e-3),
+    "flow, automatic": lambda: flow("sketch", n_projections="auto", tolerance=3e-3),
     "flow, classes": lambda: flow("sketch", y=LABELS, **FLOW, **CLASSES),
     "flow, public classes": lambda: flow("sketch", y=LABELS, **FLOW, **CLASSES, public_labels=True),
-    "flow, diffusion": lambda: flow("sketch", **FLOW, diffusion=0.1, n_subslices=1),
+    "flow, diffusion": lambda: flow("sketch", **FLOW, diffusion=0.1, n_projections_per_step=1),
     "flow, step size": lambda: flow("sketch", **FLOW, step_size=0.5),
     "flow, resample": lambda: flow("resample", **ALL),
     "flow, resample, float": lambda: flow("resample", noise="float", **ALL),
@@ -563,7 +581,7 @@ CASES: dict[str, Callable[[], Found]] = {
     "regressor, bounds": lambda: regressor(target_bounds=(-2, 4)),
     "regressor, ranks": lambda: regressor(TARGETS[:, 0], mechanism="ranks"),
     "distance": distance,
-    "distance, data": lambda: distance(target="data", slices=np.eye(D), **BOX),
+    "distance, data": lambda: distance(target="data", projections=np.eye(D), **BOX),
     "distance, triangle": lambda: distance("triangle", **TRIANGLE),
     "distance, triangle, exact": lambda: distance("triangle", interpolation="exact", **TRIANGLE),
     "distance, triangle, secret": lambda: distance("triangle", disclose_t=False, **TRIANGLE),
@@ -578,9 +596,9 @@ CASES: dict[str, Callable[[], Found]] = {
             parties(),
             SketchRequest.draw(
                 D,
-                n_slices=3,
+                n_projections=3,
                 n_bins=8,
-                slices="axes+orthogonal",
+                projections="axes+orthogonal",
                 rng=np.random.default_rng(4),
                 **BOX,
             ),

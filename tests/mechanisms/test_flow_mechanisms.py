@@ -13,9 +13,9 @@ from skdpot.mechanisms import Presample, Resample, Sketch
 X = np.random.default_rng(5).uniform(-1, 1, size=(300, 2))
 QUICK = {"bounds": (-1, 1), "n_steps": 3, "n_particles": 40}
 CASES = [
-    Sketch(n_slices=4, n_bins=8, slices=np.eye(2)),
-    Resample(batch_size=20, sampling="poisson", n_slices=3),
-    Presample(n_slices=5, noise="float"),
+    Sketch(n_projections=4, n_bins=8, projections=np.eye(2)),
+    Resample(batch_size=20, sampling="poisson", n_projections=3),
+    Presample(n_projections=5, noise="float"),
 ]
 KINDS = pytest.mark.parametrize("mechanism", CASES, ids=lambda one: type(one).__name__)
 
@@ -67,7 +67,7 @@ def test_texts_and_pickles_hold_the_mechanism(mechanism):
         ("mean", "'mechanism' parameter of DPSlicedFlowSampler"),
         (Sketch, "'mechanism' parameter of DPSlicedFlowSampler"),
         (Sketch(n_bins=1), "'n_bins' parameter of Sketch"),
-        (Resample(n_slices="auto"), "'n_slices' parameter of Resample"),
+        (Resample(n_projections="auto"), "'n_projections' parameter of Resample"),
         (Presample(sigma=-1.0), "'sigma' parameter of Presample"),
         (Sketch(public_labels=True), "public_labels=True needs conditional=True"),
         (Sketch(group_size=2), "group_size=2 needs public_labels=True"),

@@ -225,7 +225,7 @@ METRICS = [
 ]
 BAD_GROUPS = [
     (["a", "a", "a", "a"], "one group alone"),
-    (["a", "b", "a"], "found lengths .* sensitive_features 3"),
+    (["a", "b", "a"], "inconsistent numbers of samples"),
     (["a", None, "a", "b"], "sensitive_features has missing values"),
     ([0, np.nan, 0, 1], "sensitive_features has missing values"),
     (pl.Series(["a", None, "a", "b"]), "sensitive_features has missing values"),
@@ -278,8 +278,8 @@ def test_other_refusals():
         wasserstein_parity(range(4), sensitive_features=group, y_true=[0.1, 0.2, 0.3, 0.4])
     with pytest.raises(ValueError, match="Input scores contains NaN"):
         wasserstein_parity([0, 1, 0, np.nan], sensitive_features=group)
-    with pytest.raises(ValueError, match="n_slices=0 must be at least 1"):
-        wasserstein_parity(np.eye(4), sensitive_features=group, n_slices=0)
+    with pytest.raises(ValueError, match="n_projections == 0, must be >= 1"):
+        wasserstein_parity(np.eye(4), sensitive_features=group, n_projections=0)
     with pytest.raises(TypeError, match="positional argument"):
         disparate_impact([0, 1, 0, 1], group)
 
@@ -351,12 +351,12 @@ def test_wasserstein_parity_is_not_squared():
 def test_wasserstein_parity_of_matrices_is_sliced():
     rng = np.random.default_rng(2)
     codes, group = rng.normal(size=(90, 3)), np.array(list("abc") * 30)
-    options = {"n_slices": 30, "random_state": 5}
+    options = {"n_projections": 30, "random_state": 5}
     pairs = [
         sliced_wasserstein_distance(codes[group == a], codes[group == b], **options)
         for a, b in combinations("abc", 2)
     ]
     found = wasserstein_parity(codes, sensitive_features=group, **options)
     assert found == pytest.approx(np.mean(pairs))
-    other = wasserstein_parity(codes, sensitive_features=group, n_slices=30, random_state=6)
+    other = wasserstein_parity(codes, sensitive_features=group, n_projections=30, random_state=6)
     assert found != other

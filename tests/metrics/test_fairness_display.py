@@ -50,7 +50,7 @@ def bar_heights(artists):
     return vertices[1 : 2 * ((len(vertices) - 1) // 4) + 1 : 2, 1]
 
 
-def test_statistical_parity_picture():
+def test_demographic_parity_picture():
     display = FairnessDisplay.from_estimator(model, X, names, sensitive_features=sex)
     predicted = model.predict(X)
     assert display.metrics == {
@@ -201,18 +201,18 @@ def test_what_histograms_refuse():
     options = {"sensitive_features": sex}
     with pytest.raises(NotFittedError):
         FairnessDisplay.from_estimator(LogisticRegression(), X, names, **options)
-    with pytest.raises(ValueError, match="LinearRegression is not a classifier"):
+    with pytest.raises(ValueError, match="binary classifier. Got LinearRegression"):
         FairnessDisplay.from_estimator(LinearRegression().fit(X, y), X, y, **options)
     three = LogisticRegression().fit(X, y + (X[:, 0] > 1))
-    with pytest.raises(ValueError, match="knows 3 classes; the display needs two"):
+    with pytest.raises(ValueError, match="Got 3 classes instead"):
         FairnessDisplay.from_estimator(three, X, y, **options)
     with pytest.raises(ValueError, match="three or more classes"):
         FairnessDisplay.from_predictions(three.predict(X), probability, pos_label=1, **options)
-    with pytest.raises(ValueError, match="pos_label='maybe' is not among the classes"):
+    with pytest.raises(ValueError, match="pos_label=maybe is not a valid label"):
         FairnessDisplay.from_estimator(model, X, names, pos_label="maybe", **options)
     with pytest.raises(ValueError, match="response_method='predict' must be"):
         FairnessDisplay.from_estimator(model, X, names, response_method="predict", **options)
-    with pytest.raises(ValueError, match="RidgeClassifier has no predict_proba"):
+    with pytest.raises(AttributeError, match="RidgeClassifier has none .* predict_proba"):
         FairnessDisplay.from_estimator(
             RidgeClassifier().fit(X, y), X, y, response_method="predict_proba", **options
         )
@@ -220,7 +220,7 @@ def test_what_histograms_refuse():
         FairnessDisplay.from_predictions(y, probability, fairness="parity", **options)
     with pytest.raises(ValueError, match="Input y_score contains NaN"):
         FairnessDisplay.from_predictions(y, np.full(len(y), np.nan), **options)
-    with pytest.raises(ValueError, match="found lengths y_true 900, y_score 899"):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         FairnessDisplay.from_predictions(y, probability[1:], **options)
     with pytest.raises(ValueError, match="8 groups occur and 7 colours can be told apart"):
         FairnessDisplay.from_predictions(y, probability, sensitive_features=np.arange(len(y)) % 8)

@@ -152,7 +152,7 @@ def test_more_classes_than_colours_are_one_cloud():
 def test_a_sampler_is_traced():
     X = RNG.uniform(-1, 1, size=(400, 2))
     y = (X[:, 0] > 0).astype(int)
-    options = {"bounds": (-1, 1), "n_slices": 6, "n_steps": 12, "conditional": True}
+    options = {"bounds": (-1, 1), "n_projections": 6, "n_steps": 12, "conditional": True}
     sampler = flow_sampler(epsilon=4.0, **options).fit(X, y)
     display = FlowDisplay.from_estimator(sampler, n_particles=80, random_state=3)
     trace = sampler.trace(n_particles=80, random_state=3)

@@ -175,7 +175,7 @@ def test_dates_are_days():
 
 def test_a_column_of_another_kind_is_refused():
     wrong = FAKE.assign(height=FAKE["height"].map(str))
-    with pytest.raises(ValueError, match="Column 'height' holds a number in real and a category"):
+    with pytest.raises(ValueError, match="Column 'height' is a category and a number"):
         MarginalsDisplay.from_frames(REAL, wrong)
 
 

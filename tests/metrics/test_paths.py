@@ -45,15 +45,15 @@ def test_resampling_at_the_knots_changes_nothing():
 @given(
     k=st.integers(1, 6),
     d=st.integers(1, 4),
-    n_slices=st.integers(1, 40),
+    n_projections=st.integers(1, 40),
     seed=st.integers(0, 100),
 )
 @quick
-def test_a_translation_has_the_scale_of_a_single_time(k, d, n_slices, seed):
+def test_a_translation_has_the_scale_of_a_single_time(k, d, n_projections, seed):
     rng = np.random.default_rng(seed)
     paths, v = rng.normal(size=(9, k, d)), rng.normal(size=d)
     moved = rng.permutation(paths) + v
-    options = {"n_slices": n_slices, "random_state": seed}
+    options = {"n_projections": n_projections, "random_state": seed}
     distance = path_sliced_wasserstein_distance(paths, moved, **options)
     assert distance == pytest.approx(np.linalg.norm(v) / math.sqrt(d))
     single = sliced_wasserstein_distance(paths[:, 0], paths[:, 0] + v, **options)
@@ -72,9 +72,9 @@ def test_one_time_is_the_distance_of_points(d, seed):
 def test_repeating_the_times_keeps_the_scale():
     """Standing still twice as long is the same distance, up to the draw of the directions."""
     first, second = PATHS[:20], 1.5 * PATHS[20:]
-    once = path_sliced_wasserstein_distance(first, second, n_slices=6000)
+    once = path_sliced_wasserstein_distance(first, second, n_projections=6000)
     twice = path_sliced_wasserstein_distance(
-        first.repeat(2, axis=1), second.repeat(2, axis=1), n_slices=6000
+        first.repeat(2, axis=1), second.repeat(2, axis=1), n_projections=6000
     )
     assert twice == pytest.approx(once, rel=0.05)
 
@@ -139,7 +139,10 @@ def test_marginals_may_have_fewer_points_and_rows_are_capped():
         (lambda: resample_paths(PATHS[0], TIMES, [0.0]), "paths must have shape"),
         (lambda: path_sliced_wasserstein_distance(PATHS, PATHS[:, :4]), "first has 5 times and 3"),
         (lambda: path_sliced_wasserstein_distance(PATHS, PATHS[0]), "second must have shape"),
-        (lambda: path_sliced_wasserstein_distance(PATHS, PATHS, n_slices=0), "n_slices=0 must be"),
+        (
+            lambda: path_sliced_wasserstein_distance(PATHS, PATHS, n_projections=0),
+            "n_projections == 0, must be >= 1",
+        ),
         (
             lambda: marginal_wasserstein_distances([[1.0]], [0.0, 1.0], origin),
             "inconsistent numbers of samples",

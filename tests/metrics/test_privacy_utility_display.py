@@ -43,17 +43,8 @@ class Graded(ClassifierMixin, BaseEstimator):
         Graded.fits.append((self.epsilon, len(X), note))
         mu = gdp_mu(self.spends * self.epsilon, 0.8 * self.delta)
         self.classes_ = np.unique(y)
-        self.privacy_spent_ = charge(
-            self.budget,
-            GaussianEvent(sigma=1.0, sensitivity=mu),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            n_samples=len(X),
-            label="Graded",
-            assumptions=(),
-            sigma=1.0,
-            sensitivity=mu,
-        )
+        event = GaussianEvent(sigma=1.0, sensitivity=mu)
+        self.privacy_spent_ = charge(self, event, n_samples=len(X), assumptions=())
         return self
 
     def predict(self, X):
@@ -191,7 +182,7 @@ def test_scoring_names_the_axis():
 
 def test_a_sampler_is_scored_without_targets():
     rows = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
-    sampler = flow_sampler(bounds=(-1, 1), n_slices=4, n_bins=8, n_steps=5)
+    sampler = flow_sampler(bounds=(-1, 1), n_projections=4, n_bins=8, n_steps=5)
     display = PrivacyUtilityDisplay.from_estimator(
         sampler, rows[:200], X_test=rows[200:], epsilons=[0.1, 9.0], n_repeats=2
     )
@@ -207,7 +198,7 @@ def test_a_sampler_is_scored_without_targets():
         ({"epsilons": [0.0]}, "epsilons must be positive"),
         ({"epsilons": []}, "epsilons must be positive"),
         ({"epsilons": [1.0, 1.0]}, "epsilons must be different; n_repeats="),
-        ({"n_repeats": 0}, "n_repeats=0 must be at least 1"),
+        ({"n_repeats": 0}, "n_repeats == 0, must be >= 1"),
         ({"floor": "low"}, "floor='low' must be 'auto', a number or None"),
         ({"parameter": "eps"}, "Graded has no parameter 'eps'"),
     ],

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.exceptions import OpenSketchError
 from skdpot.metrics import SketchDisplay
-from skdpot.slicing.noise_bands import measured_cdf
+from skdpot.slicing.table import measured_cdf
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8124)
@@ -18,7 +18,7 @@ NAMES = ["age", "income", "height"]
 X = pd.DataFrame(RNG.uniform([0, 10, -5], [4, 30, 5], size=(300, 3)), columns=NAMES)
 Y = np.where(X["age"] > 2, "old", "young")
 DIRECTIONS = np.array([[0, 1.0, 0], [-1.0, 0, 0], [0.6, 0, -0.8], [2 / 3, 1 / 3, -2 / 3]])
-OPTIONS = {"bounds": ([0, 10, -5], [4, 30, 5]), "slices": DIRECTIONS, "n_bins": 8}
+OPTIONS = {"bounds": ([0, 10, -5], [4, 30, 5]), "projections": DIRECTIONS, "n_bins": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,8 @@ def test_lines_are_the_sketch_and_bands_are_its_noise(sketch, label):
 
 def test_a_band_is_as_wide_as_asked(sketch):
     one, three = (
-        SketchDisplay.from_estimator(sketch, n_deviations=n, slices=0).bands_[0] for n in (1, 3)
+        SketchDisplay.from_estimator(sketch, n_deviations=n, projections=0).bands_[0]
+        for n in (1, 3)
     )
     assert "± 3 deviations" in three.get_label()
     measured = measured_cdf(sketch)
@@ -108,25 +109,27 @@ def test_public_rows_are_drawn_on_the_same_scale(sketch):
 
 def test_rows_beyond_the_binned_range_are_drawn_at_its_end(sketch):
     rows = X[:4].assign(income=[-1e9, 15.0, 20.0, 1e9])
-    line = SketchDisplay.from_estimator(sketch, X=rows, slices=[0]).public_lines_[0]
+    line = SketchDisplay.from_estimator(sketch, X=rows, projections=[0]).public_lines_[0]
     assert line.get_xdata().min() == pytest.approx(10)
     assert line.get_xdata().max() == pytest.approx(30)
 
 
 def test_projections_beyond_the_binned_range_too():
     rows = np.eye(25)
-    narrow = SlicedSketch(epsilon=2.0, norm_bound=1.0, slices=np.eye(25)[:2], n_bins=4).fit(rows)
+    narrow = SlicedSketch(epsilon=2.0, norm_bound=1.0, projections=np.eye(25)[:2], n_bins=4).fit(
+        rows
+    )
     assert narrow.half_widths_[0] == pytest.approx(0.7)
     line = SketchDisplay.from_estimator(narrow, X=rows).public_lines_[0]
     assert line.get_xdata().max() == pytest.approx(0.7)
 
 
 def test_slices_are_chosen(sketch):
-    display = SketchDisplay.from_estimator(sketch, slices=[3, 0])
-    assert display.slices.tolist() == [3, 0]
+    display = SketchDisplay.from_estimator(sketch, projections=[3, 0])
+    assert display.projections.tolist() == [3, 0]
     np.testing.assert_allclose(display.lines_[0].get_ydata(), sketch.table().cdf[3])
-    many = SlicedSketch(epsilon=2.0, bounds=(0, 30), n_slices=30).fit(X)
-    assert SketchDisplay.from_estimator(many).slices.tolist() == [0, 1, 2, 3, 4, 5]
+    many = SlicedSketch(epsilon=2.0, bounds=(0, 30), n_projections=30).fit(X)
+    assert SketchDisplay.from_estimator(many).projections.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_estimator_shows_the_sketch_that_it_has_released():
@@ -138,7 +141,7 @@ def test_an_estimator_shows_the_sketch_that_it_has_released():
 
 def test_axes_that_are_given(sketch):
     figure, axes = plt.subplots(1, 2)
-    display = SketchDisplay.from_estimator(sketch, slices=[0, 1], ax=axes)
+    display = SketchDisplay.from_estimator(sketch, projections=[0, 1], ax=axes)
     assert display.figure_ is figure
     assert figure.get_suptitle() == ""
     assert figure.legends == []
@@ -147,10 +150,10 @@ def test_axes_that_are_given(sketch):
         SketchDisplay.from_estimator(sketch, ax=axes)
 
 
-@pytest.mark.parametrize("slices", [[], [4], [-1], [0.5], "first", [[0, 1]]])
-def test_directions_that_do_not_exist(sketch, slices):
-    with pytest.raises(ValueError, match="slices must be numbers of directions, from 0 to 3"):
-        SketchDisplay.from_estimator(sketch, slices=slices)
+@pytest.mark.parametrize("projections", [[], [4], [-1], [0.5], "first", [[0, 1]]])
+def test_directions_that_do_not_exist(sketch, projections):
+    with pytest.raises(ValueError, match="projections must be numbers of directions, from 0 to 3"):
+        SketchDisplay.from_estimator(sketch, projections=projections)
 
 
 def test_what_is_refused(sketch):

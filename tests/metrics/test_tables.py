@@ -134,17 +134,17 @@ def test_some_combinations_at_random():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"n_way": 0}, "n_way=0 must be an integer from 1 to 4"),
-        ({"n_way": 5}, "n_way=5 must be an integer from 1 to 4"),
-        ({"n_way": True}, "n_way=True"),
-        ({"n_bins": 1}, "n_bins=1 must be an integer of at least 2"),
-        ({"n_bins": 2.5}, r"n_bins=2\.5"),
-        ({"n_marginals": 0}, "n_marginals=0 must be an integer of at least 1"),
-        ({"n_marginals": "3"}, "n_marginals='3'"),
+        ({"n_way": 0}, "n_way == 0, must be >= 1"),
+        ({"n_way": 5}, "n_way == 5, must be <= 4"),
+        ({"n_way": True}, "n_way must be an instance of int, not bool"),
+        ({"n_bins": 1}, "n_bins == 1, must be >= 2"),
+        ({"n_bins": 2.5}, "n_bins must be an instance of"),
+        ({"n_marginals": 0}, "n_marginals == 0, must be >= 1"),
+        ({"n_marginals": "3"}, "n_marginals must be an instance of"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((TypeError, ValueError), match=text):
         marginal_total_variation(REAL, OTHER, **arguments)
 
 

@@ -97,13 +97,13 @@ def test_sliced_equals_pot(p):
     directions = slicing.orthogonal_directions(
         64, 4, np.random.default_rng(np.random.RandomState(5).randint(0, 2**31, size=4))
     )
-    found = sliced_wasserstein_distance(X, Y, p=p, n_slices=62, random_state=5)
+    found = sliced_wasserstein_distance(X, Y, p=p, n_projections=62, random_state=5)
     assert found == pytest.approx(
         ot.sliced_wasserstein_distance(X, Y, p=p, projections=directions.T)
     )
     assert found == pytest.approx(slicing.sliced_wasserstein_distance(X, Y, directions, p=p))
     found = sliced_wasserstein_distance(
-        X, Y, p=p, n_slices=64, random_state=5, X_weights=a, Y_weights=b
+        X, Y, p=p, n_projections=64, random_state=5, X_weights=a, Y_weights=b
     )
     reference = ot.sliced_wasserstein_distance(
         X, Y, a / a.sum(), b / b.sum(), p=p, projections=directions.T
@@ -125,7 +125,7 @@ def test_sliced_distance_between_normal_laws():
 @quick
 def test_sliced_is_at_most_the_exact_distance_over_root_d(pair):
     bound = wasserstein_distance(*pair) / math.sqrt(pair[0].shape[1])
-    assert sliced_wasserstein_distance(*pair, n_slices=12) <= bound + 1e-5
+    assert sliced_wasserstein_distance(*pair, n_projections=12) <= bound + 1e-5
 
 
 @BOTH
@@ -167,11 +167,13 @@ def test_weights_count_rows(distance):
 def test_sliced_directions():
     rng = np.random.default_rng(6)
     X, Y = rng.normal(size=(30, 3)), rng.exponential(size=(30, 3))
-    first = sliced_wasserstein_distance(X, Y, n_slices=6)
-    assert sliced_wasserstein_distance(X, Y, n_slices=6) == first
-    assert sliced_wasserstein_distance(X, Y, n_slices=4) == first  # whole blocks
-    assert sliced_wasserstein_distance(X, Y, n_slices=6, random_state=1) != first
-    fresh = {sliced_wasserstein_distance(X, Y, n_slices=6, random_state=None) for _ in range(2)}
+    first = sliced_wasserstein_distance(X, Y, n_projections=6)
+    assert sliced_wasserstein_distance(X, Y, n_projections=6) == first
+    assert sliced_wasserstein_distance(X, Y, n_projections=4) == first  # whole blocks
+    assert sliced_wasserstein_distance(X, Y, n_projections=6, random_state=1) != first
+    fresh = {
+        sliced_wasserstein_distance(X, Y, n_projections=6, random_state=None) for _ in range(2)
+    }
     assert len(fresh) == 2
 
 
@@ -192,8 +194,8 @@ def test_what_is_refused(distance):
 
 
 def test_number_of_slices_is_positive():
-    with pytest.raises(ValueError, match="n_slices=0 must be at least 1"):
-        sliced_wasserstein_distance(np.eye(2), np.eye(2), n_slices=0)
+    with pytest.raises(ValueError, match="n_projections == 0, must be >= 1"):
+        sliced_wasserstein_distance(np.eye(2), np.eye(2), n_projections=0)
 
 
 def test_a_solver_that_gives_up_is_an_error(monkeypatch):

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from skdpot.estimators import fair_classifier, fair_regressor
 from skdpot.nets.fair_training import FairLoss
-from skdpot.nets.parity import Cells, ClippedOutputs, Probabilities
+from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs, Probabilities
 
 N_FEATURES = 4
 HUGE = 1e9  # clips nothing

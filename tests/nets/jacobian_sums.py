@@ -1,6 +1,6 @@
 """Sums of clipped Jacobians times given vectors."""
 
-from skdpot.nets.output_gradients import pulled_back_sum, shares_of_jacobians
+from skdpot.nets.noisy_sums import pulled_back_sum, shares_of_jacobians
 
 
 def clipped_jacobian_sum(network, rows, vectors, clip, *, chunk_size=None):

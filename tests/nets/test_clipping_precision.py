@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot.nets.output_gradients import clipped_gradient_sum
-from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.noisy_sums import clipped_gradient_sum
+from skdpot.nets.training import check_per_record
 from tests.nets.jacobian_sums import clipped_jacobian_sum
 
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.nets.output_gradients import shares_of_jacobians
-from skdpot.nets.parity import ClippedOutputs, Probabilities
+from skdpot.nets.noisy_sums import shares_of_jacobians
+from skdpot.nets.wasserstein_gradient import ClippedOutputs, Probabilities
 
 RNG = np.random.default_rng(6607)
 EXTREME = (0.0, 1.0, -40.0, 800.0, 1e300, -1e300, np.inf, -np.inf, np.nan)
@@ -53,7 +53,6 @@ def test_clipped_outputs_keep_the_networks_jacobian():
     """As in the paper: what is clipped is compared, what is trained is not."""
     compared = ClippedOutputs(2, 0.5)
     outputs, vectors, gram = outputs_of(compared, 4), torch.ones(4, 2), torch.ones(4, 2, 2)
-    assert compared.derivatives(outputs) is None
     assert compared.pull_back(vectors, outputs) is vectors
     assert compared.gram(gram, outputs) is gram
     inside = outputs / 100
@@ -83,10 +82,10 @@ def test_jacobians_that_cancel_behind_the_softmax_are_still_clipped(n_outputs, l
 
 @pytest.mark.parametrize("compared", SETS, ids=repr)
 def test_directions_are_unit_rows(compared):
-    for n_slices in (1, 3, 20):
-        directions = compared.directions(n_slices, RNG)
+    for n_projections in (1, 3, 20):
+        directions = compared.directions(n_projections, RNG)
         alone = compared.n_outputs == 1
-        assert directions.shape == (1 if alone else n_slices, compared.n_outputs)
+        assert directions.shape == (1 if alone else n_projections, compared.n_outputs)
         np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1.0, rtol=1e-12)
         if isinstance(compared, Probabilities) and not alone:
             np.testing.assert_allclose(directions.sum(axis=1), 0.0, atol=1e-12)

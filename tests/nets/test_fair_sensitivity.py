@@ -10,7 +10,7 @@ from torch import nn
 from skdpot._utils.rng import SecretStream
 from skdpot.nets.fair_training import LocalPenalty, Records, network_outputs
 from skdpot.nets.output_tables import plan_tables, release_tables
-from skdpot.nets.parity import ParityPenalty
+from skdpot.nets.wasserstein_gradient import ParityPenalty
 from tests.nets.fair_tasks import (
     N_FEATURES,
     NETWORKS,

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets import fair_training, noisy_step
+from skdpot.nets import fair_training, noisy_sums
 from skdpot.nets.fair_training import (
     FairLoss,
     LocalPenalty,
@@ -17,11 +17,11 @@ from skdpot.nets.fair_training import (
     ranked_steps,
     tabled_steps,
 )
+from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.output_tables import TableNoise, plan_tables, release_tables
-from skdpot.nets.parity import Cells, ParityPenalty
-from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.calibration import SingleFitTarget
-from skdpot.slicing.strategy import square_root_strategy
+from skdpot.nets.wasserstein_gradient import Cells, ParityPenalty
+from skdpot.privacy.accounting import SingleFitTarget
+from skdpot.slicing.plan import square_root_strategy
 from tests.nets.fair_tasks import (
     N_FEATURES,
     STRATA,
@@ -169,7 +169,7 @@ def planned(sampling, epsilon=1.0):
 def spied(monkeypatch):
     """What the steps draw, add up and hand on."""
     seen = {"noise": [], "batches": [], "sums": [], "directions": [], "releases": []}
-    draw, take, release = noisy_step.noisy_sum, Records.take, fair_training.release_tables
+    draw, take, release = noisy_sums.noisy_sum, Records.take, fair_training.release_tables
 
     def noise_spy(values, noise, stream):
         noisy = draw(values, noise, stream)
@@ -195,7 +195,7 @@ def spied(monkeypatch):
 
         monkeypatch.setattr(FairLoss, name, spy)
 
-    monkeypatch.setattr(noisy_step, "noisy_sum", noise_spy)
+    monkeypatch.setattr(noisy_sums, "noisy_sum", noise_spy)
     monkeypatch.setattr(fair_training, "release_tables", release_spy)
     monkeypatch.setattr(Records, "take", take_spy)
     sum_spy("ranked_sum")
@@ -215,7 +215,7 @@ def run(mode, network, plan, secret=None, **changes):
         options = {"noise": plan_tables(0.5, 2, 3, 40)[0], "release_at": (20, 40)} | changes
         directions = None
         step = tabled_steps(
-            loss, RECORDS, CELLS, plan, n_slices=3, secret=secret, public=RNG, **options
+            loss, RECORDS, CELLS, plan, n_projections=3, secret=secret, public=RNG, **options
         )
     gradients = []
     for number in range(N_STEPS):

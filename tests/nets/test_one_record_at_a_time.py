@@ -5,14 +5,13 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot import DPSlicedGenerator, PrivacyBudget, PrivateSWAutoencoder
-from skdpot.nets.autoencoder_training import AutoencoderLoss, reconstruction_gradient
-from skdpot.nets.code_penalties import PriorDistance
+from skdpot import PrivacyBudget, PrivateSWAutoencoder
+from skdpot.nets.autoencoder_training import AutoencoderLoss, PriorDistance, reconstruction_gradient
 from skdpot.nets.networks import ToSphere
-from skdpot.nets.output_gradients import clipped_gradient_sum
+from skdpot.nets.noisy_sums import clipped_gradient_sum
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.private_modules import check_per_record, with_trained_parameters
-from tests.networks import made
+from skdpot.nets.training import check_per_record, with_trained_parameters
+from tests.flat_options import made, sliced_generator
 
 X = np.random.default_rng(3).uniform(-1, 1, (80, 4))
 
@@ -82,7 +81,7 @@ def test_a_layer_that_changes_the_number_of_records_ends_the_quick_route():
 def test_codes_are_computed_record_by_record():
     torch.manual_seed(0)  # noqa: TID251
     network = nn.Sequential(nn.Sequential(MixesMany(), ToSphere()), nn.Linear(3, 3))
-    penalty = PriorDistance("sphere", 3, 64, 30)
+    penalty = PriorDistance("sphere", 3, (64,), 30)
     loss = AutoencoderLoss(clip=1.0, penalty=penalty, alpha=0.9)
     directions = penalty.directions(np.random.default_rng(1))
     rows = torch.from_numpy(np.random.default_rng(2).normal(0.5, 0.1, (64, 3))).float()
@@ -136,7 +135,7 @@ def test_gradients_that_cannot_be_computed_are_refused_before_the_charge():
     with pytest.raises(ValueError, match="architecture: the gradients"):
         made(PrivateSWAutoencoder, architecture=(Branches(4, 4), nn.Linear(4, 4)), **options).fit(X)
     with pytest.raises(ValueError, match="module: the gradients"):
-        DPSlicedGenerator("gradient", module=Branches(4, 4), **options).fit(X)
+        sliced_generator("gradient", module=Branches(4, 4), **options).fit(X)
     assert len(budget.history()) == 0
 
 

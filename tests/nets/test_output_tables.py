@@ -17,12 +17,11 @@ from skdpot.nets.output_tables import (
     plan_tables,
     release_tables,
 )
-from skdpot.nets.parity import ClippedOutputs, Probabilities
-from skdpot.nets.wasserstein_gradient import pulls_between
+from skdpot.nets.wasserstein_gradient import ClippedOutputs, Probabilities, pulls_between
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.recording import record_releases
-from skdpot.slicing.strategy import square_root_strategy
+from skdpot.slicing.plan import square_root_strategy
 
 RNG = np.random.default_rng(4409)
 LINE, LINE_HALF = np.ones((1, 1)), np.full(1, 0.5)
@@ -116,11 +115,11 @@ def test_the_sensitivity_is_attained_on_a_line(n_bins, changes_cell):
 # --- plans and noise -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_slices", [1, 7])
-def test_a_plan_costs_what_it_was_given(n_slices):
-    noise, event = plan_tables(0.4, 5, n_slices, 1000)
+@pytest.mark.parametrize("n_projections", [1, 7])
+def test_a_plan_costs_what_it_was_given(n_projections):
+    noise, event = plan_tables(0.4, 5, n_projections, 1000)
     assert event.n_steps == 5
-    assert event.sensitivity == noise.strategy.sensitivity(n_slices, conditional=False)
+    assert event.sensitivity == noise.strategy.sensitivity(n_projections, conditional=False)
     assert (event.sigma, event.lattice) == (noise.sigma, noise.lattice)
     assert noise.mu == 0.4
     # mu of T Gaussian releases is sqrt(T) times the sensitivity over sigma.

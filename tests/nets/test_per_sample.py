@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from skdpot.nets.networks import ToSphere, build_networks
-from skdpot.nets.output_gradients import clipped_gradient_sum
+from skdpot.nets.noisy_sums import clipped_gradient_sum
 from skdpot.nets.per_sample import chain_of_layers, record_gradients
 from tests.nets.jacobian_sums import clipped_jacobian_sum
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot._utils.torch_rng import torch_randomness
+from skdpot._utils.rng import torch_randomness
 from skdpot.nets.networks import build_predictor
 from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.training import check_per_record
 
 
 def built(module, n_features=5, n_outputs=3, seed=0):

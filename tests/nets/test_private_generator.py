@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.generator_training import noisy_gradient_steps
-from skdpot.nets.training_plan import plan_training
+from skdpot.nets import generator_training
+from skdpot.nets.generator_training import clipped_gradient, noisy_gradient_steps
+from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity, wasserstein_vectors
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing import orthogonal_directions
 
@@ -127,3 +128,40 @@ def test_outputs_that_are_not_finite_break_nothing():
         module[2].weight[0] = float("nan")
         module[2].bias[1] = float("inf")
     assert np.isfinite(gradients(rows_in_ball(), module=module)).all()
+
+
+def test_outputs_and_jacobians_are_clipped_apart():
+    """As in the paper: (clip(g) - h) times the clipped Jacobian, whether g was clipped."""
+    module = nn.Linear(1, 1, bias=False).double()
+    with torch.no_grad():
+        module.weight.fill_(5.0)
+    inputs, points = torch.tensor([[7.0]]).double(), np.array([[-1.0]])
+    (total,) = clipped_gradient(module, inputs, points, np.ones((1, 1)), 2.0, 0.5).values()
+    assert total.item() == pytest.approx(2 * 1.5 * 2.0, rel=2e-6)
+
+
+class Mixed(nn.Linear):
+    """Moves a record's output by the others of its batch."""
+
+    def forward(self, rows):
+        return super().forward(rows) + 100.0 * torch.sign(rows[:1, :1]) * (len(rows) > 1)
+
+
+def test_networks_never_see_two_records_together():
+    plain, mixed = nn.Linear(3, 1).double(), Mixed(3, 1).double()
+    mixed.load_state_dict(plain.state_dict())
+    inputs, points = torch.from_numpy(RNG.normal(size=(6, 3))), RNG.normal(size=(6, 1))
+    sums = [
+        clipped_gradient(module, inputs, points, np.ones((1, 1)), 1.0, 2.0).values()
+        for module in (plain, mixed)
+    ]
+    for own, other in zip(*sums, strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("radius", [1e-170, 1e-20, 1.0])
+def test_huge_points_end_inside_the_ball(radius):
+    """A ratio that is not a normal number would have lost its digits."""
+    points = np.array([[1e300, -1e300], [3.0, 4.0], [np.inf, np.nan], [0.0, 0.0]])
+    scaled = generator_training._in_ball(points, radius) / radius
+    assert np.linalg.norm(scaled, axis=1).max() <= 1.0 + 1e-12

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.nets.private_modules import check_per_record
+from skdpot.nets.training import check_per_record
 
 
 class Centred(nn.Module):

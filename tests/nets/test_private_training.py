@@ -15,17 +15,20 @@ from scipy import stats
 from torch import nn
 
 from skdpot._utils.rng import SecretStream
-from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps, public_steps
-from skdpot.nets.code_penalties import PriorDistance
+from skdpot.nets.autoencoder_training import (
+    AutoencoderLoss,
+    PriorDistance,
+    private_steps,
+    public_steps,
+)
 from skdpot.nets.networks import ToSphere
+from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.training import train_network
-from skdpot.nets.training_plan import plan_training
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.bounds_plan import plan_private_bounds
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget, compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
+from skdpot.privacy.private_bounds import plan_private_bounds
 
 N_FEATURES, LATENT_DIM = 6, 3
 BOX = DataBounds.from_box(-1, 1, N_FEATURES)
@@ -44,7 +47,7 @@ def autoencoder(seed=0, weight=1.0):
 
 def loss(batch_size, penalty=True, alpha=0.4, clip=0.7, clip_jacobian=0.3):
     prior = PriorDistance(
-        prior="sphere", latent_dim=LATENT_DIM, batch_size=batch_size, n_slices=LATENT_DIM
+        prior="sphere", latent_dim=LATENT_DIM, batch_sizes=(batch_size,), n_projections=LATENT_DIM
     )
     return AutoencoderLoss(
         clip=clip,

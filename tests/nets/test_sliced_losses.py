@@ -18,27 +18,28 @@ from skdpot.nets.generator_training import (
 )
 from skdpot.nets.training import train_network
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.recording import Release
 from skdpot.slicing import CDFTable, orthogonal_directions, wasserstein_1d
-from skdpot.slicing.smoothed import ProjectedRows, SmoothedProjections
+from skdpot.slicing.rows import SmoothedProjections
 
 RNG = np.random.default_rng(4071)
 MEAN, SPREAD = np.array([0.5, -0.2, 0.1]), 0.25
 
 
-def loss_batch(n_groups=2, size=6, n_slices=5, sigma=0.0):
-    directions = orthogonal_directions(n_slices, 3, RNG).astype(np.float32)
-    quantiles = np.sort(RNG.normal(size=(n_slices, n_groups, size))).astype(np.float32)
+def loss_batch(n_groups=2, size=6, n_projections=5, sigma=0.0):
+    directions = orthogonal_directions(n_projections, 3, RNG).astype(np.float32)
+    quantiles = np.sort(RNG.normal(size=(n_projections, n_groups, size))).astype(np.float32)
     return LossBatch(directions, quantiles, sigma)
 
 
-def normal_table(n_slices=12, mean=MEAN):
+def normal_table(n_projections=12, mean=MEAN):
     """A table of N(mean, SPREAD²), which no sketch of finitely many rows is."""
-    directions = orthogonal_directions(n_slices, 3, np.random.default_rng(0))
+    directions = orthogonal_directions(n_projections, 3, np.random.default_rng(0))
     edges = np.linspace(-2, 2, 401)
     z = torch.from_numpy((edges - (directions @ mean)[:, None]) / SPREAD)
     cdf = torch.special.ndtr(z).numpy()
     cdf[:, 0], cdf[:, -1] = 0.0, 1.0
-    return CDFTable(directions, np.full(n_slices, 2.0), cdf)
+    return CDFTable(directions, np.full(n_projections, 2.0), cdf)
 
 
 def releases(n_batches=4, n_rows=8, sigma=0.5):
@@ -47,8 +48,9 @@ def releases(n_batches=4, n_rows=8, sigma=0.5):
         directions = orthogonal_directions(6, 3, RNG).astype(np.float32)
         rows = MEAN + SPREAD * RNG.normal(size=(n_rows, 3))
         values = directions @ rows.T + sigma * RNG.normal(size=(6, n_rows))
-        batches.append(ProjectedRows(directions, np.sort(values).astype(np.float32)))
-    return SmoothedProjections(tuple(batches), sigma)
+        values = np.sort(values).astype(np.float32)
+        batches.append(Release("rows", values, {"directions": directions}, sigma=sigma))
+    return SmoothedProjections(tuple(batches))
 
 
 @pytest.mark.parametrize("with_noise", [False, True])
@@ -64,20 +66,12 @@ def test_the_pull_is_the_gradient_of_the_mean_squared_distance(n_groups, with_no
         projected = projected + torch.from_numpy(noise)
     loss = ((projected.sort(dim=2).values - quantiles) ** 2).mean()
     loss.backward()
-    torch.testing.assert_close(sliced_pull(points.detach(), batch, noise), points.grad)
+    for pull in (sliced_pull, generator_training._pull_by_torch):  # on the CPU, on a GPU
+        torch.testing.assert_close(pull(points.detach(), batch, noise), points.grad)
     # The loss itself is what `slicing` computes.
     ours = projected.detach().numpy().reshape(-1, 6)
     distances = wasserstein_1d(ours, batch.quantiles.reshape(-1, 6))
     assert float(loss.detach()) == pytest.approx(np.mean(distances**2), rel=1e-5)
-
-
-def test_torch_and_numpy_pull_alike():
-    batch = loss_batch(3)
-    noise = RNG.normal(size=batch.quantiles.shape).astype(np.float32)
-    points = torch.from_numpy(RNG.normal(size=(18, 3)).astype(np.float32))
-    for extra in (None, noise):
-        by_torch = generator_training._torch_pull(points, batch, extra)
-        torch.testing.assert_close(sliced_pull(points, batch, extra), by_torch)
 
 
 def test_a_round_of_table_batches_has_every_direction_once():

@@ -8,8 +8,8 @@ from scipy import stats
 
 from skdpot._utils.rng import SecretStream
 from skdpot.nets import output_tables
-from skdpot.nets import tuned_threshold as module
-from skdpot.nets.tuned_threshold import plan_threshold, tuned_threshold
+from skdpot.nets import output_tables as module
+from skdpot.nets.output_tables import plan_threshold, tuned_threshold
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
 

@@ -17,8 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.preprocessing import PrivateScaler, private_scaler
 from skdpot.privacy import private_bounds
+from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, event_cost
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 
 

@@ -19,14 +19,15 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.preprocessing.schema_plan import plan_schema, release_schema
 from skdpot.preprocessing.table_frames import Table
-from skdpot.privacy import private_ranges
+from skdpot.preprocessing.table_schema import plan_schema, release_schema
+from skdpot.privacy import private_bounds
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.bounds_plan import plan_private_bounds
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdedCountsEvent
-from skdpot.privacy.private_ranges import ColumnRange, release_ranges
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
+from skdpot.privacy.private_bounds import ColumnRange, plan_private_bounds, release_ranges
 from skdpot.privacy.recording import record_releases
+from skdpot.privacy.spent import scales_of
 from tests.preprocessing.table_cases import mixed_rows
 
 MU, TAIL = 1.0, 1e-7
@@ -70,13 +71,12 @@ def test_one_event_for_all_that_is_open(frame, names, expected):
     plan = plan_schema(schema, 1000, mu=MU, delta=TAIL)
     if not expected:
         assert plan.event is None
-        assert plan.sigma == plan.sensitivity == ()
         return
     assert [type(event) for event in leaves(plan.event)] == expected
     loss = compose(plan.event)
     assert 0.9999 * MU < loss.mu_without_sampling <= MU
     assert loss.leak <= TAIL
-    assert len(plan.sigma) == len(plan.sensitivity) == len(expected)
+    assert [len(scale) for scale in scales_of(plan.event)] == [len(expected)] * 2
 
 
 def leaves(event):
@@ -87,7 +87,7 @@ def leaves(event):
 def test_each_open_column_has_the_same_share(frame):
     schema = TableSchema.from_dtypes(frame[["age", "height", "job"]])
     plan = plan_schema(schema, 1000, mu=MU, delta=TAIL)
-    assert plan.ranges.mu**2 == pytest.approx(2 / 3 * MU**2)
+    assert plan.ranges.event.to_gdp().mu ** 2 == pytest.approx(2 / 3 * MU**2)
     assert plan.categories.mu**2 == pytest.approx(1 / 3 * MU**2)
     half = plan_schema(
         schema.replace(NumericColumn("age", lower=0, upper=1, dtype="int64")), 9, mu=MU, delta=TAIL
@@ -139,7 +139,7 @@ def tables_without_noise(monkeypatch, columns, plan, rows):
         found.append(np.bincount(counting.cells(used), minlength=counting.grid.n_cells))
         return found[-1].astype(float)
 
-    monkeypatch.setattr(private_ranges, "noisy_histogram", exact)
+    monkeypatch.setattr(private_bounds, "noisy_histogram", exact)
     streams = seeded()
     order = SimpleNamespace(permutation=lambda n: rows)  # pairs and rows are a public choice
     release_ranges(columns, plan, Streams(streams.secret, order, streams.solver))
@@ -153,7 +153,7 @@ def test_one_record_moves_one_count_of_each_histogram(monkeypatch, old, new):
     rng = np.random.default_rng(0)
     columns = [np.where(rng.random(4000) < 0.3, np.nan, rng.normal(size=4000)) for _ in range(2)]
     plan = plan_private_bounds(4000, 2, 5.0, mode="features")
-    monkeypatch.setattr(private_ranges, "_unit", _fixed_unit(private_ranges._unit))
+    monkeypatch.setattr(private_bounds, "_unit", _fixed_unit(private_bounds._unit))
     rows = rng.permutation(4000)
     for row in rows[[0, 1000, -1]]:
         first, second = ([c.copy() for c in columns] for _ in range(2))
@@ -173,7 +173,7 @@ def test_one_record_moves_one_count_of_each_histogram(monkeypatch, old, new):
 def _fixed_unit(real):
     def unit(*args):
         real(*args)
-        return 1.0
+        return 1.0, False
 
     return unit
 
@@ -392,7 +392,7 @@ def test_everything_is_exact_at_infinite_mu():
     frame = pd.DataFrame({"n": [3, 8], "c": ["z", "y"]})
     plan = plan_schema(TableSchema.from_dtypes(frame), 2, mu=math.inf, delta=TAIL)
     assert all(isinstance(event, NonPrivateEvent) for event in leaves(plan.event))
-    assert plan.sigma == ()
+    assert scales_of(plan.event) == (None, None)
     schema = released(frame, plan)
     assert (schema["n"].lower, schema["n"].upper) == (3, 8)
     assert schema["c"].categories == ("y", "z")

@@ -27,10 +27,10 @@ from skdpot.preprocessing import (
     NumericColumn,
     TableEncoder,
     TableSchema,
-    schema_plan,
     table_encoder,
+    table_schema,
 )
-from skdpot.privacy.calibration import PrivacyTarget, event_cost
+from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.spent import total_spent
 from tests.flat_options import flow_sampler
@@ -285,7 +285,7 @@ def test_the_charge_comes_before_the_release(frame, monkeypatch, release):
         charged.append(len(budget.history()))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(schema_plan, release, watched)
+    monkeypatch.setattr(table_schema, release, watched)
     with pytest.raises(KeyboardInterrupt):
         TableEncoder(budget=budget).fit(frame)
     assert charged == [1]
@@ -378,9 +378,9 @@ def test_a_guess_that_nobody_confirmed_warns(frame):
 def test_later_private_steps_say_what_both_cost(frame):
     places = TableEncoder(epsilon=1.0).fit_transform(frame)
     with pytest.warns(PrivacyWarning, match="private step that spent epsilon=1 on the same people"):
-        flow_sampler(norm_bound=1.0, n_steps=2, n_slices=5).fit(places)
+        flow_sampler(norm_bound=1.0, n_steps=2, n_projections=5).fit(places)
     free = TableEncoder(PUBLIC).fit_transform(frame)
-    sampler = flow_sampler(norm_bound=1.0, n_steps=2, n_slices=5).fit(free)
+    sampler = flow_sampler(norm_bound=1.0, n_steps=2, n_projections=5).fit(free)
     assert sampler.privacy_spent_.epsilon == 1.0
     total = total_spent(make_pipeline(TableEncoder(PUBLIC), sampler).fit(frame))
     assert total.epsilon == pytest.approx(1.0, rel=0.01)

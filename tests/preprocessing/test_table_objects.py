@@ -15,8 +15,8 @@ from skdpot.preprocessing import (
     DatetimeColumn,
     NumericColumn,
 )
-from skdpot.preprocessing.datetime_column import as_times
 from skdpot.preprocessing.numeric_column import as_integer
+from skdpot.preprocessing.time_columns import as_times
 
 BIG = 2**53
 INTEGERS = [BIG + 1, BIG + 3, np.int64(BIG + 5), np.uint64(BIG + 7), np.uint64(2**64 - 1)]

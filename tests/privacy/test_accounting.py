@@ -13,17 +13,15 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import PrivacyTarget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
+from skdpot.privacy.accounting import PrivacyTarget, compose
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, raised_gdp_delta
-from skdpot.privacy.loss_distribution import losses_of_profile
-from skdpot.privacy.relation import Relation
-from skdpot.privacy.steps import (
+from skdpot.privacy.loss_distribution import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     SubsetStep,
     amplified_delta,
+    losses_of_profile,
 )
 
 DELTA = 1 / 300_000

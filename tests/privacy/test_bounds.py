@@ -11,21 +11,19 @@ from hypothesis import strategies as st
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy import private_bounds
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.bounds_plan import bounds_share, plan_private_bounds
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget, compose
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
-from skdpot.privacy.noisy_histogram import (
+from skdpot.privacy.private_bounds import (
     FALSE_ALARM,
     MagnitudeGrid,
     SignedGrid,
     Smoothing,
-    noisy_quantiles,
-)
-from skdpot.privacy.private_bounds import (
     ball_radius,
+    bounds_share,
+    noisy_quantiles,
+    plan_private_bounds,
     release_feature_scales,
     release_private_bounds,
 )
@@ -250,7 +248,7 @@ def test_quantiles_of_a_clean_table():
 )
 def test_plan_costs_what_was_asked(n, d, mu, mode):
     plan = plan_private_bounds(n, d, mu, mode=mode)
-    assert mu * (1 - 1e-12) <= plan.mu <= mu
+    assert mu * (1 - 1e-12) <= compose(plan.event).mu_without_sampling <= mu
     events = plan.event.events if isinstance(plan.event, ComposedEvent) else (plan.event,)
     assert math.fsum(e.mu**2 for e in events) <= mu**2 * (1 + 1e-15)
     assert len(events) == (2 if plan.mode == "features" else 1)
@@ -274,7 +272,7 @@ def test_mode_is_chosen_from_public_facts():
 def test_plan_without_noise():
     plan = plan_private_bounds(100, 3, math.inf)
     assert isinstance(plan.event, NonPrivateEvent)
-    assert plan.mu == math.inf
+    assert compose(plan.event).mu_without_sampling == math.inf
     rng = np.random.default_rng(0)
     X = rng.normal([5, -3, 0], [1, 20, 0], size=(100, 3))
     found = release_feature_scales(X, plan, streams())
@@ -358,7 +356,7 @@ def test_several_rows_of_a_person_move_as_many_counts(monkeypatch, mode):
     for one, several in zip(single.noises, plan.noises, strict=True):
         assert several.sensitivity == pytest.approx(group_size * one.sensitivity)
         assert several.sigma == pytest.approx(group_size * one.sigma, rel=1e-3)
-    assert plan.mu <= 1.0
+    assert compose(plan.event).mu_without_sampling <= 1.0
     with pytest.raises(ValueError, match="group_size=0 must be at least 1"):
         plan_private_bounds(14, d, 1.0, mode=mode, group_size=0)
 
@@ -433,7 +431,7 @@ def test_the_share_of_bounds_falls_with_the_number_of_rows():
 @pytest.mark.parametrize(("n", "factor"), [(1000, 1.06), (10**6, 1.003)])
 def test_private_bounds_cost_a_large_sketch_next_to_nothing(n, factor):
     """10 % of the squared mu whatever n made it 1.054 times the noise."""
-    target, shape = PrivacyTarget(1.0, 1e-7), {"n_slices": 64, "n_bins": 64}
+    target, shape = PrivacyTarget(1.0, 1e-7), {"n_projections": 64, "n_bins": 64}
     declared = plan_sketch(target, n, 8, bounds=DataBounds.from_box(-1, 1, 8), **shape)
     private = plan_sketch(target, n, 8, bounds=n, **shape)
     assert 1.0 < private.sigma / declared.sigma < factor

@@ -16,19 +16,17 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator, clone
 
 from skdpot.exceptions import BudgetExceededError, LedgerError, UnknownEventError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.budget_state import BudgetState, make_terms
-from skdpot.privacy.calibration import PrivacyTarget, calibrate, event_cost
+from skdpot.privacy.accounting import PrivacyTarget, calibrate, compose, event_cost
+from skdpot.privacy.budget import BudgetState, PrivacyBudget, make_terms
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
     GaussianEvent,
     NonPrivateEvent,
+    Relation,
     SampledGaussianEvent,
 )
 from skdpot.privacy.ledger import Totals
-from skdpot.privacy.relation import Relation
 
 
 def gaussian(sigma, **other):

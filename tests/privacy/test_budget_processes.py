@@ -26,7 +26,7 @@ PREAMBLE = """
 import os, pickle, random, signal, sys, time
 from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import GaussianEvent
 
 def fork(work, *args):

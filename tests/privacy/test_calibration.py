@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import (
+from skdpot.privacy.accounting import (
     LEAK_SHARE,
     EventCost,
     PrivacyTarget,
     SingleFitTarget,
     calibrate,
+    compose,
     event_cost,
     privacy_target,
 )
@@ -21,10 +21,10 @@ from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
     NonPrivateEvent,
+    Relation,
     SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import ROUNDING, gdp_delta, gdp_mu
-from skdpot.privacy.relation import Relation
 
 
 def gaussian(sigma):

@@ -12,16 +12,14 @@ from scipy import stats
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import BudgetExceededError, CalibrationError
 from skdpot.privacy import category_selection
-from skdpot.privacy.accounting import compose
+from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget, calibrate
-from skdpot.privacy.category_selection import plan_category_selection, select_categories
-from skdpot.privacy.events import (
-    ComposedEvent,
-    GaussianEvent,
-    NonPrivateEvent,
+from skdpot.privacy.category_selection import (
     ThresholdedCountsEvent,
+    plan_category_selection,
+    select_categories,
 )
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.recording import record_releases
 
 SECRET = SecretStream  # without a seed: the operating system's entropy

@@ -37,16 +37,14 @@ from skdpot import (
 )
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import NumericColumn
-from skdpot.privacy.parts import learns
-from skdpot.privacy.spent import total_spent
-from tests.flat_options import private_distance
-from tests.networks import made
+from skdpot.privacy.spent import learns, total_spent
+from tests.flat_options import made, private_distance
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (600, 3))
 Y = (X[:, 0] > 0).astype(int)
 QUICK = made(FairPrivateClassifier, alpha=0.0, batch_fraction=1.0, n_steps=2)
-SKETCH = SlicedSketch(bounds=(-6, 6), n_slices=3)
+SKETCH = SlicedSketch(bounds=(-6, 6), n_projections=3)
 CATEGORIES = [["a", "b"]] * 2
 ENCODER = OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore", sparse_output=False)
 IMPUTER = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.accounting import compose
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
     GaussianEvent,
     NonPrivateEvent,
+    Relation,
     SampledGaussianEvent,
-    ThresholdedCountsEvent,
 )
-from skdpot.privacy.relation import Relation
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
 
 NOT_A_RELATION = ("replace", "", None, 3)

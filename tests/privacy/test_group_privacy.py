@@ -10,19 +10,18 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from scipy.stats import hypergeom, norm
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.calibration import SingleFitTarget, calibrate
+from skdpot.privacy.accounting import PrivacyLoss, SingleFitTarget, calibrate, compose
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
-    BudgetedEvent,
     ComposedEvent,
     GaussianEvent,
     NonPrivateEvent,
+    Relation,
     SampledGaussianEvent,
-    ThresholdedCountsEvent,
     check_group_size,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.private_selection import BudgetedEvent
 from skdpot.privacy.spent import PrivacySpent
 
 GAUSSIAN = GaussianEvent(sigma=3.0, sensitivity=1.5, n_steps=2, lattice=0.25)

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 
 from skdpot.exceptions import LedgerError
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy import ledger_file
-from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals
-from skdpot.privacy.ledger_file import transaction
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.events import Relation
+from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals, transaction
 
 
 def terms(mu_squared_cap=100, leak_cap=1000, *, epsilon=1.0, **other):
@@ -177,7 +175,7 @@ def test_a_missing_file_says_what_to_do_and_is_not_made_anew(ledger, path):
 
 def test_a_file_that_vanishes_after_the_check_is_not_made_anew(ledger, path, monkeypatch):
     path.unlink()
-    monkeypatch.setattr(ledger_file, "_check_is_file", lambda path: None)
+    monkeypatch.setattr(ledger_module, "_check_is_file", lambda path: None)
     with pytest.raises(LedgerError, match="unable to open"):
         ledger.admit(charge())
     assert not path.exists()

@@ -11,8 +11,13 @@ import pytest
 from scipy.stats import binom
 
 from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon
-from skdpot.privacy.loss_distribution import LossDistribution, LossPair
-from skdpot.privacy.steps import PoissonAddRemoveStep, PoissonClippedSumStep, SubsetStep
+from skdpot.privacy.loss_distribution import (
+    LossDistribution,
+    LossPair,
+    PoissonAddRemoveStep,
+    PoissonClippedSumStep,
+    SubsetStep,
+)
 
 
 def two_point_losses(loss_in_intervals, infinity_mass=0.0):

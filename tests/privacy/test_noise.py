@@ -15,13 +15,14 @@ from scipy import stats
 
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy import lattice_sampler
+from skdpot.privacy import noise as noise_module
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import SampledGaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.lattice_sampler import _split, _table, required_bits, rounding_width
 from skdpot.privacy.noise import (
     LatticeNoise,
+    _split,
+    _table,
     calibrate_lattice,
     calibrate_rounded,
     discrete_gaussian,
@@ -30,8 +31,10 @@ from skdpot.privacy.noise import (
     noise_for_sums,
     noise_lattice,
     noisy_sum,
+    required_bits,
     round_to_lattice,
     rounded_sensitivity,
+    rounding_width,
 )
 
 # Statistical tests are seeded. For another seed, each would fail with this probability.
@@ -191,7 +194,7 @@ def test_shapes():
 def test_twenty_thousand_draws_take_milliseconds():
     best = math.inf
     for _ in range(5):
-        lattice_sampler._table.cache_clear()
+        noise_module._table.cache_clear()
         start = time.perf_counter()
         discrete_gaussian(500.0, 20_000, SecretStream(), mu=0.1)
         best = min(best, time.perf_counter() - start)

@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, SampledGaussianEvent
-from skdpot.privacy.steps import amplified_delta, mean_amplified_delta
+from skdpot.privacy.loss_distribution import amplified_delta, mean_amplified_delta
 
 NORMAL = stats.norm
 

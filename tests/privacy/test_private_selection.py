@@ -12,18 +12,18 @@ from scipy.special import ndtr
 
 from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import BudgetExceededError, UnknownEventError
-from skdpot.privacy.accounting import compose
+from skdpot.privacy.accounting import PrivacyTarget, compose, event_cost
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, event_cost
-from skdpot.privacy.events import (
-    BudgetedEvent,
-    ComposedEvent,
-    GaussianEvent,
-    ThresholdedCountsEvent,
-)
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.private_selection import LARGEST_MU, SelectionStep, TrialLaw, worst_profile
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.private_selection import (
+    LARGEST_MU,
+    BudgetedEvent,
+    SelectionStep,
+    TrialLaw,
+    worst_profile,
+)
 from tests.contract.event_suite import DELTA, NOT_POSITIVE, EventSuite
 from tests.privacy.written_events import written_and_read
 

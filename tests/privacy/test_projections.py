@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.privacy import lemma1_sensitivity, projection_sensitivity
-from skdpot.privacy.projections import spectral_norm
-from skdpot.slicing.directions import orthogonal_directions, uniform_directions
+from skdpot.privacy.data_bounds import spectral_norm
+from skdpot.slicing.plan import orthogonal_directions, uniform_directions
 
 KINDS = {"orthogonal": orthogonal_directions, "uniform": uniform_directions}
 
@@ -22,18 +22,18 @@ def _ball(rng, n, d, radius):
 
 @given(
     kind=st.sampled_from(sorted(KINDS)),
-    n_slices=st.integers(1, 40),
+    n_projections=st.integers(1, 40),
     n_features=st.integers(1, 12),
     log_radius=st.floats(-20, 20),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=150, deadline=None)
 def test_attained_by_antipodal_rows_and_never_exceeded(
-    kind, n_slices, n_features, log_radius, seed
+    kind, n_projections, n_features, log_radius, seed
 ):
     rng = np.random.default_rng(seed)
     radius = math.exp(log_radius)
-    theta = KINDS[kind](n_slices, n_features, rng)
+    theta = KINDS[kind](n_projections, n_features, rng)
     bound = projection_sensitivity(theta, radius)
     worst = np.linalg.svd(theta)[2][0] * radius
     attained = float(np.linalg.norm(theta @ (worst - -worst)))
@@ -49,9 +49,9 @@ def test_attained_by_antipodal_rows_and_never_exceeded(
 
 @given(st.integers(1, 30), st.integers(1, 10), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_orthogonal_blocks_need_no_computation(n_slices, n_features, seed):
-    theta = orthogonal_directions(n_slices, n_features, np.random.default_rng(seed))
-    norm = math.sqrt(math.ceil(n_slices / n_features))
+def test_orthogonal_blocks_need_no_computation(n_projections, n_features, seed):
+    theta = orthogonal_directions(n_projections, n_features, np.random.default_rng(seed))
+    norm = math.sqrt(math.ceil(n_projections / n_features))
     assert projection_sensitivity(theta, 1.0) == pytest.approx(2 * norm, rel=1e-9)
 
 
@@ -74,8 +74,8 @@ def test_lemma_1_by_hand():
 
 def test_paper_settings_need_less_noise_than_lemma_1():
     ratios = [
-        lemma1_sensitivity(n_slices, 8, 1e-5) / (2 * math.sqrt(math.ceil(n_slices / 8)))
-        for n_slices in (70, 31)
+        lemma1_sensitivity(n_projections, 8, 1e-5) / (2 * math.sqrt(math.ceil(n_projections / 8)))
+        for n_projections in (70, 31)
     ]
     assert ratios == pytest.approx([1.248, 1.359], abs=1e-3)
 

@@ -14,7 +14,7 @@ from skdpot.privacy import provenance, total_spent
 from tests.flat_options import flow_sampler
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 2))
-SAMPLER = {"bounds": (-6, 6), "n_slices": 4, "n_bins": 16, "n_particles": 300, "n_steps": 5}
+SAMPLER = {"bounds": (-6, 6), "n_projections": 4, "n_bins": 16, "n_particles": 300, "n_steps": 5}
 
 
 @pytest.mark.parametrize("container", ["default", "pandas"])
@@ -42,7 +42,7 @@ def test_no_step_in_between_hides_one_without_privacy():
     with pytest.warns(PrivacyWarning, match="nothing protects them"):
         rows = PrivateScaler(epsilon=1.0).fit_transform(rows)
     with pytest.warns(PrivacyWarning, match="nothing protects them"):
-        SlicedSketch(bounds=(-6, 6), n_slices=4).fit(rows)
+        SlicedSketch(bounds=(-6, 6), n_projections=4).fit(rows)
 
 
 def test_a_shared_budget_is_charged_twice_and_needs_no_warning():
@@ -59,7 +59,7 @@ def test_a_shared_budget_is_charged_twice_and_needs_no_warning():
 
 def test_different_budgets_do_not_silence_it():
     scaled = PrivateScaler(budget=PrivacyBudget(1.0)).fit_transform(ROWS)
-    sketch = SlicedSketch(bounds=(-6, 6), n_slices=4, budget=PrivacyBudget(1.0))
+    sketch = SlicedSketch(bounds=(-6, 6), n_projections=4, budget=PrivacyBudget(1.0))
     with pytest.warns(PrivacyWarning, match="spent epsilon=1 on"):
         sketch.fit(scaled)
 
@@ -69,7 +69,7 @@ def test_other_rows_do_not_warn_and_memory_ends_with_the_rows():
     before = len(provenance._ORIGINS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SlicedSketch(bounds=(-6, 6), n_slices=4).fit(scaler.transform(ROWS))
+        SlicedSketch(bounds=(-6, 6), n_projections=4).fit(scaler.transform(ROWS))
     scaled = scaler.fit_transform(ROWS)
     assert len(provenance._ORIGINS) == before + 1
     del scaled

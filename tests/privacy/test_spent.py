@@ -16,20 +16,19 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
-from skdpot.privacy import accounting, gdp, loss_distribution, steps
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget, calibrate
-from skdpot.privacy.display import epsilon_text, rounded_down, rounded_up
+from skdpot.privacy import accounting, gdp, loss_distribution
+from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
+from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
 from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
     NonPrivateEvent,
+    Relation,
     SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
+from tests.payer import Payer
 
 
 def gaussian(sigma, **other):
@@ -40,16 +39,15 @@ def fit_of(epsilon, delta=1e-5):
     return calibrate(PrivacyTarget(epsilon, delta), gaussian)
 
 
-def spent_on(event, *, epsilon=1.0, delta=1e-5, budget=None, **other):
+def spent_on(event, *, epsilon=1.0, delta=1e-5, budget=None, label="Sketch", **other):
     arguments = {
         "n_samples": 900,
-        "label": "Sketch",
         "assumptions": ["the number of rows, 900"],
-        "sigma": 4.0,
-        "sensitivity": 1.0,
+        "scales": (4.0, 1.0),
         "mechanism": "sketch",
+        "noise_given": epsilon is None,
     }
-    return charge(budget, event, epsilon=epsilon, delta=delta, **arguments | other)
+    return charge(Payer(budget, epsilon, delta, label), event, **arguments | other)
 
 
 def exact_epsilon(mu, delta):
@@ -86,7 +84,7 @@ def other_machine(monkeypatch):
             exact = gdp_delta(epsilon, mu)
             return exact * (1 + 2e-10 * rng.uniform(-1, 1, np.shape(epsilon)))
 
-        for module in (gdp, loss_distribution, steps):
+        for module in (gdp, loss_distribution):
             monkeypatch.setattr(module, "gdp_delta", computed)
         for cached in (gdp.gdp_epsilon, gdp.gdp_mu, accounting._composed, accounting._epsilon):
             cached.cache_clear()
@@ -230,7 +228,7 @@ def test_the_statement_reads_well():
 
 
 def test_phases_have_a_noise_each():
-    spent = spent_on(fit_of(1.0), sigma=(1.0, 2.5), sensitivity=None, mechanism="")
+    spent = spent_on(fit_of(1.0), scales=((1.0, 2.5), None), mechanism="")
     assert "noise sigma       1, 2.5" in str(spent)
     assert "sensitivity  " not in str(spent)
     assert "mechanism" not in str(spent)
@@ -244,7 +242,7 @@ def test_the_card_escapes_its_text():
 
 
 def test_statements_stack_into_a_frame():
-    frames = [spent_on(fit_of(e), epsilon=e, sigma=(1.0, e)).to_frame() for e in (0.5, 1.0)]
+    frames = [spent_on(fit_of(e), epsilon=e, scales=((1.0, e), 1.0)).to_frame() for e in (0.5, 1.0)]
     frame = pd.concat(frames, ignore_index=True)
     assert frame["epsilon"].tolist() == [0.5, 1.0]
     assert frame["sigma"].tolist() == [(1.0, 0.5), (1.0, 1.0)]
@@ -376,16 +374,6 @@ def test_epsilon_is_printed_as_it_was_typed_or_rounded_up():
 
 
 def test_a_statement_without_privacy_claims_no_protection():
-    spent = charge(
-        None,
-        NonPrivateEvent(),
-        epsilon=math.inf,
-        delta=1e-5,
-        n_samples=900,
-        label="test",
-        assumptions=(),
-        sigma=None,
-        sensitivity=None,
-    )
+    spent = charge(Payer(None, math.inf, 1e-5), NonPrivateEvent(), n_samples=900, assumptions=())
     assert "protects against  nothing (epsilon is infinite)" in str(spent)
     assert "replaced" not in str(spent)

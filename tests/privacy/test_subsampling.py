@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from skdpot._utils.rng import SecretStream
-from skdpot.privacy.subsampling import fixed_size_batches, poisson_batches
+from skdpot.privacy.noise import fixed_size_batches, poisson_batches
 
 LEVEL = 1e-4
 

@@ -14,24 +14,20 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 from skdpot.exceptions import BudgetExceededError, CalibrationError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.calibration import (
+from skdpot.privacy.accounting import (
     LEAK_SHARE,
     PrivacyTarget,
     SingleFitTarget,
     calibrate,
+    compose,
     event_cost,
 )
-from skdpot.privacy.events import (
-    ComposedEvent,
-    GaussianEvent,
-    SampledGaussianEvent,
-    ThresholdedCountsEvent,
-)
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.category_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.relation import Relation
 from skdpot.privacy.spent import PrivacySpent, charge, total_spent
+from tests.payer import Payer
 from tests.privacy.written_events import written_and_read
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -388,43 +384,30 @@ def test_a_thousand_fits_with_categories_share_a_ledger():
 
 def test_a_charge_and_a_total_count_the_tail():
     spent = charge(
-        None,
+        Payer(None, None, 1e-8, "categories"),
         HIDING,
-        epsilon=None,
-        delta=1e-8,
         n_samples=1000,
-        label="categories",
         assumptions=(),
-        sigma=HIDING.sigma,
-        sensitivity=HIDING.sensitivity,
+        noise_given=True,
     )
     assert isinstance(spent, PrivacySpent)
     assert spent.epsilon == pytest.approx(compose(HIDING).epsilon(1e-8), rel=1e-6)
     assert HIDING.delta_tail < 1e-8 < 70 * HIDING.delta_tail
     again = charge(
-        None,
+        Payer(None, None, 1e-8, "again"),
         HIDING,
-        epsilon=None,
-        delta=1e-8,
         n_samples=1000,
-        label="again",
         assumptions=(),
-        sigma=None,
-        sensitivity=None,
+        noise_given=True,
     )
     total = total_spent(spent, again)
     assert compose(total.event).leak == pytest.approx(2 * HIDING.delta_tail, rel=1e-6)
     with pytest.raises(CalibrationError, match="nothing was charged"):
         charge(
-            None,
+            Payer(None, 5.0, 0.9 * HIDING.delta_tail, "too little delta"),
             HIDING,
-            epsilon=5.0,
-            delta=0.9 * HIDING.delta_tail,
             n_samples=1000,
-            label="too little delta",
             assumptions=(),
-            sigma=None,
-            sensitivity=None,
         )
 
 

@@ -8,16 +8,16 @@ from scipy.optimize import minimize
 
 from skdpot import SlicedSketch
 from skdpot.slicing import square_root_strategy, uniform_directions
-from skdpot.slicing.decoding import class_totals, decode
+from skdpot.slicing.table import class_totals, decode
 
 RNG = np.random.default_rng(8841)
 
 
 def decode_quiet(statistic, strategy, n_samples):
     """Decode without shrinking, which is for tables of few slices and loud noise."""
-    n_slices = statistic.shape[1]
-    directions = np.repeat(np.eye(1), n_slices, axis=0)
-    return decode(statistic, strategy, n_samples, 0.0, directions, np.ones(n_slices))
+    n_projections = statistic.shape[1]
+    directions = np.repeat(np.eye(1), n_projections, axis=0)
+    return decode(statistic, strategy, n_samples, 0.0, directions, np.ones(n_projections))
 
 
 def conditioned(noisy, covariance, total):
@@ -41,7 +41,11 @@ def bridged(statistic, strategy, n_samples):
 def test_exact_without_noise(n_bins, conditional):
     X, y = RNG.uniform(-1, 1, (500, 2)), RNG.integers(0, 3, 500)
     sketch = SlicedSketch(
-        epsilon=np.inf, bounds=(-1, 1), slices=np.eye(2), n_bins=n_bins, conditional=conditional
+        epsilon=np.inf,
+        bounds=(-1, 1),
+        projections=np.eye(2),
+        n_bins=n_bins,
+        conditional=conditional,
     ).fit(X, y)
     edges = np.linspace(-1, 1, n_bins + 1)
     groups = [X[y == k] for k in range(3)] if conditional else [X]
@@ -111,16 +115,16 @@ def test_monotone_values_are_never_further_from_the_truth(n_bins, level, seed):
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 10])
-@pytest.mark.parametrize("n_slices", [1, 8, 40])
+@pytest.mark.parametrize("n_projections", [1, 8, 40])
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 1e3])
-def test_any_noise_is_decoded_without_complaint(n_classes, n_slices, epsilon):
+def test_any_noise_is_decoded_without_complaint(n_classes, n_projections, epsilon):
     """After the charge nothing may fail: few rows, absent classes, any noise."""
     for n_samples, n_bins in ((12, 16), (300, 2), (12, 3)):
         X, y = RNG.uniform(-1, 1, (n_samples, 8)) ** 5, RNG.integers(0, n_classes, n_samples)
         sketch = SlicedSketch(
             epsilon=epsilon,
             bounds=(-1, 1),
-            slices=uniform_directions(n_slices, 8, RNG),
+            projections=uniform_directions(n_projections, 8, RNG),
             n_bins=n_bins,
             conditional=True,
             classes=range(n_classes),
@@ -134,7 +138,7 @@ def test_any_noise_is_decoded_without_complaint(n_classes, n_slices, epsilon):
 
 def test_equal_rows_are_decoded_without_complaint():
     for epsilon in (0.01, 1.0, 100.0):
-        sketch = SlicedSketch(epsilon=epsilon, bounds=(-1, 1), n_slices=6, n_bins=32)
+        sketch = SlicedSketch(epsilon=epsilon, bounds=(-1, 1), n_projections=6, n_bins=32)
         assert np.all(np.isfinite(sketch.fit(np.zeros((400, 3))).cdf_))
 
 
@@ -151,7 +155,7 @@ SHAPES = {
 @pytest.mark.parametrize("epsilon", [2.0, 30.0])
 def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
     """A prior may help; it must not overrule a table that is far from it."""
-    options = {"bounds": (-1, 1), "n_bins": 32, "slices": uniform_directions(20, 2, RNG)}
+    options = {"bounds": (-1, 1), "n_bins": 32, "projections": uniform_directions(20, 2, RNG)}
     sketch = SlicedSketch(epsilon=epsilon, **options).fit(SHAPES[shape])
     exact = SlicedSketch(epsilon=np.inf, **options).fit(SHAPES[shape])
     plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(32), 3000)
@@ -167,8 +171,8 @@ def test_error_falls_with_the_number_of_rows():
     errors = []
     for n_samples in (3000, 30_000):
         X = RNG.uniform(-1, 1, (n_samples, 1))
-        sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), slices=np.ones((9, 1)), n_bins=16)
-        exact = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=np.ones((9, 1)), n_bins=16)
+        sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), projections=np.ones((9, 1)), n_bins=16)
+        exact = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=np.ones((9, 1)), n_bins=16)
         errors.append(np.sqrt(np.mean((sketch.fit(X).cdf_ - exact.fit(X).cdf_) ** 2)))
     assert 4 < errors[0] / errors[1] < 60
 
@@ -176,7 +180,7 @@ def test_error_falls_with_the_number_of_rows():
 def test_equal_directions_are_averaged():
     """Nine noisy copies of one function are worth their mean."""
     X = RNG.uniform(-1, 1, (30_000, 1))
-    options = {"bounds": (-1, 1), "slices": np.ones((9, 1)), "n_bins": 16}
+    options = {"bounds": (-1, 1), "projections": np.ones((9, 1)), "n_bins": 16}
     sketch = SlicedSketch(epsilon=1.0, **options).fit(X)
     exact = SlicedSketch(epsilon=np.inf, **options).fit(X)
     plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(16), 30_000)
@@ -223,5 +227,7 @@ def test_class_totals_of_plain_cases():
 
 def test_class_totals_are_the_mean_over_slices():
     X, y = RNG.uniform(-1, 1, (4000, 2)), np.repeat([0, 1, 2], [1000, 2500, 500])
-    sketch = SlicedSketch(epsilon=5.0, bounds=(-1, 1), n_slices=20, n_bins=16, conditional=True)
+    sketch = SlicedSketch(
+        epsilon=5.0, bounds=(-1, 1), n_projections=20, n_bins=16, conditional=True
+    )
     np.testing.assert_allclose(sketch.fit(X, y).class_counts_, [1000, 2500, 500], atol=100)

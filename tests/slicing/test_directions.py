@@ -12,8 +12,7 @@ from skdpot import SlicedSketch
 from skdpot.slicing import (
     make_directions,
     orthogonal_directions,
-    recommended_slices,
-    sparse_directions,
+    recommended_n_projections,
     uniform_directions,
 )
 
@@ -27,38 +26,40 @@ def rng():
 
 
 @given(
-    n_slices=st.integers(1, 40),
+    n_projections=st.integers(1, 40),
     n_features=st.integers(1, 12),
     kind=st.sampled_from(["axes+orthogonal", "orthogonal", "uniform"]),
 )
 @settings(max_examples=60, deadline=None)
-def test_every_direction_has_unit_length(n_slices, n_features, kind):
-    rows = make_directions(kind, n_slices, n_features, np.random.default_rng(0))
-    assert rows.shape == (n_slices, n_features)
+def test_every_direction_has_unit_length(n_projections, n_features, kind):
+    rows = make_directions(kind, n_projections, n_features, np.random.default_rng(0))
+    assert rows.shape == (n_projections, n_features)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("axes_first", [False, True])
 @pytest.mark.parametrize(
-    ("n_slices", "n_features"), [(3, 3), (12, 4), (64, 16), (128, 64), (5, 1), (50, 2)]
+    ("n_projections", "n_features"), [(3, 3), (12, 4), (64, 16), (128, 64), (5, 1), (50, 2)]
 )
-def test_whole_blocks_are_a_tight_frame(n_slices, n_features, axes_first, rng):
-    rows = orthogonal_directions(n_slices, n_features, rng, axes_first=axes_first)
+def test_whole_blocks_are_a_tight_frame(n_projections, n_features, axes_first, rng):
+    rows = orthogonal_directions(n_projections, n_features, rng, axes_first=axes_first)
     np.testing.assert_allclose(
-        rows.T @ rows, n_slices / n_features * np.eye(n_features), atol=1e-12 * n_slices
+        rows.T @ rows, n_projections / n_features * np.eye(n_features), atol=1e-12 * n_projections
     )
     for block in rows.reshape(-1, n_features, n_features):
         np.testing.assert_allclose(block @ block.T, np.eye(n_features), atol=1e-12)
 
 
-@pytest.mark.parametrize(("n_slices", "n_features"), [(16, 64), (7, 5), (1, 3), (7, 2), (1, 2)])
-def test_a_cut_block_stays_orthogonal(n_slices, n_features, rng):
-    rows = orthogonal_directions(n_slices, n_features, rng)
-    for start in range(0, n_slices, n_features):
+@pytest.mark.parametrize(
+    ("n_projections", "n_features"), [(16, 64), (7, 5), (1, 3), (7, 2), (1, 2)]
+)
+def test_a_cut_block_stays_orthogonal(n_projections, n_features, rng):
+    rows = orthogonal_directions(n_projections, n_features, rng)
+    for start in range(0, n_projections, n_features):
         block = rows[start : start + n_features]
         np.testing.assert_allclose(block @ block.T, np.eye(len(block)), atol=1e-12)
     squared = np.linalg.norm(rows, ord=2) ** 2
-    assert math.isclose(squared, math.ceil(n_slices / n_features), rel_tol=1e-9)
+    assert math.isclose(squared, math.ceil(n_projections / n_features), rel_tol=1e-9)
 
 
 def test_the_axes_come_first(rng):
@@ -155,9 +156,9 @@ def test_independent_directions_are_uniform(rng):
 
 def test_orthogonal_blocks_average_better_than_independent_directions(rng):
     """Why blocks are the default: the same mean over the sphere with a lower variance."""
-    d, n_slices, v = 6, 12, np.array([3.0, 1, 0, 0, 0, 0])
+    d, n_projections, v = 6, 12, np.array([3.0, 1, 0, 0, 0, 0])
     spread = [
-        np.var([np.mean(np.abs(draw(n_slices, d, rng) @ v)) for _ in range(300)])
+        np.var([np.mean(np.abs(draw(n_projections, d, rng) @ v)) for _ in range(300)])
         for draw in (orthogonal_directions, uniform_directions)
     ]
     assert spread[0] < 0.8 * spread[1]
@@ -166,39 +167,6 @@ def test_orthogonal_blocks_average_better_than_independent_directions(rng):
 def test_the_same_stream_gives_the_same_directions():
     one, two = (orthogonal_directions(9, 4, np.random.default_rng(3)) for _ in range(2))
     np.testing.assert_array_equal(one, two)
-
-
-def test_sparse_directions_see_whole_columns_and_the_target(rng):
-    groups = [[0], [1, 2, 3], [4], [5, 6]]
-    rows = sparse_directions(groups, 200, 8, rng, group_size=2, always=3)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
-    assert np.all(rows[:, 5:7] != 0)
-    assert np.all(rows[:, 7] == 0)
-    others = np.stack([np.all(rows[:, g] != 0, axis=1) for g in groups[:3]])
-    partly = np.stack([np.any(rows[:, g] != 0, axis=1) for g in groups[:3]])
-    np.testing.assert_array_equal(others, partly)
-    np.testing.assert_array_equal(others.sum(axis=0), 1)
-    assert np.all(others.sum(axis=1) > 30)  # each is chosen about 67 of 200 times
-
-
-@pytest.mark.parametrize("group_size", [1, 2, 3])
-def test_sparse_directions_have_the_number_of_columns_asked_for(group_size, rng):
-    rows = sparse_directions([[0], [1], [2], [3]], 50, 4, rng, group_size=group_size)
-    np.testing.assert_array_equal(np.count_nonzero(rows, axis=1), group_size)
-
-
-@pytest.mark.parametrize(
-    ("groups", "options", "text"),
-    [
-        ([[0], [1]], {"group_size": 3}, "group_size=3"),
-        ([[0], [1]], {"group_size": 0}, "group_size=0"),
-        ([[0], [1]], {"group_size": 3, "always": 0}, "group_size=3"),
-        ([[0], []], {"group_size": 1}, "at least one feature"),
-    ],
-)
-def test_sparse_directions_refuse_impossible_groups(groups, options, text, rng):
-    with pytest.raises(ValueError, match=text):
-        sparse_directions(groups, 5, 2, rng, **options)
 
 
 def test_an_array_of_directions_is_scaled_to_unit_length(rng):
@@ -236,6 +204,6 @@ def test_bad_arrays_of_directions_are_refused(array, text, rng):
 
 def test_one_feature_has_one_direction():
     """More would be copies, which cost noise and time and tell nothing new."""
-    assert [recommended_slices(n, 1, 1.0) for n in (10, 10**7)] == [1, 1]
+    assert [recommended_n_projections(n, 1, 1.0) for n in (10, 10**7)] == [1, 1]
     sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1)).fit(np.linspace(-1, 1, 500)[:, None])
     assert sketch.directions_.shape == (1, 1)

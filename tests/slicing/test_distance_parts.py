@@ -7,10 +7,16 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from skdpot.slicing import CDFTable, orthogonal_directions, square_root_strategy
-from skdpot.slicing.decoding import decode_cumulative
-from skdpot.slicing.quantile_pieces import refined, squared_distances
-from skdpot.slicing.supported_decoding import SupportedDecoder, common_support, restricted
-from skdpot.slicing.table_sampling import binned_rows, copula_rows, sampling_deviations
+from skdpot.slicing.debiased_distance import copula_rows, sampling_deviations
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.quantile_pieces import (
+    SupportedDecoder,
+    common_support,
+    refined,
+    restricted,
+    squared_distances,
+)
+from skdpot.slicing.table import decode_cumulative
 
 masses = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
 
@@ -31,8 +37,7 @@ def gaussian_table(directions, covariance, n_rows=200_000, n_bins=64):
     rng = np.random.default_rng(2)
     rows = rng.multivariate_normal(np.zeros(len(covariance)), covariance, n_rows)
     widths = np.full(len(directions), 4 * np.sqrt(np.linalg.eigvalsh(covariance)[-1]))
-    bins = binned_rows(directions @ rows.T, widths, n_bins)
-    counts = np.stack([np.bincount(column, minlength=n_bins) for column in bins.T])
+    counts = count_projections(rows, directions, widths, n_bins)
     return CDFTable(directions, widths, cdf(*counts))
 
 
@@ -169,8 +174,3 @@ def test_deviations_of_samples_have_the_variance_of_counts():
     np.testing.assert_allclose(drawn[:, 0], drawn[:, 2, ::-1], atol=1e-6)
     share = np.bincount(bins[:, 0], minlength=4) / 1000
     np.testing.assert_allclose(drawn[:, 0].var(axis=0), share * (1 - share) / 200, rtol=0.1)
-
-
-def test_positions_beyond_the_range_are_in_the_end_bins():
-    found = binned_rows(np.array([[-9.0, -1.0, -0.01, 0.01, 1.0, 9.0]]), np.ones(1), 4)
-    np.testing.assert_array_equal(found[:, 0], [0, 0, 1, 2, 3, 3])

@@ -8,9 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.slicing.directions import orthogonal_directions, uniform_directions
-from skdpot.slicing.exact_projection import on_direction_grid, project_rows, project_to_lattice
-from skdpot.slicing.step_directions import fresh_directions
+from skdpot.slicing.plan import orthogonal_directions, uniform_directions
+from skdpot.slicing.rows import (
+    StepDirections,
+    on_direction_grid,
+    project_rows,
+    project_to_lattice,
+)
 
 
 def _rows(rng, n, d, radius=1.0):
@@ -20,16 +24,16 @@ def _rows(rng, n, d, radius=1.0):
 
 @given(
     d=st.integers(1, 9),
-    n_slices=st.integers(1, 6),
+    n_projections=st.integers(1, 6),
     radius=st.sampled_from([1e-20, 0.3, 1.0, 2.0, 3.7, 1e20]),
     dtype=st.sampled_from([np.float32, np.float64]),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=60, deadline=None)
-def test_is_rational_arithmetic_on_the_cut_row(d, n_slices, radius, dtype, seed):
+def test_is_rational_arithmetic_on_the_cut_row(d, n_projections, radius, dtype, seed):
     rng = np.random.default_rng(seed)
     rows = _rows(rng, 3, d, 0.999 * radius).astype(dtype)
-    theta = on_direction_grid(uniform_directions(n_slices, d, rng))
+    theta = on_direction_grid(uniform_directions(n_projections, d, rng))
     found = project_rows(rows, theta, radius)
     for i, row in enumerate(rows.astype(np.float64) / radius):
         cut = [Fraction(int(x * 2.0**28), 2**28) for x in row]
@@ -93,21 +97,21 @@ def test_direction_grid_is_held_by_single_precision():
     assert np.linalg.norm(theta, axis=1) == pytest.approx(np.ones(50), abs=1e-6)
 
 
-@pytest.mark.parametrize("slices", ["orthogonal", "uniform"])
-def test_step_directions_replay_and_differ_by_step(slices):
-    steps = fresh_directions(slices, 4, 7, 3, np.random.default_rng(5))
+@pytest.mark.parametrize("projections", ["orthogonal", "uniform"])
+def test_step_directions_replay_and_differ_by_step(projections):
+    steps = StepDirections(projections, 4, 7, 3, np.random.default_rng(5))
     first, second = list(steps), list(steps)
     assert len(steps) == len(first) == 4
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
     assert all(theta.shape == (7, 3) for theta in first)
     assert not any(np.array_equal(first[0], other) for other in first[1:])
-    others = list(fresh_directions(slices, 4, 7, 3, np.random.default_rng(6)))
+    others = list(StepDirections(projections, 4, 7, 3, np.random.default_rng(6)))
     assert not np.array_equal(first[0], others[0])
 
 
-@pytest.mark.parametrize("slices", ["orthogonal", "uniform"])
-@pytest.mark.parametrize(("n_slices", "d"), [(70, 8), (31, 8), (5, 8), (1, 1), (50, 40)])
-def test_largest_norm_is_one(slices, n_slices, d):
-    steps = fresh_directions(slices, 30, n_slices, d, np.random.default_rng(7))
+@pytest.mark.parametrize("projections", ["orthogonal", "uniform"])
+@pytest.mark.parametrize(("n_projections", "d"), [(70, 8), (31, 8), (5, 8), (1, 1), (50, 40)])
+def test_largest_norm_is_one(projections, n_projections, d):
+    steps = StepDirections(projections, 30, n_projections, d, np.random.default_rng(7))
     norms = [np.linalg.svd(theta.astype(float), compute_uv=False)[0] for theta in steps]
     assert max(norms) <= steps.largest_norm <= max(norms) * (1 + 1e-5)

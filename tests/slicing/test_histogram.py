@@ -51,12 +51,12 @@ def test_equals_a_loop(device, dtype, n_rows, n_features, n_bins, seed):
 
 
 @pytest.mark.parametrize("n_bins", [7, 64, 300])
-@pytest.mark.parametrize("n_slices", [1, 2, 9, 10])
-def test_kernels_agree_on_random_directions(n_slices, n_bins):
+@pytest.mark.parametrize("n_projections", [1, 2, 9, 10])
+def test_kernels_agree_on_random_directions(n_projections, n_bins):
     """Single precision may put a projection that is on an edge in either bin, no more."""
-    rng = np.random.default_rng(n_slices)
-    rows, directions = rng.uniform(-1, 1, (5000, 4)), uniform_directions(n_slices, 4, rng)
-    widths = rng.uniform(0.5, 2, n_slices)
+    rng = np.random.default_rng(n_projections)
+    rows, directions = rng.uniform(-1, 1, (5000, 4)), uniform_directions(n_projections, 4, rng)
+    widths = rng.uniform(0.5, 2, n_projections)
     kernels = [count_projections(rows, directions, widths, n_bins, device=d) for d in (None, CPU)]
     bins = np.floor((rows @ directions.T / widths + 1) / 2 * n_bins).clip(0, n_bins - 1).astype(int)
     loop = np.stack([np.bincount(column, minlength=n_bins) for column in bins.T])
@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_the_rows():
 
     def peak(n_rows):
         rows = np.zeros((n_rows, 2), dtype=np.float32)
-        sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=np.eye(2), n_bins=16)
+        sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=np.eye(2), n_bins=16)
         tracemalloc.start()
         sketch.partial_fit(rows, n_samples=n_rows + 1)
         used = tracemalloc.get_traced_memory()[1]

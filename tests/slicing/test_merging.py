@@ -16,7 +16,7 @@ DIRECTIONS = uniform_directions(5, 2, RNG)
 
 
 def sketch(rows=slice(None), **changes):
-    parameters = {"bounds": (-1, 1), "slices": DIRECTIONS, "n_bins": 8} | changes
+    parameters = {"bounds": (-1, 1), "projections": DIRECTIONS, "n_bins": 8} | changes
     return SlicedSketch(**parameters).fit(X[rows], Y[rows])
 
 
@@ -75,8 +75,8 @@ def test_a_merged_sketch_is_closed():
 
 
 REFUSED = {
-    "directions": ({"slices": uniform_directions(5, 2, RNG)}, "different directions"),
-    "number of slices": ({"slices": DIRECTIONS[:4]}, "different directions"),
+    "directions": ({"projections": uniform_directions(5, 2, RNG)}, "different directions"),
+    "number of slices": ({"projections": DIRECTIONS[:4]}, "different directions"),
     "bins": ({"n_bins": 9}, "8 and 9 bins"),
     "bounds": ({"bounds": (-1, 2)}, "different bounds"),
     "kind of bounds": ({"bounds": "private", "norm_bound": math.sqrt(2)}, "different bounds"),
@@ -134,10 +134,10 @@ def test_equal_counts_without_noise_can_be_two_parties():
 def test_features_in_another_order_are_refused():
     def named(columns, **options):
         frame = pd.DataFrame(X, columns=list(columns))
-        return SlicedSketch(bounds=(-1, 1), slices=DIRECTIONS, n_bins=8, **options).fit(frame)
+        return SlicedSketch(bounds=(-1, 1), projections=DIRECTIONS, n_bins=8, **options).fit(frame)
 
     one, other, unnamed = named("ab"), named("ba"), sketch()
-    text = r"The sketches name their features differently\. Give the columns the same names, in"
+    text = r"The sketches have different names of features; give the columns the same names, in"
     for call in (
         lambda: one.distance(other),
         lambda: one.merge(other),

@@ -14,7 +14,7 @@ from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing import uniform_directions
 from skdpot.slicing.histogram import count_projections
-from skdpot.slicing.strategy import square_root_strategy
+from skdpot.slicing.plan import square_root_strategy
 
 N_BINS = 16
 
@@ -45,7 +45,9 @@ def test_a_record_that_changes_class_moves_no_other_row(n_features, n_first):
     for row in rows_on_edges(directions, 30, rng):
         rows = np.tile(row, (len(labels), 1))
         tables = [
-            SlicedSketch(np.inf, bounds=(-1, 1), slices=directions, n_bins=N_BINS, conditional=True)
+            SlicedSketch(
+                np.inf, bounds=(-1, 1), projections=directions, n_bins=N_BINS, conditional=True
+            )
             .fit(rows, y)
             .statistic_
             for y in (labels, neighbour)
@@ -56,23 +58,25 @@ def test_a_record_that_changes_class_moves_no_other_row(n_features, n_first):
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
 @pytest.mark.parametrize("n_rows", [2, 61, 259, 1030])
-@pytest.mark.parametrize(("n_features", "n_slices"), [(1, 1), (5, 1), (7, 16), (61, 33), (784, 5)])
-def test_replacing_a_row_moves_no_other_row(n_features, n_slices, n_rows, device, n_threads):
+@pytest.mark.parametrize(
+    ("n_features", "n_projections"), [(1, 1), (5, 1), (7, 16), (61, 33), (784, 5)]
+)
+def test_replacing_a_row_moves_no_other_row(n_features, n_projections, n_rows, device, n_threads):
     """What a product makes of a row depends on its place and on the shape, not on other rows.
 
     Each row has a class of its own here, so that the table shows the bins of every row; all of
     them lie on edges, where the last bit decides.
     """
     rng = np.random.default_rng(n_rows)
-    directions = uniform_directions(n_slices, n_features, rng)
+    directions = uniform_directions(n_projections, n_features, rng)
     rows = rows_on_edges(directions, n_rows, rng)
     replaced = int(rng.integers(n_rows))
     others = np.arange(n_rows) != replaced
 
     def bins_of(rows):
         options = {"codes": np.arange(n_rows), "n_classes": n_rows, "device": device}
-        counts = count_projections(rows, directions, np.full(n_slices, 3.5), N_BINS, **options)
-        return counts.reshape(n_rows, n_slices, N_BINS)
+        counts = count_projections(rows, directions, np.full(n_projections, 3.5), N_BINS, **options)
+        return counts.reshape(n_rows, n_projections, N_BINS)
 
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
@@ -147,7 +151,7 @@ def test_huge_values_of_opposite_sign_cause_no_warning(estimator, dtype):
 def test_a_fork_cannot_use_the_noise_of_an_open_sketch():
     """Parent and child would add different rows to one noise draw."""
     rows = np.random.default_rng(4).uniform(-1, 1, (20, 2))
-    sketch = SlicedSketch(bounds=(-1, 1), n_slices=2, n_bins=8).partial_fit(rows)
+    sketch = SlicedSketch(bounds=(-1, 1), n_projections=2, n_bins=8).partial_fit(rows)
     child = os.fork()
     if child == 0:
         refused = 0

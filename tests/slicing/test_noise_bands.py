@@ -5,15 +5,14 @@ import pytest
 from scipy.stats import norm
 
 from skdpot import SlicedSketch
-from skdpot.slicing.decoding import class_totals
-from skdpot.slicing.noise_bands import measured_cdf
-from skdpot.slicing.strategy import square_root_strategy
+from skdpot.slicing.plan import square_root_strategy
+from skdpot.slicing.table import class_totals, measured_cdf
 
 RNG = np.random.default_rng(4410)
 X = np.clip(RNG.normal(size=(400, 3)) * [0.2, 0.3, 0.1] + [0.1, -0.2, 0.3], -1, 1)
 Y = np.array(["a", "b", "b", "b"])[np.arange(400) % 4]
 DIRECTIONS = np.concatenate([np.eye(3), np.full((1, 3), 3**-0.5), [[0.6, -0.8, 0]]])
-OPTIONS = {"bounds": (-1, 1), "slices": DIRECTIONS, "n_bins": 12}
+OPTIONS = {"bounds": (-1, 1), "projections": DIRECTIONS, "n_bins": 12}
 
 
 def truth(rows, edges, directions=DIRECTIONS):
@@ -85,7 +84,7 @@ def test_an_unknown_size_widens_the_band(monkeypatch):
     low = np.concatenate([np.full((400, 1), -0.95), X[:, 1:]], axis=1)
     errors = []
     for _ in range(300):
-        options = OPTIONS | {"slices": DIRECTIONS[:1], "conditional": True}
+        options = OPTIONS | {"projections": DIRECTIONS[:1], "conditional": True}
         sketch = SlicedSketch(epsilon=3.0, **options).fit(low, Y)
         sketch.cdf_[:, :, 1:] = 1.0
         measured = measured_cdf(sketch, "b")

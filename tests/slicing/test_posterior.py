@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import norm
 from sklearn.isotonic import isotonic_regression
 
-from skdpot.slicing import posterior
-from skdpot.slicing.directions import orthogonal_directions
-from skdpot.slicing.strategy import square_root_strategy
+from skdpot.slicing import table as decoding
+from skdpot.slicing.plan import orthogonal_directions, square_root_strategy
 
 N_BINS = 16
 
@@ -21,7 +20,7 @@ def noise_covariance(n_bins: int = N_BINS) -> np.ndarray:
 def noisy_functions(
     truth: np.ndarray, level: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Add noise of the mechanism's covariance to functions (n_classes, n_slices, n_inner)."""
+    """Add noise of the mechanism's covariance to functions (n_classes, n_projections, n_inner)."""
     covariance = noise_covariance(truth.shape[2] + 1)
     white = rng.standard_normal(truth.shape)
     return truth + level * white @ np.linalg.cholesky(covariance).T, covariance
@@ -45,7 +44,7 @@ def two_bumps(directions: np.ndarray, n_bins: int = N_BINS, share: float = 0.5) 
 
 def estimate(noisy, covariance, level, directions):
     n_classes = len(noisy)
-    return posterior.posterior_mean(
+    return decoding.posterior_mean(
         noisy,
         covariance,
         np.full(n_classes, level),
@@ -163,7 +162,7 @@ def test_the_prior_is_the_covariance_of_a_dirichlet_process():
     covariances = [
         np.cov(np.cumsum(rng.dirichlet(mass * m, size=200_000), axis=1)[:, :-1].T) for m in masses
     ]
-    stated = posterior._bridge(np.cumsum(masses, axis=1)[:, :-1]) / (mass + 1)
+    stated = decoding._bridge(np.cumsum(masses, axis=1)[:, :-1]) / (mass + 1)
     np.testing.assert_allclose(np.mean(covariances, axis=0), stated, atol=0.02 * stated.max())
 
 
@@ -173,13 +172,15 @@ def test_the_prior_is_recovered_from_functions_drawn_from_it():
     covariance, edges = noise_covariance(), inner_edges()
     z = np.tile(4 * edges, (1, 192, 1))
     tau, length, nugget, level = 0.01, 0.5, 0.1, 0.005
-    kernel = (1 - nugget) * posterior._kernel(directions, length) + nugget * np.eye(192)
-    shapes = np.linalg.cholesky(posterior._bridge(norm.cdf(z[0])) + 1e-12 * np.eye(N_BINS - 1))
+    kernel = (1 - nugget) * decoding._kernel(directions, length) + nugget * np.eye(192)
+    shapes = np.linalg.cholesky(decoding._bridge(norm.cdf(z[0])) + 1e-12 * np.eye(N_BINS - 1))
     draws = rng.standard_normal((192, N_BINS - 1))
     difference = np.sqrt(tau) * np.linalg.cholesky(kernel) @ draws @ shapes.T
     noisy, _ = noisy_functions(difference[None], level, rng)
     whiten = np.linalg.inv(np.linalg.cholesky(covariance))
-    found = posterior._fitted(noisy @ whiten.T, z, np.array([level]), whiten, directions, edges)
+    found = decoding._fitted(
+        decoding._Whitened(noisy @ whiten.T, np.array([level]), whiten), z, directions
+    )
     assert tau / 1.6 < found.tau < tau * 1.6
     assert 0.03 <= found.nugget <= 0.3
     assert 0.15 <= found.length <= 1.5
@@ -193,12 +194,11 @@ def test_gain_is_gaussian_conditioning():
     whiten = np.linalg.inv(np.linalg.cholesky(covariance))
     z, noise = np.tile(3 * edges, (1, 6, 1)), np.array([0.05])
     difference = 0.1 * rng.standard_normal((1, 6, N_BINS - 1))
-    kept, deviations = posterior._smoothed(
-        difference @ whiten.T, z, noise, whiten, directions, edges
-    )
-    ((_, prior),) = posterior._priors(difference @ whiten.T, z, noise, whiten, directions, edges)
+    residual = decoding._Whitened(difference @ whiten.T, noise, whiten)
+    kept, deviations = decoding._smoothed(residual, z, directions)
+    ((_, prior),) = decoding._priors(residual, z, directions)
     (values, vectors) = prior.bases[0]
-    kernel = posterior._kernel(directions, prior.length)
+    kernel = decoding._kernel(directions, prior.length)
     kernel = (1 - prior.nugget) * kernel + prior.nugget * np.eye(6)
     root = np.linalg.cholesky(covariance)
     shapes = root @ (vectors * values) @ vectors.T @ root.T
@@ -213,7 +213,7 @@ def test_only_doubtful_excess_of_mass_in_tails_is_trimmed():
     """One deviation, less where the excess is larger, nothing from five deviations on."""
     gaussian = np.array([0.0, 0.0, 0.0, 0.0, 0.3, 1.0, 1.0, 0.005])
     differences = np.array([0.01, 0.006, 0.001, -0.001, 0.002, -0.006, 0.001, 0.006])
-    trimmed = posterior._trimmed(differences, np.full(8, 0.002), gaussian)
+    trimmed = decoding._trimmed(differences, np.full(8, 0.002), gaussian)
     expected = [0.01, 0.005, 0, -0.001, 0.002, -0.005, 0.001, 0.006 - 0.001 * (1 - 0.24875)]
     np.testing.assert_allclose(trimmed, expected, atol=1e-12)
 
@@ -224,14 +224,14 @@ def test_too_many_directions_are_estimated_in_blocks(monkeypatch):
     truth = class_functions(0.1 * rng.standard_normal((3, 4)), directions, 0.2)
     noisy, covariance = noisy_functions(truth, 0.05, rng)
     whole = estimate(noisy, covariance, 0.05, directions)
-    monkeypatch.setattr(posterior, "_MOST_TOGETHER", 20)
+    monkeypatch.setattr(decoding, "_MOST_TOGETHER", 20)
     in_blocks = estimate(noisy, covariance, 0.05, directions)
     assert rms(in_blocks - truth) < 1.2 * rms(whole - truth)
-    monkeypatch.setattr(posterior, "_MOST_TOGETHER", 48)
+    monkeypatch.setattr(decoding, "_MOST_TOGETHER", 48)
     np.testing.assert_array_equal(estimate(noisy, covariance, 0.05, directions), whole)
 
 
 def test_the_slices_that_show_the_evidence_are_spread_over_all():
-    rows = posterior._spaced(np.arange(5, 1005), 64)
+    rows = decoding._spaced(np.arange(5, 1005), 64)
     assert (len(np.unique(rows)), rows[0], rows[-1]) == (64, 5, 1004)
-    np.testing.assert_array_equal(posterior._spaced(np.arange(9), 64), np.arange(9))
+    np.testing.assert_array_equal(decoding._spaced(np.arange(9), 64), np.arange(9))

@@ -15,29 +15,28 @@ from sklearn.base import clone
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
 from skdpot.privacy.gdp import gdp_delta
 from skdpot.slicing import square_root_strategy, uniform_directions
-from skdpot.slicing.decoding import decode, increasing, known_total
 from skdpot.slicing.plan import plan_sketch
-from skdpot.slicing.posterior import posterior_mean
+from skdpot.slicing.table import decode, increasing, known_total, posterior_mean
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (300, 2))
 TIMES = RNG.choice(4, 300, p=[0.5, 0.3, 0.15, 0.05])
 DIRECTIONS = uniform_directions(6, 2, RNG)
-SHAPE = {"bounds": (-1, 1), "slices": DIRECTIONS, "n_bins": 16}
+SHAPE = {"bounds": (-1, 1), "projections": DIRECTIONS, "n_bins": 16}
 PUBLIC = SHAPE | {"conditional": True, "public_labels": True, "classes": range(4)}
 
 
-def table_move(n_bins, n_slices):
+def table_move(n_bins, n_projections):
     """Return how far one row moves the histograms of its class, computed bin by bin."""
     columns = square_root_strategy(n_bins).matrix.T
     moves = [np.sum((a - b) ** 2) for a in columns for b in columns]
-    return math.sqrt(n_slices * max(moves))
+    return math.sqrt(n_projections * max(moves))
 
 
 @pytest.mark.parametrize("group_size", [1, 2, 4])
@@ -65,7 +64,7 @@ def test_public_labels_need_less_noise_than_private_ones():
 @pytest.mark.parametrize("group_size", [1, 3])
 def test_the_noise_is_drawn_as_it_is_stated(group_size):
     """The variance of 38,400 values has a standard error of 0.7 %."""
-    parameters = PUBLIC | {"slices": uniform_directions(300, 2, RNG), "n_bins": 32}
+    parameters = PUBLIC | {"projections": uniform_directions(300, 2, RNG), "n_bins": 32}
     noisy = SlicedSketch(0.1, **parameters, group_size=group_size).fit(X, TIMES)
     exact = SlicedSketch(np.inf, **parameters).fit(X, TIMES)
     noise = (noisy.statistic_ - exact.statistic_) / noisy.privacy_spent_.sigma
@@ -142,7 +141,7 @@ def test_knowing_the_labels_makes_moving_marginals_more_exact():
     rng = np.random.default_rng(3)
     times = np.repeat(np.arange(10), 600)
     rows = rng.normal(0, 0.25, (6000, 2)) + np.stack([times / 10, 1 - times / 10], axis=1)
-    options = {"bounds": (-1.5, 2.0), "n_slices": 20, "n_bins": 32, "conditional": True}
+    options = {"bounds": (-1.5, 2.0), "n_projections": 20, "n_bins": 32, "conditional": True}
     exact = SlicedSketch(np.inf, **options, random_state=0).fit(rows, times)
     errors = []
     for public in (False, True):
@@ -204,7 +203,7 @@ def test_parties_add_their_sizes():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"public_labels": False}, "public in some of the sketches and private in others"),
+        ({"public_labels": False}, "public in some of them"),
         ({"group_size": 2}, "different numbers of rows of one person"),
     ],
 )
@@ -296,7 +295,7 @@ def test_private_bounds_pool_the_rows_of_a_person(group_size):
         5000,
         2,
         4,
-        n_slices=6,
+        n_projections=6,
         n_bins=16,
         bounds=5000,
         public_labels=True,
@@ -318,7 +317,7 @@ def test_the_shape_follows_the_signal_that_is_left_for_a_row():
     target, options = PrivacyTarget(2.0, 1e-3), {"bounds": box, "public_labels": True}
     four = plan_sketch(target, 20_000, 2, 10, group_size=4, **options)
     half = plan_sketch(target, 10_000, 2, 10, **options)
-    assert (four.n_slices, four.strategy.n_bins) == (half.n_slices, half.strategy.n_bins)
+    assert (four.n_projections, four.strategy.n_bins) == (half.n_projections, half.strategy.n_bins)
 
 
 def test_a_fit_with_private_bounds_is_calibrated_for_groups():

@@ -15,7 +15,7 @@ DIRECTIONS = uniform_directions(6, 2, RNG)
 
 
 def sketch(rows=X, labels=None, **changes):
-    parameters = {"epsilon": np.inf, "bounds": (-1, 1), "slices": DIRECTIONS, "n_bins": 32}
+    parameters = {"epsilon": np.inf, "bounds": (-1, 1), "projections": DIRECTIONS, "n_bins": 32}
     return SlicedSketch(**(parameters | changes)).fit(rows, labels)
 
 
@@ -143,7 +143,7 @@ def test_rows_are_mapped_like_the_private_ones():
 
 def test_sketches_of_other_directions_are_refused():
     with pytest.raises(ValueError, match="different directions"):
-        sketch().distance(sketch(slices=np.eye(2)))
+        sketch().distance(sketch(projections=np.eye(2)))
 
 
 def test_distance_checks_rows_like_any_estimator():

@@ -13,7 +13,7 @@ import pytest
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.calibration import PrivacyTarget
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.gdp import gdp_delta
 from skdpot.slicing import sketch as sketches
 from skdpot.slicing import square_root_strategy, uniform_directions
@@ -66,7 +66,7 @@ def release(*, estimator=SlicedSketch, conditional=False, bounds=(-1, 1), draw=0
         delta=1e-6,
         budget=budget,
         bounds=bounds,
-        slices=DIRECTIONS,
+        projections=DIRECTIONS,
         n_bins=N_BINS,
         conditional=conditional,
         **parameters,
@@ -174,7 +174,11 @@ def test_noise_is_fresh_in_every_fit():
 
 def test_a_declared_class_without_rows_has_a_table_of_noise():
     sketch = SlicedSketch(
-        bounds=(-1, 1), slices=DIRECTIONS[:40], n_bins=200, conditional=True, classes=[0, 1, 2, 7]
+        bounds=(-1, 1),
+        projections=DIRECTIONS[:40],
+        n_bins=200,
+        conditional=True,
+        classes=[0, 1, 2, 7],
     ).fit(X, Y)
     np.testing.assert_array_equal(sketch.classes_, [0, 1, 2, 7])
     # 8000 values: the standard error of the variance is 1.6 %.
@@ -183,7 +187,7 @@ def test_a_declared_class_without_rows_has_a_table_of_noise():
 
 def test_streamed_noise_is_the_noise_of_one_fit():
     """A chunk adds rows, never noise: 500,000 values, variance to 1 %."""
-    sketch = SlicedSketch(epsilon=1.5, bounds=(-1, 1), slices=DIRECTIONS, n_bins=N_BINS)
+    sketch = SlicedSketch(epsilon=1.5, bounds=(-1, 1), projections=DIRECTIONS, n_bins=N_BINS)
     for part in np.split(X, 6):
         sketch.partial_fit(part, n_samples=len(X))
     noise = sketch.statistic_ - exact_statistic(X, np.zeros(len(X), int), sketch)
@@ -191,7 +195,9 @@ def test_streamed_noise_is_the_noise_of_one_fit():
 
 
 def test_without_privacy_there_is_no_noise():
-    sketch = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), slices=DIRECTIONS, n_bins=N_BINS).fit(X)
+    sketch = SlicedSketch(
+        epsilon=np.inf, bounds=(-1, 1), projections=DIRECTIONS, n_bins=N_BINS
+    ).fit(X)
     difference = sketch.statistic_ - exact_statistic(X, np.zeros(len(X), int), sketch)
     # Single precision moves a projection across an edge once in ten thousand.
     assert np.mean(np.any(difference != 0, axis=2)) < 0.02

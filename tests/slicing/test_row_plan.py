@@ -7,27 +7,27 @@ import pytest
 from scipy import optimize, stats
 
 from skdpot.exceptions import CalibrationError
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
+from skdpot.privacy.data_bounds import DataBounds, lemma1_sensitivity
 from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
     NonPrivateEvent,
     SampledGaussianEvent,
 )
-from skdpot.privacy.projections import lemma1_sensitivity
-from skdpot.slicing.directions import orthogonal_directions
-from skdpot.slicing.exact_projection import on_direction_grid, project_to_lattice
-from skdpot.slicing.row_plan import RowParameters, plan_rows
+from skdpot.slicing.plan import orthogonal_directions
+from skdpot.slicing.rows import StepDirections, on_direction_grid, plan_rows, project_to_lattice
 
 TARGET = SingleFitTarget(2.0, 1e-5)
 UNIT_BALL = DataBounds.from_norm(1.0, 8)
 
 
-def _plan(target=TARGET, n=1000, bounds=UNIT_BALL, norm=3.0, **parameters):
-    asked = RowParameters(**({"n_steps": 50, "n_slices": 70, "batch_size": 20} | parameters))
-    return plan_rows(target, asked, n, 8, bounds=bounds, directions_norm=norm)
+def _plan(
+    target=TARGET, n=1000, bounds=UNIT_BALL, norm=3.0, n_steps=50, n_projections=70, **options
+):
+    directions = StepDirections("orthogonal", n_steps, n_projections, 8, np.random.default_rng(0))
+    directions.largest_norm = norm
+    return plan_rows(target, directions, n, bounds=bounds, **{"batch_size": 20} | options)
 
 
 def test_events_say_how_rows_are_drawn():
@@ -140,24 +140,6 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_charge():
         _plan(sigma=1e12)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n_steps": 0}, "n_steps=0 must be an integer of at least 1"),
-        ({"n_slices": 2.5}, "n_slices=2.5 must be an integer"),
-        ({"batch_size": True}, "batch_size=True must be an integer"),
-        ({"slices": "axes+orthogonal"}, "slices='axes\\+orthogonal' must be 'orthogonal' or"),
-        ({"sampling": "epochs"}, "sampling='epochs' must be"),
-        ({"noise": "laplace"}, "noise='laplace' must be"),
-        ({"sigma": -1.0}, "sigma=-1.0 must be finite"),
-        ({"sigma": math.inf}, "sigma=inf must be finite"),
-    ],
-)
-def test_parameters_are_checked(change, message):
-    with pytest.raises(ValueError, match=message):
-        RowParameters(**({"n_steps": 1, "n_slices": 3} | change))
-
-
 # The cost of a plan by a route of its own: the losses of the pair that attains C_p in closed
 # form, on the positive side, their mirror image on the other, composed by one transform.
 
@@ -187,14 +169,7 @@ def _composed_epsilon(mu, rate, n_steps, delta, interval, n_points):
 
 @pytest.mark.parametrize(("sigma", "n_steps"), [(5.4, 4200), (3.0, 500)])
 def test_cost_of_given_noise_by_another_route(sigma, n_steps):
-    plan = plan_rows(
-        TARGET,
-        RowParameters(n_steps=n_steps, n_slices=70, batch_size=250, sigma=sigma, noise="float"),
-        30_000,
-        8,
-        bounds=UNIT_BALL,
-        directions_norm=3.0,
-    )
+    plan = _plan(n=30_000, norm=3.0, n_steps=n_steps, batch_size=250, sigma=sigma, noise="float")
     epsilon = compose(plan.event).epsilon(1e-5)
     other = _composed_epsilon(6.0 / sigma, 1 / 120, n_steps, 1e-5, 2e-4, 2**18)
     assert epsilon == pytest.approx(other, rel=2e-3)
@@ -228,13 +203,8 @@ PAPER_SENSITIVITY = lemma1_sensitivity(70, 8, 1e-5 / 2)
 )
 def test_noise_of_the_paper_costs_about_what_it_says(multiplier, n_steps, sensitivity, epsilon):
     sigma = multiplier * PAPER_SENSITIVITY
-    plan = plan_rows(
-        TARGET,
-        RowParameters(n_steps=n_steps, n_slices=70, batch_size=250, sigma=sigma, noise="float"),
-        30_000,
-        8,
-        bounds=UNIT_BALL,
-        directions_norm=sensitivity / 2,
+    plan = _plan(
+        n=30_000, norm=sensitivity / 2, n_steps=n_steps, batch_size=250, sigma=sigma, noise="float"
     )
     assert sigma == pytest.approx({0.67: 5.05, 0.8: 6.03}[multiplier], abs=0.005)
     assert compose(plan.event).epsilon(1e-5) == pytest.approx(epsilon, rel=1e-3)

@@ -11,15 +11,14 @@ from scipy import stats
 from skdpot import PrivacyBudget
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.mechanisms import FitContext, Resample
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import PrivacyTarget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
 from skdpot.privacy.private_bounds import ball_radius
 from skdpot.privacy.provenance import made_by
-from skdpot.slicing import row_release
-from skdpot.slicing.exact_projection import project_rows
-from skdpot.slicing.row_plan import RowParameters
-from skdpot.slicing.row_release import release_projections
+from skdpot.slicing import plan
+from skdpot.slicing import rows as noisy_rows
+from skdpot.slicing.rows import project_rows
 
 LEVEL = 1e-4
 
@@ -37,51 +36,56 @@ def _release(rows=None, *, epsilon=None, seed=0, streams=None, **options):
     shape = {name: options.pop(name) for name in list(options) if name in SHAPE}
     if epsilon is None:  # a given sigma saves the time of a calibration
         shape = {"sigma": 2.0} | shape
-    asked = RowParameters(**({"n_steps": 4, "n_slices": 6, "batch_size": 20} | shape))
+    shape = {"n_steps": 4, "n_projections": 6, "batch_size": 20} | shape
     rows = _rows() if rows is None else rows
-    options = {"bounds": "private", "norm_bound": 1.0} | options
-    target = PrivacyTarget(epsilon or 1.0, 1e-5)
-    return release_projections("flow", streams or _streams(seed), rows, target, asked, **options)
+    given = {"source": None, "budget": None, "bounds": "private", "norm_bound": 1.0} | options
+    given |= {"caller": "flow", "epsilon": epsilon or 1.0, "delta": 1e-5}
+    context = FitContext(streams=streams or _streams(seed), **given)
+    mechanism = Resample(**{name: shape.pop(name) for name in OWN if name in shape})
+    return mechanism._noisy_rows(context, rows, **shape)
 
 
-SHAPE = ("n_steps", "n_slices", "batch_size", "slices", "sampling", "sigma", "noise")
+OWN = ("projections", "sigma", "noise")
+SHAPE = ("n_steps", "n_projections", "batch_size", "projections", "sampling", "sigma", "noise")
 
 
 @pytest.mark.parametrize("noise", ["discrete", "float"])
-@pytest.mark.parametrize("slices", ["orthogonal", "uniform"])
-def test_shapes_types_and_order(slices, noise):
-    release = _release(slices=slices, noise=noise)
-    assert len(release.projections.batches) == 4
-    for batch in release.projections.batches:
+@pytest.mark.parametrize("projections", ["orthogonal", "uniform"])
+def test_shapes_types_and_order(projections, noise):
+    release = _release(projections=projections, noise=noise)
+    assert len(release.value.batches) == 4
+    for batch in release.value.batches:
         assert batch.directions.shape == (6, 3)
         assert batch.values.shape == (6, 20)
         assert batch.directions.dtype == batch.values.dtype == np.float32
         assert np.all(np.diff(batch.values, axis=1) >= 0)
         assert np.linalg.norm(batch.directions, axis=1) == pytest.approx(np.ones(6), abs=1e-6)
-    assert release.projections.sigma == release.privacy_spent.sigma
-    first, second = release.projections.batches[:2]
+    assert release.value.sigma == release.privacy_spent.sigma
+    first, second = release.value.batches[:2]
     assert not np.array_equal(first.directions, second.directions)
 
 
 def test_without_noise_the_values_are_projections_of_a_batch():
     rows = _rows(50)
-    release = _release(rows, sigma=0, slices="uniform", n_steps=20, batch_size=7, norm_bound=2.0)
+    release = _release(
+        rows, sigma=0, projections="uniform", n_steps=20, batch_size=7, norm_bound=2.0
+    )
     members = []
-    for batch in release.projections.batches:
+    for batch in release.value.batches:
         projected = (2 * project_rows(rows, batch.directions, 2.0)).astype(np.float32)
         held = [np.flatnonzero(np.isin(p, v)) for p, v in zip(projected, batch.values, strict=True)]
         assert all(np.array_equal(held[0], other) for other in held)  # the same rows everywhere
         assert len(held[0]) == 7
         members.append(tuple(held[0]))
     assert len(set(members)) > 15  # fresh at every step
-    assert release.projections.sigma == 0.0
+    assert release.value.sigma == 0.0
 
 
 def test_all_rows_are_released_in_blocks(monkeypatch):
     rows = _rows(100)
-    monkeypatch.setattr(row_release, "_BLOCK", 33)
+    monkeypatch.setattr(noisy_rows, "_BLOCK", 33)
     release = _release(rows, epsilon=math.inf, batch_size=None, n_steps=1, norm_bound=2.0)
-    (batch,) = release.projections.batches
+    (batch,) = release.value.batches
     expected = (2 * project_rows(rows, batch.directions, 2.0)).astype(np.float32)
     assert np.array_equal(batch.values, np.sort(expected, axis=1))
 
@@ -93,8 +97,8 @@ def test_noise_has_the_stated_sigma(noise, radius):
     release = _release(
         np.zeros((2000, 3)), noise=noise, norm_bound=radius, batch_size=1000, epsilon=5.0
     )
-    sigma = release.projections.sigma
-    values = np.concatenate([b.values.ravel() for b in release.projections.batches])
+    sigma = release.value.sigma
+    values = np.concatenate([b.values.ravel() for b in release.value.batches])
     assert len(values) == 24_000
     squares = float(np.sum((values / sigma) ** 2))
     assert stats.chi2.cdf(squares, len(values)) > LEVEL
@@ -107,8 +111,8 @@ def test_noise_has_the_stated_sigma(noise, radius):
 def test_noise_is_independent_over_directions_rows_and_steps():
     # Sorting hides rows, so correlate the means of directions and of steps. Level 1e-4 each.
     release = _release(np.zeros((300, 3)), n_steps=200, batch_size=20)
-    means = np.array([batch.values.mean(axis=1) for batch in release.projections.batches])
-    deviation = release.projections.sigma / math.sqrt(20)
+    means = np.array([batch.values.mean(axis=1) for batch in release.value.batches])
+    deviation = release.value.sigma / math.sqrt(20)
     squares = np.sum((means / deviation) ** 2)
     assert LEVEL < stats.chi2.cdf(squares, means.size) < 1 - LEVEL
     assert stats.pearsonr(means[:-1].ravel(), means[1:].ravel()).pvalue > LEVEL
@@ -118,18 +122,18 @@ def test_noise_is_independent_over_directions_rows_and_steps():
 def test_noise_comes_in_multiples_of_the_lattice():
     release = _release(norm_bound=4.0)
     event = release.privacy_spent.event
-    values = np.concatenate([b.values.ravel() for b in release.projections.batches])
+    values = np.concatenate([b.values.ravel() for b in release.value.batches])
     assert np.array_equal(np.rint(values / event.lattice) * event.lattice, values)
 
 
 def test_reading_is_free_and_a_copy_holds_the_same():
     release = _release(streams=Streams(SecretStream(), *(np.random.default_rng(),) * 2))
-    again = pickle.loads(pickle.dumps(release.projections))
-    for old, new in zip(release.projections.batches, again.batches, strict=True):
+    again = pickle.loads(pickle.dumps(release.value))
+    for old, new in zip(release.value.batches, again.batches, strict=True):
         assert np.array_equal(old.values, new.values)
         assert np.array_equal(old.directions, new.directions)
     with pytest.raises(FrozenInstanceError):
-        release.projections.batches = ()
+        release.value.batches = ()
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (None, None)])
@@ -141,14 +145,14 @@ def test_two_releases_share_no_noise(seeds):
         )
         for seed in seeds
     )
-    for one, two in zip(first.projections.batches, second.projections.batches, strict=True):
+    for one, two in zip(first.value.batches, second.value.batches, strict=True):
         assert np.array_equal(one.directions, two.directions)
         assert not np.array_equal(one.values, two.values)
 
 
 def test_each_step_draws_fresh_noise():
     for noise in ("discrete", "float"):
-        batches = _release(np.zeros((300, 3)), noise=noise).projections.batches
+        batches = _release(np.zeros((300, 3)), noise=noise).value.batches
         assert not np.array_equal(batches[0].values, batches[1].values)
 
 
@@ -177,7 +181,8 @@ def test_nothing_private_is_touched_before_the_charge(monkeypatch):
         "project_rows",
         "project_to_lattice",
     ):
-        monkeypatch.setattr(row_release, name, forbidden)
+        place = plan if name == "release_private_bounds" else noisy_rows
+        monkeypatch.setattr(place, name, forbidden)
     budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
     for sampling in ("poisson", "without_replacement"):
         with pytest.raises(BudgetExceededError):
@@ -190,7 +195,7 @@ def test_charge_stays_when_the_release_breaks(monkeypatch):
     def broken(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(row_release, "lattice_noise", broken)
+    monkeypatch.setattr(noisy_rows, "lattice_noise", broken)
     budget = PrivacyBudget(epsilon=200.0, delta=1e-5)
     with pytest.raises(KeyboardInterrupt):
         _release(budget=budget)
@@ -206,12 +211,12 @@ def test_private_bounds_scale_the_noise():
     assert isinstance(spent.event, ComposedEvent)
     assert isinstance(spent.event.events[-1], GaussianEvent)
     assert release.bounds.radius == ball_radius(3)
-    assert release.projections.sigma == pytest.approx(spent.sigma * release.bounds.radius)
+    assert release.value.sigma == pytest.approx(spent.sigma * release.bounds.radius)
     assert "shares of the radius" in spent.mechanism
     assert np.abs(release.bounds.center - 7.0).max() < 1.5
     # The mean projection is that of the mapped rows, which are centred.
-    (batch,) = release.projections.batches
-    error = release.projections.sigma / math.sqrt(5000)
+    (batch,) = release.value.batches
+    error = release.value.sigma / math.sqrt(5000)
     mapped = release.bounds.to_ball(rows) @ batch.directions.T
     assert np.abs(batch.values.mean(axis=1) - mapped.mean(axis=0)).max() < 5 * error
 
@@ -219,7 +224,7 @@ def test_private_bounds_scale_the_noise():
 def test_given_sigma_is_stated_with_its_cost():
     release = _release(sigma=2.5)
     spent = release.privacy_spent
-    assert release.projections.sigma == spent.sigma == 2.5
+    assert release.value.sigma == spent.sigma == 2.5
     exact = compose(spent.event).epsilon(1e-5)
     assert exact <= spent.epsilon <= exact * (1 + 1e-6)
     assert spent.epsilon > 1.5  # the target's epsilon of 1 has no say
@@ -238,7 +243,7 @@ def test_given_sigma_is_charged_to_a_budget():
 
 def test_poisson_samples_vary_and_are_charged_as_such():
     release = _release(sampling="poisson", n_steps=40)
-    sizes = [batch.values.shape[1] for batch in release.projections.batches]
+    sizes = [batch.values.shape[1] for batch in release.value.batches]
     assert 3 < np.std(sizes) < 6  # sqrt(18.7) = 4.3
     assert isinstance(release.privacy_spent.event, SampledGaussianEvent)
     assert release.privacy_spent.event.sampling_rate == 20 / 300
@@ -247,9 +252,9 @@ def test_poisson_samples_vary_and_are_charged_as_such():
 @pytest.mark.parametrize("sampling", ["without_replacement", "poisson"])
 def test_batches_are_as_large_as_is_charged(sampling):
     """Of 400 Poisson samples the mean size is within 5.5 standard deviations: one in 10^7."""
-    release = _release(sampling=sampling, n_steps=400, n_slices=1, noise="float")
+    release = _release(sampling=sampling, n_steps=400, n_projections=1, noise="float")
     event = release.privacy_spent.event
-    sizes = np.array([batch.values.shape[1] for batch in release.projections.batches])
+    sizes = np.array([batch.values.shape[1] for batch in release.value.batches])
     assert len(sizes) == event.n_steps
     if sampling == "without_replacement":
         assert (set(sizes.tolist()), event.group_sizes) == ({event.batch_sizes[0]}, (300,))
@@ -260,28 +265,28 @@ def test_batches_are_as_large_as_is_charged(sampling):
 
 def test_empty_samples_are_left_out():
     release = _release(sampling="poisson", batch_size=1, n_steps=60)
-    batches = release.projections.batches
+    batches = release.value.batches
     assert all(batch.values.shape[1] > 0 for batch in batches)
     assert 25 <= len(batches) <= 50  # 38 expected, standard deviation 3.7
 
 
 def test_nothing_but_empty_samples_is_an_error(monkeypatch):
     empty = np.empty(0, dtype=np.intp)
-    monkeypatch.setattr(row_release, "poisson_batches", lambda *args: iter([empty] * 4))
+    monkeypatch.setattr(noisy_rows, "poisson_batches", lambda *args: iter([empty] * 4))
     with pytest.raises(ValueError, match="Every Poisson sample came out empty"):
         _release(sampling="poisson")
 
 
 def test_batches_larger_than_the_data_are_all_rows():
     release = _release(batch_size=1000, n_steps=3)
-    assert all(b.values.shape == (6, 300) for b in release.projections.batches)
+    assert all(b.values.shape == (6, 300) for b in release.value.batches)
     assert isinstance(release.privacy_spent.event, GaussianEvent)
     assert release.privacy_spent.event.n_steps == 3
 
 
 def test_rows_outside_the_ball_are_shortened():
     rows = np.full((40, 3), 1e30)
-    (batch,) = _release(rows, epsilon=math.inf, batch_size=None, n_steps=1).projections.batches
+    (batch,) = _release(rows, epsilon=math.inf, batch_size=None, n_steps=1).value.batches
     assert np.abs(batch.values).max() <= 1.0
 
 
@@ -292,12 +297,13 @@ def test_one_record_moves_the_values_by_no_more_than_the_sensitivity():
     other[17] = -rows[17]
     for noise in ("discrete", "float"):
         one, two = (
-            _release(x, batch_size=None, n_steps=1, n_slices=20, noise=noise) for x in (rows, other)
+            _release(x, batch_size=None, n_steps=1, n_projections=20, noise=noise)
+            for x in (rows, other)
         )
-        first, second = (r.projections.batches[0].values.astype(float) for r in (one, two))
+        first, second = (r.value.batches[0].values.astype(float) for r in (one, two))
         # Sorting is 1-Lipschitz.
         assert 0 < np.linalg.norm(first - second) <= one.privacy_spent.sensitivity * (1 + 1e-6)
-        assert one.projections.sigma == two.projections.sigma
+        assert one.value.sigma == two.value.sigma
 
 
 @pytest.mark.parametrize("noise", ["discrete", "float"])
@@ -306,11 +312,11 @@ def test_the_worst_record_moves_a_truncated_block_by_the_sensitivity(noise):
 
     One row, so that sorting moves nothing; it lies in the span of the half block.
     """
-    options = {"batch_size": None, "n_steps": 1, "n_slices": 20, "noise": noise, "sigma": 20.0}
-    (batch,) = _release(_rows(1, 8), **options).projections.batches
+    options = {"batch_size": None, "n_steps": 1, "n_projections": 20, "noise": noise, "sigma": 20.0}
+    (batch,) = _release(_rows(1, 8), **options).value.batches
     worst = np.linalg.svd(batch.directions.astype(float))[2][:1]
     one, two = (_release(sign * worst, **options) for sign in (1, -1))
-    first, second = (r.projections.batches[0].values.astype(float) for r in (one, two))
+    first, second = (r.value.batches[0].values.astype(float) for r in (one, two))
     stated = one.privacy_spent.sensitivity
     assert 0.99 * stated < np.linalg.norm(first - second) <= stated * (1 + 1e-6)
 
@@ -331,13 +337,13 @@ def test_second_private_step_warns_of_the_sum():
     rows = _rows()
     output = made_by(rows, rows.copy(), _release().privacy_spent, None)
     with pytest.warns(PrivacyWarning, match="flow: the rows come from a private step"):
-        _release(output, X=output)
+        _release(output, source=output)
 
 
 def test_progress_shows_steps_and_nothing_else(capsys):
-    _release(progress="releasing")
+    _release(verbose=1)
     shown = capsys.readouterr().err
-    assert "releasing" in shown
+    assert "releases" in shown
     assert "4/4" in shown
     _release()
     assert capsys.readouterr().err == ""

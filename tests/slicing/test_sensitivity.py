@@ -22,24 +22,28 @@ class Setting:
     def __init__(
         self,
         n_features,
-        n_slices,
+        n_projections,
         n_bins,
         *,
         conditional,
         norm_bound=None,
-        slices=None,
+        projections=None,
         public_labels=False,
         group_size=1,
     ):
         self.rng = np.random.default_rng(8841)
-        if slices is None:
-            slices = make_directions("axes+orthogonal", n_slices, n_features, self.rng)
-        self.slices, self.n_bins, self.conditional = np.asarray(slices), n_bins, conditional
+        if projections is None:
+            projections = make_directions("axes+orthogonal", n_projections, n_features, self.rng)
+        self.projections, self.n_bins, self.conditional = (
+            np.asarray(projections),
+            n_bins,
+            conditional,
+        )
         self.n_features, self.group_size = n_features, group_size
         self.changes_class = conditional and not public_labels
         self.radius = norm_bound
         self.parameters = {
-            "slices": self.slices,
+            "projections": self.projections,
             "n_bins": n_bins,
             "conditional": conditional,
             "classes": [0, 1, 2] if conditional else None,
@@ -124,7 +128,7 @@ SEARCHED = {
     "four slices in the plane": (Setting(2, 4, 64, conditional=False), 0.95),
     "four slices in the plane, classes": (Setting(2, 4, 64, conditional=True), 0.95),
     "equal public directions": (
-        Setting(3, 0, 16, conditional=False, slices=np.ones((20, 3))),
+        Setting(3, 0, 16, conditional=False, projections=np.ones((20, 3))),
         0.9999,
     ),
     "256 bins in a ball, classes": (Setting(2, 4, 256, conditional=True, norm_bound=3.0), 0.92),
@@ -209,20 +213,20 @@ def test_streamed_neighbours_differ_by_as_little(n_chunks):
     assert np.linalg.norm(tables[1] - tables[0]) <= setting.stated()
 
 
-def halved(self, n_slices, *, conditional):
-    return EXACT(self, n_slices, conditional=conditional) / 2
+def halved(self, n_projections, *, conditional):
+    return EXACT(self, n_projections, conditional=conditional) / 2
 
 
-def without_classes(self, n_slices, *, conditional):
-    return EXACT(self, n_slices, conditional=False)
+def without_classes(self, n_projections, *, conditional):
+    return EXACT(self, n_projections, conditional=False)
 
 
-def of_one_row(self, n_slices, *, conditional):
+def of_one_row(self, n_projections, *, conditional):
     return EXACT(self, 2, conditional=conditional)  # two slices, whatever the group
 
 
-def without_root_two(self, n_slices, *, conditional):
-    exact = EXACT(self, n_slices, conditional=conditional)
+def without_root_two(self, n_projections, *, conditional):
+    exact = EXACT(self, n_projections, conditional=conditional)
     return exact / math.sqrt(2) if conditional else exact
 
 

@@ -30,7 +30,7 @@ FITTED = {
     "groups": lambda: public(2, epsilon=2.0),
     "merged public labels": lambda: public(2).merge(public(2, epsilon=3.0)),
     "no privacy": lambda: SlicedSketch(epsilon=np.inf, bounds=(-1, 1)).fit(X),
-    "many bins": lambda: SlicedSketch(bounds=(-1, 1), n_bins=300, n_slices=3).fit(X),
+    "many bins": lambda: SlicedSketch(bounds=(-1, 1), n_bins=300, n_projections=3).fit(X),
     "two steps": lambda: SlicedSketch(bounds=(-1, 1)).partial_fit(X[:99]).partial_fit(X).close(),
     "sampler": lambda: flow_sampler(bounds=(-1, 1), n_steps=1).fit(X).sketch_,
     "merged": lambda: merged(1.0, 0.3),
@@ -43,7 +43,7 @@ def public(group_size, epsilon=1.0):
     return SlicedSketch(
         epsilon,
         bounds=(-1, 1),
-        slices=np.eye(3),
+        projections=np.eye(3),
         n_bins=8,
         conditional=True,
         classes=[0, 1, 5],
@@ -55,7 +55,7 @@ def public(group_size, epsilon=1.0):
 def merged(*epsilons):
     directions = np.eye(3)
     first, *others = (
-        SlicedSketch(epsilon, bounds=(-1, 1), slices=directions, n_bins=8).fit(X)
+        SlicedSketch(epsilon, bounds=(-1, 1), projections=directions, n_bins=8).fit(X)
         for epsilon in epsilons
     )
     return first.merge(*others)
@@ -138,7 +138,7 @@ SIZES = "numbers of rows of the classes"
 )
 def test_a_record_cannot_lie_about_public_labels(facts, text):
     quiet = SlicedSketch(
-        1e4, bounds=(-1, 1), slices=np.eye(3), n_bins=8, conditional=True, classes=[0, 1, 5]
+        1e4, bounds=(-1, 1), projections=np.eye(3), n_bins=8, conditional=True, classes=[0, 1, 5]
     ).set_params(public_labels=True, group_size=2)
     with pytest.raises(ValueError, match=text):
         restored_with(quiet.fit(X, LABELS), **facts)

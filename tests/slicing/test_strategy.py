@@ -51,10 +51,10 @@ def test_decoder_undoes_the_strategy(n_bins):
 
 @given(
     n_bins=st.integers(2, 40),
-    n_slices=st.integers(1, 300),
+    n_projections=st.integers(1, 300),
 )
 @settings(max_examples=40, deadline=None)
-def test_sensitivity_is_the_largest_move_of_one_record(n_bins, n_slices):
+def test_sensitivity_is_the_largest_move_of_one_record(n_bins, n_projections):
     """Every pair of bins, with a plain loop; the bound is attained and not exceeded."""
     strategy = square_root_strategy(n_bins)
     A = strategy.matrix
@@ -67,8 +67,8 @@ def test_sensitivity_is_the_largest_move_of_one_record(n_bins, n_slices):
         for b in range(n_bins)
     )
     for conditional, worst in ((False, replaced), (True, max(replaced, reclassed))):
-        stated = strategy.sensitivity(n_slices, conditional=conditional)
-        exact = math.sqrt(n_slices * worst)
+        stated = strategy.sensitivity(n_projections, conditional=conditional)
+        exact = math.sqrt(n_projections * worst)
         assert exact <= stated <= exact * (1 + 1e-12)
 
 

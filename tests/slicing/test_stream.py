@@ -11,14 +11,14 @@ import torch
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import BudgetExceededError, OpenSketchError, PrivacyWarning
-from skdpot.slicing import accumulator, uniform_directions
+from skdpot.slicing import histogram, uniform_directions
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (101, 3))
 Y = RNG.integers(0, 3, 101)
 SHAPE = {
     "bounds": (-1, 1),
-    "slices": uniform_directions(7, 3, RNG),
+    "projections": uniform_directions(7, 3, RNG),
     "n_bins": 16,
 }
 
@@ -49,7 +49,13 @@ def test_chunks_give_what_one_fit_gives(n_chunks, conditional):
 
 @pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
 def test_seeded_chunks_give_what_one_seeded_fit_gives():
-    options = {"epsilon": 1.0, "bounds": (-1, 1), "n_slices": 9, "n_bins": 8, "random_state": 5}
+    options = {
+        "epsilon": 1.0,
+        "bounds": (-1, 1),
+        "n_projections": 9,
+        "n_bins": 8,
+        "random_state": 5,
+    }
     whole = SlicedSketch(**options).fit(X)
     parts = stream(SlicedSketch(**options), 4, n_samples=len(X))
     np.testing.assert_array_equal(whole.directions_, parts.directions_)
@@ -229,7 +235,7 @@ def test_fit_begins_anew_and_leaves_nothing_open(open_sketch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_chunk_ends_the_stream_for_good(error, open_sketch, monkeypatch):
     """Adding the chunk again would count rows twice, which the sensitivity does not cover."""
-    count = accumulator.count_projections
+    count = histogram.count_projections
     calls = []
 
     def interrupted(*args, **kwargs):
@@ -238,7 +244,7 @@ def test_an_interrupted_chunk_ends_the_stream_for_good(error, open_sketch, monke
             raise error
         return count(*args, **kwargs)
 
-    monkeypatch.setattr(accumulator, "count_projections", interrupted)
+    monkeypatch.setattr(histogram, "count_projections", interrupted)
     open_sketch.partial_fit(X[40:60])
     with pytest.raises(error):
         open_sketch.partial_fit(X[60:])
@@ -280,7 +286,7 @@ def test_an_interrupted_first_chunk_leaves_nothing_but_the_charge(monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(accumulator, "count_projections", interrupted)
+    monkeypatch.setattr(histogram, "count_projections", interrupted)
     budget = PrivacyBudget(1.0)
     sketch = SlicedSketch(**SHAPE, budget=budget)
     before = dict(vars(sketch))
@@ -299,7 +305,7 @@ def test_refitting_without_classes_forgets_them():
 
 def test_a_table_that_cannot_be_indexed_is_refused_before_anything_happens():
     budget = PrivacyBudget(1.0)
-    sketch = SlicedSketch(n_slices=2**21, n_bins=1024, bounds=(-1, 1), budget=budget)
+    sketch = SlicedSketch(n_projections=2**21, n_bins=1024, bounds=(-1, 1), budget=budget)
     with pytest.raises(ValueError, match="too large"):
         sketch.fit(np.zeros((5, 2)))
     assert len(budget.history()) == 0

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skdpot.slicing.marginals import Marginal
-from skdpot.tables import choice as choices
-from skdpot.tables.choice import (
+from skdpot.tables import fitting as choices
+from skdpot.tables.fitting import (
     TARGET_IMPORTANCE,
     Candidates,
-    Choice,
     all_pairs,
     choose,
     choose_tree,
     sampling_misfit,
 )
-from skdpot.tables.coarsening import ColumnBins
+from skdpot.tables.marginals import Marginal
+from skdpot.tables.model import ColumnBins
 
 
 def pair_of(columns, shape, level=0):
@@ -51,15 +50,14 @@ def test_the_shares_make_the_noise_least(seed):
         return float(np.sum(wrong / np.sqrt(shares)))
 
     best = minimize(noise, np.zeros(5), method="Nelder-Mead", options={"maxiter": 20_000})
-    choice = Choice.of(candidates.marginals, candidates.importance)
-    shares = choice.weights / choice.weights.sum()
+    shares = candidates.weights / candidates.weights.sum()
     assert noise(np.log(shares)) <= best.fun * (1 + 1e-6)
     assert noise(np.log(shares)) == pytest.approx(np.sum(wrong ** (2 / 3)) ** 1.5)
 
 
 def test_of_equal_tables_those_with_the_target_get_more():
-    marginals = [pair_of((0, 1), (4, 4)), pair_of((1, 2), (4, 4))]
-    weights = Choice.of(marginals, np.array([TARGET_IMPORTANCE, 1.0])).weights
+    marginals = (pair_of((0, 1), (4, 4)), pair_of((1, 2), (4, 4)))
+    weights = Candidates(marginals, np.zeros(2), np.array([TARGET_IMPORTANCE, 1.0])).weights
     assert weights[0] / weights[1] == pytest.approx(TARGET_IMPORTANCE ** (2 / 3))
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
 
-from skdpot.tables import coarsening
-from skdpot.tables.coarsening import (
+from skdpot.tables import model
+from skdpot.tables.model import (
     MAX_BINS,
     group_bins,
     group_intervals,
@@ -20,7 +20,7 @@ N_GROUPS = 8
 
 
 def coarsen(counts, sigma, n_rows, n_groups=N_GROUPS, **options):
-    return coarsening.coarsen(
+    return model.coarsen(
         np.asarray(counts, dtype=float), sigma, n_rows, n_groups=n_groups, **options
     )
 

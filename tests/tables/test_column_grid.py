@@ -61,8 +61,10 @@ def test_values_of_cells_are_in_them(name, seed):
     values = grid.values(codes, rng)
     found = grid.codes(values)
     assert found.dtype == np.int32
-    if name == "short floats":  # those at the edge of a cell are rounded beyond it, a few in 10^5
-        assert np.mean(found != codes) < 0.01
+    if name == "short floats":
+        # Those at the edge of a cell are rounded beyond it, a few in 10^5; and 7.1 in single
+        # precision is below the upper bound, which has a cell of its own.
+        assert np.mean(found != codes) < 0.02
         assert np.abs(found - codes).max() <= 1
     else:
         np.testing.assert_array_equal(found, codes)

@@ -7,11 +7,10 @@ import pytest
 
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
-from skdpot.privacy.calibration import SingleFitTarget
+from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.recording import record_releases
-from skdpot.slicing.marginals import NoisyMarginal
-from skdpot.tables.fitting import TableProblem, fit_table
-from skdpot.tables.plan import plan_tables
+from skdpot.tables.fitting import TableProblem, fit_table, plan_tables
+from skdpot.tables.marginals import NoisyMarginal
 
 SCHEMA = TableSchema(
     [

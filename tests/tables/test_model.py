@@ -5,11 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from skdpot.slicing.marginals import Marginal, NoisyMarginal
-from skdpot.tables.coarsening import ColumnBins
-from skdpot.tables.model import TableModel, _systematic, draw_cells
-from skdpot.tables.scaling import ScaledParticles
-from skdpot.tables.tree import ColumnTree, TreeNode
+from skdpot.tables.marginals import Marginal, NoisyMarginal, release_of
+from skdpot.tables.model import (
+    ColumnBins,
+    ColumnTree,
+    ScaledParticles,
+    TableModel,
+    TreeNode,
+    _systematic,
+    draw_cells,
+)
 
 SIZES = (3, 2, 4)
 
@@ -34,7 +39,8 @@ def small_model(seed=0, sigma=5.0, n_rows=10_000):
     for noisy in marginals:
         particles.add(noisy)
     particles.run(500, 1e-12)
-    model = TableModel(n_rows, (), bins, tree, tuple(marginals), tuple(particles.potentials))
+    releases = (release_of((), None), release_of(marginals, None))
+    model = TableModel(n_rows, releases, bins, tree, tuple(particles.potentials))
     return model, particles.weights.reshape(SIZES) / n_rows
 
 

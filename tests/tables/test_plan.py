@@ -14,13 +14,12 @@ from skdpot.preprocessing import (
     NumericColumn,
     TableSchema,
 )
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.calibration import PrivacyTarget, SingleFitTarget
+from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
-from skdpot.slicing.marginal_release import misfit_sensitivity
-from skdpot.tables import plan as plans
-from skdpot.tables.plan import plan_tables
+from skdpot.tables import fitting as plans
+from skdpot.tables.fitting import plan_tables
+from skdpot.tables.marginals import misfit_sensitivity
 
 KNOWN = TableSchema(
     [

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
-from skdpot.slicing.marginals import Marginal, NoisyMarginal
-from skdpot.tables.scaling import SMOOTHING, ScaledParticles, scaling_step
+from skdpot.tables.marginals import Marginal, NoisyMarginal
+from skdpot.tables.model import SMOOTHING, ScaledParticles, scaling_step
 
 SIZES = (3, 4, 2)
 PAIRS = tuple(itertools.combinations(range(3), 2))

@@ -15,8 +15,8 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
-from skdpot.privacy.events import ComposedEvent
-from skdpot.privacy.relation import Relation
+from skdpot.privacy.events import ComposedEvent, Relation
+from skdpot.privacy.recording import first_difference
 from skdpot.tables.table_record import TableRecord
 from tests.contract.hostile_files import arrays_of, facts_of, forged
 from tests.tables.table_models import CASES, SCHEMA, fit, fitted, people
@@ -54,6 +54,7 @@ def test_a_loaded_synthesizer_does_what_the_saved_one_does(name, path):
     assert_same(rows, loaded.sample(300, random_state=1))
     whole = people() if name == "left out" else rows
     assert loaded.score(whole) == saved.score(whole)
+    assert first_difference(saved.releases_, loaded.releases_) is None
     assert loaded.privacy_spent_ == saved.privacy_spent_
     assert str(loaded.privacy_spent_) == str(saved.privacy_spent_)
     assert loaded.schema_ == saved.schema_
@@ -244,22 +245,17 @@ def with_array(name, change):
     return lambda good: forged(good, arrays={name: change(arrays_of(good)[name].copy())})
 
 
-def with_model(*where, value):
-    return with_facts("model", *where, value=value)
-
-
 def with_marginal(*where, value):
-    return with_facts("model", "marginals", 0, "marginal", *where, value=value)
+    return with_facts("releases", 1, 0, "marginal", *where, value=value)
 
 
 def marginal_twice(good):
     """Say the first marginal twice, with counts and all."""
     facts, arrays = facts_of(good), arrays_of(good)
-    facts["model"]["marginals"][1] = facts["model"]["marginals"][0]
+    facts["releases"][1][1] = facts["releases"][1][0]
     for name in list(arrays):
-        for kind in ("marginals", "potentials"):
-            if name.startswith(old := f"model.{kind}.0"):
-                arrays[f"model.{kind}.1{name[len(old) :]}"] = arrays[name]
+        if name.startswith(old := "releases.1.0"):
+            arrays[f"releases.1.1{name[len(old) :]}"] = arrays[name]
     return forged(good, facts, arrays)
 
 
@@ -279,7 +275,7 @@ class Trap:
 
 
 NODES = "do not form a tree"
-COLUMN, PAIR, BINS, TREE = "model.columns.0", "model.marginals.0", "model.bins.0", "model.tree"
+COLUMN, PAIR, BINS, TREE = "releases.0.0", "releases.1.0", "bins.0", "tree"
 GROUPS = f"{PAIR}.marginal.groups.0"
 TAMPERED = {
     "other kind": (
@@ -291,15 +287,15 @@ TAMPERED = {
     "an array less": (lambda good: forged(good, arrays={f"{BINS}.bins": ...}), "lacks an entry"),
     "an array more": (lambda good: forged(good, arrays={"fit": np.zeros(2)}), "unknown arrays"),
     "numbers for integers": (with_array(f"{BINS}.bins", np.float64), "wrong one"),
-    "integers for numbers": (with_array("model.potentials.0", np.int64), "wrong one"),
-    "two axes": (with_array("model.potentials.0", lambda a: a[:, None]), "do not fit"),
+    "integers for numbers": (with_array("potentials.0", np.int64), "wrong one"),
+    "two axes": (with_array("potentials.0", lambda a: a[:, None]), "do not fit"),
     "NaN": (with_array(f"{COLUMN}.counts", put(0, np.nan)), "non-finite"),
-    "infinity": (with_model("marginals", 0, "sigma", value=math.inf), "noise that no release"),
+    "infinity": (with_facts("releases", 1, 0, "sigma", value=math.inf), "noise that no release"),
     # ---- facts
     "unknown kind": (with_facts("makes", value="spark"), "unknown kind"),
-    "one row": (with_model("n_rows", value=1), "n_rows"),
-    "rows are a number": (with_model("n_rows", value=400.0), "wrong one"),
-    "more rows than counted": (with_model("n_rows", value=2**60), "n_rows"),
+    "one row": (with_facts("n_rows", value=1), "n_rows"),
+    "rows are a number": (with_facts("n_rows", value=400.0), "wrong one"),
+    "more rows than counted": (with_facts("n_rows", value=2**60), "n_rows"),
     "epsilon of 0": (with_facts("epsilon", value=0), "epsilon that is not > 0"),
     "epsilon is text": (with_facts("epsilon", value="1"), "wrong one"),
     "a parameter more": (
@@ -334,14 +330,14 @@ TAMPERED = {
     "unreachable": (with_array(f"{COLUMN}.counts", put(0, 2.0**40)), "cannot reach"),
     "off the lattice": (with_array(f"{COLUMN}.counts", lambda a: np.nextafter(a, 1e9)), "lattice"),
     "unreachable pair": (with_array(f"{PAIR}.counts", put(0, -(2.0**40))), "cannot reach"),
-    "negative noise": (with_model("columns", 0, "sigma", value=lambda s: -s), "noise that no"),
-    "a column less": (with_model("columns", value=lambda c: c[1:]), "lacks an entry|unknown"),
-    "another place": (with_model("columns", 0, "marginal", "columns", value=[1]), "do not fit"),
+    "negative noise": (with_facts("releases", 0, 0, "sigma", value=lambda s: -s), "noise that no"),
+    "a column less": (with_facts("releases", 0, value=lambda c: c[1:]), "lacks an entry|unknown"),
+    "another place": (with_facts("releases", 0, 0, "marginal", "columns", value=[1]), "do not fit"),
     "joined cells": (with_array(f"{COLUMN}.marginal.groups.0", put(0, 1)), "do not fit"),
-    "huge noise": (with_model("marginals", 0, "sigma", value=1e16), "noise that no release has"),
-    "no noise": (with_model("marginals", 0, "sigma", value=0.0), "cannot reach|less noise"),
+    "huge noise": (with_facts("releases", 1, 0, "sigma", value=1e16), "noise that no release has"),
+    "no noise": (with_facts("releases", 1, 0, "sigma", value=0.0), "cannot reach|less noise"),
     "less noise than charged": (
-        with_model("marginals", 0, "sigma", value=lambda s: s / 1.5), "less noise"
+        with_facts("releases", 1, 0, "sigma", value=lambda s: s / 1.5), "less noise"
     ),
     # ---- bins
     "bins with a gap": (with_array(f"{BINS}.bins", put(0, 70)), "numbered one after the other"),
@@ -354,18 +350,18 @@ TAMPERED = {
     "groups of marginals": (with_array(GROUPS, put(0, 99)), "numbered one after the other"),
     "a group of marginals less": (with_array(GROUPS, lambda a: a[:-1]), "do not fit"),
     # ---- the tree
-    "a node less": (with_model("tree", "nodes", value=lambda n: n[:-1]), NODES),
-    "a node twice": (with_model("tree", "nodes", value=lambda n: [n[0], *n[:-1]]), NODES),
-    "the target in the tree": (with_model("tree", "nodes", 0, "column", value=4), NODES),
-    "an unknown column": (with_model("tree", "nodes", 0, "column", value=17), NODES),
-    "a parent that comes later": (with_model("tree", "nodes", 0, "parent", value=5), NODES),
+    "a node less": (with_facts("tree", "nodes", value=lambda n: n[:-1]), NODES),
+    "a node twice": (with_facts("tree", "nodes", value=lambda n: [n[0], *n[:-1]]), NODES),
+    "the target in the tree": (with_facts("tree", "nodes", 0, "column", value=4), NODES),
+    "an unknown column": (with_facts("tree", "nodes", 0, "column", value=17), NODES),
+    "a parent that comes later": (with_facts("tree", "nodes", 0, "parent", value=5), NODES),
     "a parent of its own": (
-        with_model("tree", "nodes", -1, value=lambda n: n | {"parent": n["column"]}), NODES
+        with_facts("tree", "nodes", -1, value=lambda n: n | {"parent": n["column"]}), NODES
     ),
-    "an unknown parent": (with_model("tree", "nodes", -1, "parent", value=99), NODES),
-    "a parent before all": (with_model("tree", "nodes", -1, "parent", value=-1), NODES),
-    "target of the tree": (with_model("tree", "target", value=99), "hang on its target"),
-    "target of the tree is true": (with_model("tree", "target", value=True), "wrong one"),
+    "an unknown parent": (with_facts("tree", "nodes", -1, "parent", value=99), NODES),
+    "a parent before all": (with_facts("tree", "nodes", -1, "parent", value=-1), NODES),
+    "target of the tree": (with_facts("tree", "target", value=99), "hang on its target"),
+    "target of the tree is true": (with_facts("tree", "target", value=True), "wrong one"),
     "distributions beyond 1": (
         with_array(f"{TREE}.conditionals.0", lambda a: a * 2), "add up to 1"
     ),
@@ -381,8 +377,8 @@ TAMPERED = {
     ),
     "shares of the target": (with_array(f"{TREE}.target_shares", lambda a: a / 2), "add up to 1"),
     # ---- marginals
-    "huge potentials": (with_array("model.potentials.0", put(0, 700.0)), "potentials that no fit"),
-    "a potential more": (with_array("model.potentials.0", lambda a: np.append(a, 0)), "do not fit"),
+    "huge potentials": (with_array("potentials.0", put(0, 700.0)), "potentials that no fit"),
+    "a potential more": (with_array("potentials.0", lambda a: np.append(a, 0)), "do not fit"),
     "a marginal twice": (marginal_twice, "one marginal twice"),
     "an unknown column in a marginal": (
         with_marginal("columns", value=[0, 17]), "columns that it does not have"
@@ -394,7 +390,7 @@ TAMPERED = {
         with_marginal("columns", value=[1]), "columns that it does not have"
     ),
     "levels are text": (with_marginal("levels", value="ab"), "wrong one"),
-    "marginals are a number": (with_model("marginals", value=3), "wrong one"),
+    "marginals are a number": (with_facts("releases", 1, value=3), "wrong one"),
     # ---- the statement
     "smaller epsilon than paid": (with_facts("spent", "epsilon", value=0.5), "smaller epsilon"),
     "smaller delta than paid": (with_facts("spent", "delta", value=1e-12), "smaller epsilon"),
@@ -446,18 +442,19 @@ def test_tampered_files_are_refused(change, path):
 
 
 def test_noise_just_below_the_statement_is_refused(path):
-    """The precision of pairs is what their two releases have; misfits and columns lend none."""
+    """Each release has the precision that its own event pays for; misfits lend none."""
     saved = fitted("pandas")
     record = TableRecord.of(saved)
     columns, _, tree, _, pairs = saved.privacy_spent_.event.events
-    for name, charged in (("columns", [columns]), ("marginals", [tree, pairs])):
-        counts = getattr(record.model, name)
-        due = sum((event.sensitivity / event.sigma) ** 2 for event in charged)
-        spare = due / sum(2 / noisy.sigma**2 for noisy in counts)
-        assert spare == pytest.approx(1.0, abs=1e-9)
+    assert [release.event for release in saved.releases_] == [columns, tree, pairs]
+    for place, event in enumerate((columns, tree, pairs)):
+        tables = record.releases[place]
+        due = (event.sensitivity / event.sigma) ** 2
+        assert sum(2 / noisy.sigma**2 for noisy in tables) == pytest.approx(due, rel=1e-9)
         for factor, accepted in ((1 - 1e-6, True), (1 + 1e-6, False)):
-            less = [replace(n, sigma=n.sigma / math.sqrt(spare * factor)) for n in counts]
-            changed = replace(record, model=replace(record.model, **{name: tuple(less)}))
+            less = tuple(replace(n, sigma=n.sigma / math.sqrt(factor)) for n in tables)
+            releases = (*record.releases[:place], less, *record.releases[place + 1 :])
+            changed = replace(record, releases=releases)
             if accepted:
                 changed.restore()
                 continue
@@ -495,8 +492,8 @@ def test_what_is_accepted_can_be_drawn_from(path):
     """The largest potentials and shares of 0 are absurd, and draw rows all the same."""
     record = TableRecord.of(fitted("pandas"))
     rng = np.random.default_rng(0)
-    absurd = tuple(rng.choice([-600.0, 600.0], len(part)) for part in record.model.potentials)
-    record = replace(record, model=replace(record.model, potentials=absurd))
+    absurd = tuple(rng.choice([-600.0, 600.0], len(part)) for part in record.potentials)
+    record = replace(record, potentials=absurd)
     parameters, learned = record.restore()
     synthesizer = DPTableSynthesizer(**parameters)
     vars(synthesizer).update(learned)

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
-from skdpot.slicing.directions import make_directions
+from skdpot.mechanisms.trajectory_sketch import CoupledFlowProblem, coupled_flow
 from skdpot.slicing.histogram import bin_edges
+from skdpot.slicing.plan import make_directions
 from skdpot.slicing.table import CDFTable
-from skdpot.trajectories.coupled_flow import CoupledFlowProblem, coupled_flow
 from skdpot.trajectories.langevin import LangevinPhase
 from skdpot.trajectories.sinkhorn import WarmCoupling
 from tests.flat_options import trajectory_sampler
@@ -28,9 +28,11 @@ def table_of(rows, directions, n_bins=256, width=2.0):
     return CDFTable(directions, half_widths, cdf)
 
 
-def problem(clouds, *, regularization=0.0, n_particles=150, n_slices=32, variances=None, **kwargs):
+def problem(
+    clouds, *, regularization=0.0, n_particles=150, n_projections=32, variances=None, **kwargs
+):
     rng = np.random.default_rng(0)
-    directions = make_directions("axes+orthogonal", n_slices, clouds[0].shape[1], rng)
+    directions = make_directions("axes+orthogonal", n_projections, clouds[0].shape[1], rng)
     times = kwargs.get("times", np.linspace(0, 1, len(clouds)) if len(clouds) > 1 else np.zeros(1))
     tables = [table_of(rows, directions) for rows in clouds]
     return CoupledFlowProblem(tables, times, n_particles, regularization, variances)
@@ -144,7 +146,7 @@ def test_neighbours_that_swing_against_each_other_come_to_rest():
 
 def test_fewer_directions_than_features():
     clouds = np.random.default_rng(0).normal(0, 0.3, (3, 500, 6))
-    task = problem(clouds, n_slices=4, regularization=1e-4)
+    task = problem(clouds, n_projections=4, regularization=1e-4)
     found = solve(task)
     assert np.isfinite(found.particles).all()
     for particles, table in zip(found.particles, task.tables, strict=True):
@@ -156,7 +158,7 @@ def test_fewer_directions_than_features():
 def test_any_shape(n_times, n_features, n_particles, seed):
     rng = np.random.default_rng(seed)
     clouds = rng.uniform(-1, 1, (n_times, 40, n_features))
-    task = problem(clouds, n_particles=n_particles, n_slices=4, regularization=1e-3)
+    task = problem(clouds, n_particles=n_particles, n_projections=4, regularization=1e-3)
     found = solve(task, (LangevinPhase(0.5, 0.1, 4),), seed=seed)
     assert found.particles.shape == (n_times, n_particles, n_features)
     assert np.isfinite(found.particles).all()

@@ -17,7 +17,7 @@ def exact(particles, spacings, diffusivity):
     solved = schrodinger_potentials(
         particles[:-1], particles[1:], diffusivity * spacings, tol=1e-10, max_iter=20_000
     )
-    return solved.source_gradients(), solved.target_gradients()
+    return solved.gradients()
 
 
 def test_a_call_gives_the_gradients_of_the_pairs():

@@ -188,22 +188,3 @@ def test_a_record_on_a_particle_far_from_the_origin_keeps_its_precision():
     expected = np.zeros((4, 1))
     expected[1] = -1e-4 * 4 / 0.01**2 * 2.0**-20
     np.testing.assert_allclose(pulled, expected, rtol=1e-9, atol=1e-30)
-
-
-# Refusals -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["bandwidth", "weight", "clip"])
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, True])
-def test_refuses_what_is_not_positive(name, value):
-    with pytest.raises(ValueError, match=f"`{name}` must be positive and finite"):
-        gradient(*sample(), **{name: value})
-
-
-def test_refuses_shapes_that_do_not_match_without_the_size_of_the_batch():
-    particles, rows = sample(b=73)
-    with pytest.raises(ValueError, match="as many features") as caught:
-        gradient(particles[:, :2], rows)
-    assert "73" not in str(caught.value)
-    with pytest.raises(ValueError, match="at least one particle"):
-        gradient(particles[:0], rows)

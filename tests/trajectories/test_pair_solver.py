@@ -6,6 +6,7 @@ from scipy.special import logsumexp
 
 from skdpot.trajectories.sinkhorn import (
     AndersonMixing,
+    Pair,
     PairSolver,
     ScaledKernel,
     gaussian_potentials,
@@ -28,7 +29,7 @@ def kernel_of(first, second, regularization, tol, source=None, target=None):
     memory = np.empty((len(first), len(second)), kernel_type(tol))
     source = np.zeros(len(first)) if source is None else source
     target = np.zeros(len(second)) if target is None else target
-    return ScaledKernel(first, second, regularization, source, target, tol, memory)
+    return ScaledKernel(Pair(first, second, regularization), source, target, tol, memory)
 
 
 @pytest.mark.parametrize(("tol", "close"), [(1e-3, 1e-4), (1e-5, 1e-6), (1e-8, 1e-11)])
@@ -36,7 +37,7 @@ def kernel_of(first, second, regularization, tol, source=None, target=None):
 def test_an_iteration_is_the_one_by_definition(tol, close, regularization):
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(60, 3)) + 7.0, 0.9 * rng.normal(size=(50, 3)) + 7.0
-    source, target = (p / regularization for p in gaussian_potentials(first, second, 0.5))
+    source, target = (p / regularization for p in gaussian_potentials(Pair(first, second, 0.5)))
     kernel = kernel_of(first, second, regularization, tol, source, target)
     for _ in range(20):
         half = kernel.half_steps(source)
@@ -116,10 +117,10 @@ def test_gaussian_potentials_have_gaussian_margins(regularization):
     rng = np.random.default_rng(4)
     first = rng.normal(size=(30, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]]) + 1.0
     second = rng.normal(size=(30, 2)) @ np.array([[0.4, 0.0], [0.2, 1.0]]) - 2.0
-    source, _ = gaussian_potentials(first, second, regularization)
+    source, _ = gaussian_potentials(Pair(first, second, regularization))
     mean, covariance = second.mean(axis=0), np.cov(second.T, bias=True)
     # ψ is a quadratic: read it off its values.
-    _, target = gaussian_potentials(first, second, regularization)
+    _, target = gaussian_potentials(Pair(first, second, regularization))
     design = quadratic_features(second)
     coefficients, *_ = np.linalg.lstsq(design, target, rcond=None)
     hessian = np.array(
@@ -141,14 +142,14 @@ def quadratic_features(points):
 def test_clouds_without_extent_have_gaussian_potentials():
     for first in (np.ones((4, 2)), np.zeros((1, 2)), np.outer(np.arange(4.0), [1.0, 2.0])):
         for second in (np.full((3, 2), 2.0), np.outer(np.arange(3.0), [1.0, 0.0])):
-            for potential in gaussian_potentials(first, second, 1e-3):
+            for potential in gaussian_potentials(Pair(first, second, 1e-3)):
                 assert np.isfinite(potential).all()
 
 
 def test_a_cold_start_between_gaussian_clouds_takes_few_iterations():
     rng = np.random.default_rng(5)
     first, second = rng.normal(size=(500, 2)), rng.normal(size=(500, 2)) @ np.diag([0.3, 2.0])
-    solution = PairSolver(500, 500, 1e-2, 100).from_nothing(first, second + 3.0, 1.0)
+    solution = PairSolver(500, 500, 1e-2, 100).solve(Pair(first, second + 3.0, 1.0))
     assert solution.error <= 1e-2
     assert solution.n_iter <= 2
 
@@ -162,5 +163,5 @@ def test_combinations_that_fail_are_given_up(monkeypatch):
 
     monkeypatch.setattr(AndersonMixing, "next_point", nonsense)
     first, second = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
-    solution = PairSolver(50, 50, 1e-4, 2000).from_nothing(first, second, 0.3)
+    solution = PairSolver(50, 50, 1e-4, 2000).solve(Pair(first, second, 0.3))
     assert solution.error <= 1e-4

@@ -135,26 +135,3 @@ def test_a_single_time_is_its_particles():
     np.testing.assert_array_equal(paths[:, 0], paths[:, 2])
     assert len(set(particle_indices(law, 0, paths[:, 0]))) == 6
     assert law.sample_marginal(0.0, 2, np.random.default_rng(9)).shape == (2, 2)
-    with pytest.raises(ValueError, match="between the end knots"):
-        law.sample(1, np.array([0.5]), np.random.default_rng(9))
-
-
-def test_rounding_beyond_the_ends_is_forgiven():
-    law = measure()
-    times = np.array([-1e-12, 1 + 1e-12])
-    paths = law.sample(3, times, np.random.default_rng(10))
-    particle_indices(law, 3, paths[:, 1])
-    particle_indices(law, 3, law.sample_marginal(1 + 1e-12, 3, np.random.default_rng(10)))
-
-
-@pytest.mark.parametrize("times", [[-0.1], [1.1], [0.5, np.nan], [[0.5]]])
-def test_times_beyond_the_knots_are_refused(times):
-    with pytest.raises(ValueError, match="between the end knots"):
-        measure().sample(3, np.array(times), np.random.default_rng(0))
-
-
-def test_no_paths_are_refused():
-    with pytest.raises(ValueError, match="n=0 must be at least 1"):
-        measure().sample(0, TIMES, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="n=0 must be at least 1"):
-        measure().sample_marginal(0.5, 0, np.random.default_rng(0))

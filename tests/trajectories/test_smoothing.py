@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from skdpot.trajectories import coupled_flow
-from skdpot.trajectories.coupled_flow import smoothed_in_time, smoothing_weights
+from skdpot.mechanisms import trajectory_sketch
+from skdpot.mechanisms.trajectory_sketch import smoothed_in_time, smoothing_weights
 
 TIMES = np.array([0.0, 0.05, 0.2, 0.3, 0.45, 0.5, 0.7, 0.85, 0.9, 1.0])
 VARIANCES = np.array([1.0, 2.0, 1.0, 0.5, 1.0, 4.0, 1.0, 1.0, 0.3, 1.0])
@@ -199,7 +199,7 @@ def test_quantiles_stay_in_order_and_shifts_commute(seed, n_times):
 def test_quantiles_that_change_places_are_put_in_order(monkeypatch):
     """A weight below zero, and a neighbour whose quantiles are further apart."""
     weights = np.array([[1.4, -0.4], [0.0, 1.0]])
-    monkeypatch.setattr(coupled_flow, "smoothing_weights", lambda *_: weights)
+    monkeypatch.setattr(trajectory_sketch, "smoothing_weights", lambda *_: weights)
     values = np.array([[0.0, 0.1, 0.2], [0.0, 1.0, 1.5]])
     smooth = smoothed_in_time(values, np.array([0.0, 1.0]), np.ones(2))
     np.testing.assert_allclose(smooth, [[-0.32, -0.26, 0.0], [0.0, 1.0, 1.5]])

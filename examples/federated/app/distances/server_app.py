@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from distances.settings import make_party
+from skdpot.federated.exchange import PairwiseResult
 from skdpot.federated.flower import remote_parties
+from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import SketchRequest
-from skdpot.federated.protocols import PairwiseResult
 from skdpot.federated.remote import RemoteParties
 
 app = ServerApp()
@@ -40,16 +40,18 @@ def play(parties: RemoteParties, settings: dict) -> PairwiseResult:
     if settings["protocol"] == "sliced":
         request = SketchRequest.draw(
             parties.parties[0].n_features,
-            n_slices=int(settings["n-slices"]),
+            n_projections=int(settings["n-projections"]),
             n_bins=int(settings["n-bins"]),
             bounds=(float(settings["low"]), float(settings["high"])),
             rng=rng,
         )
         return parties.pairwise_sliced(request)
-    n_support = int(settings["n-support"])
+    n_support, n_features = int(settings["n-support"]), parties.parties[0].n_dimensions
+    reference = gaussian_reference(n_support, n_features, rng=rng)
     if settings["protocol"] == "triangle":
-        return parties.pairwise_triangle(t=float(settings["t"]), n_support=n_support, rng=rng)
-    return parties.pairwise_fedwad(n_rounds=int(settings["n-rounds"]), n_support=n_support, rng=rng)
+        return parties.pairwise_triangle(t=float(settings["t"]), reference=reference)
+    n_rounds = int(settings["n-rounds"])
+    return parties.pairwise_fedwad(n_rounds=n_rounds, reference=reference, rng=rng)
 
 
 def write(result: PairwiseResult, settings: dict, directory: Path) -> None:
@@ -60,19 +62,14 @@ def write(result: PairwiseResult, settings: dict, directory: Path) -> None:
     unit = 1.0
     if result.protocol == "sliced":
         unit = (float(settings["high"]) - float(settings["low"])) / 2
-    errors = pd.DataFrame(0.0, index=result.names, columns=result.names)
-    for (first, second), details in result.details.items():
-        distance = float(result.to_frame().loc[first, second]) * unit
-        pair = {"first": first, "second": second, "distance": distance}
+    for (first, second), estimate in result.estimates.items():
+        pair = {"first": first, "second": second, "distance": estimate.distance * unit}
         if result.protocol == "sliced":
-            # Half of a 68 % interval: the distance is the root of what has a standard error.
-            low, high = details.interval(0.6826894921370859)
-            errors.loc[first, second] = errors.loc[second, first] = (high - low) / 2 * unit
-            pair["standard_error"] = float(errors.loc[first, second])
-            pair["interval_95"] = [end * unit for end in details.interval(0.95)]
+            pair["standard_error"] = estimate.standard_error * unit
+            pair["interval_95"] = [end * unit for end in estimate.interval()]
         pairs.append(pair)
     if result.protocol == "sliced":
-        errors.to_csv(directory / "standard_errors.csv")
+        (result.standard_errors() * unit).to_csv(directory / "standard_errors.csv")
     facts = {
         "protocol": result.protocol,
         "pairs": pairs,

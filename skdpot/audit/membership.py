@@ -1,0 +1,336 @@
+"""What a membership attack found, beside what a claimed (ε, δ) allows it to find."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+from scipy.stats import beta, norm, rankdata
+
+from skdpot._utils.validation import as_finite
+from skdpot.metrics._panels import COLORS, single_axes
+
+
+class Share(NamedTuple):
+    """A share that was counted, and its exact binomial confidence limits.
+
+    Parameters
+    ----------
+    value : float
+        The share, in [0, 1].
+    low, high : float
+        Limits of Clopper and Pearson.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def binomial_limits(n_hits: int, n_trials: int, confidence: float = 0.95) -> Share:
+    """Return a share with the limits of Clopper and Pearson."""
+    check_confidence(confidence)
+    low, high = _limits(np.array(n_hits), n_trials, (1 - confidence) / 2)
+    return Share(n_hits / n_trials, float(low), float(high))
+
+
+def _limits(hits: np.ndarray, n_trials: int, tail: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the limits of Clopper and Pearson, each of which fails with probability `tail`."""
+    missed = n_trials - hits
+    low = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1), missed + 1), 0.0)
+    high = np.where(missed > 0, beta.ppf(1 - tail, hits + 1, np.maximum(missed, 1)), 1.0)
+    return low, high
+
+
+def check_confidence(confidence: Any) -> None:
+    """Refuse what is no probability; only numbers are quoted."""
+    if not isinstance(confidence, Real) or isinstance(confidence, bool):
+        raise TypeError(f"confidence must be a number, not {type(confidence).__name__}.")
+    if not 0 < float(confidence) < 1:
+        raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
+
+
+def check_count(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Refuse what is no number of things; only numbers are quoted."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}.")
+    if not least <= int(value) <= most:
+        limits = f"at least {least}" if math.isinf(most) else f"from {least} to {most}"
+        raise ValueError(f"{name}={value!r} must be {limits}.")
+
+
+def rows_called(name: str, X: ArrayLike, n_features: int | None = None) -> np.ndarray:
+    """Return finite float64 rows."""
+    # Not check_array, whose messages quote rows of other shapes.
+    rows = as_finite(X, name, "must hold finite numbers, in rows of features.")
+    if rows.ndim != 2:
+        raise ValueError(
+            f"{name} must have two dimensions, (n_rows, n_features), and has {rows.ndim}."
+        )
+    if 0 in rows.shape:
+        raise ValueError(f"{name} has {len(rows)} rows and {rows.shape[1]} features; give some.")
+    if n_features is not None and rows.shape[1] != n_features:
+        raise ValueError(f"{name} has {rows.shape[1]} features and synthetic has {n_features}.")
+    return rows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MembershipResult:
+    """Scores of a membership attack, and what a claimed (ε, δ) says about them.
+
+    Parameters
+    ----------
+    member_scores : ndarray of shape (n_members,)
+        Scores of releases of data with the record.
+    other_scores : ndarray of shape (n_others,)
+        Scores of releases of data without it.
+    epsilon, delta : float
+        The claim.
+    """
+
+    member_scores: np.ndarray
+    other_scores: np.ndarray
+    epsilon: float
+    delta: float
+
+    def roc(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the operating characteristic of the attack.
+
+        Returns
+        -------
+        fpr, tpr : ndarray of shape (n_thresholds,)
+            Shares of the releases without and with the record that score at least the
+            threshold.
+        thresholds : ndarray of shape (n_thresholds,)
+            Decreasing, from infinity, which no score reaches.
+        """
+        scores = np.unique(np.concatenate([self.member_scores, self.other_scores]))[::-1]
+        fpr, tpr = (
+            np.concatenate([[0.0], 1 - np.searchsorted(np.sort(kind), scores) / len(kind)])
+            for kind in (self.other_scores, self.member_scores)
+        )
+        return fpr, tpr, np.concatenate([[np.inf], scores])
+
+    @property
+    def auc(self) -> float:
+        """Area under the operating characteristic: 0.5 for guessing, 1 for knowing.
+
+        The probability that a member scores above another; a tie counts a half.
+        """
+        n_members, n_others = len(self.member_scores), len(self.other_scores)
+        ranks = rankdata(np.concatenate([self.member_scores, self.other_scores]))
+        below = float(ranks[:n_members].sum()) - n_members * (n_members + 1) / 2
+        return below / (n_members * n_others)
+
+    def auc_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return confidence limits of `auc`, normal on the scale of log odds.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            In (0, 1). It holds approximately, for dozens of scores of each kind or more.
+
+        Returns
+        -------
+        low, high : float
+
+        Raises
+        ------
+        ValueError
+            If `confidence` is not in (0, 1) or there are fewer than two scores of a kind.
+
+        References
+        ----------
+        E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson, "Comparing the areas under two or more
+        correlated receiver operating characteristic curves", Biometrics 1988.
+        """
+        kinds = self._kinds(confidence)
+        both = rankdata(np.concatenate(kinds))
+        placed = np.split(both, [len(kinds[0])])
+        variance = 0.0
+        for own, other, ranks in zip(kinds, kinds[::-1], placed, strict=True):
+            variance += float(np.var((ranks - rankdata(own)) / len(other), ddof=1)) / len(own)
+        if variance == 0.0 or not 0.0 < self.auc < 1.0:
+            # All of one side: as sure as so many right answers of the smaller kind.
+            few = min(map(len, kinds))
+            limits = binomial_limits(round(self.auc * few), few, confidence)
+            return limits.low, limits.high
+        # On the scale of log odds, where limits near 0 and 1 are not cut off.
+        odds, spread = logit(self.auc), math.sqrt(variance) / (self.auc * (1.0 - self.auc))
+        reach = float(norm.ppf((1 + confidence) / 2)) * spread
+        return float(expit(odds - reach)), float(expit(odds + reach))
+
+    def tpr_at(self, fpr: float, confidence: float = 0.95) -> Share:
+        """Return the share of members that are found while few others are accused.
+
+        An attack is dangerous if it finds some members for sure, even if it does no better than
+        guessing on the average; so look at small `fpr` [1]_.
+
+        Parameters
+        ----------
+        fpr : float
+            Largest share of others with a score above the threshold, in [0, 1]. With fewer than
+            ``1 / fpr`` others no single one may be.
+        confidence : float, default=0.95
+            Of the limits, in (0, 1).
+
+        Returns
+        -------
+        Share
+            Its `value`, and its binomial limits `low` and `high`. The threshold depends on the
+            others alone, so that the limits are exact for it; the true share of false positives
+            at it may be more than `fpr`, by as much as a sample of others can mislead.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range.
+
+        References
+        ----------
+        .. [1] N. Carlini et al., "Membership inference attacks from first principles", IEEE S&P
+           2022.
+        """
+        if not 0 <= fpr <= 1:
+            raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
+        n_members, n_others = len(self.member_scores), len(self.other_scores)
+        # One alarm more than 0.29 of 100 must not be lost to rounding.
+        allowed = math.floor(fpr * n_others * (1 + 1e-12))
+        found = n_members
+        if allowed < n_others:
+            threshold = np.sort(self.other_scores)[n_others - 1 - allowed]
+            found = int(np.count_nonzero(self.member_scores > threshold))
+        return binomial_limits(found, n_members, confidence)
+
+    @property
+    def advantage(self) -> float:
+        """Largest ``TPR − FPR`` over the thresholds: 0 for guessing, 1 for knowing."""
+        fpr, tpr, _ = self.roc()
+        return float(np.max(tpr - fpr))
+
+    @property
+    def advantage_bound(self) -> float:
+        """Largest advantage that the claim allows, ``(e^ε − 1 + 2 δ) / (e^ε + 1)``."""
+        if math.isinf(self.epsilon):
+            return 1.0
+        small = math.exp(-self.epsilon)
+        return math.tanh(self.epsilon / 2) + 2 * self.delta * small / (1 + small)
+
+    def tpr_bound(self, fpr: ArrayLike) -> np.ndarray:
+        """Return the most true positives that the claim allows.
+
+        Parameters
+        ----------
+        fpr : array-like
+            Shares of false positives.
+
+        Returns
+        -------
+        ndarray
+            ``min(e^ε FPR + δ, 1 − e^−ε (1 − δ − FPR), 1)``: the inequality for the attack and
+            for its complement.
+        """
+        x = np.asarray(fpr, dtype=np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            steep = np.where(x > 0, np.exp(self.epsilon) * x, 0.0) + self.delta
+        flat = 1 - math.exp(-self.epsilon) * (1 - self.delta - x)
+        return np.clip(np.minimum(steep, flat), 0.0, 1.0)
+
+    def epsilon_lower_bound(self, confidence: float = 0.95) -> float:
+        """Bound the ε of whatever made the scores from below.
+
+        A threshold is chosen on the first half of the scores and judged on the second, with
+        exact binomial confidence limits (Clopper and Pearson) for its two error rates.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Probability that the bound holds, in (0, 1).
+
+        Returns
+        -------
+        float
+            At least 0. More than `epsilon` refutes the claim at this confidence.
+
+        Raises
+        ------
+        ValueError
+            If `confidence` is not in (0, 1) or there are fewer than two scores of a kind.
+        """
+        members, others = self._kinds(confidence)
+        tail = (1 - confidence) / 2
+        best, bound = -math.inf, 0.0
+        # The attack and its complement, in which the two kinds change places.
+        for ups, downs in ((members, others), (-others, -members)):
+            thresholds = np.unique(np.concatenate([ups[::2], downs[::2]]))
+            shown = _epsilon(ups[::2], downs[::2], thresholds, self.delta, tail)
+            if shown.max() > best:
+                best, chosen = shown.max(), thresholds[[shown.argmax()]]
+                bound = _epsilon(ups[1::2], downs[1::2], chosen, self.delta, tail)[0]
+        return float(max(0.0, bound))
+
+    def _kinds(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return both kinds of scores, enough for limits."""
+        check_confidence(confidence)
+        if min(len(self.member_scores), len(self.other_scores)) < 2:
+            raise ValueError("Two scores of each kind are needed at least.")
+        return self.member_scores, self.other_scores
+
+    def plot(self, ax: Any = None, *, log: bool = False, legend: bool = True, **kwargs: Any) -> Any:
+        """Draw the operating characteristic, and the region that the claim allows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        log : bool, default=False
+            Whether both axes are logarithmic, which shows what happens at the smallest false
+            positive rates.
+        legend : bool, default=True
+            Whether to draw the legend.
+        **kwargs : dict
+            For ``Axes.plot``.
+
+        Returns
+        -------
+        matplotlib Axes
+            Its first line is the curve.
+        """
+        ax = single_axes(ax, (6.4, 4.8))
+        fpr, tpr, _ = self.roc()
+        # Logarithmic axes begin at the smallest rate above zero, below which is nothing.
+        least = float(np.clip(np.min(fpr[fpr > 0], initial=1.0), 1e-5, 0.1)) if log else 0.0
+        grid = np.unique(np.concatenate([np.linspace(0, 1, 201), np.geomspace(1e-5, 1, 101), fpr]))
+        claim = f"allowed by ε = {self.epsilon:g}".replace("inf", "∞")
+        region = {"color": COLORS[5], "alpha": 0.3, "linewidth": 0, "label": claim}
+        ax.fill_between(grid, grid, self.tpr_bound(grid), **region)
+        style = {"color": COLORS[0], "drawstyle": "steps-post", "label": "attack"} | kwargs
+        ax.plot(fpr, tpr, **style)
+        ax.plot([least, 1], [least, 1], color="black", linestyle=":", linewidth=1, label="guessing")
+        scale = "log" if log else "linear"
+        ax.set(xscale=scale, yscale=scale, xlim=(least, 1), ylim=(least, 1), aspect="equal")
+        ax.set(xlabel="false positive rate", ylabel="true positive rate")
+        if legend:
+            ax.legend(loc="lower right")
+        return ax
+
+    def __repr__(self) -> str:
+        return (
+            f"MembershipResult({len(self.member_scores)} + {len(self.other_scores)} releases, "
+            f"epsilon={self.epsilon:.4g}, delta={self.delta:.2g}, "
+            f"advantage={self.advantage:.3f} of at most {self.advantage_bound:.3f})"
+        )
+
+
+def _epsilon(
+    members: np.ndarray, others: np.ndarray, thresholds: np.ndarray, delta: float, tail: float
+) -> np.ndarray:
+    """Return ``log((TPR − δ) / FPR)`` of each threshold at the limits of the two rates."""
+    hits = len(members) - np.searchsorted(np.sort(members), thresholds)
+    alarms = len(others) - np.searchsorted(np.sort(others), thresholds)
+    least, _ = _limits(hits, len(members), tail)
+    _, most = _limits(alarms, len(others), tail)
+    return np.log(np.maximum(least - delta, 1e-300) / most)

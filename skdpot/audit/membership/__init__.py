@@ -1,1 +1,0 @@
-"""Who was in the data? Attacks on synthetic rows, and what their scores show."""

@@ -1,0 +1,554 @@
+"""What the messages of a protocol give away: those of a transcript, and a private sketch.
+
+Attacks on a sketch get as far as its ε allows, and no further.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdpot._utils.validation import check_is_fitted, encode_labels
+from skdpot.audit.reconstruction import (
+    Reconstruction,
+    Seen,
+    as_measure,
+    rows_from_interpolation,
+    rows_from_one_round,
+)
+from skdpot.federated.exchange import Transcript
+from skdpot.federated.measures import DiscreteMeasure, optimal_plan
+from skdpot.federated.messages import (
+    CostMatrices,
+    FractionRequest,
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    ReferenceMeasure,
+)
+from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.slicing.histogram import count_projections
+from skdpot.slicing.plan import square_root_strategy
+from skdpot.slicing.sketch import SlicedSketch
+
+_FLAT = 1e-9  # relative singular value below which the points do not span a direction
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PairedDifferences:
+    """Differences between rows of two parties, as a server that sees two messages finds them.
+
+    Parameters
+    ----------
+    first_rows, second_rows : ndarray of shape (n_pairs,)
+        Positions of the two rows of each pair in the two messages, which are those in the
+        parties' own tables.
+    differences : ndarray of shape (n_pairs, n_features)
+        ``x_i - y_j``; up to the unknown factor ``1 - t`` when t was not given.
+    """
+
+    first_rows: np.ndarray
+    second_rows: np.ndarray
+    differences: np.ndarray
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.differences)
+
+    def errors(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
+        """Return how wrong each difference is.
+
+        Parameters
+        ----------
+        first, second : array-like of shape (n, n_features), (m, n_features)
+            The rows that were attacked.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Root mean squared error over the features.
+        """
+        truth = np.asarray(first)[self.first_rows] - np.asarray(second)[self.second_rows]
+        return np.sqrt(np.mean((self.differences - truth) ** 2, axis=1))
+
+    def n_exact(self, first: ArrayLike, second: ArrayLike, tol: float = 1e-9) -> int:
+        """Count the differences that are right.
+
+        Parameters
+        ----------
+        first, second : array-like of shape (n, n_features), (m, n_features)
+            The rows that were attacked.
+        tol : float, default=1e-9
+            Largest root mean squared error over the features that counts as right.
+
+        Returns
+        -------
+        int
+            Number of pairs.
+        """
+        return int(np.count_nonzero(self.errors(first, second) <= tol))
+
+    def __repr__(self) -> str:
+        return f"PairedDifferences({self.n_pairs} pairs, {self.differences.shape[1]} features)"
+
+
+def paired_differences(first: Seen, second: Seen, t: float | None = None) -> PairedDifferences:
+    """Read differences between rows of two parties from their messages alone.
+
+    A server that sees ``η = (1 − t) x + t γ_σ`` and ``η' = (1 − t) y + t γ_τ`` computes the plan
+    between them, for that is its part of TriangleWad. Where it pairs two rows that were moved
+    towards the same reference point, γ cancels: ``η_i − η'_j = (1 − t) (x_i − y_j)``, exactly.
+    Who knows the rows of one party then knows those of the other; neither γ nor the plans
+    are needed.
+
+    **All pairs are exact as soon as the reference hides anything**: if the rows of each party
+    lie in a ball of radius R, it suffices that ``t / (1 − t) · min_k≠l ‖γ_k − γ_l‖ ≥ 2 R``.
+    *Proof.* Number both parties' rows by their reference points. Taking a matching s in place
+    of the identity changes ``sum_k ⟨η_k, η'_s(k)⟩`` by four sums: ``t (1 − t)`` times two that
+    are not positive, as both plans are optimal; ``−t²/2 sum ‖γ_k − γ_s(k)‖²``; and
+    ``(1 − t)² sum ⟨x_k − c, y_s(k) − y_k⟩`` for any centre c, which for each row that moves is
+    at most ``(1 − t)² · R · 2 R``. ∎
+
+    With a smaller reference fewer pairs are exact, and the others are wrong only by
+    ``t (γ_σ(i) − γ_τ(j)) / (1 − t)``: little, since then the reference is small or t is.
+
+    Parameters
+    ----------
+    first, second : DiscreteMeasure or message
+        Messages of two parties with as many rows as reference points, made with the same
+        reference and t.
+    t : float, optional
+        The fraction, in [0, 1). Without it the differences are too small by ``1 − t``.
+
+    Returns
+    -------
+    PairedDifferences
+        Differences, and which rows they belong to.
+
+    Raises
+    ------
+    ValueError
+        If the messages or t do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.audit.message_attacks import paired_differences
+    >>> from skdpot.federated.measures import interpolate
+    >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+    >>> from skdpot.federated.measures import optimal_plan
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.uniform(size=(2, 40, 20))
+    >>> gamma = gaussian_reference(40, 20, scale=5.0, rng=rng)
+    >>> sent = [interpolate(optimal_plan(DiscreteMeasure(Z), gamma), 0.5) for Z in (X, Y)]
+    >>> paired_differences(*sent, t=0.5).n_exact(X, Y)
+    40
+    """
+    fraction = 0.0 if t is None else t
+    if not 0 <= fraction < 1:
+        raise ValueError(f"t={t!r} must be in [0, 1).")
+    plan = optimal_plan(as_measure(first), as_measure(second))
+    differences = first.points[plan.rows] - second.points[plan.columns]
+    return PairedDifferences(
+        first_rows=plan.rows, second_rows=plan.columns, differences=differences / (1 - fraction)
+    )
+
+
+def positions_from_distances(
+    squared_distances: ArrayLike, anchors: ArrayLike
+) -> tuple[np.ndarray, int]:
+    """Locate points by their squared distances to known ones.
+
+    ``‖y − p_j‖² − ‖y − p_0‖²`` is linear in y, so that distances to d + 1 points in general
+    position determine y (trilateration).
+
+    Parameters
+    ----------
+    squared_distances : array-like of shape (n_rows, n_anchors)
+        Squared Euclidean distances.
+    anchors : array-like of shape (n_anchors, n_features)
+        The known points.
+
+    Returns
+    -------
+    positions : ndarray of shape (n_rows, n_features)
+        The points; if the anchors do not span the space, their projections on what they span.
+    n_dimensions : int
+        Dimension of what the anchors span: n_features when the positions are exact.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    distances, points = np.asarray(squared_distances, float), np.asarray(anchors, float)
+    if distances.ndim != 2 or points.ndim != 2 or distances.shape[1] != len(points):
+        shapes = f"{distances.shape}; it must be (n_rows, {len(points)}), one column an anchor"
+        raise ValueError(f"squared_distances has shape {shapes}.")
+    centre = points.mean(axis=0)
+    arms = points - centre
+    lengths = np.sum(arms**2, axis=1)
+    sides = (lengths - lengths.mean()) - (distances - distances.mean(axis=1, keepdims=True))
+    solution, _, rank, _ = np.linalg.lstsq(2 * arms, sides.T, rcond=_FLAT)
+    return solution.T + centre, int(rank)
+
+
+def rows_from_cost_matrices(
+    fractions: ArrayLike, costs: ArrayLike, points: ArrayLike
+) -> Reconstruction:
+    """Recover a seller's rows from the cost matrices that it sends to the buyer.
+
+    The buyer knows its own points and receives the squared distances of each ``η_i(s)`` from
+    them, for several s. `positions_from_distances` locates the ``η_i(s)``. One plan serves all
+    s, so that ``η_i(s) = (1 − s) x_i + s b_i`` is a straight line, and two fractions give the
+    row at s = 0, without the plan, the reference or the buyer's t.
+
+    Parameters
+    ----------
+    fractions : array-like of shape (n_fractions,)
+        The s, at least two different ones.
+    costs : array-like of shape (n_fractions, n_rows, n_points)
+        Squared distances.
+    points : array-like of shape (n_points, n_features)
+        The buyer's points.
+
+    Returns
+    -------
+    Reconstruction
+        The rows: exact when the points span the space, which takes more points than features,
+        otherwise their projections on what the points span. `method` tells the dimension.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    s = np.asarray(fractions, dtype=np.float64)
+    if len(np.unique(s)) < 2 or len(s) != len(np.asarray(costs)):
+        raise ValueError("fractions must hold two different values at least, one a cost matrix.")
+    located = [positions_from_distances(matrix, points) for matrix in np.asarray(costs)]
+    positions = np.stack([place for place, _ in located])
+    # The value at 0 of the line through positions at s, by least squares.
+    value_at_0 = np.linalg.pinv(np.stack([np.ones_like(s), s], axis=1))[0]
+    return Reconstruction(
+        rows=np.tensordot(value_at_0, positions, axes=1),
+        n_plans=0,
+        method=f"trilateration in {located[0][1]} of {positions.shape[2]} dimensions",
+    )
+
+
+def reconstruct(
+    transcript: Transcript, observer: str, *, t: float | None = None, is_first: bool = True
+) -> dict[str, Reconstruction]:
+    """Recover the rows of all whose messages give them away to one participant.
+
+    Nothing is read but what the observer sent or received. A message is read with the
+    reference that its sender had been sent (by the observer, or to the observer as to all): an
+    `InterpolatingMeasure` and a `FractionRequest` by `rows_from_interpolation`,
+    `CostMatrices` by `rows_from_cost_matrices`, and two `GeodesicMeasure` with the observer's own
+    message between them by `rows_from_one_round`. A `SketchMessage` gives no rows away:
+    `skdpot.audit.message_attacks.rows_from_sketch` shows what it gives.
+
+    Parameters
+    ----------
+    transcript : Transcript
+        Of the whole protocol, or what the observer saw.
+    observer : str
+        The participant.
+    t : float, optional
+        The fraction, where the transcript does not have it; without it, it is looked for
+        with `fraction_from_ties`.
+    is_first : bool, default=True
+        Whether the observer is the first of the two parties of FedWad; public.
+
+    Returns
+    -------
+    dict of str to Reconstruction
+        By the name of the party, from the first message that gives its rows away. Who is missing
+        sent none. In FedWad a party does not see the other's name: it is then "the other
+        party".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.audit.message_attacks import reconstruct
+    >>> from skdpot.federated.messages import InterpolatingMeasure, ReferenceMeasure
+    >>> from skdpot.federated.exchange import Transcript
+    >>> transcript = Transcript()
+    >>> transcript.record(0, "server", "clinic", ReferenceMeasure([[5.0], [9.0]], t=0.5))
+    >>> transcript.record(0, "clinic", "server", InterpolatingMeasure([[3.0], [5.5]]))
+    >>> reconstruct(transcript, "server")["clinic"].rows.ravel()
+    array([1., 2.])
+    """
+    found: dict[str, Reconstruction] = {}
+    seen = transcript.seen_by(observer)
+    attacks = (
+        _from_measures(seen, observer, t),
+        _from_costs(seen, observer),
+        _from_rounds(seen, observer, is_first),
+    )
+    for victim, reconstruction in chain(*attacks):
+        found.setdefault(victim, replace(reconstruction, victim=victim))
+    return found
+
+
+Found = Iterator[tuple[str, Reconstruction]]
+
+
+def _from_measures(seen: Transcript, observer: str, t: float | None) -> Found:
+    """Undo interpolating measures with the reference of their senders."""
+    references: dict[str, ReferenceMeasure | GeodesicMeasure] = {}
+    done: set[str] = set()
+    for entry in seen:
+        message = entry.message
+        if isinstance(message, (ReferenceMeasure, GeodesicMeasure)):
+            references[entry.recipient] = message
+        elif isinstance(message, (InterpolatingMeasure, FractionRequest)):
+            # What the server sent to this party; a party sees its own copy only.
+            reference = references.get(entry.sender, references.get(observer))
+            if entry.sender in (observer, *done) or reference is None:
+                continue
+            fraction = t if isinstance(message, FractionRequest) else reference.t or t
+            try:
+                found = rows_from_interpolation(
+                    message, reference, fraction, interpolation=reference.interpolation
+                )
+            except ValueError:  # t is secret, and nothing in the data tells it
+                continue
+            done.add(entry.sender)
+            yield entry.sender, found
+
+
+def _from_costs(seen: Transcript, observer: str) -> Found:
+    """Locate rows by their distances to points that the observer sent."""
+    asked: FractionRequest | None = None
+    reference: ReferenceMeasure | None = None
+    for entry in seen:
+        message = entry.message
+        if isinstance(message, ReferenceMeasure):
+            reference = message
+        elif isinstance(message, FractionRequest) and entry.sender == observer:
+            asked = message
+        elif isinstance(message, CostMatrices) and entry.recipient == observer and asked:
+            if len(message.fractions) > 1:
+                found = rows_from_cost_matrices(message.fractions, message.costs, asked.points)
+                yield entry.sender, replace(found, masses=message.masses)
+            elif reference is not None:
+                points, _ = positions_from_distances(message.costs[0], asked.points)
+                moved = DiscreteMeasure(points, message.masses)
+                fraction = float(message.fractions[0])
+                yield entry.sender, rows_from_interpolation(moved, reference, fraction)
+
+
+def _from_rounds(seen: Transcript, observer: str, is_first: bool) -> Found:
+    """Undo the server's step and then the other party's, in rounds of FedWad."""
+    sent = [e.message for e in seen if e.sender == observer]
+    if any(isinstance(message, GeodesicMeasure) for message in sent):
+        return  # the server, which needs no such detour
+    own = [message for message in sent if isinstance(message, InterpolatingMeasure)]
+    path = seen.messages(GeodesicMeasure)
+    rounds = [
+        (abs(reference.t - 0.5), reference.t, reference, message, after)
+        for reference, message, after in zip(path, own, path[1:], strict=False)
+        if reference.t is not None
+    ]
+    if rounds:  # a fraction near one half loses least to rounding
+        _, t, reference, message, after = min(rounds, key=lambda part: part[0])
+        found = rows_from_one_round(reference, message, after, t, is_first=is_first)
+        yield "the other party", found
+
+
+def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None) -> np.ndarray:
+    """Compute what the table of a sketch would be for given rows, without noise.
+
+    Everything that it needs is public: directions, bins, the strategy matrix and the bounds.
+    """
+    check_is_fitted(sketch, "release_")
+    rows = np.atleast_2d(np.asarray(X, dtype=np.float64))
+    if rows.ndim != 2 or rows.shape[1] != sketch.directions_.shape[1]:
+        n_features = sketch.directions_.shape[1]
+        raise ValueError(f"X has shape {rows.shape}; it must be (n_rows, {n_features}).")
+    n_classes, n_projections, n_bins = sketch.statistic_.shape
+    labelled = hasattr(sketch, "classes_")
+    codes = encode_labels(y, len(rows), sketch.classes_)[0] if labelled else None
+    counts = count_projections(
+        rows,
+        sketch.directions_,
+        sketch.half_widths_,
+        n_bins,
+        codes=codes,
+        n_classes=n_classes,
+        bounds=sketch.bounds_,
+    )
+    table: np.ndarray = counts @ square_root_strategy(n_bins).matrix.T
+    return table.reshape(n_classes, n_projections, n_bins)
+
+
+def log_likelihoods(sketch: SlicedSketch, statistics: np.ndarray) -> np.ndarray:
+    """Compute the log likelihood of the noiseless tables of possible data, the best of them 0.
+
+    The noise is a discrete Gaussian on a lattice that holds all tables s, so that
+    ``log p = −‖S − s‖² / 2 σ²`` up to a constant: the score below is the matched filter, and no
+    test does better (Neyman and Pearson).
+    """
+    misfits = np.sum((sketch.statistic_ - statistics) ** 2, axis=(1, 2, 3)) / 2
+    misfits -= misfits.min()
+    if sketch.noise_scale_ == 0:
+        return np.where(misfits > 0, -np.inf, 0.0)
+    return -misfits / sketch.noise_scale_**2
+
+
+def log_likelihood_ratio(
+    sketch: SlicedSketch,
+    X: ArrayLike,
+    X_neighbour: ArrayLike,
+    *,
+    y: ArrayLike | None = None,
+    y_neighbour: ArrayLike | None = None,
+) -> float:
+    """Say how much a released sketch speaks for one data set against another.
+
+    The noise is a discrete Gaussian on a lattice that holds both noiseless tables s and s', so
+    that ``log p(S | X) − log p(S | X') = ⟨S − (s + s')/2, s − s'⟩ / σ²``: a matched filter. By the
+    lemma of Neyman and Pearson no test has more true positives at the same rate of false ones.
+
+    Parameters
+    ----------
+    sketch : SlicedSketch
+        A closed sketch; only what it published is read.
+    X, X_neighbour : array-like of shape (n_samples, n_features)
+        The two data sets that the attacker holds possible, usually with one different row.
+    y, y_neighbour : array-like of shape (n_samples,), optional
+        Their labels, for a sketch with classes.
+
+    Returns
+    -------
+    float
+        The logarithm of the ratio; positive speaks for X. Infinite without noise. Bounds that
+        were estimated privately are part of the release too, but are taken as given.
+
+    Raises
+    ------
+    ValueError
+        If the data do not fit the sketch.
+    """
+    one = statistic_of(sketch, X, y)
+    other = statistic_of(sketch, X_neighbour, y_neighbour)
+    likelihoods = log_likelihoods(sketch, np.stack([one, other]))
+    return float(likelihoods[0] - likelihoods[1])
+
+
+def row_from_sketch(
+    sketch: SlicedSketch,
+    others: ArrayLike,
+    candidates: ArrayLike,
+    *,
+    y_others: ArrayLike | None = None,
+    y_candidates: ArrayLike | None = None,
+    estimate: str = "mode",
+) -> Reconstruction:
+    """Reconstruct one row, for an attacker who knows all others.
+
+    The attacker holds `candidates` possible, equally likely beforehand, and compares the
+    likelihoods of the released table. Nobody finds the row more often; if the sketch is μ-GDP,
+    it is found among M candidates with probability at most ``Φ(Φ⁻¹(1/M) + μ)``, where
+    guessing has 1/M. (Naming one of M rows tells its data set from one without it: apply the
+    bound on TPR at FPR = 1/M.)
+
+    Parameters
+    ----------
+    sketch : SlicedSketch
+        A closed sketch; only what it published is read.
+    others : array-like of shape (n_samples - 1, n_features)
+        The rows that are known.
+    candidates : array-like of shape (n_candidates, n_features)
+        Draws from what is known about the row beforehand.
+    y_others, y_candidates : array-like, optional
+        Labels, for a sketch with classes.
+    estimate : {"mode", "mean"}, default="mode"
+        The most likely candidate, or the mean of all weighed by their likelihoods, which has
+        the least expected squared error.
+
+    Returns
+    -------
+    Reconstruction
+        One row.
+
+    Raises
+    ------
+    ValueError
+        If the data do not fit the sketch, or the estimate is unknown.
+
+    References
+    ----------
+    Balle, Cherubin, Hayes, "Reconstructing training data with informed adversaries", IEEE
+    S&P 2022; Hayes, Mahloujifar, Balle, "Bounding training data reconstruction in DP-SGD",
+    NeurIPS 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import SlicedSketch
+    >>> from skdpot.audit.message_attacks import row_from_sketch
+    >>> rows, prior = np.random.default_rng(0).uniform(-1, 1, size=(2, 100, 2))
+    >>> prior[7] = rows[0]
+    >>> unsafe = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), n_projections=8, n_bins=64).fit(rows)
+    >>> row_from_sketch(unsafe, rows[1:], prior).n_exact(rows[:1])
+    1
+    """
+    if estimate not in ("mode", "mean"):
+        raise ValueError(f"estimate={estimate!r} must be 'mode' or 'mean'.")
+    rows = np.atleast_2d(np.asarray(candidates, dtype=np.float64))
+    known = statistic_of(sketch, others, y_others)
+    labels = [None] * len(rows) if y_candidates is None else np.asarray(y_candidates)[:, None]
+    pairs = zip(rows[:, None], labels, strict=True)
+    scores = log_likelihoods(sketch, np.stack([known + statistic_of(sketch, *p) for p in pairs]))
+    if estimate == "mode":
+        best = rows[[int(np.argmax(scores))]]
+    else:
+        weights = np.exp(scores)
+        best = (weights @ rows / weights.sum())[None]
+    method = f"{estimate} of {len(rows)} candidates"
+    return Reconstruction(rows=best, n_plans=0, method=method)
+
+
+def rows_from_sketch(
+    sketch: SlicedSketch,
+    n_rows: int,
+    rng: np.random.Generator,
+    *,
+    label: object = None,
+    n_steps: int = 200,
+) -> Reconstruction:
+    """Look for rows whose distribution functions are those of a sketch.
+
+    Particles are moved until their projections are distributed like the table says: what an
+    attacker with no further knowledge can do, and what `DPSlicedFlowSampler` does on
+    purpose. The rows look like the data, but are none of them: those who were in the data and
+    those who were not, from the same population, are equally far from them, up to ε.
+
+    Parameters
+    ----------
+    sketch : SlicedSketch
+        A closed sketch.
+    n_rows : int
+        Number of particles.
+    rng : numpy.random.Generator
+        Draws their start and the order of directions.
+    label : optional
+        A class; by default all together.
+    n_steps : int, default=200
+        Steps of the flow.
+
+    Returns
+    -------
+    Reconstruction
+        Rows in the units of the data.
+    """
+    check_is_fitted(sketch, "release_")
+    problem = SlicedFlowProblem(sketch.table(label), None)
+    flow = sliced_flow(problem, n_rows, FlowSchedule(n_steps, 1.0, 0.0, FlowSchedule.momentum), rng)
+    rows = sketch.bounds_.from_ball(flow.particles.astype(np.float64))
+    return Reconstruction(rows=rows, n_plans=0, method="flow towards the sketch")

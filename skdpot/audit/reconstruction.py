@@ -1,0 +1,505 @@
+"""Reconstruction: rows of others, from nothing but what a participant of a protocol saw.
+
+TriangleWad and FedWad send no rows, but what they send determines the rows. With
+``protocol="triangle"`` whoever sees a party's η and knows the shared reference and t, as
+the server does, recovers every row of that party exactly; with ``protocol="fedwad"`` each party
+recovers the other's rows besides. Neither the size or scale of the reference nor t protects.
+
+`skdpot.audit.message_attacks.reconstruct` does what a participant of a recorded protocol can do.
+A private sketch is attacked in `skdpot.audit.message_attacks`.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+
+from skdpot.federated.measures import DiscreteMeasure, optimal_plan
+from skdpot.federated.plain_messages import MeasureMessage
+
+Seen: TypeAlias = DiscreteMeasure | MeasureMessage
+
+_NEGLIGIBLE = 1e-14  # relative duality gap at which the search ends
+_ROUNDING = 2.0**-52  # relative duality gap that arithmetic cannot tell from 0
+_WINDOW = 1e-10  # width in which quotients count as equal
+_FEWEST = 12  # equal quotients that chance does not bring about
+_SAME_ROW = 1e-9  # relative distance of two copies of one row
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Reconstruction:
+    """Rows that an attack found.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+        The rows.
+    masses : ndarray of shape (n_rows,), optional
+        Their shares; None for equal ones.
+    t : float, optional
+        The fraction that was used, given or found.
+    error_bound : float, optional
+        What the attacker knows without seeing the truth: the root mean squared error, weighed
+        by the masses, is at most this if the message is what the protocol says. None if the
+        attack proves nothing.
+    n_plans : int, default=1
+        Optimal transport plans that it took.
+    victim : str, optional
+        Whose rows they are.
+    method : str, default=""
+        What was done, for the repr.
+    """
+
+    rows: np.ndarray
+    masses: np.ndarray | None = None
+    t: float | None = None
+    error_bound: float | None = None
+    n_plans: int = 1
+    victim: str | None = None
+    method: str = ""
+
+    def row_errors(self, truth: ArrayLike) -> np.ndarray:
+        """Return how far each true row is from the nearest reconstructed one.
+
+        Parameters
+        ----------
+        truth : array-like of shape (n_truth, n_features)
+            The rows that were attacked.
+
+        Returns
+        -------
+        ndarray of shape (n_truth,)
+            Root mean squared error over the features.
+
+        Raises
+        ------
+        ValueError
+            If `truth` has another number of features.
+        """
+        true_rows = np.atleast_2d(np.asarray(truth, dtype=np.float64))
+        if true_rows.ndim != 2 or true_rows.shape[1] != self.rows.shape[1]:
+            raise ValueError(
+                f"truth has shape {true_rows.shape}; it must be (n_truth, {self.rows.shape[1]})."
+            )
+        nearest = cdist(true_rows, self.rows).min(axis=1)
+        return nearest / np.sqrt(true_rows.shape[1])
+
+    def rmse(self, truth: ArrayLike) -> float:
+        """Return the root mean square of `row_errors`.
+
+        Parameters
+        ----------
+        truth : array-like of shape (n_truth, n_features)
+            The rows that were attacked.
+
+        Returns
+        -------
+        float
+            The error, in the unit of the features.
+        """
+        return float(np.sqrt(np.mean(self.row_errors(truth) ** 2)))
+
+    def n_exact(self, truth: ArrayLike, tol: float = 1e-9) -> int:
+        """Count the true rows that were found.
+
+        Parameters
+        ----------
+        truth : array-like of shape (n_truth, n_features)
+            The rows that were attacked.
+        tol : float, default=1e-9
+            Largest root mean squared error over the features of a row that counts as found.
+
+        Returns
+        -------
+        int
+            Number of rows of `truth` with a reconstructed row that near.
+        """
+        return int(np.count_nonzero(self.row_errors(truth) <= tol))
+
+    def __repr__(self) -> str:
+        n_rows, n_features = self.rows.shape
+        facts = [f"{n_rows} rows", f"{n_features} features"]
+        if self.victim is not None:
+            facts.append(f"victim={self.victim!r}")
+        if self.t is not None:
+            facts.append(f"t={self.t:.4g}")
+        if self.error_bound is not None:
+            facts.append(f"error_bound={self.error_bound:.2g}")
+        facts += [self.method] * bool(self.method)
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+
+def as_measure(seen: Seen) -> DiscreteMeasure:
+    """Return what was seen as a measure."""
+    return seen if isinstance(seen, DiscreteMeasure) else seen.measure
+
+
+def find_barycenters(
+    message: DiscreteMeasure, reference: DiscreteMeasure, t: float, max_plans: int
+) -> tuple[np.ndarray, float, int]:
+    """Return the barycenters of an interpolating measure, how sure they are, and plans taken.
+
+    The squared distance of ``t · barycenters`` from the truth, weighed by the masses, is at most
+    the second number.
+
+    A party with rows x_i of masses a_i sends ``η = (1 − t) x + t B(P*)``, where
+    ``B(Q) = diag(1/a) Q γ`` are the barycenters of a coupling Q of the masses and P* is an
+    optimal plan between its rows and the reference γ.
+
+    **Theorem.** For all sizes, masses, and t < 1, and whether or not P* is unique, ``t B(P*)``
+    is the point nearest to η in the convex set ``Z = {t B(Q)}``, in the norm
+    ``‖z‖² = sum_i a_i ‖z_i‖²``. Hence η, γ and t determine the rows, by
+    ``(1 − t) x = η − projection of η on Z``.
+
+    *Proof.* P* is optimal when ``sum_i ⟨x_i, (Q γ)_i⟩``, which is ``⟨x, B(Q)⟩`` in that norm's
+    inner product, is maximal at Q = P*. As ``η − t B(P*) = (1 − t) x``, for every coupling Q
+    ``⟨η − t B(P*), t B(Q) − t B(P*)⟩ = t (1 − t) ⟨x, B(Q) − B(P*)⟩ ≤ 0``, which is the
+    condition that characterises the projection on a convex set. It is unique. ∎
+
+    A message that was rounded or disturbed by e gives rows that are wrong by at most
+    ``‖e‖ / (1 − t)``, because ``η ↦ η − projection`` does not increase distances: hiding rows
+    takes as much noise in the message as there shall be in the rows.
+
+    The projection is computed by the method of Frank and Wolfe. The linear problem of each step
+    is an optimal transport between what is left of the message and the reference, and the step
+    along it is the best one. It begins with the plan between η and γ, which is P* already
+    when every row moved towards one reference point (`rows_from_interpolation`). Elsewhere the
+    search ends after finitely many plans at P* itself if P* is the only optimal plan: close to
+    the solution the linear problem answers P*, and the best step along it arrives. Where
+    several plans are optimal, as between divided rows that are equal, it may converge like one
+    over the number of plans only.
+
+    With the gap ``g = ⟨η − z, s − z⟩`` at the last point z, s being the solution of the linear
+    problem, ``‖z − t B(P*)‖² ≤ g``, since ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0`` add
+    up to it.
+
+    References
+    ----------
+    Frank, Wolfe, "An algorithm for quadratic programming", Naval Research Logistics Quarterly
+    1956; Jaggi, "Revisiting Frank-Wolfe", ICML 2013 (the gap as a certificate).
+    """
+    weights = message.weights[:, None]
+    scale = float(np.sum(weights * message.points**2)) or 1.0
+    moved = t * optimal_plan(message, reference).barycenters()
+    for n_plans in range(2, max_plans + 1):
+        residual = message.points - moved
+        # The coupling Q that maximises ⟨residual, B(Q)⟩.
+        linear = optimal_plan(DiscreteMeasure(residual, message.masses), reference)
+        corner = t * linear.barycenters()
+        step = corner - moved
+        gap = float(np.sum(weights * residual * step))
+        if gap <= _NEGLIGIBLE * scale or n_plans == max_plans:
+            break
+        length = gap / float(np.sum(weights * step**2))
+        # A whole step lands on the corner itself, without the rounding of a sum.
+        moved = corner if length >= 1 - 1e-9 else moved + length * step
+    return moved / t if t else moved, max(gap, _ROUNDING * scale), n_plans
+
+
+def fraction_from_ties(
+    message: Seen,
+    reference: Seen,
+    *,
+    max_comparisons: int = 2_000_000,
+    rng: np.random.Generator | None = None,
+) -> float:
+    """Find t from values that occur more than once in a column of the secret rows.
+
+    The message η and the reference γ alone do not tell t: for every smaller t' there is a data
+    set with that message, on the segments between the rows and their reference points. But the
+    plan is the same for all of them (`rows_from_interpolation`), and where two rows have the
+    same value of a feature, known to the attacker or not, the message tells t:
+
+        ``x_ij = x_lj  ⟹  (η_ij − η_lj) / (γ_σ(i)j − γ_σ(l)j) = t``.
+
+    So t is the quotient that comes up again and again: in images with a background, in
+    counts, codes and rounded measurements. Columns of pairwise different real numbers keep it.
+
+    Parameters
+    ----------
+    message : DiscreteMeasure or message
+        The interpolating measure, of rows that moved towards one reference point each: as many
+        rows as points, a multiple of it, or the exact interpolation.
+    reference : DiscreteMeasure or message
+        The measure that they were moved towards.
+    max_comparisons : int, default=2_000_000
+        Pairs of values to compare.
+    rng : numpy.random.Generator, optional
+        Draws pairs of rows; seeded with 0 by default, so that attacks can be repeated.
+
+    Returns
+    -------
+    float
+        The fraction.
+
+    Raises
+    ------
+    ValueError
+        If no quotient comes up again and again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.audit.reconstruction import fraction_from_ties
+    >>> from skdpot.federated.measures import interpolate
+    >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+    >>> from skdpot.federated.measures import optimal_plan
+    >>> secret = np.random.default_rng(0).integers(0, 9, size=(50, 3))  # grades, say
+    >>> gamma = gaussian_reference(50, 3, rng=np.random.default_rng(1))
+    >>> eta = interpolate(optimal_plan(DiscreteMeasure(secret), gamma), 0.37)
+    >>> round(fraction_from_ties(eta, gamma), 12)
+    0.37
+    """
+    rng = np.random.default_rng(0) if rng is None else rng
+    targets = optimal_plan(as_measure(message), as_measure(reference)).barycenters()
+    n, d = targets.shape
+    n_pairs = min(max(1, max_comparisons // d), n * (n - 1) // 2 + 1)
+    one, other = rng.integers(0, n, size=(2, n_pairs))
+    rises, runs = ((rows[one] - rows[other]).ravel() for rows in (message.points, targets))
+    wide = np.abs(runs) > 1e-3 * float(np.abs(runs).max(initial=0.0))
+    rises, runs = rises[wide], runs[wide]
+    quotients = rises / runs
+    order = np.argsort(quotients)
+    order = order[(quotients[order] > 0) & (quotients[order] < 1)]
+    ordered = quotients[order]
+    agreeing = np.searchsorted(ordered, ordered + _WINDOW, side="right") - np.arange(len(ordered))
+    if len(ordered) == 0 or agreeing.max() < _FEWEST:
+        raise ValueError(
+            "t cannot be found: no quotient comes up again and again, so the rows have few "
+            "equal values, or were divided among several reference points. Give t."
+        )
+    start = int(np.argmax(agreeing))
+    mode = order[start : start + int(agreeing[start])]
+    return float(rises[mode] @ runs[mode] / (runs[mode] @ runs[mode]))
+
+
+def rows_from_interpolation(
+    message: Seen,
+    reference: Seen,
+    t: float | None = None,
+    *,
+    interpolation: str = "barycentric",
+    method: str = "search",
+    max_plans: int = 1000,
+) -> Reconstruction:
+    """Recover every row from an interpolating measure, exactly.
+
+    A party with rows x_i sends ``η_i = (1 − t) x_i + t (m P* γ)_i`` and keeps the plan P*
+    between its rows and the shared reference γ to itself. It is no secret: whoever sees η
+    and knows γ and t recovers every row exactly, whatever the scale of γ and t < 1.
+
+    **As many rows as reference points, equal masses** (and wherever every row moved towards
+    one reference point, ``η_i = (1 − t) x_i + t γ_σ(i)``). The optimal plan between η and γ
+    is the secret σ, and the only optimal one. *Proof.* A matching s is optimal when it maximises
+
+        ``sum_i ⟨η_i, γ_s(i)⟩ = (1 − t) sum_i ⟨x_i, γ_s(i)⟩ + t sum_i ⟨γ_σ(i), γ_s(i)⟩``.
+
+    The first sum is largest at s = σ, because P* is optimal between x and γ. So is the second,
+    since ``2 sum ⟨γ_σ(i), γ_s(i)⟩ = 2 sum ‖γ_i‖² − sum ‖γ_σ(i) − γ_s(i)‖²``, and strictly: any
+    other s moves a row to another point. ∎ Then ``x_i = (η_i − t γ_σ(i)) / (1 − t)``. The same
+    sums, with masses, hold for couplings, for rows that share reference points, and for
+    the points of an exact interpolating measure, each of which moved towards one.
+
+    **Other sizes and masses.** P* minimises a convex function whose minimum determines
+    the rows, also when there are several optimal plans: see
+    `find_barycenters` in this module for the theorem and the search.
+
+    Parameters
+    ----------
+    message : DiscreteMeasure or message
+        The interpolating measure η.
+    reference : DiscreteMeasure or message
+        The measure γ that the rows were moved towards; in FedWad ξ of the same round.
+    t : float, optional
+        Fraction of the way that they were moved, in [0, 1). None looks for it with
+        `fraction_from_ties`.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        With "exact" equal reconstructed rows are joined and their masses added.
+    method : {"search", "plan"}, default="search"
+        "plan" solves one plan, between η and γ. "search" begins with it, proves that it is
+        right or goes on until it is, and so serves all sizes.
+    max_plans : int, default=1000
+        End of the search, at least 2; `Reconstruction.error_bound` tells whether it was enough.
+        It takes two plans when all rows moved to one point each, some hundred for 100 rows
+        that were divided, and more for larger t, reference and number of rows.
+
+    Returns
+    -------
+    Reconstruction
+        Rows in the order of the message, which is that of the sender's table (joined rows in
+        order of their first copy). `error_bound` is None for ``method="plan"``.
+
+    Raises
+    ------
+    ValueError
+        If measures or parameters do not fit, or t is None and nothing in the data tells it.
+
+    References
+    ----------
+    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad; its section 4.2 calls
+    finding the plan NP-hard).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.audit.reconstruction import rows_from_interpolation
+    >>> from skdpot.federated.measures import interpolate
+    >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
+    >>> from skdpot.federated.measures import optimal_plan
+    >>> secret = np.random.default_rng(0).normal(size=(50, 3))
+    >>> gamma = gaussian_reference(50, 3, scale=5.0, rng=np.random.default_rng(1))
+    >>> eta = interpolate(optimal_plan(DiscreteMeasure(secret), gamma), 0.9)
+    >>> rows_from_interpolation(eta, gamma, 0.9).n_exact(secret)
+    50
+    """
+    if method not in ("search", "plan"):
+        raise ValueError(f"method={method!r} must be 'search' or 'plan'.")
+    if interpolation not in ("barycentric", "exact"):
+        raise ValueError(f"interpolation={interpolation!r} must be 'barycentric' or 'exact'.")
+    if max_plans < 2:
+        raise ValueError(f"max_plans={max_plans!r} must be at least 2.")
+    eta, gamma = as_measure(message), as_measure(reference)
+    if t is None:
+        t = fraction_from_ties(eta, gamma)
+    if not 0 <= t < 1:
+        raise ValueError(f"t={t!r} must be in [0, 1).")
+    if method == "plan":
+        barycenters, bound, n_plans = optimal_plan(eta, gamma).barycenters(), None, 1
+    else:
+        barycenters, squared, n_plans = find_barycenters(eta, gamma, t, max_plans)
+        bound = np.sqrt(squared / eta.n_features) / (1 - t)
+    rows, masses = (eta.points - t * barycenters) / (1 - t), eta.masses
+    if interpolation == "exact":
+        rows, masses = _joined(rows, eta.weights)
+    return Reconstruction(
+        rows=rows, masses=masses, t=t, error_bound=bound, n_plans=n_plans, method=method
+    )
+
+
+def _joined(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each row once, with the sum of the masses of its copies."""
+    unit = float(np.abs(rows).max()) or 1.0
+    # A random line separates different rows; copies, equal up to rounding, stay neighbours.
+    line = np.random.default_rng(0).standard_normal(rows.shape[1])
+    order = np.argsort(rows @ line, kind="stable")
+    gaps = np.abs(np.diff(rows[order], axis=0)).max(axis=1) > _SAME_ROW * unit
+    groups = np.empty(len(rows), dtype=np.int64)
+    groups[order] = np.concatenate([[0], np.cumsum(gaps)])
+    _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
+    masses = np.bincount(codes, weights)
+    in_order = np.argsort(first)
+    joined: np.ndarray = rows[first[in_order]]
+    return joined, masses[in_order]
+
+
+def rows_along_geodesic(
+    own: Seen, between: Seen, fraction: float, *, method: str = "plan", max_plans: int = 1000
+) -> Reconstruction:
+    """Recover the other party's rows from one's own and a measure on the way to them.
+
+    FedWad moves ξ onto a geodesic between μ and ν and shows it to both. Seen from ν, ξ is an
+    interpolating measure with μ as reference: it lies ``1 − fraction`` of the way from ν
+    to μ. So `rows_from_interpolation` with one's own rows in place of γ gives ν,
+    ``y = (ξ − (1 − fraction) x) / fraction``.
+
+    It needs no convergence either: see `rows_from_one_round`.
+
+    Parameters
+    ----------
+    own : DiscreteMeasure or message
+        The attacker's rows, or its own interpolating measure of the round.
+    between : DiscreteMeasure or message
+        ξ.
+    fraction : float
+        How far of the way from `own` to the other measure ξ lies, in (0, 1]: ``W(own, ξ) / W``,
+        where FedWad tells all parties W in the end.
+    method : {"plan", "search"}, default="plan"
+        As in `rows_from_interpolation`. "plan" needs no more than that the plan between ξ and
+        one's own rows pairs them as FedWad did, which is so at its limits, also at those that are
+        on no geodesic, where it stalls with a fixed fraction. "search" serves measures whose
+        points are means over several rows.
+    max_plans : int, default=1000
+        End of the search.
+
+    Returns
+    -------
+    Reconstruction
+        The other party's rows, in the order of ξ. They are as exact as ξ is on the geodesic.
+
+    Raises
+    ------
+    ValueError
+        If the measures or the fraction do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.audit.reconstruction import rows_along_geodesic
+    >>> from skdpot.federated.measures import interpolate
+    >>> from skdpot.federated.measures import DiscreteMeasure
+    >>> from skdpot.federated.measures import optimal_plan
+    >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 3))
+    >>> xi = interpolate(optimal_plan(DiscreteMeasure(X), DiscreteMeasure(Y)), 0.3)
+    >>> rows_along_geodesic(DiscreteMeasure(X), xi, 0.3).n_exact(Y)
+    30
+    """
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction={fraction!r} must be in (0, 1].")
+    return rows_from_interpolation(between, own, 1 - fraction, method=method, max_plans=max_plans)
+
+
+def rows_from_one_round(
+    reference: Seen,
+    own_message: Seen,
+    next_reference: Seen,
+    t: float,
+    *,
+    is_first: bool = True,
+    max_plans: int = 1000,
+) -> Reconstruction:
+    """Recover the other party's rows from one round of FedWad, as one of the two parties.
+
+    A party gets ξ, sends its η and gets the next ξ', which lies between its own η and the
+    other's η'. It is an interpolating measure of η' with η as reference, so
+    `rows_from_interpolation` gives η', and once more, with ξ as reference, the rows.
+
+    ξ' has a point for each point of the first party's η, t of the way to the second's. So the
+    second party recovers the first one's rows exactly for all sizes. The first one recovers
+    the second's rows exactly if sizes and masses are equal, otherwise means of neighbours.
+
+    Parameters
+    ----------
+    reference : DiscreteMeasure or message
+        ξ at the beginning of the round.
+    own_message : DiscreteMeasure or message
+        η that the attacker sent.
+    next_reference : DiscreteMeasure or message
+        ξ' at the end of the round.
+    t : float
+        Fraction of the round, in (0, 1), for the parties and the server alike.
+    is_first : bool, default=True
+        Whether the attacker is the first of the two parties.
+    max_plans : int, default=1000
+        End of each search where the sizes differ.
+
+    Returns
+    -------
+    Reconstruction
+        The other party's rows. `error_bound` is that of the second step alone.
+
+    Raises
+    ------
+    ValueError
+        If the measures or t do not fit.
+    """
+    if not 0 < t < 1:
+        raise ValueError(f"t={t!r} must be in (0, 1).")
+    place = t if is_first else 1 - t
+    other = rows_along_geodesic(
+        own_message, next_reference, place, method="search", max_plans=max_plans
+    )
+    return rows_from_interpolation(
+        DiscreteMeasure(other.rows, other.masses), reference, t, max_plans=max_plans
+    )

@@ -1,1 +1,0 @@
-"""The privacy report: what was released, what it means, and what an audit of it found."""

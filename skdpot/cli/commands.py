@@ -1,0 +1,560 @@
+"""What each command does: schema, synth, report, budget and distance."""
+
+import math
+import os
+import sys
+import time
+from argparse import Namespace
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skdpot.cli.console import (
+    BUDGET_EXCEEDED,
+    OK,
+    USAGE,
+    CommandError,
+    Console,
+    OutputFile,
+    check_outputs,
+    explain,
+)
+from skdpot.cli.table_files import (
+    FileFormat,
+    check_writable_format,
+    read_guessable,
+    read_table,
+    write_table,
+)
+from skdpot.cli.where import check_conditions, known_column, read_conditions
+from skdpot.estimators.table_synthesizer import DPTableSynthesizer
+from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
+from skdpot.preprocessing.column_base import TableColumn
+from skdpot.preprocessing.table_encoder import TableEncoder
+from skdpot.preprocessing.table_frames import Table
+from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.privacy.accounting import PrivacyTarget
+from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
+
+DEFAULT_DELTA = 1e-5
+
+
+class Payment:
+    """Who pays for a fit: the ledger at `path`, if that is given.
+
+    Nothing is made before `open`; a cap that is not the one of the ledger is refused.
+    """
+
+    def __init__(
+        self, path: str | None, epsilon: float, delta: float | None, cap: float | None
+    ) -> None:
+        if path is None and cap is not None:
+            raise CommandError("--epsilon-cap is the cap of a new ledger: name it by --ledger.", 2)
+        self.path, self._cap = path, epsilon if cap is None else cap
+        exists = path is not None and os.path.lexists(os.path.expanduser(path))
+        self._kept = kept = PrivacyBudget.from_ledger(path) if path and exists else None
+        if kept is not None and cap not in (None, kept.epsilon):
+            raise CommandError(
+                f"{path} was made with the cap epsilon = {kept.epsilon:g} and keeps it. "
+                "Leave --epsilon-cap out."
+            )
+        if path is not None and kept is None and cap is None and math.isinf(epsilon):
+            raise CommandError(f"{path} does not exist yet: say its cap, by --epsilon-cap.")
+        default = DEFAULT_DELTA if kept is None else kept.delta
+        self.delta = default if delta is None else delta
+
+    def open(self) -> PrivacyBudget | None:
+        """Return the budget; its ledger is made if it does not exist."""
+        if self.path is None:
+            return None
+        return self._kept or PrivacyBudget(self._cap, self.delta, ledger=self.path)
+
+
+def budget_facts(path: str, budget: PrivacyBudget) -> dict[str, Any]:
+    """Return what a ledger holds, for programs."""
+    history = budget.history()[["time", "label", "event", "mu", "leak", "epsilon"]]
+    charges = [row | {"time": row["time"].isoformat()} for row in history.to_dict("records")]
+    return {
+        "ledger": path,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "relation": str(budget.relation),
+        "spent": budget.epsilon_spent(),
+        "remaining": budget.remaining(),
+        "charges": charges,
+    }
+
+
+def summary(path: str, budget: PrivacyBudget) -> str:
+    """Return the state of a ledger in a line."""
+    left = budget.remaining()
+    spent, cap = rounded_up(budget.epsilon_spent()), rounded_down(budget.epsilon)
+    return f"{path} has spent epsilon = {spent} of {cap} at delta = {budget.delta:g}; " + (
+        f"one more fit may have {rounded_down(left)}" if left > 0.0 else "nothing is left"
+    )
+
+
+_BAR = 30
+
+
+def run_budget(args: Namespace, console: Console) -> int:
+    """Show the cap of a ledger, what is spent and left, and the history."""
+    budget = PrivacyBudget.from_ledger(args.ledger)
+    facts = budget_facts(args.ledger, budget)
+    charges = facts["charges"]
+    finite = math.isfinite(budget.epsilon) and budget.epsilon > 0
+    share = min(facts["spent"] / budget.epsilon, 1.0) if finite else 0.0
+    filled = math.ceil(share * _BAR)
+    relation = str(budget.relation).replace("_", " ")
+    counted = "1 charge" if len(charges) == 1 else f"{len(charges)} charges"
+    lines = [
+        summary(args.ledger, budget),
+        f"[{'#' * filled}{'-' * (_BAR - filled)}] {counted}, {relation}",
+    ]
+    if charges:
+        lines += ["", f"{'time (UTC)':<21}{'epsilon alone':<15}what"]
+    for charge in charges:
+        time = charge["time"][:19].replace("T", " ")
+        lines.append(f"{time:<21}{rounded_up(charge['epsilon']):<15}{charge['label'] or '-'}")
+    console.result(lines, facts, wanted=True)
+    return OK
+
+
+_GUESSED = (
+    "Guessed from the VALUES of {path}. Whatever you confirm below counts as public from then on: "
+    "names and kinds of columns, which are left out, bounds, every category, whether numbers are "
+    "whole and on which scale, how fine dates are, and whether values may be missing. No privacy "
+    "budget covers it."
+)
+_ADVICE = (
+    "A category that one person alone has, or bounds that only the oldest person reaches, are "
+    "nobody's business: --private COLUMN has them estimated privately, --range COLUMN=LOW..HIGH "
+    "states what everybody knows, --exclude COLUMN leaves the column out."
+)
+_NO_TERMINAL = (
+    "a schema that is guessed from private values must be confirmed by somebody who has seen it, "
+    "and there is no terminal to ask on. Run this in a terminal, or pass --yes if the whole guess "
+    "may be public."
+)
+
+
+def run_schema(args: Namespace, console: Console) -> int:
+    """Guess a schema, show it, ask, and write what was confirmed."""
+    output = None if args.output is None else OutputFile(args.output, force=args.force)
+    check_outputs([output], [args.data])
+    if not args.yes and not sys.stdin.isatty():
+        raise CommandError(_NO_TERMINAL)
+    form = FileFormat(args.sep, args.missing, args.encoding)
+    table = read_guessable(args.data, form)
+    named = [*args.private, *(text.rpartition("=")[0] for text in args.range)]
+    known = [name for name in named if name in Table.of(table).names]
+    guess = TableSchema.guess(table, exclude=args.exclude, include=known)
+    schema = _with_options(guess, args)
+    if not (args.yes and console.quiet):
+        _show(schema, args.data, console)
+    if not args.yes:
+        place = args.output or "the schema"
+        console.ask(f"\nMay everybody know all of this? Write {place}? [y/N] ")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("not confirmed; nothing was written.")
+    schema = schema.confirm()
+    if output is None:
+        console.text(schema.to_json())
+        return OK
+    output.write(schema.to_json)
+    columns = [{"name": c.name, "kind": c.kind, "open": not c.is_resolved} for c in schema]
+    facts = {"command": "schema", "output": args.output, "columns": columns}
+    line = f"wrote {args.output}: {_columns(len(schema))}, confirmed as public"
+    console.result([line], facts, wanted=False)
+    return OK
+
+
+def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
+    """Return the guess with what the options say about columns."""
+    schema = schema.replace(*(_ranged(schema, text) for text in args.range))
+    names = args.private
+    if args.private_all:
+        stated = {text.partition("=")[0] for text in args.range}
+        names = [name for name in schema.names if name not in stated]
+    return schema.replace(*(known_column(schema, name, "--private").left_open() for name in names))
+
+
+def _columns(number: int) -> str:
+    return "1 column" if number == 1 else f"{number} columns"
+
+
+def _ranged(schema: TableSchema, text: str) -> TableColumn:
+    """Return a column with the bounds that COLUMN=LOW..HIGH states."""
+    name, _, ends = text.rpartition("=")
+    low, dots, high = ends.partition("..")
+    if not (name and dots and low and high):
+        raise CommandError(f"--range {text}: write COLUMN=LOW..HIGH.", USAGE)
+    column = known_column(schema, name, "--range")
+    if not column.on_scale:
+        raise CommandError(
+            f"--range {text}: {name!r} is {column.kind}, without bounds. "
+            "Numbers, dates and durations have bounds; convert texts to them first.",
+            USAGE,
+        )
+    try:
+        lower, upper = (column.condition(end) for end in (low, high))
+    except ValueError as error:
+        raise CommandError(f"--range {text}: {error}", USAGE) from None
+    return column.replace(lower=lower, upper=upper)
+
+
+def _show(schema: TableSchema, path: str, console: Console) -> None:
+    """Write what would become public, every category of it."""
+    rows = [
+        (c.name, c.describe(in_full=True) + ("; may be missing" if c.missing else ""))
+        for c in schema
+    ]
+    console.ask(f"{console.paragraph(_GUESSED.format(path=path))}\n\n{console.columns(rows)}\n\n")
+    if schema.excluded:
+        left_out = ", ".join(name if name.strip() else repr(name) for name in schema.excluded)
+        console.ask(f"{console.paragraph(f'Left out: {left_out}.')}\n\n")
+    for note in schema.notes:
+        console.ask(f"{console.paragraph(f'Note: {note}')}\n\n")
+    console.ask(f"{console.paragraph(_ADVICE)}\n")
+
+
+# What belongs to a fit, and means nothing where a model is loaded.
+_OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "save", "missing")
+_CHARGED = "the fit was made and charged before what follows went wrong; {}."
+
+
+def run_synth(args: Namespace, console: Console) -> int:
+    """Fit or load a synthesizer, draw rows, and write what was asked for."""
+    started = time.monotonic()
+    _check_usage(args)
+    outputs = {
+        name: OutputFile(getattr(args, name), force=args.force)
+        for name in ("output", "report", "save")
+        if getattr(args, name) is not None
+    }
+    check_outputs(outputs.values(), (args.data, args.model, args.schema, args.ledger))
+    form = FileFormat(args.sep, args.missing, args.encoding)
+    facts: dict[str, Any] = {"command": "synth"}
+    if args.model is not None:
+        synthesizer = DPTableSynthesizer.load(args.model)
+        lines = [f"drawn from {args.model}, which costs no privacy"]
+        check_writable_format(args.output, Table.of(synthesizer.sample(1)).kind)
+    else:
+        synthesizer, lines = _fit(args, form, outputs, console, facts)
+    try:
+        _write(args, form, outputs, synthesizer, facts)
+    except BaseException:
+        if args.model is None:
+            console.warn(_CHARGED.format(f"{args.save} keeps it" if args.save else "it is lost"))
+        raise
+    facts["seconds"] = round(time.monotonic() - started, 3)
+    rows = f"wrote {args.output}: {facts['rows']:,} rows, {_columns(len(synthesizer.schema_))}"
+    left_out = ", ".join(synthesizer.schema_.excluded)
+    if left_out:
+        lines.append(f"left out by the schema: {left_out}")
+    named = [f"{name}: {facts[name]}" for name in ("report", "model") if name in facts]
+    console.result([rows, *lines, *named, f"{facts['seconds']:.1f} s"], facts, wanted=False)
+    return OK
+
+
+def confirmed_schema(path: str) -> TableSchema:
+    """Read a schema that somebody has confirmed to be public."""
+    try:
+        schema = TableSchema.from_json(Path(path))
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: this is no schema: it is no text in UTF-8.") from None
+    except ValueError as error:
+        raise CommandError(f"{path}: {explain(error)[0]}") from None
+    if schema.guessed:
+        raise CommandError(
+            f"{path} was guessed from private values, and nobody has confirmed it. Make one by "
+            '`skdpot schema`; or replace in it what is not public, and set "guessed" to false.'
+        )
+    return schema
+
+
+def warn_of_epsilon(epsilon: float, console: Console) -> None:
+    """Warn of an epsilon that protects nobody."""
+    if math.isinf(epsilon):
+        console.warn("epsilon is infinite: no noise is added, and nobody is protected.")
+
+
+def _check_usage(args: Namespace) -> None:
+    """Refuse options that do not go together."""
+    if (args.data is None) == (args.model is None):
+        raise CommandError("name either a table, or a saved one by --model.", USAGE)
+    if args.save is not None and not args.save.endswith(".safetensors"):
+        raise CommandError(f"--save {args.save}: the name must end in .safetensors.", USAGE)
+    if args.model is not None:
+        for name in _OF_A_FIT:
+            if getattr(args, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise CommandError(f"{option} belongs to a fit; --model draws from one.", USAGE)
+        return
+    if args.epsilon is None:
+        raise CommandError("--epsilon is needed.", USAGE)
+    if args.schema is None:
+        raise CommandError("--schema is needed: make one with `skdpot schema`.", USAGE)
+
+
+def _fit(
+    args: Namespace,
+    form: FileFormat,
+    outputs: dict[str, OutputFile],
+    console: Console,
+    facts: dict[str, Any],
+) -> tuple[DPTableSynthesizer, list[str]]:
+    """Fit a synthesizer; whatever can be refused is refused before the charge."""
+    frame, schema = read_table(args.data, confirmed_schema(args.schema), form)
+    table = Table.of(frame)
+    check_writable_format(args.output, table.kind)
+    if args.target is not None:
+        known_column(schema, args.target, "--target")
+    conditions = read_conditions(args.where, schema)
+    check_conditions(conditions, schema, kept="save" in outputs)
+    payment = Payment(args.ledger, args.epsilon, args.delta, args.epsilon_cap)
+    warn_of_epsilon(args.epsilon, console)
+    schema.bind(table).read(table)  # once: the fit finds what was read
+    budget = payment.open()
+    synthesizer = DPTableSynthesizer(
+        schema,
+        epsilon=args.epsilon,
+        delta=payment.delta,
+        target=args.target,
+        budget=budget,
+        verbose=int(console.shows_progress),
+    ).fit(table)
+    # First of all what the charge has bought: everything else can be made from it again.
+    if "save" in outputs:
+        outputs["save"].write(synthesizer.save)
+        facts["model"] = args.save
+    spent = synthesizer.privacy_spent_
+    facts["privacy"] = {
+        "epsilon": spent.epsilon,
+        "delta": spent.delta,
+        "relation": str(spent.relation),
+        "mechanism": spent.mechanism,
+        "assumptions": list(spent.assumptions),
+    }
+    lines = [
+        f"spent epsilon = {rounded_up(spent.epsilon)} at delta = {spent.delta:g}, for replacing "
+        f"one of {synthesizer.n_samples_:,} rows"
+    ]
+    if budget is not None:
+        facts["budget"] = budget_facts(args.ledger, budget)
+        lines.append(summary(args.ledger, budget))
+    return synthesizer, lines
+
+
+def _write(
+    args: Namespace,
+    form: FileFormat,
+    outputs: dict[str, OutputFile],
+    synthesizer: DPTableSynthesizer,
+    facts: dict[str, Any],
+) -> None:
+    """Draw rows and write them, and then the report."""
+    conditions = read_conditions(args.where, synthesizer.schema_)
+    n_rows = synthesizer.n_samples_ if args.rows is None else args.rows
+    rows = synthesizer.sample(n_rows, conditions=conditions or None, random_state=args.seed)
+    outputs["output"].write(lambda path: write_table(path, rows, form))
+    facts |= {"output": args.output, "rows": n_rows, "columns": list(synthesizer.schema_.names)}
+    if "report" in outputs:
+        outputs["report"].write(synthesizer.quality_report().to_html)
+        facts["report"] = args.report
+
+
+# One text in a column of numbers leaves it out, or has the command refused.
+_INFERRED = (
+    "the names of the columns, which of them hold numbers, and that none of these misses a value",
+)
+_ENCODED = ("what the schema says, and that every value is of the kind that it says",)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of both parties as numbers, and what is public about their range."""
+
+    parties: list[Any]
+    bounds: dict[str, Any]
+    unit: str
+    names: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+def run_distance(args: Namespace, console: Console) -> int:
+    """Publish a sketch of either table and compare the two."""
+    form = FileFormat(args.sep, args.missing, args.encoding)
+    if args.schema is not None and (args.columns or args.bounds):
+        raise CommandError("--columns and --bounds are for tables without --schema.", USAGE)
+    rows = _numbers(args, form) if args.schema is None else _encoded(args, form)
+    _check_rows(args, rows)
+    ledgers = args.ledgers or (None, None)
+    payments = [Payment(path, args.epsilon, args.delta, args.epsilon_cap) for path in ledgers]
+    deltas = [payment.delta for payment in payments]
+    warn_of_epsilon(args.epsilon, console)
+    budgets = [payment.open() for payment in payments]
+    _check_affordable(list(zip(ledgers, budgets, deltas, strict=True)), args.epsilon)
+    ours = PrivateWassersteinDistance(
+        epsilon=args.epsilon, delta=deltas[0], budget=budgets[0], **rows.bounds
+    ).fit(rows.parties[0])
+    # The other party scales its rows by the bounds that the first one has published.
+    theirs = PrivateWassersteinDistance(
+        epsilon=args.epsilon, delta=deltas[1], budget=budgets[1], bounds=ours.bounds_
+    ).fit(rows.parties[1])
+    found = ours.compare(theirs)
+    low, high = found.interval()
+    unit = rows.unit or found.unit
+    stated = (party.privacy_spent_.assumptions for party in (ours, theirs))
+    assumptions = chain(rows.assumptions, *stated)
+    facts: dict[str, Any] = {
+        "command": "distance",
+        "distance": found.distance,
+        "interval": [low, high],
+        "confidence": 0.95,
+        "squared": found.squared_distance,
+        "standard_error": found.standard_error,
+        "noise_floor": found.noise_floor,
+        "unit": unit,
+        "columns": list(rows.names),
+        "rows": [len(party) for party in rows.parties],
+        "epsilon": args.epsilon,
+        "deltas": deltas,
+        "assumptions": list(dict.fromkeys(assumptions)),
+    }
+    apart = "" if low > 0.0 else "; not told apart from 0"
+    lines = [
+        f"sliced Wasserstein distance {found.distance:.4g} "
+        f"(95 %: {low:.4g} to {high:.4g}{apart}), in {unit}",
+        f"{len(rows.names)} columns, {len(rows.parties[0]):,} and {len(rows.parties[1]):,} rows; "
+        f"each person spent epsilon = {rounded_up(args.epsilon)}",
+    ]
+    charged = [
+        (path, budget) for path, budget in zip(ledgers, budgets, strict=True) if path and budget
+    ]
+    facts["budgets"] = [budget_facts(*pair) for pair in charged]
+    lines += [summary(*pair) for pair in charged]
+    console.result(lines, facts, wanted=True)
+    return OK
+
+
+def _check_rows(args: Namespace, rows: _Rows) -> None:
+    """Refuse what a sketch would refuse, before the first of two is paid for."""
+    for path, party in zip((args.first, args.second), rows.parties, strict=True):
+        if len(party) < 2:
+            raise CommandError(f"{path} must hold a minimum of 2 rows.")
+        if not np.isfinite(np.asarray(party, dtype=np.float64)).all():
+            raise CommandError(f"{path} holds infinity; every number must be finite.")
+
+
+def _encoded(args: Namespace, form: FileFormat) -> _Rows:
+    """Return both tables as a schema encodes them: points of the unit ball."""
+    given = confirmed_schema(args.schema)
+    if not given.is_resolved:
+        open_columns = [column.name for column in given if not column.is_resolved]
+        raise CommandError(
+            f"{args.schema} leaves {', '.join(map(repr, open_columns))} to be estimated from one "
+            "table, and two tables must be encoded alike. State the bounds and categories, or "
+            'name the columns under "excluded".'
+        )
+    tables = [read_table(path, given, form) for path in (args.first, args.second)]
+    # In the order of the schema: the files need not have the same.
+    parties = [TableEncoder(s).fit_transform(table[list(s.names)]) for table, s in tables]
+    unit = "the unit ball that the schema encodes rows in"
+    return _Rows(parties, {"norm_bound": 1.0}, unit, given.names, _ENCODED)
+
+
+def _numbers(args: Namespace, form: FileFormat) -> _Rows:
+    """Return the columns of numbers that both tables have."""
+    paths = (args.first, args.second)
+    tables = [read_guessable(path, form) for path in paths]
+    found = [_numeric_columns(table) for table in tables]
+    names = args.columns or [name for name in found[0] if name in found[1]]
+    for path, numeric in zip(paths, found, strict=True):
+        if lacking := [repr(name) for name in names if name not in numeric]:
+            raise CommandError(f"{path} has no column of numbers named {', '.join(lacking)}.")
+    if not names or (not args.columns and set(found[0]) != set(found[1])):
+        raise CommandError(
+            "The two files do not have the same columns of numbers (their names are not shown: "
+            "without a header they are somebody's values). Choose some by --columns, or pass "
+            "--schema to compare all kinds of columns."
+        )
+    parties = [_complete(path, table, names) for path, table in zip(paths, tables, strict=True)]
+    bounds = {"bounds": "private" if args.bounds is None else tuple(args.bounds)}
+    return _Rows(parties, bounds, "", tuple(names), _INFERRED)
+
+
+def _numeric_columns(table: Any) -> list[str]:
+    frame = Table.of(table)
+    kinds = {name: frame.column(name).values.dtype.kind for name in frame.names}
+    return [name for name, kind in kinds.items() if kind in "iuf"]
+
+
+def _complete(path: str, table: Any, names: list[str]) -> pd.DataFrame:
+    columns = {name: Table.of(table).column(name) for name in names}
+    for name, column in columns.items():
+        if column.missing.any():
+            raise CommandError(
+                f"{path}: values of {name!r} are missing. Leave the column out by --columns, or "
+                "pass --schema, which encodes missing values."
+            )
+    return pd.DataFrame({name: c.values.astype("float64") for name, c in columns.items()})
+
+
+def _check_affordable(
+    parties: list[tuple[str | None, PrivacyBudget | None, float]], epsilon: float
+) -> None:
+    """Refuse before one party is charged for a distance that the other cannot pay."""
+    places = [None if budget is None else budget.ledger for _, budget, _ in parties]
+    for place, (path, budget, delta) in zip(places, parties, strict=True):
+        if budget is None:
+            continue
+        asked = PrivacyTarget(epsilon, delta).mu_squared_units * places.count(place)
+        left = budget.remaining()
+        if left <= 0.0 or PrivacyTarget(left, budget.delta).mu_squared_units < asked:
+            twice = " for both parties" if places.count(place) > 1 else ""
+            raise CommandError(
+                f"{path} has epsilon = {rounded_down(left)} left for one more fit, which does not "
+                f"pay for epsilon = {epsilon:g}{twice}. Nothing was charged.",
+                BUDGET_EXCEEDED,
+            )
+
+
+def run_report(args: Namespace, console: Console) -> int:
+    """Report on a model that ``skdpot synth --save`` has written."""
+    from skdpot.audit.report import privacy_report  # loads torch, which takes seconds
+    from skdpot.audit.report_page import percent_at_most, protected_in_words
+
+    output = None if args.output is None else OutputFile(args.output, force=args.force)
+    check_outputs([output], [args.model, args.holdout, args.ledger])
+    synthesizer = DPTableSynthesizer.load(args.model)
+    holdout: Any = None
+    if args.holdout is not None:
+        form = FileFormat(args.sep, args.missing, args.encoding)
+        holdout = read_table(args.holdout, synthesizer.schema_, form)[0]
+    report = privacy_report(
+        synthesizer,
+        holdout,
+        budget=None if args.ledger is None else PrivacyBudget.from_ledger(args.ledger),
+        audit=not args.no_audit,
+        verbose=int(console.shows_progress),
+    )
+    lines = [
+        f"{report.estimator} on {report.n_samples:,} rows: {epsilon_text(report.spent.epsilon)}, "
+        f"δ = {report.spent.delta:g}. {protected_in_words(report.spent)}",
+        "Who guesses which of two equally likely records was used is right with a probability of "
+        f"at most {percent_at_most(report.meaning.right_by_noise)}.",
+        *(f"{caution.level}: {caution.text}" for caution in report.cautions),
+        *(part.verdict for part in report.audits),
+        *(f"{figure.name}: {figure.value:.4g} ({figure.meaning})" for figure in report.utility),
+    ]
+    if output is not None:
+        output.write(report.to_html)
+        lines.append(f"wrote {args.output}")
+    facts = {"command": "report", "output": args.output} | report.to_dict()
+    console.result(lines, facts, wanted=True)
+    return OK

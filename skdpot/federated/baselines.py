@@ -1,0 +1,611 @@
+"""The protocols of the literature, TriangleWad and FedWad. **Not private**.
+
+They are here to compare with, and for `skdpot.audit.reconstruction`, which recovers the rows of
+every party from their messages.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from numpy.typing import ArrayLike
+
+from skdpot.exceptions import MessageError
+from skdpot.federated.exchange import (
+    SERVER,
+    DistanceEstimate,
+    Exchange,
+    PairwiseResult,
+    check_participants,
+)
+from skdpot.federated.measures import (
+    DiscreteMeasure,
+    gaussian_reference,
+    interpolate,
+    optimal_plan,
+    plan_from_costs,
+)
+from skdpot.federated.messages import (
+    CostMatrices,
+    DistanceMessage,
+    DistancesAtFractions,
+    FractionRequest,
+    GeodesicMeasure,
+    InterpolatingMeasure,
+    Message,
+    ReferenceMeasure,
+)
+from skdpot.federated.party import Party
+from skdpot.federated.plain_messages import FRACTIONS, as_fraction, as_fractions
+
+
+def rescaled(squared_distance: float, t: float) -> float:
+    """Estimate W₂² between μ and ν from W₂² between measures on the way to a common γ.
+
+    ``W²(η_μ, η_ν) / (1 − t)²``, by the intercept theorem: in a plane the two segments to γ,
+    cut at the same fraction, span a third one that is ``1 − t`` times as long.
+
+    Parameters
+    ----------
+    squared_distance : float
+        W₂² between interpolating measures at the same fraction of the way to the same γ.
+    t : float
+        The fraction, in [0, 1).
+
+    Returns
+    -------
+    float
+        The estimate of W₂²(μ, ν).
+
+    Raises
+    ------
+    ValueError
+        If t is not in [0, 1).
+
+    Notes
+    -----
+    *Lower bound.* ``W²(μ, ν) ≤ estimate``, for both kinds of interpolating measures, any
+    sizes and any masses. Let Π couple η_μ and η_ν optimally, and write their points as
+    ``(1−t) x + t z`` and ``(1−t) y + t z'``, where z and z' are points of γ, or means of such.
+    With ``s = 1 − t``::
+
+        ‖s (x − y) + t (z − z')‖² ≥ s² ‖x − y‖² + 2 s t ⟨x − y, z − z'⟩
+
+    Under Π the first term is at least ``s² W²(μ, ν)`` and the second is not negative:
+    ``E⟨x, z⟩`` is the largest that a coupling of μ and γ allows, because the plan is optimal,
+    so it is at least ``E⟨x, z'⟩``; likewise ``E⟨y, z'⟩ ≥ E⟨y, z⟩``.
+
+    *Upper bound.* Glue the plans at γ. Rows x and y that share a point z of γ have images
+    ``s ‖x − y‖`` apart if these are exact, hence ``estimate ≤ linearised``, which is
+    `linearised_squared_distance`. Barycentric images add the distances from z to the two means:
+    ``√estimate ≤ √linearised + t / (1 − t) · (r_μ + r_ν)``, where r_μ is the root mean square
+    distance between the points of γ and the mean that stands for them: 0 when the plan is a
+    map, as between n points and k points of equal masses when k divides n. Otherwise a γ far
+    out or a large t ruins barycentric estimates: for 300 and 100 rows of MNIST in [−1, 1], 60
+    points of scale 1 and t = 0.9 the estimate is eight times the distance. Take exact
+    interpolating measures there.
+
+    *Equality* holds when all of γ is in one place (``k = 1`` or scale 0): the interpolating
+    measures are then ``s μ`` and ``s ν``, moved by the same vector. Equal sizes alone do not
+    give equality, though Corollary 3.2 (4) of the paper names them: on 300 rows of MNIST in [−1, 1]
+    and a γ of 300 points of scale 1 the estimate is 33 % above the distance at t = 0.5.
+
+    *Several sources.* The union of the interpolating measures of several sources, whose plan
+    `plan_from_costs` finds from stacked costs, is no interpolating measure of the union of
+    their data, because each source was coupled with all of γ. Neither bound holds for it.
+
+    References
+    ----------
+    Li, Pang, "Private Wasserstein distance", 2024, section 3.2.
+    """
+    if not 0 <= t < 1:
+        raise ValueError(f"t={t!r} must be a fraction in [0, 1).")
+    return squared_distance / (1 - t) ** 2
+
+
+def triangle(
+    first: Party,
+    second: Party,
+    *,
+    t: float = 0.5,
+    disclose_t: bool = True,
+    fractions: ArrayLike = FRACTIONS,
+    reference: DiscreteMeasure | ArrayLike | None = None,
+    interpolation: str = "barycentric",
+    rng: np.random.Generator | None = None,
+) -> DistanceEstimate:
+    """Estimate W₂ between two parties from one message of each. **Not private**.
+
+    With a known t each party moves its rows a fraction t of the way to a shared reference and
+    sends them to the server, which measures the distance and tells both. With a
+    secret t the first party sends its moved rows to the second one, which answers with
+    distances at a few fractions, and the first one reads its own off a parabola.
+
+    Parameters
+    ----------
+    first, second : Party
+        Both must allow "triangle".
+    t : float, default=0.5
+        How far of the way to the reference, in (0, 1).
+    disclose_t : bool, default=True
+        Whether t is known to all, or the first party's secret.
+    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
+        Where the second party answers when t is secret; three or more.
+    reference : DiscreteMeasure or array-like of shape (n_support, n_features), optional
+        The reference γ, made without looking at anybody's rows. By default it is drawn:
+        `gaussian_reference` with as many points as the smaller party has rows.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Which interpolating measure parties send.
+    rng : numpy.random.Generator, optional
+        Draws γ.
+
+    Returns
+    -------
+    DistanceEstimate
+        Estimate and transcript. The details are the `TransportPlan` between the two messages,
+        or with a secret t the parabola.
+
+    Raises
+    ------
+    ProtocolRefusedError
+        If a party does not take part.
+    MessageError
+        If a party sends something unusable; the error names it.
+    ValueError
+        If an argument is out of range, before anybody is asked.
+
+    Privacy
+    -------
+    None. Whoever sees the message of a party and knows γ and t, as the server does, recovers every
+    row of it exactly; see `InterpolatingMeasure` and `FractionRequest`.
+
+    References
+    ----------
+    Li, Pang, "Private Wasserstein distance", 2024, sections 3.2 and 3.3.
+    """
+    options: dict[str, Any] = {"reference": reference, "interpolation": interpolation, "rng": rng}
+    if disclose_t:
+        return _told(pairwise_triangle((first, second), t=t, **options), 2)
+    fraction, due = as_fraction("t", t), _enough(fractions)
+    exchange, sent = _announced((first, second), None, **options)
+    request = _asked(exchange, first, (second.name,), sent, fraction, due)
+    answer = exchange.ask(
+        2,
+        second.name,
+        partial(second.distances_at, request, sent),
+        DistancesAtFractions,
+        to=(first.name,),
+        check=partial(_check_fractions, request.fractions),
+    )
+    return _from_parabola(exchange, request, answer.squared_distances, fraction)
+
+
+def pairwise_triangle(
+    parties: Sequence[Party],
+    *,
+    t: float = 0.5,
+    reference: DiscreteMeasure | ArrayLike | None = None,
+    interpolation: str = "barycentric",
+    rng: np.random.Generator | None = None,
+) -> PairwiseResult:
+    """Estimate W₂ between all parties; each sends one message. **Not private**.
+
+    Parameters
+    ----------
+    parties : sequence of Party
+        At least two, who allow "triangle".
+    t, reference, interpolation, rng
+        As in `triangle`.
+
+    Returns
+    -------
+    PairwiseResult
+        Estimates and transcript; the server keeps the distances.
+
+    Raises
+    ------
+    ProtocolRefusedError, MessageError, ValueError
+        As in `triangle`.
+
+    Privacy
+    -------
+    None, as in `triangle`.
+    """
+    fraction = as_fraction("t", t)
+    exchange, sent = _announced(parties, fraction, reference, interpolation, rng)
+    etas = {party.name: _moved(exchange, 1, party, sent) for party in parties}
+    estimates = {}
+    for pair in combinations(etas, 2):
+        plan = optimal_plan(etas[pair[0]], etas[pair[1]])
+        squared = rescaled(plan.squared_distance, fraction)
+        estimates[pair] = DistanceEstimate("triangle", squared, exchange.transcript, plan)
+    return PairwiseResult("triangle", tuple(etas), estimates, exchange.transcript)
+
+
+def triangle_to_union(
+    buyer: Party,
+    sellers: Sequence[Party],
+    *,
+    t: float = 0.5,
+    disclose_t: bool = False,
+    fractions: ArrayLike = FRACTIONS,
+    shares: ArrayLike | None = None,
+    reference: DiscreteMeasure | ArrayLike | None = None,
+    interpolation: str = "barycentric",
+    rng: np.random.Generator | None = None,
+) -> DistanceEstimate:
+    """Estimate W₂ between one party and the union of several. **Not private**.
+
+    The buyer sends its moved rows to all sellers; each answers with the squared distances
+    between their moved rows and its own; the buyer stacks these matrices and solves one transport
+    problem for all.
+
+    Parameters
+    ----------
+    buyer : Party
+        Must allow "triangle".
+    sellers : sequence of Party
+        At least one, who allow "triangle".
+    t : float, default=0.5
+        How far the buyer moves, in (0, 1).
+    disclose_t : bool, default=False
+        Whether the buyer asks at t itself, which tells it; otherwise at `fractions`.
+    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
+        Where the sellers answer when t is secret; three or more.
+    shares : array-like of shape (n_sellers,), optional
+        Mass of each seller in the union; by default proportional to its number of rows.
+    reference, interpolation, rng
+        As in `triangle`.
+
+    Returns
+    -------
+    DistanceEstimate
+        Estimate and transcript. The details are the `Coupling` with the union when t is
+        disclosed, and the parabola otherwise.
+
+    Raises
+    ------
+    ProtocolRefusedError, MessageError, ValueError
+        As in `triangle`.
+
+    Privacy
+    -------
+    None: see `FractionRequest` for the buyer's rows and `CostMatrices` for those of the sellers.
+
+    References
+    ----------
+    Li, Pang, "Private Wasserstein distance", 2024, section 3.4.3.
+    """
+    fraction = as_fraction("t", t)
+    due = as_fractions([fraction]) if disclose_t else _enough(fractions)
+    given = [seller.n_samples for seller in sellers] if shares is None else shares
+    weights = np.asarray(given, dtype=np.float64)
+    fits = weights.shape == (len(sellers),) and bool((weights >= 0).all())
+    if len(sellers) and not (fits and 0 < weights.sum() < np.inf):
+        raise ValueError("shares must hold one non-negative number per seller, not all of them 0.")
+    exchange, sent = _announced((buyer, *sellers), None, reference, interpolation, rng)
+    recipients = [seller.name for seller in sellers]
+    request = _asked(exchange, buyer, recipients, sent, fraction, due)
+    matrices = [
+        exchange.ask(
+            2,
+            seller.name,
+            partial(seller.cost_matrices, request, sent),
+            CostMatrices,
+            to=(buyer.name,),
+            check=partial(_check_matrices, request),
+        )
+        for seller in sellers
+    ]
+    masses = np.concatenate(
+        [
+            share * matrix.shares
+            for share, matrix in zip(weights / weights.sum(), matrices, strict=True)
+        ]
+    )
+    stacked = np.concatenate([matrix.costs for matrix in matrices], axis=1)
+    couplings = [plan_from_costs(costs, masses, request.masses) for costs in stacked]
+    distances = [coupling.squared_distance for coupling in couplings]
+    if not disclose_t:
+        return _from_parabola(exchange, request, distances, fraction)
+    squared = rescaled(distances[0], fraction)
+    return DistanceEstimate("triangle", squared, exchange.transcript, couplings[0])
+
+
+@dataclass(frozen=True, eq=False)
+class GeodesicPath:
+    """The sums of both distances from ξ, by round, and the last ξ."""
+
+    distances: np.ndarray
+    reference: DiscreteMeasure
+
+    @property
+    def distance(self) -> float:
+        """The smallest of `distances`: each of them is an upper bound of W₂(μ, ν)."""
+        return float(self.distances.min())
+
+
+def fedwad(first: Party, second: Party, **options: Any) -> DistanceEstimate:
+    """Bound W₂ between two parties from above, round by round. **Not private**.
+
+    In each round the server sends ξ to both parties, both send their rows moved a fraction of
+    the way to ξ and their distance from it, and the server makes the next ξ between the two.
+
+    Parameters
+    ----------
+    first, second : Party
+        Both must allow "fedwad".
+    **options
+        As in `pairwise_fedwad`.
+
+    Returns
+    -------
+    DistanceEstimate
+        The lowest bound, and the transcript. The details are the `GeodesicPath`.
+
+    Raises
+    ------
+    ProtocolRefusedError, MessageError, ValueError
+        As in `triangle`.
+
+    Privacy
+    -------
+    None. The server recovers the rows of both parties from the first round
+    (`InterpolatingMeasure`), and each party those of the other (`GeodesicMeasure`).
+
+    Notes
+    -----
+    ``W(μ, ξ) + W(ξ, ν) ≥ W(μ, ν)`` by the triangle inequality, whatever ξ. With exact
+    interpolating measures the sum never grows, whatever the fractions: a new ξ' on a geodesic
+    between η_μ and η_ν gives::
+
+        W(μ, ξ) + W(ξ, ν) = W(μ, η_μ) + W(η_μ, ξ) + W(ξ, η_ν) + W(η_ν, ν)
+                          ≥ W(μ, η_μ) + W(η_μ, η_ν) + W(η_ν, ν)
+                          = W(μ, η_μ) + W(η_μ, ξ') + W(ξ', η_ν) + W(η_ν, ν)
+                          ≥ W(μ, ξ') + W(ξ', ν)
+
+    The same holds for barycentric ones while plans are maps, as between equally many points of
+    equal mass. Otherwise a barycentric round can make the sum larger, and the best round counts.
+
+    Nothing here says that the limit is W(μ, ν), and with one fixed fraction it is not: the three
+    plans of a round agree with the pairing that the first ξ suggested, and nothing changes any
+    more. Rounds with a small t break such agreements, because η_μ and η_ν are then almost the
+    data (which is also what they show). For MNIST in [−1, 1], a first ξ of scale 1 and 30 rounds,
+    the distance was too large by 25 to 30 % (100 rows a side) and by 30 to 33 % (300 rows) with
+    t = 1/2, and by 0.02 to 0.22 % and 0.001 to 0.07 % with drawn fractions. That they always get
+    there is not proved.
+
+    References
+    ----------
+    Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
+    """
+    result = pairwise_fedwad((first, second), **options)
+    rounds = result.transcript.entries[-1].round
+    return _told(result, rounds)
+
+
+def pairwise_fedwad(
+    parties: Sequence[Party],
+    *,
+    n_rounds: int = 30,
+    t: float | str = "drawn",
+    reference: DiscreteMeasure | ArrayLike | None = None,
+    interpolation: str = "barycentric",
+    rng: np.random.Generator | None = None,
+    together: Callable[[Sequence[Party]], AbstractContextManager[Any]] = nullcontext,
+) -> PairwiseResult:
+    """Bound W₂ between all parties, pair by pair. **Not private**.
+
+    Parameters
+    ----------
+    parties : sequence of Party
+        At least two, who allow "fedwad".
+    n_rounds : int, default=30
+        Number of rounds.
+    t : float or "drawn", default="drawn"
+        Fraction of the way, in (0, 1). A new one is drawn each round by default; with a fixed one
+        the bound stops falling far above the distance.
+    reference : DiscreteMeasure or array-like of shape (n_support, n_features), optional
+        The first ξ of all pairs; drawn by default, as in `triangle`.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Which interpolating measure parties send.
+    rng : numpy.random.Generator, optional
+        Draws ξ and the fractions, which all pairs share.
+    together : callable, optional
+        Makes a context in which a pair is asked, for a transport that asks both at once.
+
+    Returns
+    -------
+    PairwiseResult
+        The lowest bounds, and the transcript; the server keeps the distances.
+
+    Raises
+    ------
+    ProtocolRefusedError, MessageError, ValueError
+        As in `triangle`.
+
+    Privacy
+    -------
+    None, as in `fedwad`.
+    """
+    rng = np.random.default_rng() if rng is None else rng
+    names, xi = check_participants(parties), _reference(reference, parties, rng)
+    fractions = fractions_of_rounds(t, n_rounds, rng)
+    exchange, estimates = Exchange(), {}
+    for first, second in combinations(parties, 2):
+        with together((first, second)):
+            path = _rounds(exchange, (first, second), xi, fractions, interpolation)
+        estimates[first.name, second.name] = DistanceEstimate(
+            "fedwad", path.distance**2, exchange.transcript, path
+        )
+    return PairwiseResult("fedwad", names, estimates, exchange.transcript)
+
+
+def fractions_of_rounds(t: float | str, n_rounds: int, rng: np.random.Generator) -> np.ndarray:
+    """Return one fraction per round, uniformly drawn in (0, 1) or fixed."""
+    if n_rounds < 1:
+        raise ValueError(f"n_rounds={n_rounds!r} must be at least 1.")
+    if t == "drawn":
+        return np.minimum(1.0 - rng.random(n_rounds), np.nextafter(1.0, 0.0))
+    if isinstance(t, str):
+        raise ValueError(f't={t!r} must be "drawn" or a number strictly between 0 and 1.')
+    return np.full(n_rounds, as_fraction("t", t))
+
+
+def _rounds(
+    exchange: Exchange,
+    pair: Sequence[Party],
+    xi: DiscreteMeasure,
+    fractions: np.ndarray,
+    interpolation: str,
+) -> GeodesicPath:
+    """Play all rounds between two parties."""
+    names, distances = [party.name for party in pair], []
+    for number, t in enumerate([*map(float, fractions), None]):
+        message = GeodesicMeasure(xi.points, xi.masses, t, interpolation)
+        sent = exchange.send(number, SERVER, names, message, GeodesicMeasure)
+        lengths = [
+            exchange.ask(
+                number, party.name, partial(party.squared_distance_to, sent), DistanceMessage
+            )
+            for party in pair
+        ]
+        distances.append(math.fsum(math.sqrt(length.squared_distance) for length in lengths))
+        if t is not None:
+            etas = [_moved(exchange, number, party, sent) for party in pair]
+            xi = interpolate(optimal_plan(*etas), t, kind=interpolation)
+    return GeodesicPath(np.array(distances), xi)
+
+
+def _reference(
+    reference: DiscreteMeasure | ArrayLike | None,
+    parties: Sequence[Party],
+    rng: np.random.Generator | None,
+) -> DiscreteMeasure:
+    """Return the reference that is given, or draw one."""
+    features = {party.name: party.n_dimensions for party in parties}
+    n_features = parties[0].n_dimensions
+    if len(set(features.values())) > 1:
+        raise ValueError(f"Parties must compare the same features; they have {features}.")
+    if reference is None:
+        smallest = min(party.n_samples for party in parties)
+        rng = np.random.default_rng() if rng is None else rng
+        return gaussian_reference(smallest, n_features, rng=rng)
+    if isinstance(reference, Message):
+        raise MessageError("reference must be a DiscreteMeasure or points, and no message.")
+    measure = reference
+    if not isinstance(measure, DiscreteMeasure):
+        measure = DiscreteMeasure(np.asarray(measure))
+    if measure.n_features != n_features:
+        raise ValueError(
+            f"The reference has {measure.n_features} features and the parties have {n_features}."
+        )
+    return measure
+
+
+def _announced(
+    parties: Sequence[Party],
+    t: float | None,
+    reference: DiscreteMeasure | ArrayLike | None,
+    interpolation: str,
+    rng: np.random.Generator | None,
+) -> tuple[Exchange, ReferenceMeasure]:
+    """Begin TriangleWad: send the reference to everybody."""
+    names, exchange = check_participants(parties), Exchange()
+    gamma = _reference(reference, parties, rng)
+    message = ReferenceMeasure(gamma.points, gamma.masses, t, interpolation)
+    return exchange, exchange.send(0, SERVER, names, message, ReferenceMeasure)
+
+
+def _moved(
+    exchange: Exchange, number: int, party: Party, sent: ReferenceMeasure | GeodesicMeasure
+) -> DiscreteMeasure:
+    """Let a party send its interpolating measure to the server."""
+    arrived = exchange.ask(
+        number,
+        party.name,
+        partial(party.interpolate, sent),
+        InterpolatingMeasure,
+        check=partial(_check_features, sent),
+    )
+    return arrived.measure
+
+
+def _asked(
+    exchange: Exchange,
+    asker: Party,
+    recipients: Sequence[str],
+    sent: ReferenceMeasure,
+    t: float,
+    fractions: np.ndarray,
+) -> FractionRequest:
+    """Let a party that keeps t send its interpolating measure and its question to others."""
+
+    def check(request: FractionRequest) -> None:
+        _check_features(sent, request)
+        _check_fractions(fractions, request)
+
+    question = partial(asker.fraction_request, sent, t, fractions)
+    return exchange.ask(1, asker.name, question, FractionRequest, to=recipients, check=check)
+
+
+def _enough(fractions: ArrayLike) -> np.ndarray:
+    """Return fractions that are enough for a parabola."""
+    due = as_fractions(fractions)
+    if len(due) < 3:
+        raise ValueError(f"fractions must hold three or more for a secret t, got {len(due)}.")
+    return due
+
+
+def _from_parabola(
+    exchange: Exchange, request: FractionRequest, squared_distances: ArrayLike, t: float
+) -> DistanceEstimate:
+    """Read the distance at a secret fraction t₀ off those at others.
+
+    ``W²(η_μ(t₀), η_ν(s))`` is taken for a quadratic function of s, as in section 3.3 of Li and
+    Pang; their theorem 3.5 says that it is one, and it is not. With exact interpolating measures
+    every way to pair the points costs a quadratic in s with the same leading coefficient
+    W²(ν, γ); the function is the smallest of them, a parabola minus something convex and
+    piecewise linear. So the fit is exact where one pairing is optimal at all fractions involved,
+    and otherwise its error has either sign.
+
+    With the fractions 1/4, 1/2 and 3/4 the distance was within 0.5 % of that for a known t₀
+    from 0.3 to 0.7 (MNIST and Gaussian clouds of 100 to 150 rows, scales of γ from 0.1 to 5),
+    and within 3 % at 0.1 and 0.2. Nearer to 1 the division by ``(1 − t₀)²`` magnifies the
+    error: up to 21 % at 0.9 when γ is narrow.
+    """
+    parabola = Polynomial.fit(request.fractions, np.asarray(squared_distances), 2)
+    squared = rescaled(max(float(parabola(t)), 0.0), t)
+    return DistanceEstimate("triangle", squared, exchange.transcript, parabola)
+
+
+def _told(result: PairwiseResult, number: int) -> DistanceEstimate:
+    """Let the server tell the only two parties their distance."""
+    (estimate,) = result.estimates.values()
+    message = DistanceMessage(estimate.squared_distance)
+    Exchange(result.transcript).send(number, SERVER, result.names, message, DistanceMessage)
+    return estimate
+
+
+def _check_features(sent: ReferenceMeasure | GeodesicMeasure, answer: Any) -> None:
+    due, got = sent.points.shape[1], answer.points.shape[1]
+    if got != due:
+        raise MessageError(f"Its points have {got} features; {due} are due.")
+
+
+def _check_fractions(due: np.ndarray, answer: Any) -> None:
+    if not np.array_equal(answer.fractions, due):
+        raise MessageError("It is about other fractions than those that are due.")
+
+
+def _check_matrices(request: FractionRequest, answer: CostMatrices) -> None:
+    _check_fractions(request.fractions, answer)
+    n_points = answer.costs.shape[2]
+    if n_points != len(request.points):
+        raise MessageError(f"Its costs are of {n_points} points; {len(request.points)} were sent.")

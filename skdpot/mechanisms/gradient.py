@@ -1,0 +1,169 @@
+"""A mechanism: noisy gradients of the distance between generated and private rows."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import nn
+
+from skdpot._utils.validation import Interval, StrOptions
+from skdpot.mechanisms.architecture import LatentNetwork
+from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
+from skdpot.mechanisms.rows import epochs
+from skdpot.nets.generator_training import (
+    OutputUnits,
+    TrainedGenerator,
+    draw_groups,
+    noisy_gradient_steps,
+)
+from skdpot.nets.networks import to_network_units
+from skdpot.nets.noisy_sums import TrainingPlan, plan_training, trained_numbers
+from skdpot.nets.training import check_per_record, train_privately
+from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
+from skdpot.slicing.plan import bounds_or_plan, public_bounds
+from skdpot.slicing.rows import StepDirections
+
+_WIDTH = 32  # of the default network, of which every parameter gets noise
+_PROJECTIONS = 64
+
+
+class Gradient(Mechanism):
+    """Release in each step the gradient of a generator with noise.
+
+    What is minimised is the sliced Wasserstein distance between generated rows and a batch of
+    private ones. Training is the release: every step has to be paid for.
+
+    Parameters
+    ----------
+    batch_size : int, default=250
+        Rows per step, at most all of them.
+    n_projections : int or "auto", default="auto"
+        Number of directions per step; "auto" is about 64, in whole orthogonal blocks.
+    projections : {"orthogonal", "uniform"}, default="orthogonal"
+        How directions are drawn.
+    n_latents : int, optional
+        Generated points per step; by default the batch size.
+    clip_jacobian : float, default=1.0
+        The Jacobian of every output by all parameters is shortened to this spectral norm, from
+        1e-30 to 1e30.
+    sigma : float, optional
+        Standard deviation of the noise on the batch size times the gradient. `privacy_spent_` then
+        says what epsilon that costs at `delta`; it needs public bounds. By default the least noise
+        for `epsilon`.
+
+    Privacy
+    -------
+    All steps together are one event under replace-one. Sensitivity:
+    `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity`. Batches stay secret; directions are
+    public.
+
+    References
+    ----------
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025, corrected.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "projections": [StrOptions({"orthogonal", "uniform"})],
+        "n_latents": [Interval(Integral, 2, None, closed="left"), None],
+        "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
+        "sigma": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        batch_size: int = 250,
+        n_projections: int | str = "auto",
+        projections: str = "orthogonal",
+        n_latents: int | None = None,
+        clip_jacobian: float = 1.0,
+        sigma: float | None = None,
+    ) -> None:
+        self.batch_size = batch_size
+        self.n_projections = n_projections
+        self.projections = projections
+        self.n_latents = n_latents
+        self.clip_jacobian = clip_jacobian
+        self.sigma = sigma
+
+    def release(
+        self,
+        context: FitContext,
+        rows: np.ndarray,
+        y: Any,
+        *,
+        conditional: bool,
+        n_steps: int | None,
+        latent: LatentNetwork,
+        learning_rate: float,
+        callbacks: Sequence[Any] | None,
+    ) -> Released:
+        """Charge all steps, then train."""
+        refuse_classes(self, conditional)
+        n, d = rows.shape
+        streams, latent_dim = context.streams, latent.dimension(d)
+        network = latent.build(d, 0, _WIDTH, streams.solver)
+        check_per_record(network, (latent_dim,), streams.solver, parameter="module")
+        directions, plan = self._plan(context, network, n, d, n_steps)
+        spent = context.charge_training(
+            plan,
+            ("the network and its initial weights",),
+            f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret batches "
+            f"of {plan.batch_size} rows",
+            sigma_given=self.sigma is not None,
+        )
+        bounds = plan.settle_bounds(rows, streams)
+        size = self.n_latents or plan.batch_size
+        step = noisy_gradient_steps(
+            to_network_units(bounds, rows.astype(np.float64, copy=False)),
+            math.sqrt(d),
+            plan,
+            iter(directions),
+            partial(draw_groups, latent_dim, 0, size, streams.solver),
+            self.clip_jacobian,
+            streams.secret,
+        )
+        _, stopped = train_privately(
+            network,
+            step,
+            plan.n_steps,
+            learning_rate=learning_rate,
+            rng=streams.solver,
+            callbacks=callbacks,
+            **context.training,
+        )
+        if stopped is not None:
+            raise stopped
+        units = OutputUnits.of_ball(bounds)
+        return Released(TrainedGenerator(network, plan.n_steps, units, latent_dim), bounds, spent)
+
+    def _plan(
+        self, context: FitContext, network: nn.Module, n: int, d: int, n_steps: int | None
+    ) -> tuple[StepDirections, TrainingPlan]:
+        """Settle directions, batches and noise from public facts."""
+        size, n_projections = min(self.batch_size, n), self.n_projections
+        if isinstance(n_projections, str):
+            n_projections = d * max(1, round(_PROJECTIONS / d))
+        n_steps = n_steps or epochs(n, size)
+        public = context.streams.public
+        directions = StepDirections(self.projections, n_steps, n_projections, d, public)
+        known = public_bounds(context.bounds, context.norm_bound, d)
+        plan = plan_training(
+            context.target,
+            n_samples=n,
+            batch_size=size,
+            n_steps=n_steps,
+            sampling="without_replacement",
+            sensitivity=fixed_side_sensitivity(
+                math.sqrt(d), self.clip_jacobian, n_projections, directions.largest_norm
+            ),
+            n_parameters=trained_numbers(network),
+            bounds=bounds_or_plan(known or n, d, context.target.mu_cap),
+            sigma=self.sigma,
+        )
+        return directions, plan

@@ -1,0 +1,610 @@
+"""Pictures of what privacy costs: a score against epsilon, and a budget charge by charge."""
+
+import math
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import check_scoring
+
+from skdpot._utils.validation import check_count
+from skdpot.exceptions import BudgetExceededError
+from skdpot.metrics._panels import (
+    COLORS,
+    add_legend_beside,
+    check_columns,
+    cut_short,
+    single_axes,
+    style_of,
+)
+from skdpot.privacy.accounting import privacy_target
+from skdpot.privacy.budget import PrivacyBudget, epsilon_of, rounded_up
+from skdpot.privacy.events import ComposedEvent, GaussianEvent
+from skdpot.privacy.spent import PrivacySpent, total_spent
+
+_MOST_TICKS = 8
+_ROUNDING = 1 + 1e-9  # each charge is rounded up by itself
+
+
+def _floor_of(floor: Any, estimator: Any, public: tuple[Any, Any], scoring: Any) -> float | None:
+    """Return the score that takes no features to reach, by default of a constant prediction."""
+    if not isinstance(floor, str):
+        return None if floor is None else float(floor)
+    if floor != "auto":
+        raise ValueError(f"floor={floor!r} must be 'auto', a number or None.")
+    if public[1] is None or not (is_classifier(estimator) or is_regressor(estimator)):
+        return None
+    guess = DummyClassifier(strategy="prior") if is_classifier(estimator) else DummyRegressor()
+    return _score(guess.fit(*public), public, scoring)
+
+
+def _score(model: Any, public: tuple[Any, Any], scoring: Any) -> float:
+    return float(check_scoring(model, scoring=scoring)(model, *public))
+
+
+def _check_affordable(
+    estimator: Any, epsilons: Sequence[float], n_repeats: int, parameter: str
+) -> None:
+    """Refuse before anything is spent what a budget cannot pay for in the end."""
+    owner, _, _ = parameter.rpartition("__")
+    params = estimator.get_params()
+    prefix = f"{owner}__" if owner else ""
+    budget, delta = params.get(f"{prefix}budget"), params.get(f"{prefix}delta")
+    if not isinstance(budget, PrivacyBudget) or delta is None or math.isinf(budget.epsilon):
+        return
+    mus = [privacy_target(epsilon, delta, budget).mu_cap for epsilon in epsilons]
+    one = [GaussianEvent(sigma=1.0, sensitivity=mu * _ROUNDING) for mu in mus]
+    fits = len(epsilons) * n_repeats
+    if not budget.can_afford(ComposedEvent(events=tuple(one * n_repeats))):
+        raise BudgetExceededError(
+            f"{fits} fits, {n_repeats} at each of the epsilons, cost more than the budget has left "
+            f"(epsilon={budget.epsilon:g} in all). Nothing was charged. Ask for fewer or smaller "
+            "epsilons or fewer repeats, or sweep over public rows without a budget."
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivacyUtilityDisplay:
+    """A score against epsilon, with the spread of repeated fits.
+
+    Make one with `from_frame` or `from_estimator`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        One row a fit, with columns ``method``, ``epsilon`` and ``score``.
+    references : dict of str to float, optional
+        Score without privacy, by method.
+    floor : float, optional
+        Score that takes no data to reach, such as that of a constant prediction.
+    score_name : str, default="score"
+        Label of the vertical axis.
+    spent : PrivacySpent, optional
+        What all fits together cost.
+
+    Attributes
+    ----------
+    points_ : DataFrame
+        ``method``, ``epsilon``, ``mean``, ``std`` (NaN for a single fit) and ``n_runs``.
+    ax_ : matplotlib Axes
+        Axes with the curves.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    errorbars_ : dict of str to ErrorbarContainer
+        Mean and standard deviation of each method.
+    dots_ : dict of str to PathCollection
+        Single fits.
+    reference_lines_ : dict of str to matplotlib Line2D
+        Scores without privacy.
+    floor_line_ : matplotlib Line2D or None
+        The floor.
+
+    See Also
+    --------
+    FairnessFrontierDisplay : Accuracy against parity.
+    BudgetDisplay : What fits have cost together.
+
+    Privacy
+    -------
+    Scores are treated as public: they must have been measured on public rows. Many private fits to
+    the same rows compose: a picture of five epsilons costs more than the largest of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdpot.metrics import PrivacyUtilityDisplay
+    >>> results = pd.DataFrame({
+    ...     "epsilon": [0.1, 0.1, 1.0, 1.0, np.inf],
+    ...     "accuracy": [0.52, 0.60, 0.81, 0.83, 0.90],
+    ... })
+    >>> display = PrivacyUtilityDisplay.from_frame(results, score="accuracy", floor=0.5)
+    >>> display.points_[["epsilon", "mean", "n_runs"]]
+       epsilon  mean  n_runs
+    0      0.1  0.56       2
+    1      1.0  0.82       2
+    >>> display.references
+    {'score': 0.9}
+    """
+
+    runs: pd.DataFrame
+    references: dict[str, float] | None = None
+    floor: float | None = None
+    score_name: str = "score"
+    spent: PrivacySpent | None = None
+
+    @classmethod
+    def from_frame(
+        cls,
+        results: pd.DataFrame,
+        *,
+        epsilon: str = "epsilon",
+        score: str = "score",
+        method: str | None = None,
+        floor: float | None = None,
+        score_name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw results of a study.
+
+        Parameters
+        ----------
+        results : DataFrame
+            One row a fit. Rows with an infinite epsilon are the line without privacy of their
+            method.
+        epsilon : str, default="epsilon"
+            Column of the horizontal axis.
+        score : str, default="score"
+            Column of the vertical axis.
+        method : str, optional
+            Column with the name of the method, which has a colour and a marker; by default there
+            is one method.
+        floor : float, optional
+            Score that takes no data to reach.
+        score_name : str, optional
+            Label of the vertical axis; the name of the column by default.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If a column does not exist, an epsilon is not positive, a score is missing, or no row
+            has a finite epsilon.
+
+        Privacy
+        -------
+        Results are treated as public.
+        """
+        wanted = [epsilon, score, *([] if method is None else [method])]
+        check_columns(results, wanted)
+        methods = "score" if method is None else results[method].astype(str)
+        numbers = results[[epsilon, score]].astype(float).set_axis(["epsilon", "score"], axis=1)
+        runs = numbers.assign(method=methods).reset_index(drop=True)
+        if not (runs["epsilon"] > 0).all() or not np.isfinite(runs["score"]).all():
+            raise ValueError(
+                f"results must hold positive numbers in {epsilon!r}, and finite ones in {score!r}."
+            )
+        private = np.isfinite(runs["epsilon"])
+        if not private.any():
+            raise ValueError("results has no row with a finite epsilon; there is nothing to draw.")
+        means = runs[~private].groupby("method", sort=False)["score"].mean()
+        return cls(
+            runs=runs[private].reset_index(drop=True),
+            references={str(name): float(value) for name, value in means.items()},
+            floor=floor,
+            score_name=score.replace("_", " ") if score_name is None else score_name,
+        ).plot(**kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        X_test: Any,
+        y_test: Any = None,
+        epsilons: Any = (0.1, 0.3, 1.0, 3.0, 10.0),
+        n_repeats: int = 3,
+        scoring: Any = None,
+        reference: Any = None,
+        floor: Any = "auto",
+        parameter: str = "epsilon",
+        fit_params: dict[str, Any] | None = None,
+        score_name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Fit an estimator at several epsilons, score it on public rows, and draw the scores.
+
+        Parameters
+        ----------
+        estimator : estimator
+            With a parameter that is its epsilon. Clones of it are fitted; it stays as it is.
+        X : array-like of shape (n, d)
+            Private rows to fit to.
+        y : array-like of shape (n,), optional
+            Their targets.
+        X_test : array-like of shape (m, d)
+            **Public** rows to score on, which are not among the private ones.
+        y_test : array-like of shape (m,), optional
+            Their targets.
+        epsilons : sequence of float, default=(0.1, 0.3, 1, 3, 10)
+            Values of the parameter; finite.
+        n_repeats : int, default=3
+            Fits at each epsilon, which differ by their randomness alone.
+        scoring : str or callable, optional
+            A name that scikit-learn knows, or ``scorer(estimator, X, y)``; by default the
+            estimator's own ``score``.
+        reference : float or estimator, optional
+            The line without privacy: a score, or an estimator that is fitted to `X` and `y`. **That
+            fit is not private**: give one only where the private rows may be used so.
+        floor : "auto", float or None, default="auto"
+            Score that takes no features to reach; "auto" is that of a constant prediction, learned
+            from `y_test`, for classifiers and regressors.
+        parameter : str, default="epsilon"
+            Name of the parameter, such as ``"sampler__epsilon"`` in a pipeline.
+        fit_params : dict, optional
+            For ``fit``, such as `sensitive_features`.
+        score_name : str, optional
+            Label of the vertical axis; `scoring` by default, if that is a name.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the estimator has a budget that cannot pay for all fits.
+        ValueError
+            If there is no such parameter, or an argument is out of range.
+
+        Privacy
+        -------
+        Each fit touches the private rows and is charged to the estimator's budget, if it has one:
+        ``len(epsilons) * n_repeats`` charges, and as many releases. Together they cost what
+        ``spent`` of the display says, more than the largest epsilon. A sweep to *choose* an
+        epsilon belongs on public rows of the same kind. Scores are of public rows, and thus
+        post-processing, but for a `reference` that is an estimator.
+        """
+        values = np.sort(np.ravel(np.asarray(epsilons, dtype=np.float64))).tolist()
+        if not values or not np.isfinite(values).all() or values[0] <= 0:
+            raise ValueError(
+                "epsilons must be positive and finite; for a line without privacy pass reference=, "
+                "a score or an estimator."
+            )
+        if len(set(values)) < len(values):
+            raise ValueError("epsilons must be different; n_repeats= repeats each of them.")
+        n_repeats = check_count(n_repeats, "n_repeats")
+        name, public = type(estimator).__name__, (X_test, y_test)
+        least = _floor_of(floor, estimator, public, scoring)
+        if parameter not in estimator.get_params():
+            raise ValueError(
+                f"{name} has no parameter {parameter!r}; parameter= names its epsilon, such as "
+                "'sampler__epsilon' in a pipeline."
+            )
+        _check_affordable(estimator, values, n_repeats, parameter)
+        fitted, rows = [], []
+        for epsilon in np.repeat(values, n_repeats).tolist():
+            model = clone(estimator).set_params(**{parameter: epsilon})
+            fitted.append(model.fit(X, y, **(fit_params or {})))
+            rows.append((name, epsilon, _score(model, public, scoring)))
+        if hasattr(reference, "fit"):
+            reference = _score(clone(reference).fit(X, y), public, scoring)
+        spent = None
+        with suppress(TypeError):  # an estimator that makes no statement
+            spent = total_spent(*fitted)
+        default_name = scoring.replace("_", " ") if isinstance(scoring, str) else "score"
+        return cls(
+            runs=pd.DataFrame(rows, columns=["method", "epsilon", "score"]),
+            references={} if reference is None else {name: float(reference)},
+            floor=least,
+            score_name=default_name if score_name is None else score_name,
+            spent=spent,
+        ).plot(**kwargs)
+
+    def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Self:
+        """Draw the curves, the lines without privacy and the floor.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default, with the legend beside them.
+        legend : bool, default=True
+            Whether to draw the legend.
+        **kwargs : dict
+            For ``Axes.errorbar``.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display.
+        """
+        beside, ax = ax is None, single_axes(ax, (7.2, 4.2))
+        self.points_ = self._points()
+        self.errorbars_: dict[str, Any] = {}
+        self.dots_: dict[str, Any] = {}
+        self.reference_lines_: dict[str, Any] = {}
+        for k, (name, points) in enumerate(self.points_.groupby("method", sort=False)):
+            self._draw_method(ax, str(name), points, style_of(k), kwargs)
+        self.floor_line_ = None
+        if self.floor is not None:
+            style = {"color": "black", "linestyle": ":", "linewidth": 1, "label": "floor"}
+            self.floor_line_ = ax.axhline(self.floor, **style)
+        self._label(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        if legend:
+            lines = [*self.errorbars_.values(), *self.reference_lines_.values(), self.floor_line_]
+            add_legend_beside(ax, beside, [line for line in lines if line is not None])
+        return self
+
+    def _points(self) -> pd.DataFrame:
+        """Return mean and spread of each method at each epsilon."""
+        grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
+        points = grouped.agg(mean="mean", std="std", n_runs="size").reset_index()
+        ranks = pd.factorize(points["method"])[0]
+        return points.iloc[np.lexsort((points["epsilon"], ranks))].reset_index(drop=True)
+
+    def _draw_method(
+        self, ax: Any, name: str, points: pd.DataFrame, own: dict[str, Any], style: dict[str, Any]
+    ) -> None:
+        """Draw the fits of one method, their means and the line without privacy."""
+        runs, color = self.runs[self.runs["method"] == name], own["color"]
+        dots = {"color": color, "alpha": 0.35, "s": 14, "linewidths": 0, "zorder": 1}
+        self.dots_[name] = ax.scatter(runs["epsilon"], runs["score"], **dots)
+        bars = {"markersize": 5, "capsize": 3, "linewidth": 1.5, "elinewidth": 1, "label": name}
+        self.errorbars_[name] = ax.errorbar(
+            points["epsilon"], points["mean"], yerr=points["std"], **(own | bars | style)
+        )
+        if self.references and name in self.references:
+            single = self.points_["method"].nunique() == 1
+            dashes = {"color": color, "linestyle": "--", "linewidth": 1}
+            dashes["label"] = "without privacy" if single else f"{name}, without privacy"
+            self.reference_lines_[name] = ax.axhline(self.references[name], **dashes)
+
+    def _label(self, ax: Any) -> None:
+        """Set the logarithmic axis, with a tick at each epsilon where there are few."""
+        ax.set_xscale("log")
+        epsilons = np.unique(self.runs["epsilon"])
+        if len(epsilons) <= _MOST_TICKS:
+            ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+            ax.set_xticks([], minor=True)
+        ax.set(xlabel="ε", ylabel=self.score_name)
+
+
+_MOST_BARS = 25
+_MOST_LETTERS = 34
+_ROW_HEIGHT = 0.28  # inches
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BudgetDisplay:
+    """Epsilon spent after each charge of a budget, against its cap.
+
+    Make one with `from_budget` or `from_ledger`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    history : DataFrame
+        What `PrivacyBudget.history` returns, with a column more: ``epsilon_spent``, of this
+        charge and all before it together.
+    epsilon : float
+        The cap; may be infinite.
+    delta : float
+        At which all epsilons hold.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the history.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    bars_ : BarContainer or None
+        With ``kind="bars"``: what each charge has added.
+    line_ : matplotlib Line2D or None
+        With ``kind="line"``: the epsilon spent.
+    cap_ : matplotlib Line2D or None
+        The cap; None if it is infinite.
+
+    See Also
+    --------
+    skdpot.PrivacyBudget : Keeps the history.
+
+    Privacy
+    -------
+    A history holds public facts only: labels, times and costs of what was admitted. Charges that
+    were refused have released nothing and are not in it.
+
+    Notes
+    -----
+    Epsilons of several charges do not add up: a charge adds the less, the more is spent already.
+    The ends of its bar are the epsilons before and after it.
+
+    Examples
+    --------
+    >>> from skdpot import PrivacyBudget
+    >>> from skdpot.metrics import BudgetDisplay
+    >>> from skdpot.privacy.events import GaussianEvent
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    >>> for label in ("mean", "variance"):
+    ...     budget.spend(GaussianEvent(sigma=20.0, sensitivity=2.0), label=label)
+    >>> display = BudgetDisplay.from_budget(budget)
+    >>> display.history["epsilon_spent"].round(2).tolist()
+    [0.34, 0.5]
+    """
+
+    history: pd.DataFrame
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def from_budget(cls, budget: PrivacyBudget, **kwargs: Any) -> Self:
+        """Draw the history of a budget.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+            With any number of charges.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Returns
+        -------
+        BudgetDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        TypeError
+            If something else than a budget is given.
+
+        Privacy
+        -------
+        Nothing is charged: a history is public.
+        """
+        if not isinstance(budget, PrivacyBudget):
+            raise TypeError(f"budget must be a PrivacyBudget, not a {type(budget).__name__}.")
+        history = budget.history()
+        # Sums as the ledger keeps them, in whole units; one of no privacy is infinite.
+        units = np.cumsum(np.rint(history["mu"].to_numpy() ** 2 * 1e12)).tolist()
+        whole = [total if math.isinf(total) else int(total) for total in units]
+        spent = np.array([epsilon_of(total, budget.delta) for total in whole], dtype=float)
+        history["epsilon_spent"] = np.minimum(spent, budget.epsilon)
+        return cls(history=history, epsilon=budget.epsilon, delta=budget.delta).plot(**kwargs)
+
+    @classmethod
+    def from_ledger(cls, ledger: str | os.PathLike[str], **kwargs: Any) -> Self:
+        """Draw the history that a file holds.
+
+        Parameters
+        ----------
+        ledger : str or path-like
+            File of a budget that was made with ``ledger=``. It is only read.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Returns
+        -------
+        BudgetDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        LedgerError
+            If the file is missing, or no intact ledger.
+
+        Privacy
+        -------
+        Nothing is charged: a history is public.
+        """
+        return cls.from_budget(PrivacyBudget.from_ledger(ledger), **kwargs)
+
+    def plot(
+        self, ax: Any = None, *, kind: str = "auto", legend: bool = True, **kwargs: Any
+    ) -> Self:
+        """Draw the history.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new ones by default.
+        kind : {"auto", "bars", "line"}, default="auto"
+            A bar with its label a charge, the oldest at the top, or a line over the number of
+            charges; "auto" draws bars for up to 25 charges.
+        legend : bool, default=True
+            Whether to write what the cap is.
+        **kwargs : dict
+            For ``Axes.barh`` or ``Axes.plot``.
+
+        Returns
+        -------
+        BudgetDisplay
+            The display.
+
+        Raises
+        ------
+        ValueError
+            If `kind` is unknown.
+        """
+        if kind not in ("auto", "bars", "line"):
+            raise ValueError(f"kind={kind!r} must be 'auto', 'bars' or 'line'.")
+        n_charges = len(self.history)
+        as_bars = kind == "bars" or (kind == "auto" and n_charges <= _MOST_BARS)
+        height = max(2.0, 1.3 + _ROW_HEIGHT * n_charges) if as_bars else 4.0
+        ax = single_axes(ax, (7.2, height))
+        self.bars_ = self.line_ = self.cap_ = None
+        (self._draw_bars if as_bars else self._draw_line)(ax, kwargs)
+        if math.isfinite(self.epsilon):
+            style = {"color": COLORS[1], "linestyle": "--"}
+            self.cap_ = (ax.axvline if as_bars else ax.axhline)(self.epsilon, **style)
+            if legend:
+                self._name_cap(ax, upright=as_bars)
+        if not n_charges:
+            where = {"ha": "center", "va": "center", "transform": ax.transAxes}
+            ax.text(0.45, 0.4, "nothing charged yet", color="0.4", **where)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _draw_bars(self, ax: Any, style: dict[str, Any]) -> None:
+        """Draw a bar from the epsilon before to the epsilon after each charge."""
+        spent = self.history["epsilon_spent"].to_numpy()
+        limit = self._limit(spent)
+        after = np.minimum(spent, limit)
+        before = np.concatenate([[0.0], after[:-1]])
+        where = np.arange(len(spent))
+        self.bars_ = ax.barh(
+            where, after - before, left=before, **({"color": COLORS[0], "height": 0.6} | style)
+        )
+        for k, (total, end) in enumerate(zip(spent, after, strict=True)):
+            text = rounded_up(total).replace("inf", "∞")
+            style = {"va": "center", "size": 8, "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
+            ax.annotate(text, (end, k), (4, 0), textcoords="offset points", **style)
+        labels = [cut_short(label or "no label", _MOST_LETTERS) for label in self.history["label"]]
+        ax.set_yticks(where, labels, fontsize="small")
+        ax.set(xlim=(0, 1.12 * limit), ylim=(max(len(spent), 1) - 0.4, -1.4))
+        ax.set_xlabel(f"ε spent, at δ = {self.delta:g}")
+
+    def _draw_line(self, ax: Any, style: dict[str, Any]) -> None:
+        """Draw the epsilon after each number of charges, from none on."""
+        spent = np.concatenate([[0.0], self.history["epsilon_spent"].to_numpy()])
+        limit = self._limit(spent)
+        options = {"color": COLORS[0], "drawstyle": "steps-post"} | style
+        (self.line_,) = ax.plot(np.arange(len(spent)), np.minimum(spent, limit), **options)
+        # Half a charge more, so that the last step is seen.
+        ax.set(xlim=(0, len(spent) - 0.5), ylim=(0, 1.12 * limit), xlabel="charges")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.set_ylabel(f"ε spent, at δ = {self.delta:g}")
+
+    def _limit(self, spent: np.ndarray) -> float:
+        """Return the largest epsilon that is drawn; what has no privacy ends there."""
+        if math.isfinite(self.epsilon):
+            return self.epsilon
+        finite = spent[np.isfinite(spent)]
+        return 1.25 * float(finite.max(initial=0.0)) or 1.0
+
+    def _name_cap(self, ax: Any, *, upright: bool) -> None:
+        """Write the cap beside its line: to the left of an upright one, above a level one."""
+        if upright:
+            where, offset, sides = (self.epsilon, -0.9), (-6, 0), ("right", "center")
+        else:
+            where, offset, sides = (0, self.epsilon), (6, 2), ("left", "bottom")
+        style: Any = {"textcoords": "offset points", "color": COLORS[1], "size": 9}
+        text = f"cap: ε = {self.epsilon:g}"
+        ax.annotate(text, where, offset, ha=sides[0], va=sides[1], **style)

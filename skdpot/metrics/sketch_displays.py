@@ -1,0 +1,625 @@
+"""Pictures of a sketch, and of a flow: particles on their way from noise to what was released."""
+
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot.metrics._panels import (
+    COLORS,
+    add_legend,
+    add_title,
+    direction_name,
+    feature_labels,
+    in_plane,
+    label_panel,
+    panel_grid,
+    plane_of,
+)
+from skdpot.metrics.distances import as_points
+from skdpot.slicing.sketch import SlicedSketch
+from skdpot.slicing.table import measured_cdf
+
+_DIRECTIONS = 6  # drawn by default
+_CDF_SIZE = (3.1, 2.6)  # inches
+_N_COLUMNS = 3
+_SMALL_WIDTH = 40  # characters of a label, of the small font
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SketchDisplay:
+    """Distribution functions of a sketch along some directions, with bands of its noise.
+
+    Make one with `from_estimator`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (n_panels, n_bins + 1)
+        Bin edges: in the units of the data along an axis, and of the mapped features along
+        other directions.
+    cdf : ndarray of shape (n_panels, n_bins + 1)
+        Values that the sketch answers with, smoothed and monotone.
+    measured : ndarray of shape (n_panels, n_bins + 1)
+        Values before that: the true ones plus noise.
+    deviations : ndarray of shape (n_panels, n_bins + 1)
+        Standard deviations of this noise.
+    names : sequence of str
+        What each panel is drawn against.
+    projections : ndarray of shape (n_panels,), optional
+        Numbers of the directions.
+    public : ndarray of shape (n_panels, n_rows), optional
+        Sorted positions of public rows to compare with.
+    name : str, optional
+        Name for the title.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+        The panels.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    lines_ : list of matplotlib Line2D
+        The distribution functions.
+    bands_ : list of matplotlib FillBetweenPolyCollection
+        The bands.
+    public_lines_ : list of matplotlib Line2D
+        The distribution functions of the public rows; empty without.
+
+    See Also
+    --------
+    MarginalsDisplay : Synthetic rows beside real ones.
+
+    Privacy
+    -------
+    The sketch is post-processed, which is free. Public rows are drawn without noise.
+
+    Notes
+    -----
+    At each bin edge the band holds the true share of rows with probability 95 % (for the default
+    of two standard deviations). It is centred at what was measured, which the noise makes
+    ragged, and cut at 0 and 1. The line is the estimate that the sketch makes of it from all
+    directions together, and is nearer to the truth.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdpot import SlicedSketch
+    >>> from skdpot.metrics import SketchDisplay
+    >>> X, _ = load_iris(return_X_y=True, as_frame=True)
+    >>> sketch = SlicedSketch(epsilon=2.0, bounds=(0, 8)).fit(X)
+    >>> display = SketchDisplay.from_estimator(sketch)
+    >>> display.names[0]
+    'sepal length (cm)'
+    """
+
+    positions: np.ndarray
+    cdf: np.ndarray
+    measured: np.ndarray
+    deviations: np.ndarray
+    names: list[str]
+    projections: np.ndarray | None = None
+    public: np.ndarray | None = None
+    name: str | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        projections: ArrayLike | int | None = None,
+        label: Any = None,
+        X: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw a sketch, or the one that a fitted estimator has released.
+
+        Parameters
+        ----------
+        estimator : SlicedSketch or estimator
+            Closed sketch, or an estimator with a ``sketch_``.
+        projections : int or sequence of int, optional
+            Numbers of the directions to draw; the first six by default.
+        label : optional
+            A class; by default all together.
+        X : array-like of shape (n_rows, n_features), optional
+            **Public** rows to compare with, mapped and clipped like the private ones were.
+        name : str, optional
+            Name for the title; that of the class by default.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Returns
+        -------
+        SketchDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        OpenSketchError
+            If the sketch is open.
+        ValueError
+            If there is no sketch, direction or class of this name, or the rows have other
+            features.
+
+        Privacy
+        -------
+        The sketch is post-processed, which is free. `X` is treated as public.
+        """
+        sketch = _sketch_of(estimator)
+        cdf = sketch.table(label).cdf
+        chosen = _direction_numbers(projections, len(cdf))
+        measured = measured_cdf(sketch, label)
+        n_features = sketch.directions_.shape[1]
+        names = feature_labels(getattr(sketch, "feature_names_in_", None), n_features)
+        directions = sketch.directions_[chosen]
+        public = None
+        if X is not None:
+            rows = sketch.bounds_.to_ball(validate_rows(sketch, X, reset=False))
+            widths = sketch.half_widths_[chosen, np.newaxis]
+            projections = np.sort(np.clip(directions @ rows.T, -widths, widths), axis=1)
+            public = _in_units(projections, directions, sketch)
+        if name is None:
+            name = type(estimator).__name__ + ("" if label is None else f", class {label}")
+        return cls(
+            positions=_in_units(measured.edges[chosen], directions, sketch),
+            cdf=cdf[chosen],
+            measured=measured.values[chosen],
+            deviations=measured.deviations[chosen],
+            names=[direction_name(direction, names) for direction in directions],
+            projections=chosen,
+            public=public,
+            name=name,
+        ).plot(**kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        n_deviations: float = 2.0,
+        name: str | None = None,
+        legend: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or sequence of them, optional
+            One Axes a direction; new ones by default.
+        n_deviations : float, default=2
+            Half height of the bands, in standard deviations of the noise.
+        name : str, optional
+            Name for the title; the stored one by default.
+        legend : bool, default=True
+            Whether to draw the legend.
+        **kwargs : dict
+            For ``Axes.plot`` of the distribution functions.
+
+        Returns
+        -------
+        SketchDisplay
+            The display.
+
+        Raises
+        ------
+        ValueError
+            If the number of Axes is another one.
+        """
+        self.axes_ = panel_grid(ax, len(self.cdf), _N_COLUMNS, _CDF_SIZE, sharey=True)
+        self.figure_ = self.axes_[0].figure
+        half = n_deviations * self.deviations
+        low, high = np.clip(self.measured - half, 0, 1), np.clip(self.measured + half, 0, 1)
+        style = {"color": COLORS[0], "label": "sketch"} | kwargs
+        shade = {"color": COLORS[5], "alpha": 0.4, "linewidth": 0}
+        shade["label"] = f"measured ± {n_deviations:g} deviations of the noise"
+        dashes = {"color": COLORS[1], "linewidth": 1, "linestyle": "--", "label": "public rows"}
+        dashes["drawstyle"] = "steps-post"
+        self.lines_, self.bands_, self.public_lines_ = [], [], []
+        for k, panel in enumerate(self.axes_):
+            self.bands_.append(panel.fill_between(self.positions[k], low[k], high[k], **shade))
+            self.lines_ += panel.plot(self.positions[k], self.cdf[k], **style)
+            if self.public is not None:
+                rows, (first, *_, last) = self.public[k], self.positions[k]
+                shares = np.append(np.arange(len(rows) + 1) / len(rows), 1.0)
+                self.public_lines_ += panel.plot([first, *rows, last], shares, **dashes)
+            panel.set_ylim(-0.03, 1.03)
+            label_panel(panel, fill(self.names[k], _SMALL_WIDTH), "share of rows below")
+            panel.xaxis.label.set_fontsize("small")
+            panel.margins(x=0)
+        if legend:
+            handles = [self.lines_[0], self.bands_[0], *self.public_lines_[:1]]
+            add_legend(self.axes_, ax, handles, [handle.get_label() for handle in handles])
+        add_title(self.axes_, ax, name, self.name)
+        return self
+
+
+def _sketch_of(estimator: Any) -> SlicedSketch:
+    """Return the sketch that an estimator has released."""
+    if isinstance(estimator, SlicedSketch):
+        return estimator
+    check_is_fitted(estimator)
+    sketch = getattr(estimator, "sketch_", None)
+    if not isinstance(sketch, SlicedSketch):
+        raise ValueError(
+            f"This {type(estimator).__name__} has no sketch_: it releases none, or was fitted with "
+            'another mechanism than "sketch".'
+        )
+    return sketch
+
+
+def _direction_numbers(projections: Any, n_projections: int) -> np.ndarray:
+    """Return the numbers of the directions to draw."""
+    if projections is None:
+        return np.arange(min(_DIRECTIONS, n_projections))
+    chosen = np.atleast_1d(np.asarray(projections))
+    whole = chosen.ndim == 1 and chosen.size > 0 and chosen.dtype.kind in "iu"
+    if not whole or chosen.min() < 0 or chosen.max() >= n_projections:
+        raise ValueError(
+            f"projections must be numbers of directions, from 0 to {n_projections - 1}."
+        )
+    return chosen
+
+
+def _in_units(positions: np.ndarray, directions: np.ndarray, sketch: SlicedSketch) -> np.ndarray:
+    """Return positions along axes in the units of the data; the others as they are."""
+    on_axis = np.abs(directions).max(axis=1) > 1 - 1e-9
+    axis = np.abs(directions).argmax(axis=1)
+    sign = np.take_along_axis(directions, axis[:, np.newaxis], axis=1)
+    center, scale = sketch.bounds_.center[axis], sketch.bounds_.scale[axis]
+    mapped = center[:, np.newaxis] * np.sign(sign) + scale[:, np.newaxis] * positions
+    return np.where(on_axis[:, np.newaxis], mapped, positions)
+
+
+_PANELS = 4  # by default
+_PANEL_SIZE = (2.7, 2.7)  # inches
+_MOST_IN_A_ROW = 4
+_WIDTH = 26  # characters of a label
+_PALEST = 0.25  # of the colours of paths; what comes before can hardly be seen on white
+_DOTS = {"s": 5, "linewidths": 0}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FlowDisplay:
+    """Particles of a flow at several steps, and how near they are to the sketch.
+
+    Make one with `from_estimator` or `from_trace`. Parameters are stored as attributes.
+
+    Parameters
+    ----------
+    particles : ndarray of shape (n_states, n_particles, n_features)
+        Positions; a row is the same particle in all states.
+    steps : ndarray of shape (n_states,)
+        Number of steps before each state, increasing.
+    labels : ndarray of shape (n_particles,), optional
+        Class of each particle.
+    distances : ndarray of shape (n_classes, n_states), optional
+        Sliced Wasserstein-2 distance to the sketch, by class.
+    classes : ndarray of shape (n_classes,), optional
+        Names of the rows of `distances`.
+    plane : ndarray of shape (1 or 2, n_features), optional
+        The directions that are drawn; the first two axes by default.
+    names : sequence of str, optional
+        What the directions are, for the axes.
+    public : ndarray of shape (n_rows, n_features), optional
+        Public rows to draw in a panel of their own.
+    name : str, optional
+        Name of the sampler, for the title.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+        The panels: the states, the public rows, the distances.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    points_ : dict of int to list of PathCollection
+        What was drawn for each step: one collection a class.
+    public_points_ : PathCollection or None
+        The public rows.
+    paths_ : LineCollection or None
+        The paths, with ``kind="paths"``.
+    curves_ : list of matplotlib Line2D
+        The distances, a curve a class; empty without.
+
+    See Also
+    --------
+    skdpot.DPSlicedFlowSampler.trace : Where the states come from.
+    SketchDisplay : What the flow goes to.
+
+    Privacy
+    -------
+    A flow is post-processing of a release, and so are its states and their distances to it.
+    Public rows are drawn as they are.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdpot import DPSlicedFlowSampler
+    >>> from skdpot.metrics import FlowDisplay
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> sampler = DPSlicedFlowSampler(epsilon=5.0, bounds=(0, 8), conditional=True).fit(X, y)
+    >>> display = FlowDisplay.from_estimator(sampler, n_particles=300)
+    >>> list(display.points_)
+    [0, 4, 20, 200]
+    """
+
+    particles: np.ndarray
+    steps: np.ndarray
+    labels: np.ndarray | None = None
+    distances: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    plane: np.ndarray | None = None
+    names: list[str] | None = None
+    public: np.ndarray | None = None
+    name: str | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        sampler: Any,
+        *,
+        n_particles: int = 1000,
+        random_state: int | np.random.RandomState | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Run the flow of a fitted sampler once more and draw it.
+
+        Parameters
+        ----------
+        sampler : estimator
+            Fitted, with a method ``trace``: a `DPSlicedFlowSampler`.
+        n_particles : int, default=1000
+            Number of particles, of all classes together.
+        random_state : int, RandomState or None, default=None
+            Randomness of this flow, and of random directions; it protects nothing.
+        **kwargs : dict
+            For `from_trace`, such as `plane`, `X`, `name` and `ax`. By default the title is the
+            name of the class.
+
+        Returns
+        -------
+        FlowDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        TypeError
+            If the estimator has no flow.
+        ValueError
+            If features or steps do not exist.
+
+        Privacy
+        -------
+        The sampler's release is post-processed, which is free. `X` is treated as public.
+        """
+        if not hasattr(sampler, "trace"):
+            raise TypeError(f"{type(sampler).__name__} has no method trace; draw a flow sampler.")
+        check_is_fitted(sampler)
+        names = getattr(sampler, "feature_names_in_", None)
+        trace = sampler.trace(n_particles=n_particles, random_state=random_state)
+        own: dict[str, Any] = {"feature_names": names, "random_state": random_state}
+        own["name"] = type(sampler).__name__
+        return cls.from_trace(trace, **(own | kwargs))
+
+    @classmethod
+    def from_trace(
+        cls,
+        trace: Any,
+        *,
+        plane: Any = None,
+        feature_names: Any = None,
+        X: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the states of a flow.
+
+        Parameters
+        ----------
+        trace : FlowTrace
+            What ``sampler.trace()`` returns.
+        plane : "random", (int or str, int or str), or array of shape (2, n_features), optional
+            Two features, by number or by name; two random directions at a right angle; or two
+            directions. They must be public. By default the first two features, or the only one,
+            which is then drawn against the share of particles below.
+        feature_names : sequence of str, optional
+            Names of all features.
+        X : array-like of shape (n_rows, n_features), optional
+            **Public** rows to draw in a panel of their own.
+        random_state : int, RandomState or None, default=None
+            For random directions.
+        name : str, optional
+            Name for the title.
+        **kwargs : dict
+            For `plot`, such as `ax`.
+
+        Returns
+        -------
+        FlowDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If features or steps do not exist.
+
+        Privacy
+        -------
+        The trace is post-processing of a release. `X` is treated as public.
+        """
+        n_features = trace.particles.shape[2]
+        labels = feature_labels(feature_names, n_features)
+        directions = plane_of(plane, n_features, feature_names, random_state)
+        public = None if X is None else as_points(X, "X")
+        if public is not None and public.shape[1] != n_features:
+            raise ValueError(
+                f"X has {public.shape[1]} features and the particles have {n_features}."
+            )
+        return cls(
+            particles=trace.particles,
+            steps=trace.steps,
+            labels=trace.labels,
+            distances=trace.distances,
+            classes=trace.classes,
+            plane=directions,
+            names=[direction_name(direction, labels) for direction in directions],
+            public=public,
+            name=name,
+        ).plot(**kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        kind: str = "panels",
+        steps: ArrayLike | None = None,
+        distances: bool = True,
+        max_paths: int = 60,
+        name: str | None = None,
+        legend: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the particles, and their distances to the sketch in a last panel.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or sequence of them, optional
+            One Axes a panel; new ones by default.
+        kind : {"panels", "paths"}, default="panels"
+            A panel a step, or one panel with the paths of particles, dark where they end.
+        steps : sequence of int, optional
+            Steps of the panels, among those of the trace; by default the start, the end, and two
+            in between.
+        distances : bool, default=True
+            Whether to draw the panel of the distances, where there are any.
+        max_paths : int, default=60
+            At most so many paths are drawn.
+        name : str, optional
+            Name for the title; the stored one by default.
+        legend : bool, default=True
+            Whether to draw the legend of the classes.
+        **kwargs : dict
+            For ``Axes.scatter`` of the particles.
+
+        Returns
+        -------
+        FlowDisplay
+            The display.
+
+        Raises
+        ------
+        ValueError
+            If `kind` is unknown, a step is not in the trace, or the number of Axes is another one.
+        """
+        if kind not in ("panels", "paths"):
+            raise ValueError(f"kind={kind!r} must be 'panels' or 'paths'.")
+        chosen = self.steps[-1:].tolist() if kind == "paths" else self._chosen(steps)
+        curves: Any = self.distances if distances and self.distances is not None else ()
+        has_rows = self.public is not None
+        n_clouds = len(chosen) + has_rows
+        n_panels = n_clouds + (len(curves) > 0)
+        n_columns = n_panels if n_panels <= _MOST_IN_A_ROW else -(-n_panels // 2)
+        self.axes_ = panel_grid(ax, n_panels, n_columns, _PANEL_SIZE)
+        self.figure_ = self.axes_[0].figure
+        plane = np.eye(self.particles.shape[2])[:2] if self.plane is None else self.plane
+        where = in_plane(self.particles, plane)
+        self.points_ = {}
+        for panel, step in zip(self.axes_, chosen, strict=False):
+            panel.set_title(_step_title(step), fontsize="medium")
+            cloud = where[self.steps.tolist().index(step)]
+            self.points_[int(step)] = self._draw_classes(panel, cloud, kwargs)
+        self.paths_ = self._draw_paths(self.axes_[0], where, max_paths) if kind == "paths" else None
+        self.public_points_ = None
+        seen = where.reshape(-1, 2)
+        if has_rows:
+            rows = in_plane(np.asarray(self.public), plane)
+            seen = np.concatenate([seen, rows])
+            panel = self.axes_[len(chosen)]
+            panel.set_title("public rows", fontsize="medium")
+            self.public_points_ = panel.scatter(*rows.T, color="0.4", **_DOTS)
+        self._share_limits(self.axes_[:n_clouds], seen)
+        self.curves_ = self._draw_distances(self.axes_[-1], curves) if len(curves) else []
+        handles, texts = self.axes_[0].get_legend_handles_labels()
+        if legend and len(texts) > 1:
+            # The dots of a scatter are too small to show their colour in a legend.
+            add_legend(self.axes_, ax, handles, texts, markerscale=3)
+        add_title(self.axes_, ax, name, self.name)
+        return self
+
+    def _chosen(self, steps: ArrayLike | None) -> list[int]:
+        """Return the steps of the panels."""
+        known = self.steps.tolist()
+        if steps is None:
+            # Closer together at first, where more happens.
+            shares = np.linspace(0, 1, min(_PANELS, len(known))) ** 1.5
+            spread = np.rint(shares * (len(known) - 1)).astype(int)
+            return [known[k] for k in np.unique(spread)]
+        chosen = np.atleast_1d(np.asarray(steps)).tolist()
+        if not chosen or any(step not in known for step in chosen):
+            raise ValueError(f"steps must be among those of the trace, {known}.")
+        return chosen
+
+    def _draw_classes(self, ax: Any, cloud: np.ndarray, style: dict[str, Any]) -> list[Any]:
+        """Draw one state, class by class; all in one where colours would not do."""
+        names = [] if self.labels is None else np.unique(self.labels).tolist()
+        groups = [(cloud, "particles")]
+        if 1 < len(names) <= len(COLORS):
+            known = names if self.classes is None else self.classes.tolist()
+            groups = [(cloud[self.labels == name], str(name)) for name in known]
+        return [
+            ax.scatter(*members.T, **(_DOTS | {"color": color, "label": name, "zorder": 2} | style))
+            for (members, name), color in zip(groups, COLORS, strict=False)
+        ]
+
+    def _draw_paths(self, ax: Any, where: np.ndarray, max_paths: int) -> Any:
+        """Draw the ways of particles, darker from step to step."""
+        import matplotlib as mpl
+        from matplotlib.collections import LineCollection
+
+        n_particles = where.shape[1]
+        spaced = np.linspace(0, n_particles - 1, min(max_paths, n_particles)).round().astype(int)
+        ways = where[:, np.unique(spaced)].swapaxes(0, 1)
+        pieces = np.stack([ways[:, :-1], ways[:, 1:]], axis=2).reshape(-1, 2, 2)
+        shades = mpl.colormaps["Greys"](np.linspace(_PALEST, 0.9, 256))
+        lines = LineCollection(
+            list(pieces),
+            array=np.tile(np.linspace(0, 1, len(self.steps) - 1), len(ways)),
+            cmap=mpl.colors.ListedColormap(shades),
+            linewidths=0.7,
+            zorder=1,
+        )
+        ax.set_title(f"paths, {_step_title(self.steps[0])} to {self.steps[-1]}", fontsize="medium")
+        return ax.add_collection(lines)
+
+    def _share_limits(self, axes: np.ndarray, seen: np.ndarray) -> None:
+        """Set the limits to where all states are, without lost particles, and name the axes."""
+        lower, upper = np.quantile(seen, [0.001, 0.999], axis=0)
+        margin = 0.06 * np.where(upper > lower, upper - lower, 1.0)
+        lower, upper = lower - margin, upper + margin
+        names = self.names or ["first direction", "second direction"]
+        horizontal, vertical, *_ = (fill(n, _WIDTH) for n in [*names, "share of particles below"])
+        for ax in axes:
+            ax.set(xlim=(lower[0], upper[0]), ylim=(lower[1], upper[1]))
+            label_panel(ax, horizontal, vertical)
+
+    def _draw_distances(self, ax: Any, curves: Any) -> list[Any]:
+        """Draw the distance to the sketch by step, a curve a class."""
+        colors = COLORS if len(curves) <= len(COLORS) else COLORS[:1] * len(curves)
+        style = {"marker": ".", "markersize": 4, "linewidth": 1}
+        drawn = [
+            ax.plot(self.steps, values, color=color, **style)[0]
+            for values, color in zip(curves, colors, strict=False)
+        ]
+        ax.set_xscale("symlog", linthresh=1)
+        ax.set(xlim=(0, None), ylim=(0, None), xlabel="step")
+        ax.set_title("SW₂ to the sketch", fontsize="medium")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        return drawn
+
+
+def _step_title(step: int) -> str:
+    return "start" if step == 0 else "1 step" if step == 1 else f"{step} steps"

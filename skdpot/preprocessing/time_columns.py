@@ -1,0 +1,557 @@
+"""Columns of dates, times and durations between two bounds, in ticks of a resolution."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from numbers import Number
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from skdpot.preprocessing.column_base import (
+    OTHER_KIND,
+    ScaledColumn,
+    TableColumn,
+    present_texts,
+    strings,
+)
+from skdpot.preprocessing.table_frames import (
+    PlainColumn,
+    datetime_zone,
+    dtype_family,
+    pandas_dtype,
+    read_column,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+# Sooner or later a nanosecond counter overflows.
+_NANOSECONDS = (date(1678, 1, 1), date(2261, 12, 31))
+_EPOCH = datetime(1970, 1, 1)
+_DAYS = (date.min + timedelta(days=1), date.max - timedelta(days=1))
+_FIRST_SECOND, _LAST_SECOND = ((day.toordinal() - _EPOCH.toordinal()) * 86400 for day in _DAYS)
+_DATED = "a date or time in ISO format between the years 1 and 9999, such as '2024-01-31'"
+
+# What Python reads, many times as fast as pandas does.
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
+
+_LONGEST = 100_000 * 86_400  # seconds; a counter of nanoseconds ends after 106,751 days
+_ISO_SPAN = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
+_TEXT = re.compile(rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
+
+
+@dataclass(frozen=True, repr=False)
+class TickColumn(ScaledColumn):
+    """Base class of columns of times between two bounds, in ticks of a resolution."""
+
+    is_time: ClassVar[bool] = True
+    default: ClassVar[str]  # data type
+    pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
+    unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
+
+    lower: str | None = None
+    upper: str | None = None
+    resolution: str = "s"
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
+            raise self.error(f": resolution must be one of {', '.join(_SECONDS)}.")
+
+    @classmethod
+    def from_texts(cls, values: PlainColumn, base: TableColumn) -> TableColumn | None:
+        """Return a column of times if all texts are such."""
+        texts = {value for value in values.present[:1000] if isinstance(value, str)}
+        if not texts or not all(map(cls.pattern.fullmatch, texts)):
+            return None
+        proposed = cls(base.name, missing=base.missing, dtype=cls.default)
+        try:
+            return proposed.guessed(proposed.read(values), False)[0]
+        except ValueError:
+            return None
+
+    def bind(self, dtype: str) -> Self:
+        """Return a copy with a data type: that of a table, or for text one of times."""
+        return super().bind(self.default if dtype_family(dtype) == "text" else dtype)
+
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with estimates for the bounds that it lacks, in seconds."""
+        return self.within(*(self.bounds_around(lower, upper).values() if found else self.unknown))
+
+    def _text_dtype(self) -> str:
+        return self.default
+
+    def _bound_seconds(self, bound: str) -> int:
+        """Return a bound as `seconds` counts."""
+        raise NotImplementedError
+
+    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
+        """Return whole seconds, rounded down."""
+        unit, step = np.datetime_data(column.values.dtype)
+        ticks = np.where(column.missing, 0, column.values.astype(np.int64))
+        if unit in _SECONDS:
+            return ticks * (step * _SECONDS[unit])
+        return ticks * step // _PER_SECOND[unit]
+
+    def bounds_around(self, first: float, last: float) -> dict[str, str]:
+        """Return bounds that hold the seconds from `first` to `last`, in whole days."""
+        raise NotImplementedError
+
+    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
+        """Return values that `seconds` counts like that."""
+        raise NotImplementedError
+
+    @property
+    def n_values(self) -> int | None:
+        """Number of ticks; None while a bound is not known."""
+        if self.lower is None or self.upper is None:
+            return None
+        length = self._bound_seconds(self.upper) - self._bound_seconds(self.lower)
+        return length // _SECONDS[self.resolution] + 1
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words which values the column can have."""
+        length = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}[self.resolution]
+        ends = f"{length} from {self.lower or '?'} to {self.upper or '?'}"
+        return ends if self.is_resolved else f"{ends}, bounds to be estimated privately"
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Return the place of each time between the bounds, which it is clipped to."""
+        first, last = self._ticks()
+        column = self.read(values)
+        tick = _SECONDS[self.resolution]
+        seconds = np.clip(self.seconds(column), first, first + last * tick)
+        unit: FloatArray = (seconds - first) // tick / np.float64(last or 1)
+        unit[column.missing] = np.nan
+        return unit
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Return the times on the nearest ticks."""
+        first, last = self._ticks()
+        numbers = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(numbers)
+        self.check_missing(missing)
+        ticks = np.rint(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * last)
+        return self._from_seconds(
+            first + ticks.astype(np.int64) * _SECONDS[self.resolution], missing
+        )
+
+    def _ticks(self) -> tuple[int, int]:
+        """Return the seconds of the first tick and the number of the last."""
+        n_values = self.n_values
+        if self.lower is None or n_values is None:
+            raise self._unbounded()
+        return self._bound_seconds(self.lower), n_values - 1
+
+    def numbers(self, values: Any) -> FloatArray:
+        """Return seconds, NaN where a time is missing."""
+        column = self.read(values)
+        return np.where(column.missing, np.nan, self.seconds(column).astype(np.float64))
+
+    def within(self, lower: str, upper: str) -> Self:
+        """Return the column with bounds in the place of those that it lacks."""
+        first, last = self.lower or lower, self.upper or upper
+        if self._bound_seconds(first) > self._bound_seconds(last):
+            first, last = (last, last) if self.lower is None else (first, first)
+        return self.replace(lower=first, upper=last)
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
+        """Choose the longest ticks on which all times lie, and whole days that hold them."""
+        present = values.present
+        kept = PlainColumn(present, np.zeros(len(present), dtype=bool), values.dtype)
+        found = self
+        for resolution in ("D", "h", "min", "s"):
+            found = self.replace(resolution=resolution)
+            seconds = found.seconds(kept)
+            found = found.replace(**found.bounds_around(seconds.min(), seconds.max() + 1))
+            decoded = read_column(found.from_unit(found.to_unit(kept)))
+            if np.array_equal(decoded.values, kept.values):
+                break
+        return found, ""
+
+    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        """Return the first and the last tick that a condition allows, and their places."""
+        first, last = self._limit(self.lower), self._limit(self.upper)
+        lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
+        lowest, highest = self._clipped(lowest, highest, first, last)
+        start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
+        # Times between two ticks became the earlier.
+        if self.from_unit([start])[0] < lowest:
+            start += 1.0 / max((self.n_values or 1) - 1, 1)
+        if start > stop:
+            raise self._nothing(f"it holds no value of the resolution {self.resolution!r}")
+        return (*self.from_unit([start, stop]), start, stop)
+
+    def _limit(self, value: Any) -> Any:
+        """Return the end of an interval as the values of the column are."""
+        raise NotImplementedError
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts, which are read as times when the column is."""
+        return strings(present_texts(texts, missing))
+
+
+@dataclass(frozen=True, repr=False)
+class DatetimeColumn(TickColumn):
+    """Dates and times between two bounds, in ticks of a day, an hour, a minute or a second.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    lower, upper : str, optional
+        Public bounds in ISO format, such as "2024-01-31" or "2024-01-31T12:00+01:00"; dates and
+        times of Python, numpy and pandas are taken too. Values outside are clipped. Without an
+        offset they are read in the column's own time zone, if it has one. None: to be estimated
+        privately.
+    resolution : {"s", "min", "h", "D"}, default="s"
+        Length of a tick. Ticks are counted from `lower`; times between two become the earlier.
+        Days are those of the column's time zone.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values, such as "datetime64[us]", "datetime64[ns, Europe/Rome]" or
+        "date"; by default that of the table that an encoder is fitted on.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import DatetimeColumn
+    >>> visit = DatetimeColumn("visit", lower="2024-01-01", upper="2024-01-11", resolution="D")
+    >>> visit.to_unit(["2024-01-06"])
+    array([0.5])
+    """
+
+    kind: ClassVar[str] = "datetime"
+    families: ClassVar[tuple[str, ...]] = ("datetime",)
+    figure: ClassVar[str] = "date"
+    default: ClassVar[str] = "datetime64[s]"
+    pattern: ClassVar[re.Pattern[str]] = re.compile(r"\d{4}.{4,}", re.DOTALL)
+    unknown: ClassVar[tuple[str, str]] = ("1900-01-01", "2100-01-01")
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        first, last = self._limits
+        for side in ("lower", "upper"):
+            bound = self._bound(side)
+            self._store(side, bound)
+            if bound is not None and not first <= _parsed(bound).date() <= last:
+                raise self.error(
+                    f": {side}={bound!r} is not between {first} and {last}, which is what "
+                    f"{self.dtype or self.default!r} can hold."
+                )
+        if self.lower is not None and self.upper is not None:
+            offsets = {_parsed(bound).tzinfo is None for bound in (self.lower, self.upper)}
+            known = self.dtype is not None or len(offsets) == 1
+            if known and self._bound_seconds(self.lower) > self._bound_seconds(self.upper):
+                raise self.error(f": lower={self.lower!r} is after upper={self.upper!r}.")
+
+    @classmethod
+    def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
+        """Return a column of which only public facts are known."""
+        resolution = "D" if dtype == "date" else "s"
+        return cls(name, dtype=dtype, missing=missing, resolution=resolution)
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a time."""
+        column = super().read(values)
+        if column.values.dtype.kind == "O" and (times := as_times(column.present)) is not None:
+            found, zoned = times
+            ticks = np.zeros(len(column), dtype=found.dtype)
+            ticks[~column.missing] = found
+            column = PlainColumn(ticks, column.missing, f"datetime64[us{', UTC' * zoned}]")
+        if column.values.dtype.kind != "M":
+            raise self.error(f" must hold dates or times (pandas.to_datetime). {OTHER_KIND}")
+        zones = [datetime_zone(dtype) for dtype in (column.dtype, self.dtype)]
+        if self.dtype is not None and zones.count(None) == 1:
+            raise self.error(
+                f" has {'no' if zones[0] is None else 'a'} time zone, unlike the data type of its "
+                f"schema, {self.dtype!r}. Convert the column, or change the schema."
+            )
+        return column
+
+    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
+        """Return whole seconds since 1970; for days those of the clocks in the column's zone.
+
+        No clock is known before the year 1 or after 9999: days beyond are moved there first.
+        """
+        seconds = super().seconds(column)
+        zone = datetime_zone(self.dtype or column.dtype)
+        if self.resolution != "D" or zone is None:
+            return seconds
+        known = np.clip(seconds, _FIRST_SECOND, _LAST_SECOND).astype("datetime64[s]")
+        clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+        return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
+
+    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
+        times = seconds.astype("datetime64[s]")
+        times[missing] = np.datetime64("NaT")
+        target = pandas_dtype(self.dtype or self.default, self.missing)
+        zone = datetime_zone(self.dtype)
+        index = pd.DatetimeIndex(times)
+        if zone is None:
+            return pd.Series(index.astype(target))
+        if self.resolution == "D":  # midnight of the zone; where there are two, the first
+            earlier = np.ones(len(index), dtype=bool)
+            index = index.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
+        else:
+            index = index.tz_localize("UTC").tz_convert(zone)
+        return pd.Series(index.astype(target))
+
+    def bounds_around(self, first: float, last: float) -> dict[str, str]:
+        """Return bounds in ISO format that hold the seconds from `first` to `last`, in days."""
+        days = [np.floor(first / 86400), np.ceil(last / 86400)]
+        earliest, latest = (day.toordinal() for day in self._limits)
+        ordinals = [int(np.clip(day + _EPOCH.toordinal(), earliest, latest)) for day in days]
+        zoned = datetime_zone(self.dtype) is not None and self.resolution != "D"
+        offset = "T00:00:00+00:00" if zoned else ""
+        lower, upper = (date.fromordinal(day).isoformat() + offset for day in ordinals)
+        return {"lower": lower, "upper": upper}
+
+    @property
+    def _limits(self) -> tuple[date, date]:
+        """First and last day that the data type can hold, wherever on earth it is read."""
+        if (self.dtype or self.default).startswith("datetime64[ns"):
+            return _NANOSECONDS
+        return _DAYS
+
+    def _bound_seconds(self, bound: str) -> int:
+        """Return a bound as `seconds` counts."""
+        time, zone = _parsed(bound), datetime_zone(self.dtype)
+        if time.tzinfo is None:
+            if zone is not None and self.resolution != "D":
+                stamp = pd.Timestamp(time).as_unit("s")
+                local = stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+                time = local.tz_convert("UTC").tz_localize(None).to_pydatetime()
+        elif zone is None and self.dtype is not None:
+            raise self.error(
+                f": the bound {bound!r} has an offset from UTC, but the column has no time zone; "
+                "leave the offset out."
+            )
+        elif zone is not None and self.resolution == "D":
+            stamp = pd.Timestamp(time).as_unit("s").tz_convert(zone)
+            time = stamp.tz_localize(None).to_pydatetime()
+        else:
+            time = time.astimezone(UTC).replace(tzinfo=None)
+        if self.resolution == "D":
+            time = datetime(time.year, time.month, time.day)
+        return (time - _EPOCH) // timedelta(seconds=1)
+
+    def _limit(self, value: Any) -> pd.Timestamp:
+        """Return a limit like the column's values; without an offset it is in the column's zone."""
+        zone = datetime_zone(self.dtype)
+        try:
+            stamp = pd.Timestamp("" if isinstance(value, Number) else value)  # a number is no time
+            if zone is not None and stamp.tzinfo is None:
+                return stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+            if not pd.isna(stamp) and (stamp.tzinfo is None) == (zone is None):
+                return stamp if zone is None else stamp.tz_convert(zone)
+        except (ValueError, TypeError, OverflowError):
+            pass
+        offset = "" if zone else " without an offset from UTC"
+        raise ValueError(
+            f"The condition on {self.name!r} must be a date or time in ISO format{offset}, or a "
+            "tuple of two, or of one and None."
+        )
+
+    def condition(self, text: Any) -> str:
+        """Return the text of a date that somebody typed."""
+        try:
+            pd.Timestamp(text)
+        except (TypeError, ValueError):
+            text = None
+        if text is None:
+            raise ValueError(f"{self.name!r} is a date; write it in ISO format, as 2024-01-31.")
+        return str(text).strip()
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as times, those written as text too."""
+        return values if pd.api.types.is_datetime64_any_dtype(values) else pd.to_datetime(values)
+
+    def _bound(self, side: str) -> str | None:
+        value = getattr(self, side)
+        try:
+            if isinstance(value, np.datetime64):
+                value = pd.Timestamp(value).to_pydatetime()
+            if isinstance(value, date):  # a datetime is one
+                value = value.isoformat()
+            if value is None or (isinstance(value, str) and _parsed(value)):
+                return value
+        except (ValueError, OverflowError):
+            pass
+        raise self.error(f": {side} must be None or {_DATED}.")
+
+
+def _parsed(bound: str) -> datetime:
+    return datetime.fromisoformat(bound).replace(microsecond=0)
+
+
+def as_times(values: Iterable[Any]) -> tuple[npt.NDArray[Any], bool] | None:
+    """Return dates, times and ISO texts as times, and whether they have offsets or zones.
+
+    Those with an offset are in UTC. None if they are not all times, or some have an offset and
+    others none.
+    """
+    known: dict[Any, tuple[np.datetime64, bool]] = {}
+    found = []
+    for value in values:
+        if not isinstance(value, str | date | np.datetime64):
+            return None
+        key = (type(value), value)  # a date and the midnight that it begins with are two
+        if key not in known:
+            try:
+                known[key] = _time(value)
+            except (ValueError, OverflowError):
+                return None
+        found.append(known[key])
+    zones = {zoned for _, zoned in found}
+    if len(zones) > 1:
+        return None
+    return np.array([time for time, _ in found], dtype="datetime64[us]"), True in zones
+
+
+def _time(value: Any) -> tuple[np.datetime64, bool]:
+    """Return one time, in UTC if it has an offset, and whether it has one."""
+    if isinstance(value, str):
+        if _ISO.fullmatch(value):
+            value = datetime.fromisoformat(value)
+        else:
+            value = pd.to_datetime(value, format="ISO8601")
+    if isinstance(value, np.datetime64 | pd.Timestamp):  # of any unit, and so of any year
+        stamp = pd.Timestamp(value)
+        zoned = stamp.tzinfo is not None
+        stamp = stamp.tz_convert("UTC").tz_localize(None) if zoned else stamp
+        return stamp.floor("us").as_unit("us").to_datetime64(), zoned
+    if getattr(value, "tzinfo", None) is None:
+        return np.datetime64(value, "us"), False
+    return np.datetime64(value.astimezone(UTC).replace(tzinfo=None), "us"), True
+
+
+@dataclass(frozen=True, repr=False)
+class TimedeltaColumn(TickColumn):
+    """Durations between two bounds, in ticks of a day, an hour, a minute or a second.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    lower, upper : str, optional
+        Public bounds such as "0 days", "36 h", "1 days 02:30:00" or "P1DT2H"; durations of Python,
+        numpy and pandas are taken too. At most 100,000 days. Values outside are clipped. None: to
+        be estimated privately.
+    resolution : {"s", "min", "h", "D"}, default="s"
+        Length of a tick. Ticks are counted from `lower`; durations between two become the shorter.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values, such as "timedelta64[us]"; by default that of the table that
+        an encoder is fitted on.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import TimedeltaColumn
+    >>> stay = TimedeltaColumn("stay", lower="0 h", upper="10 h", resolution="h")
+    >>> stay.to_unit(["05:00:00"])
+    array([0.5])
+    """
+
+    kind: ClassVar[str] = "timedelta"
+    families: ClassVar[tuple[str, ...]] = ("timedelta",)
+    default: ClassVar[str] = "timedelta64[s]"
+    pattern: ClassVar[re.Pattern[str]] = _TEXT
+    unknown: ClassVar[tuple[str, str]] = ("0 days", "365 days")
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        for side in ("lower", "upper"):
+            value = getattr(self, side)
+            found = None if value is None else _duration(value)
+            if value is not None and (found is None or abs(found.total_seconds()) > _LONGEST):
+                raise self.error(
+                    f": {side} must be None or a duration of at most 100,000 days, such as '36 h' "
+                    "or '1 days 02:30:00'."
+                )
+            self._store(side, None if found is None else str(found.floor("s")))
+        if self.is_resolved and (self.n_values or 0) < 1:
+            raise self.error(f": lower={self.lower!r} is above upper={self.upper!r}.")
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a duration."""
+        column = super().read(values)
+        if column.values.dtype.kind == "O":
+            codes, distinct = column.distinct
+            found = list(map(_duration, distinct))
+            if None not in found and all(abs(d.total_seconds()) <= _LONGEST for d in found if d):
+                ticks = np.array([*found, pd.Timedelta(0)], dtype="timedelta64[us]")[codes]
+                column = PlainColumn(ticks, column.missing, "timedelta64[us]")
+        if column.values.dtype.kind != "m":
+            raise self.error(f" must hold durations (pandas.to_timedelta). {OTHER_KIND}")
+        return column
+
+    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
+        spans = seconds.astype("timedelta64[s]")
+        spans[missing] = np.timedelta64("NaT")
+        return pd.Series(spans).astype(pandas_dtype(self.dtype or self.default, self.missing))
+
+    def bounds_around(self, first: float, last: float) -> dict[str, str]:
+        """Return bounds that hold the seconds from `first` to `last`, in whole days."""
+        ends = (np.floor(first / 86400), np.ceil(last / 86400))
+        days = np.clip(ends, -_LONGEST // 86400, _LONGEST // 86400).astype(int)
+        return {"lower": f"{days[0]} days", "upper": f"{days[1]} days"}
+
+    def _bound_seconds(self, bound: str) -> int:
+        return int(pd.Timedelta(bound) // timedelta(seconds=1))
+
+    def _limit(self, value: Any) -> pd.Timedelta:
+        found = _duration(value)
+        if found is None:
+            raise ValueError(
+                f"The condition on {self.name!r} must be a duration, such as '36 h', or a tuple "
+                "of two, or of one and None."
+            )
+        return found
+
+    def condition(self, text: Any) -> str:
+        """Return the text of a duration that somebody typed."""
+        if _duration(text) is None:
+            raise ValueError(f"{self.name!r} is a duration; write it with its unit, as 36 h.")
+        return str(text).strip()
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return durations as numbers of seconds."""
+        column = self.read(values)
+        seconds = column.values / np.timedelta64(1, "s")
+        return pd.Series(np.where(column.missing, np.nan, seconds))
+
+
+def _duration(value: Any) -> pd.Timedelta | None:
+    """Return one duration, None for what is none; a number without a unit is none."""
+    if isinstance(value, str) and not _TEXT.fullmatch(value):
+        return None
+    if isinstance(value, Number) and not isinstance(value, np.timedelta64):
+        return None
+    try:
+        found = pd.Timedelta(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return None if pd.isna(found) else found
