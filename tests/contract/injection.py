@@ -1,10 +1,10 @@
 """Putting a defect into the package for the time of one test, and running the test on it.
 
 Most defects are changes of behaviour: a function is given other arguments (half of the noise, an
-endless clip), does nothing, or charges later. What those cannot say is a piece of source text in
-the place of another; that function is compiled anew and given its new code. Either way everybody
-who has imported the function runs the defect, and it is found by its qualified name, in whatever
-file it stands.
+endless clip), returns another value, does nothing, or charges later. What happens inside a function
+is an expression in the place of another; that function is compiled anew and given its new code.
+Either way everybody who has imported the function runs the defect, and it is found by its qualified
+name, in whatever file it stands. A defect that finds nothing to change is an error.
 """
 
 import ast
@@ -14,7 +14,7 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -37,10 +37,13 @@ __all__ = [
     "all_of",
     "as_any_object",
     "charged_late",
+    "checked_late",
     "given",
     "half",
     "half_noise",
+    "instead",
     "replaced",
+    "returning",
     "rewritten",
     "run_tests",
     "skipped",
@@ -63,7 +66,7 @@ _OPTIONS = (
 
 
 class StaleMutantError(Exception):
-    """The source that a mutant changes is not there any more: write the mutant anew."""
+    """What a mutant changes is not there any more: write the mutant anew."""
 
 
 class Reached:
@@ -76,56 +79,55 @@ class Reached:
         self.calls += 1
 
 
-Injection = Callable[[pytest.MonkeyPatch, Reached], None]
-
-
-def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
-    """Change the source of a function.
+@dataclass(frozen=True)
+class Injection:
+    """One change of behaviour.
 
     Parameters
     ----------
     where : str
-        ``"function"`` or ``"Class.method"``, wherever in the package that is; properties and cached
-        functions too.
-    *changes : (str, str)
-        What stands there, exactly once, and what takes its place.
+        What it changes.
+    says : str
+        How, for the table.
+    inject : callable
+        Makes it for as long as the patch lasts; raises `StaleMutantError` where it cannot.
     """
 
-    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-        found = list(_functions(where))
-        if len(found) > 1:  # of several of one name it is the one that holds what is changed
-            found = [f for f in found if all(_source(f).count(old) == 1 for old, _ in changes)]
-        function = _only(where, "places", found)
-        source = _source(function)
-        for old, new in changes:
-            if source.count(old) != 1:
-                raise StaleMutantError(f"{where} holds {source.count(old)} times: {old}")
-            source = source.replace(old, new)
-        patch.setitem(function.__globals__, _REACHED, reached)
-        patch.setattr(function, "__code__", _compiled(function, source, where))
-
-    inject.where, inject.changes = where, changes  # type: ignore[attr-defined]
-    return inject
+    where: str
+    says: str
+    inject: Callable[[pytest.MonkeyPatch, Reached], None]
 
 
-def replaced(where: str, make: Callable[[Any], Any], note: str, within: str = "") -> Injection:
+# ------------------------------------------------------------------------------------ the hooks
+
+
+def replaced(
+    where: str,
+    make: Callable[[Any], Any],
+    says: str,
+    within: str = "",
+    parameters: Iterable[str] = (),
+) -> Injection:
     """Put another function in the place of one, for everybody who looks it up.
 
     Parameters
     ----------
     where : str
-        ``"name"`` or ``"Class.name"``.
+        ``"name"`` or ``"Class.name"``, wherever in the package that is; properties and class
+        methods too.
     make : callable
         Is given the original and returns the function that takes its place.
-    note : str
+    says : str
         What that does, for the table.
     within : str, default=""
         Only while the function of this qualified name runs, or one inside it.
+    parameters : iterable of str, default=()
+        What the function must have, where several have the name.
     """
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-        owner, name = _owner(where)
-        original = getattr(owner, name)
+        owner, name = _owner(where, parameters)
+        original = _undecorated(held := inspect.getattr_static(owner, name))
         other = make(original)
 
         @functools.wraps(original)
@@ -135,43 +137,61 @@ def replaced(where: str, make: Callable[[Any], Any], note: str, within: str = ""
             reached()
             return other(*args, **options)
 
-        if inspect.isclass(owner):
-            patch.setattr(owner, name, mutated)
-        else:
+        if not inspect.isclass(owner):
             _everywhere(patch, original, mutated)
+        elif isinstance(held, property | functools.cached_property):
+            patch.setattr(owner, name, property(mutated))
+        elif isinstance(held, classmethod | staticmethod):
+            patch.setattr(owner, name, type(held)(mutated))
+        else:
+            patch.setattr(owner, name, mutated)
 
-    inject.where = where  # type: ignore[attr-defined]
-    inject.changes = (("", f"{note}, in {within}" if within else note),)  # type: ignore[attr-defined]
-    return inject
+    return Injection(where, f"{says}, in {within}" if within else says, inject)
+
+
+def instead(where: str, other: Callable[..., Any], within: str = "") -> Injection:
+    """Let another function answer."""
+    return replaced(
+        where, lambda _: other, _said(other), within, inspect.signature(other).parameters
+    )
 
 
 def given(where: str, within: str = "", **changes: Any) -> Injection:
-    """Give a function other arguments: a value, or what a function makes of the one given."""
+    """Give a function other arguments.
+
+    Each is a value, or what a function makes of the one that was given; its further parameters
+    are other arguments of the same call, by their names.
+    """
 
     def make(original: Any) -> Any:
         signature = inspect.signature(original)
 
         def changed(*args: Any, **options: Any) -> Any:
-            bound = signature.bind(*args, **options)
-            bound.apply_defaults()
+            bound = _bound(signature, args, options)
             for name, change in changes.items():
-                old = bound.arguments[name]
-                bound.arguments[name] = change(old) if callable(change) else change
+                bound.arguments[name] = _changed(change, bound.arguments[name], bound)
             return original(*bound.args, **bound.kwargs)
 
         return changed
 
-    notes = (f"{name}: {getattr(new, '__name__', new)}" for name, new in changes.items())
-    return replaced(where, make, ", ".join(notes), within)
+    says = ", ".join(f"{name}: {_said(change)}" for name, change in changes.items())
+    needed = {*changes, *(name for change in changes.values() for name in _others(change))}
+    return replaced(where, make, says, within, needed)
 
 
-def half_noise(within: str) -> Injection:
-    """Halve all noise that is drawn while a function runs."""
-    inject = all_of(
-        given("discrete_gaussian", within, s=half), given("gaussian_noise", within, sigma=half)
-    )
-    inject.where, inject.changes = within, (("", "half of the noise that is drawn in it"),)  # type: ignore[attr-defined]
-    return inject
+def returning(where: str, change: Any, within: str = "") -> Injection:
+    """Let a function return another value, or what a function makes of its own, as in `given`."""
+
+    def make(original: Any) -> Any:
+        signature = inspect.signature(original)
+
+        def changed(*args: Any, **options: Any) -> Any:
+            result = original(*args, **options)
+            return _changed(change, result, _bound(signature, args, options))
+
+        return changed
+
+    return replaced(where, make, f"returns: {_said(change)}", within, _others(change))
 
 
 def skipped(where: str, returns: str | None = None, within: str = "") -> Injection:
@@ -185,7 +205,27 @@ def skipped(where: str, returns: str | None = None, within: str = "") -> Injecti
 
         return nothing
 
-    return replaced(where, make, "does nothing", within)
+    return replaced(where, make, "does nothing", within, [returns] if returns else ())
+
+
+def all_of(*injections: Injection) -> Injection:
+    """Make several changes that are one defect together."""
+
+    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+        for injection in injections:
+            injection.inject(patch, reached)
+
+    where = dict.fromkeys(injection.where for injection in injections)
+    return Injection("; ".join(where), "; ".join(i.says for i in injections), inject)
+
+
+def half_noise(within: str) -> Injection:
+    """Halve all noise that is drawn while a function runs."""
+    drawn = (
+        given("discrete_gaussian", within, s=half),
+        given("gaussian_noise", within, sigma=half),
+    )
+    return Injection(within, "half of the noise that is drawn in it", all_of(*drawn).inject)
 
 
 def as_any_object(where: str) -> Injection:
@@ -200,23 +240,8 @@ def as_any_object(where: str) -> Injection:
     return replaced(where, make, "as any object")
 
 
-LARGE = 1e300
-
-
-def half(value: Any) -> Any:
-    """Halve a number, or each of several batch sizes, rounded up."""
-    if isinstance(value, tuple):
-        return tuple(-(-size // 2) for size in value)
-    return value / 2
-
-
-def twice(rate: float) -> float:
-    """Double a rate, up to 1."""
-    return min(1.0, 2 * rate)
-
-
 def charged_late(estimator: str) -> Injection:
-    """Charge the budget when `fit` is over, in the place of before the release.
+    """Charge the budget when a method is over, in the place of before the release.
 
     Parameters
     ----------
@@ -245,9 +270,73 @@ def charged_late(estimator: str) -> Injection:
         _everywhere(patch, settle, promise)
         patch.setattr(owner, method, late)
 
-    inject.where = "charge"  # type: ignore[attr-defined]
-    inject.changes = (("", f"charged at the end of {estimator}"),)  # type: ignore[attr-defined]
-    return inject
+    return Injection("charge", f"charged at the end of {estimator}", inject)
+
+
+def checked_late(where: str, within: str) -> Injection:
+    """Make a check of a function when the budget has been charged, in the place of before."""
+
+    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+        owner, name = _owner(where)
+        settle, check, due = spent.charge, getattr(owner, name), []
+
+        def promise(*args: Any, **options: Any) -> Any:
+            if not _runs(within):
+                return check(*args, **options)
+            reached()
+            due.append((args, options))
+            return None
+
+        def charge(*args: Any, **options: Any) -> Any:
+            result = settle(*args, **options)
+            while due:
+                positional, named = due.pop()
+                check(*positional, **named)
+            return result
+
+        _everywhere(patch, check, promise)
+        _everywhere(patch, settle, charge)
+
+    return Injection(where, f"after the charge, in {within}", inject)
+
+
+LARGE = 1e300
+
+
+def half(value: Any) -> Any:
+    """Halve a number, or each of several batch sizes, rounded up."""
+    if isinstance(value, tuple):
+        return tuple(-(-size // 2) for size in value)
+    return value / 2
+
+
+def twice(rate: float) -> float:
+    """Double a rate, up to 1."""
+    return min(1.0, 2 * rate)
+
+
+def _changed(change: Any, value: Any, bound: inspect.BoundArguments) -> Any:
+    if not callable(change):
+        return change
+    return change(value, *(bound.arguments[name] for name in _others(change)))
+
+
+def _others(change: Any) -> list[str]:
+    """Return the arguments of a call that a change reads beside the value that it changes."""
+    if not isinstance(change, types.FunctionType):
+        return []
+    return list(inspect.signature(change).parameters)[1:]
+
+
+def _said(change: Any) -> str:
+    name = getattr(change, "__name__", None)
+    return str(change) if name is None else name.replace("_", " ").strip()
+
+
+def _bound(signature: inspect.Signature, args: Any, options: Any) -> inspect.BoundArguments:
+    bound = signature.bind(*args, **options)
+    bound.apply_defaults()
+    return bound
 
 
 def _everywhere(patch: pytest.MonkeyPatch, original: Any, other: Any) -> None:
@@ -268,18 +357,6 @@ def _runs(within: str) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def all_of(*injections: Injection) -> Injection:
-    """Make several changes that are one defect together; each of them must be reached."""
-
-    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-        for injection in injections:
-            injection(patch, reached)
-
-    inject.where = "; ".join(i.where for i in injections)  # type: ignore[attr-defined]
-    inject.changes = tuple(c for i in injections for c in i.changes)  # type: ignore[attr-defined]
-    return inject
 
 
 @functools.cache
@@ -305,32 +382,130 @@ def _owners(where: str) -> Iterator[tuple[Any, str]]:
         yield owner, name
 
 
-def _owner(where: str) -> tuple[Any, str]:
-    return _only(where, "places", list(_owners(where)))
+def _owner(where: str, parameters: Iterable[str] = ()) -> tuple[Any, str]:
+    """Return what holds the one function of this name that has these parameters."""
 
+    def fits(owner: Any, name: str) -> bool:
+        function = _undecorated(inspect.getattr_static(owner, name))
+        return inspect.signature(function).parameters.keys() >= set(parameters)
 
-def _only(where: str, what: str, found: list[Any]) -> Any:
+    found = [place for place in _owners(where) if not parameters or fits(*place)]
     if len(found) != 1:
-        raise StaleMutantError(f"{where} is found in {len(found)} {what}: {found}")
+        such = f"{where}({', '.join(parameters)})"
+        raise StaleMutantError(f"{such} is found in {len(found)} places: {found}")
     return found[0]
 
 
-def _functions(where: str) -> Iterator[types.FunctionType]:
-    """Return the functions of this name, without the decorators around them."""
-    for owner, name in _owners(where):
-        found = inspect.getattr_static(owner, name)
-        for attribute in ("fget", "func", "__func__"):
-            found = getattr(found, attribute, None) or found
-        yield inspect.unwrap(found)
+def _undecorated(held: Any) -> Any:
+    """Return the function of a property or a class method."""
+    for attribute in ("fget", "func", "__func__"):
+        held = getattr(held, attribute, None) or held
+    return held
 
 
-def _source(function: types.FunctionType) -> str:
-    return textwrap.dedent(inspect.getsource(function))
+# ------------------------------------------------------------------------------------ the syntax
 
 
-def _compiled(function: types.FunctionType, source: str, where: str) -> types.CodeType:
+def rewritten(where: str, *changes: tuple[str, str]) -> Injection:
+    """Write another expression in the place of one in a function, or other statements.
+
+    What is compared are parsed expressions: neither layout, comments nor brackets matter.
+
+    Parameters
+    ----------
+    where : str
+        ``"function"`` or ``"Class.method"``, wherever in the package that is; properties and cached
+        functions too.
+    *changes : (str, str)
+        What stands there exactly once, and what takes its place, nothing among it. ``...`` is any
+        expression, and again that one where it stands in what takes the place.
+    """
+
+    def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+        found, problems = [], []
+        for owner, name in _owners(where):  # of several it is the one that holds what is changed
+            function = inspect.unwrap(_undecorated(inspect.getattr_static(owner, name)))
+            try:
+                found.append((function, _rewritten(function, changes)))
+            except StaleMutantError as problem:
+                problems.append(str(problem))
+        if len(found) != 1:
+            why = "; ".join(problems)
+            raise StaleMutantError(f"{where} can be changed in {len(found)} places. {why}")
+        [(function, definition)] = found
+        patch.setitem(function.__globals__, _REACHED, reached)
+        patch.setattr(function, "__code__", _compiled(function, definition, where))
+
+    return Injection(where, "; ".join(_in_words(old, new) for old, new in changes), inject)
+
+
+def _in_words(old: str, new: str) -> str:
+    old, new = (" ".join(text.split()) for text in (old, new))
+    return f"``{new}`` for ``{old}``" if new else f"without ``{old}``"
+
+
+def _rewritten(function: types.FunctionType, changes: Iterable[tuple[str, str]]) -> ast.FunctionDef:
+    """Return a function with other expressions or statements in it."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    for old, new in changes:
+        before, after = ast.parse(old).body, ast.parse(new or "pass").body
+        if all(len(one) == 1 and isinstance(one[0], ast.Expr) for one in (before, after)):
+            before, after = [before[0].value], [after[0].value]
+        found = [
+            (put, parts)
+            for nodes, put in _places(definition, len(before))
+            if _alike(before, nodes, parts := [])
+        ]
+        if len(found) != 1:
+            raise StaleMutantError(f"{function.__module__} holds {len(found)} times: {old}")
+        [(put, parts)] = found
+        put([_Filled(parts).visit(node) for node in after])
+    return definition
+
+
+def _places(tree: ast.AST, length: int) -> Iterator[tuple[list[Any], Callable[[list[Any]], None]]]:
+    """Yield so many nodes in a row, wherever in a tree, and what puts others in their place."""
+    for node in ast.walk(tree):
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                for start in range(len(value) - length + 1):
+                    part = slice(start, start + length)
+                    yield value[part], functools.partial(value.__setitem__, part)
+            elif length == 1:
+                yield [value], lambda new, node=node, name=name: setattr(node, name, new[0])
+
+
+def _alike(pattern: Any, node: Any, parts: list[ast.expr]) -> bool:
+    """Say whether a tree is like another, and collect what stands for ``...``."""
+    if isinstance(pattern, ast.Constant) and pattern.value is Ellipsis:
+        parts.append(node)
+        return isinstance(node, ast.expr)
+    if type(pattern) is not type(node):
+        return False
+    if isinstance(pattern, list):
+        return len(pattern) == len(node) and all(
+            _alike(one, other, parts) for one, other in zip(pattern, node, strict=True)
+        )
+    if isinstance(pattern, ast.AST):
+        fields = [name for name in pattern._fields if name != "ctx"]
+        return all(_alike(getattr(pattern, f), getattr(node, f), parts) for f in fields)
+    return bool(pattern == node)
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts what was found in the place of each ``...``."""
+
+    def __init__(self, parts: Iterable[ast.expr]) -> None:
+        self._parts = iter(parts)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return next(self._parts) if node.value is Ellipsis else node
+
+
+def _compiled(
+    function: types.FunctionType, definition: ast.FunctionDef, where: str
+) -> types.CodeType:
     """Compile a function that first of all says that it was reached."""
-    (definition,) = ast.parse(source).body
     definition.decorator_list = []
     definition.name = _MARK  # so that a call of itself is no reference to what is around it
     (call,) = ast.parse(f"{_REACHED}()").body
@@ -346,7 +521,8 @@ def _compiled(function: types.FunctionType, source: str, where: str) -> types.Co
             for part in code.co_consts
             if isinstance(part, types.CodeType) and part.co_name == name
         )
-    return code.replace(co_name=function.__code__.co_name)
+    names = {name: getattr(function.__code__, name) for name in ("co_name", "co_qualname")}
+    return code.replace(**names)
 
 
 # ------------------------------------------------------------------------------------ the test
@@ -453,7 +629,7 @@ class _Runs:
         with pytest.MonkeyPatch.context() as patch:
             try:
                 if injection is not None:
-                    injection(patch, reached)
+                    injection.inject(patch, reached)
                 runtestprotocol(item, log=False, nextitem=None)
             except Exception as error:  # the mutant is wrong, and not the package
                 outcome.errors.append(StaleMutantError(repr(error)))
