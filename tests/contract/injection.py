@@ -521,8 +521,18 @@ def _compiled(
             for part in code.co_consts
             if isinstance(part, types.CodeType) and part.co_name == name
         )
-    names = {name: getattr(function.__code__, name) for name in ("co_name", "co_qualname")}
-    return code.replace(**names)
+    code = _qualified(code, code.co_qualname, function.__qualname__)
+    return code.replace(co_name=function.__code__.co_name)
+
+
+def _qualified(code: types.CodeType, before: str, after: str) -> types.CodeType:
+    """Give a function, and those inside it, their names back."""
+    parts = (
+        _qualified(part, before, after) if isinstance(part, types.CodeType) else part
+        for part in code.co_consts
+    )
+    name = code.co_qualname.replace(before, after, 1)
+    return code.replace(co_qualname=name, co_consts=tuple(parts))
 
 
 # ------------------------------------------------------------------------------------ the test

@@ -139,12 +139,8 @@ def the_first_phase(event):
     return event.phases[0]
 
 
-def columns_as_they_are(columns, self, table):
+def columns_as_they_are(self, table):
     return {column.name: table.series(column.name) for column in self}
-
-
-def with_a_lower_threshold(plan):
-    return replace(plan, threshold=plan.threshold - 2 * plan.sigma)
 
 
 def of_one_column(event):
@@ -701,7 +697,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (skipped("_check_drawable"),
          {"noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::"
           "test_a_refused_fit_charges_nothing_and_changes_nothing[noise too small]"}),
-        (returning("TableSchema.read", columns_as_they_are, "DPTableSynthesizer._read"),
+        (instead("TableSchema.read", columns_as_they_are, "DPTableSynthesizer._read"),
          {"a value that the schema does not list": "estimators/test_table_synthesizer_privacy.py::"
           "test_a_refused_fit_charges_nothing_and_changes_nothing[a value of no category]"}),
     ],
@@ -737,7 +733,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "audit/test_missing_noise.py::test_a_defect_is_refuted[sketch-exact_used]"}),
     ],
     22: [
-        (given("select_categories", plan=with_a_lower_threshold),
+        (rewritten("select_categories",
+         ("plan.threshold * units", "(plan.threshold - 2 * plan.sigma) * units")),
          {"a threshold two sigma lower": "privacy/test_category_selection.py::"
           "test_counts_of_one_are_shown_as_often_as_the_event_says"}),
         (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0),
@@ -783,7 +780,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_exact_misfits", ("np.round(prediction * ...) / ...", "prediction")),
          {"predictions that lie on no lattice": "tables/test_marginal_release.py::"
           "test_the_noise_of_misfits_is_a_multiple_of_its_lattice[7.0]"}),
-        (given("lattice_noise", "release_marginals", mu=half),
+        (given("_noise", "release_marginals", mu=half),
          {"the sampler is told of one table":
           "tables/test_marginal_release.py::test_the_sampler_is_told_of_the_whole_release"}),
         (rewritten("release_marginals", ("counts = ...\ncounts += marginal.counts(codes)",
@@ -822,7 +819,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"rows kept for later": _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
     ],
     24: [
-        (given("SecretStream.random_bits", "_draw_candidate", n_bits=31),
+        (rewritten("_draw_candidate", ("secret.random_bits(128)", "secret.random_bits(31)")),
          {"a short seed for a candidate": "estimators/test_private_search.py::"
           "test_parameters_do_not_show_the_index_of_their_trial"}),
         (rewritten("_draw_candidate", ("deepcopy(distributions)", "distributions")),
