@@ -12,7 +12,7 @@ import pytest
 
 from skdpot.privacy import gdp
 from skdpot.privacy.gdp import gdp_epsilon
-from tests.contract.injection import Outcome, replaced, rewritten, run_tests
+from tests.contract.injection import Injection, Outcome, replaced, rewritten, run_tests
 from tests.contract.mutants import DEFECTS, FILES, MUTANTS, results
 
 
@@ -73,7 +73,7 @@ def test_a_failure_without_a_call_of_the_mutated_code_does_not_count():
     def elsewhere(patch, reached):
         patch.setattr(pytest, "approx", lambda *_, **__: None)
 
-    hurt = outcome(elsewhere)
+    hurt = outcome(Injection("pytest.approx", "nothing of the package", elsewhere))
     assert isinstance(hurt.errors[0], AssertionError)
     assert hurt.calls == 0
     assert not hurt.caught
