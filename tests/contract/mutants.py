@@ -6,12 +6,14 @@ the tests say; `test_mutants` does the same in every run of the tests.
 
 import argparse
 import csv
+import math
 import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skdpot.nets.wasserstein_gradient import RankedProjections
+from skdpot.privacy.loss_distribution import PoissonClippedSumStep, Step
 from tests.contract.injection import (
     LARGE,
     Injection,
@@ -100,6 +102,14 @@ def one_more(threshold):
     return threshold + 1
 
 
+def without_infinite_losses(losses):
+    return replace(losses, infinity_mass=0.0)
+
+
+def without_a_cap_of_leaks(terms):
+    return replace(terms, leak_cap=math.inf)
+
+
 def sorted_as_numpy_does(points, directions):
     projected = directions.astype(np.float64) @ points.T.astype(np.float64)
     order = np.argsort(projected, axis=1)
@@ -143,6 +153,16 @@ def columns_as_they_are(self, table):
     return {column.name: table.series(column.name) for column in self}
 
 
+def nearly_normal_steps(steps, self):
+    for _, count in steps:
+        yield Step(self.rate * math.sqrt(math.expm1(self.mu**2))), count
+
+
+def steps_on_poisson_samples(steps, self):
+    for _, count in steps:
+        yield PoissonClippedSumStep(self.mu, self.rate), count
+
+
 def of_one_column(event):
     return replace(event, n_columns=1)
 
@@ -155,6 +175,14 @@ def with_more_for_pairs(shares):
     return shares | {"pairs": 0.2 + shares["pairs"]}
 
 
+def for_one_count(sigmas):
+    return sigmas / math.sqrt(2.0)
+
+
+def true_counts(predictions, codes, marginals):
+    return [marginal.counts(codes) for marginal in marginals]
+
+
 def true_misfits(noisy, codes, marginals, predictions):
     pairs = zip(marginals, predictions, strict=True)
     return np.array([np.abs(marginal.counts(codes) - p).sum() for marginal, p in pairs])
@@ -162,6 +190,11 @@ def true_misfits(noisy, codes, marginals, predictions):
 
 def keeping_rows(result, self, readings):
     self._readings = readings
+
+
+def of_a_costly_search(checked):
+    events, charged = checked
+    return events, charged and math.inf
 
 
 def largest_norm(radius, rows):
@@ -202,6 +235,14 @@ def the_largest_norm(radius, X):
     return float(np.linalg.norm(X, axis=1).max())
 
 
+def with_a_true_reach(found, X, feature):
+    return (*found[:2], float(np.abs(X[:, feature] - found[0]).max()))
+
+
+def up_to_the_largest_value(found, used):
+    return replace(found, upper=float(used.max()))
+
+
 def warned_of(rows):
     if np.abs(rows).max() > 100.0:
         warnings.warn("rows are cut", stacklevel=2)
@@ -218,6 +259,10 @@ def with_noises_exchanged(plan):
 
 def without_empty_lines(reader):
     return filter(None, reader)
+
+
+def since_the_earliest(unit):
+    return unit - np.nanmin(unit)
 
 
 _AUDIT = "contract/test_claims_by_audit.py::test_no_audit_proves_more_than_the_claim"
@@ -474,7 +519,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("SingleFitTarget.__init__", "privacy_target", delta=1e-3),
          {"a fit is calibrated to another delta": "estimators/test_trajectory_privacy.py::"
           "test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-1]"}),
-        (rewritten("LossDistribution.delta", ("self.infinity_mass + ...", "...")),
+        (given("LossDistribution.delta", self=without_infinite_losses),
          {"infinite losses not counted": "privacy/test_loss_distribution.py::"
           "test_an_infinite_loss_counts_fully_with_and_without_a_gaussian"}),
         (rewritten("_upper_masses", ("... + error", "...")),
@@ -493,7 +538,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("SingleFitTarget.admits", ("(1.0 + 2.0 * ROUNDING) * ...", "...")),
          {"no room for other machines in SingleFitTarget.admits":
           "privacy/test_calibration.py::test_a_single_fit_pays_for_the_noise_sampler_exactly"}),
-        (rewritten("Terms.admit", ("... and totals.leak_units <= self.leak_cap", "...")),
+        (given("Terms.admit", self=without_a_cap_of_leaks),
          {"leaks of a ledger not capped": "privacy/test_ledger.py::test_either_cap_refuses"}),
         (rewritten("event_cost", ("leak_units if ... else 0", "0")),
          {"leaks of sampled fits not charged": "privacy/test_calibration.py::"
@@ -670,7 +715,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          "math.sqrt(k) * self.mu_without_sampling")),
          {"a chain of one statistic by the root": "privacy/test_group_privacy.py::"
           "test_epsilon_over_k_is_more_than_epsilon_for_k_rows[5-3.583]"}),
-        (rewritten("PrivacyLoss.group_epsilon", ("leak + error * ...", "error * ...")),
+        (given("PrivacyLoss.group_epsilon", leak=0.0),
          {"leaks of a group forgotten":
           "privacy/test_group_privacy.py::test_a_group_of_selected_categories_is_bounded"}),
         (returning("Event.group_leak", 0.0),
@@ -702,14 +747,12 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "test_a_refused_fit_charges_nothing_and_changes_nothing[a value of no category]"}),
     ],
     20: [
-        (rewritten("SampledGaussianEvent._steps", ("SubsetStep(mu, rate)",
-         "Step(rate * math.sqrt(math.expm1(mu * mu)))")),
+        (returning("SampledGaussianEvent._steps", nearly_normal_steps),
          {"below what is attained": "privacy/test_accounting.py::"
           "test_limit_for_poisson_samples_lies_below_what_is_attained",
           "batches of projected rows":
           "slicing/test_row_plan.py::test_cost_of_given_noise_by_another_route[3.0-500]"}),
-        (rewritten("SampledGaussianEvent._steps", ("SubsetStep(mu, rate)",
-         "PoissonClippedSumStep(mu, rate)")),
+        (returning("SampledGaussianEvent._steps", steps_on_poisson_samples),
          {"Poisson account for batches of a fixed size":
           "privacy/test_accounting.py::test_golden_values[5.0]"}),
     ],
@@ -793,7 +836,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("misfit_sensitivity", n_marginals=1),
          {"one of several misfits": "tables/test_marginal_release.py::"
           "test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
-        (rewritten("TablePlan.marginal_sigmas", ("... * MARGINAL_SENSITIVITY", "...")),
+        (returning("TablePlan.marginal_sigmas", for_one_count),
          {"one of two counts in a table":
           "tables/test_plan.py::test_marginals_of_a_release_cost_its_share_together"
           "[tree-weights1]"}),
@@ -811,8 +854,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "_release_pairs"),
          {"pairs by true misfits": _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
-        (rewritten("_release_pairs", ("pair.counts(particles.codes, particles.weights)",
-         "pair.counts(codes)")),
+        (given("_candidates", "_release_pairs", predictions=true_counts),
          {"predictions from private rows":
           _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
         (returning("DPTableSynthesizer._release", keeping_rows),
@@ -831,10 +873,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("PrivateEstimatorMixin._restate", ("self._stated_in", "()")),
          {"the budget of a trial, in a sketch": "estimators/test_private_search_statements.py::"
           "test_everything_that_the_winner_holds_states_the_search[flow]"}),
-        (rewritten("SketchRecord._check_statement", ("due > ...", "False")),
+        (returning("check_statement", of_a_costly_search, "SketchRecord._check_statement"),
          {"sketches that tell more than a trial": "estimators/test_private_search_statements.py::"
           "test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
-        (rewritten("TableRecord._check_statement", ("charged**2", "math.inf")),
+        (returning("check_statement", of_a_costly_search, "TableRecord._check_statement"),
          {"tables that tell more than a trial": "estimators/test_private_search_statements.py::"
           "test_a_statement_of_a_search_that_its_noise_does_not_bear_is_refused"}),
         (skipped("Ledger.forget"),
@@ -872,14 +914,13 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          "np.abs(self.bounds_.to_ball(rows) @ directions.T).max(axis=0)")),
          {"ranges of directions by true projections":
           _REPLAY + "_follows_from_its_releases[sketch]"}),
-        (rewritten("_center",
-         ("reach = ...", "reach = float(np.abs(used / width - center).max())")),
+        (returning("_center", with_a_true_reach),
          {"a reach of true values": _REPLAY + "_follows_from_its_releases[flow, automatic]"}),
         (returning("_norm_radius", the_largest_norm),
          {"a radius of true norms": _REPLAY + "_follows_from_its_releases[sketch, norms]"}),
         (given("NoisyAccumulator._add", rows=warned_of),
          {"a warning of rows that are cut": _REPLAY + "_follows_from_its_releases[sketch, box]"}),
-        (rewritten("_range", ("max(upper, lower) * width", "max(used.max(), lower * width)")),
+        (returning("_range", up_to_the_largest_value),
          {"upper bounds at the largest value":
           _REPLAY + "_of_a_table_follows_from_its_releases[encoder]"}),
         (returning("_noisy", the_exact_score),
@@ -926,7 +967,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          "return np.where(codes < 0, -1, codes % len(self.levels))")),
          {"categories by the first that occurs": "preprocessing/test_one_row_one_code.py::"
           "test_changing_a_row_changes_its_code_alone[arrow-String]"}),
-        (rewritten("TickColumn.to_unit", ("seconds - first", "seconds - seconds.min()")),
+        (returning("TickColumn.to_unit", since_the_earliest),
          {"times by the earliest": "preprocessing/test_one_row_one_code.py::"
           "test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
