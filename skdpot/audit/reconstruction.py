@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from skdpot.federated.measures import DiscreteMeasure, optimal_plan
-from skdpot.federated.plain_messages import MeasureMessage
+from skdpot.federated.messages import MeasureMessage
 
 Seen: TypeAlias = DiscreteMeasure | MeasureMessage
 

@@ -360,9 +360,9 @@ class OrnsteinUhlenbeck:
         TypeError, ValueError
             If a parameter is of another type, out of its range or of another length.
         """
-        covariance = np.asarray(initial_covariance, dtype=np.float64)
+        covariance = as_finite(initial_covariance, "initial_covariance", "must be finite.")
         given = {"mean_reversion": mean_reversion, "mean": mean, "initial_mean": initial_mean}
-        vectors = {name: np.asarray(row, dtype=np.float64) for name, row in given.items()}
+        vectors = {name: as_finite(row, name, "must be finite.") for name, row in given.items()}
         if n_features is None:
             n_features = max(len(np.atleast_1d(row)) for row in (covariance, *vectors.values()))
         n_features = check_count(n_features, "n_features")
@@ -592,8 +592,6 @@ def _as_row(vector: np.ndarray, name: str, n_features: int) -> np.ndarray:
         raise ValueError(
             f"{name} must be a number or have shape ({n_features},); got {vector.shape}."
         )
-    if not np.isfinite(vector).all():
-        raise ValueError(f"{name} must be finite.")
     return np.broadcast_to(vector, n_features).copy()
 
 

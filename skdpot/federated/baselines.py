@@ -5,8 +5,7 @@ every party from their messages.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 
+from skdpot._utils.validation import check_count
 from skdpot.exceptions import MessageError
 from skdpot.federated.exchange import (
     SERVER,
@@ -30,8 +30,10 @@ from skdpot.federated.measures import (
     interpolate,
     optimal_plan,
     plan_from_costs,
+    weights_of,
 )
 from skdpot.federated.messages import (
+    FRACTIONS,
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -40,9 +42,10 @@ from skdpot.federated.messages import (
     InterpolatingMeasure,
     Message,
     ReferenceMeasure,
+    as_fraction,
+    as_fractions,
 )
 from skdpot.federated.party import Party
-from skdpot.federated.plain_messages import FRACTIONS, as_fraction, as_fractions
 
 
 def rescaled(squared_distance: float, t: float) -> float:
@@ -181,7 +184,7 @@ def triangle(
         partial(second.distances_at, request, sent),
         DistancesAtFractions,
         to=(first.name,),
-        check=partial(_check_fractions, request.fractions),
+        read=partial(_about, fractions=request.fractions),
     )
     return _from_parabola(exchange, request, answer.squared_distances, fraction)
 
@@ -219,10 +222,11 @@ def pairwise_triangle(
     """
     fraction = as_fraction("t", t)
     exchange, sent = _announced(parties, fraction, reference, interpolation, rng)
-    etas = {party.name: _moved(exchange, 1, party, sent) for party in parties}
+    due = {"interpolate": InterpolatingMeasure}
+    (etas,) = exchange.ask_all(1, parties, sent, due, partial(_about, n_features=sent.n_features))
     estimates = {}
     for pair in combinations(etas, 2):
-        plan = optimal_plan(etas[pair[0]], etas[pair[1]])
+        plan = optimal_plan(*(etas[name].measure for name in pair))
         squared = rescaled(plan.squared_distance, fraction)
         estimates[pair] = DistanceEstimate("triangle", squared, exchange.transcript, plan)
     return PairwiseResult("triangle", tuple(etas), estimates, exchange.transcript)
@@ -284,12 +288,9 @@ def triangle_to_union(
     """
     fraction = as_fraction("t", t)
     due = as_fractions([fraction]) if disclose_t else _enough(fractions)
-    given = [seller.n_samples for seller in sellers] if shares is None else shares
-    weights = np.asarray(given, dtype=np.float64)
-    fits = weights.shape == (len(sellers),) and bool((weights >= 0).all())
-    if len(sellers) and not (fits and 0 < weights.sum() < np.inf):
-        raise ValueError("shares must hold one non-negative number per seller, not all of them 0.")
     exchange, sent = _announced((buyer, *sellers), None, reference, interpolation, rng)
+    given = [seller.n_samples for seller in sellers] if shares is None else shares
+    weights = weights_of(given, len(sellers), "shares")
     recipients = [seller.name for seller in sellers]
     request = _asked(exchange, buyer, recipients, sent, fraction, due)
     matrices = [
@@ -299,15 +300,12 @@ def triangle_to_union(
             partial(seller.cost_matrices, request, sent),
             CostMatrices,
             to=(buyer.name,),
-            check=partial(_check_matrices, request),
+            read=partial(_about, fractions=request.fractions, n_targets=request.n_points),
         )
         for seller in sellers
     ]
     masses = np.concatenate(
-        [
-            share * matrix.shares
-            for share, matrix in zip(weights / weights.sum(), matrices, strict=True)
-        ]
+        [share * matrix.shares for share, matrix in zip(weights, matrices, strict=True)]
     )
     stacked = np.concatenate([matrix.costs for matrix in matrices], axis=1)
     couplings = [plan_from_costs(costs, masses, request.masses) for costs in stacked]
@@ -398,7 +396,6 @@ def pairwise_fedwad(
     reference: DiscreteMeasure | ArrayLike | None = None,
     interpolation: str = "barycentric",
     rng: np.random.Generator | None = None,
-    together: Callable[[Sequence[Party]], AbstractContextManager[Any]] = nullcontext,
 ) -> PairwiseResult:
     """Bound W₂ between all parties, pair by pair. **Not private**.
 
@@ -417,8 +414,6 @@ def pairwise_fedwad(
         Which interpolating measure parties send.
     rng : numpy.random.Generator, optional
         Draws ξ and the fractions, which all pairs share.
-    together : callable, optional
-        Makes a context in which a pair is asked, for a transport that asks both at once.
 
     Returns
     -------
@@ -439,8 +434,7 @@ def pairwise_fedwad(
     fractions = fractions_of_rounds(t, n_rounds, rng)
     exchange, estimates = Exchange(), {}
     for first, second in combinations(parties, 2):
-        with together((first, second)):
-            path = _rounds(exchange, (first, second), xi, fractions, interpolation)
+        path = _rounds(exchange, (first, second), xi, fractions, interpolation)
         estimates[first.name, second.name] = DistanceEstimate(
             "fedwad", path.distance**2, exchange.transcript, path
         )
@@ -449,8 +443,7 @@ def pairwise_fedwad(
 
 def fractions_of_rounds(t: float | str, n_rounds: int, rng: np.random.Generator) -> np.ndarray:
     """Return one fraction per round, uniformly drawn in (0, 1) or fixed."""
-    if n_rounds < 1:
-        raise ValueError(f"n_rounds={n_rounds!r} must be at least 1.")
+    n_rounds = check_count(n_rounds, "n_rounds")
     if t == "drawn":
         return np.minimum(1.0 - rng.random(n_rounds), np.nextafter(1.0, 0.0))
     if isinstance(t, str):
@@ -470,16 +463,16 @@ def _rounds(
     for number, t in enumerate([*map(float, fractions), None]):
         message = GeodesicMeasure(xi.points, xi.masses, t, interpolation)
         sent = exchange.send(number, SERVER, names, message, GeodesicMeasure)
-        lengths = [
-            exchange.ask(
-                number, party.name, partial(party.squared_distance_to, sent), DistanceMessage
-            )
-            for party in pair
-        ]
-        distances.append(math.fsum(math.sqrt(length.squared_distance) for length in lengths))
+        due: dict[str, type[Message]] = {"squared_distance_to": DistanceMessage}
         if t is not None:
-            etas = [_moved(exchange, number, party, sent) for party in pair]
-            xi = interpolate(optimal_plan(*etas), t, kind=interpolation)
+            due["interpolate"] = InterpolatingMeasure
+        fits = partial(_about, n_features=xi.n_features)
+        lengths, *moved = exchange.ask_all(number, pair, sent, due, fits)
+        roots = (math.sqrt(length.squared_distance) for length in lengths.values())
+        distances.append(math.fsum(roots))
+        if t is not None:
+            plan = optimal_plan(*(eta.measure for eta in moved[0].values()))
+            xi = interpolate(plan, t, kind=interpolation)
     return GeodesicPath(np.array(distances), xi)
 
 
@@ -523,20 +516,6 @@ def _announced(
     return exchange, exchange.send(0, SERVER, names, message, ReferenceMeasure)
 
 
-def _moved(
-    exchange: Exchange, number: int, party: Party, sent: ReferenceMeasure | GeodesicMeasure
-) -> DiscreteMeasure:
-    """Let a party send its interpolating measure to the server."""
-    arrived = exchange.ask(
-        number,
-        party.name,
-        partial(party.interpolate, sent),
-        InterpolatingMeasure,
-        check=partial(_check_features, sent),
-    )
-    return arrived.measure
-
-
 def _asked(
     exchange: Exchange,
     asker: Party,
@@ -546,13 +525,12 @@ def _asked(
     fractions: np.ndarray,
 ) -> FractionRequest:
     """Let a party that keeps t send its interpolating measure and its question to others."""
-
-    def check(request: FractionRequest) -> None:
-        _check_features(sent, request)
-        _check_fractions(fractions, request)
-
     question = partial(asker.fraction_request, sent, t, fractions)
-    return exchange.ask(1, asker.name, question, FractionRequest, to=recipients, check=check)
+    fits = partial(_about, n_features=sent.n_features, fractions=fractions)
+    sent_on: FractionRequest = exchange.ask(
+        1, asker.name, question, FractionRequest, to=recipients, read=fits
+    )
+    return sent_on
 
 
 def _enough(fractions: ArrayLike) -> np.ndarray:
@@ -593,19 +571,9 @@ def _told(result: PairwiseResult, number: int) -> DistanceEstimate:
     return estimate
 
 
-def _check_features(sent: ReferenceMeasure | GeodesicMeasure, answer: Any) -> None:
-    due, got = sent.points.shape[1], answer.points.shape[1]
-    if got != due:
-        raise MessageError(f"Its points have {got} features; {due} are due.")
-
-
-def _check_fractions(due: np.ndarray, answer: Any) -> None:
-    if not np.array_equal(answer.fractions, due):
-        raise MessageError("It is about other fractions than those that are due.")
-
-
-def _check_matrices(request: FractionRequest, answer: CostMatrices) -> None:
-    _check_fractions(request.fractions, answer)
-    n_points = answer.costs.shape[2]
-    if n_points != len(request.points):
-        raise MessageError(f"Its costs are of {n_points} points; {len(request.points)} were sent.")
+def _about(answer: Any, **due: Any) -> Any:
+    """Return an answer that is about what was asked, or raise MessageError."""
+    for name, value in due.items():
+        if not np.array_equal(given := getattr(answer, name, value), value):
+            raise MessageError(f"Its {name} is {given}; {value} is due.")
+    return answer

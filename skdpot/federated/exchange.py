@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -167,6 +168,61 @@ class Transcript:
         return html_card("Transcript", aside, rankings=rankings)
 
 
+class Question(NamedTuple):
+    """A method of `Party` that takes one message and returns one, and the bytes of the message."""
+
+    method: str
+    request: bytes
+
+
+# What comes back from a party: an answer to each question, or what went wrong.
+Replies: TypeAlias = list[bytes] | MessageError
+Carry: TypeAlias = Callable[[Mapping[str, Sequence[Question]]], Mapping[str, Replies]]
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a party tells about itself before anything is asked; all of it is public.
+
+    Parameters
+    ----------
+    name : str
+        Name of the party.
+    n_samples, n_features, n_dimensions : int
+        As the attributes of `Party`.
+    allows : tuple of str
+        Protocols that the party agreed to. It refuses the others by itself.
+    """
+
+    name: str
+    n_samples: int
+    n_features: int
+    n_dimensions: int
+    allows: tuple[str, ...]
+
+    @classmethod
+    def of(cls, party: Party) -> Self:
+        """Return the introduction of a party of this process."""
+        sizes = (party.n_samples, party.n_features, party.n_dimensions)
+        return cls(party.name, *sizes, party.allows)
+
+
+@dataclass(frozen=True)
+class RemoteParty(Introduction):
+    """Stands for a `Party` elsewhere: the protocols that ask all parties alike take both.
+
+    Parameters
+    ----------
+    name, n_samples, n_features, n_dimensions, allows
+        As the party has introduced itself.
+    carry : callable
+        Brings questions to parties by name, and their answers back, unread. Parties with the same
+        one are asked at the same time.
+    """
+
+    carry: Carry
+
+
 class Exchange:
     """Carries the messages of one protocol and writes its transcript.
 
@@ -178,40 +234,76 @@ class Exchange:
         self.transcript = Transcript() if transcript is None else transcript
 
     def send(
-        self, round: int, sender: str, recipients: Iterable[str], message: M | bytes, due: type[M]
-    ) -> M:
-        """Send one message to one or more recipients."""
-        with blaming(sender):
+        self,
+        round: int,
+        sender: str,
+        recipients: Iterable[str],
+        message: Message | bytes,
+        due: type[M],
+        read: Callable[[M], Any] | None = None,
+    ) -> Any:
+        """Send one message; return what arrives, or what `read` makes of it.
+
+        What `read` refuses as a MessageError is the sender's fault.
+        """
+        with _blaming(sender):
             if not isinstance(message, bytes | Message):
                 raise MessageError(f"A message is due, got {type(message).__name__}.")
             data = message if isinstance(message, bytes) else message.to_bytes()
             arrived = due.from_bytes(data)
+            found = arrived if read is None else read(arrived)
         for recipient in recipients:
             self.transcript.record(round, sender, recipient, arrived)
-        return arrived
+        return found
 
     def ask(
         self,
         round: int,
         name: str,
-        answer: Callable[[], M | bytes],
+        answer: Callable[[], Message | bytes],
         due: type[M],
         *,
         to: Iterable[str] = (SERVER,),
-        check: Callable[[M], object] | None = None,
-    ) -> M:
+        read: Callable[[M], Any] | None = None,
+    ) -> Any:
         """Let a participant answer, and send the answer."""
-        with blaming(name):
+        with _blaming(name):
             reply = answer()
-        arrived = self.send(round, name, to, reply, due)
-        if check is not None:
-            with blaming(name):
-                check(arrived)
-        return arrived
+        return self.send(round, name, to, reply, due, read)
+
+    def ask_all(
+        self,
+        round: int,
+        parties: Sequence[Any],
+        request: Message,
+        due: Mapping[str, type[Message]],
+        read: Callable[[Any], Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Ask all parties the same; return what they answer to each method of `due`, by name."""
+        questions = [Question(method, request.to_bytes()) for method in due]
+        carried: dict[str, Replies] = {}
+        for carry in dict.fromkeys(p.carry for p in parties if isinstance(p, RemoteParty)):
+            names = [p.name for p in parties if getattr(p, "carry", None) == carry]
+            carried |= carry(dict.fromkeys(names, questions))
+        found: list[dict[str, Any]] = [{} for _ in due]
+        for number, (method, kind) in enumerate(due.items()):
+            for party in parties:
+                if party.name in carried:
+                    answer = partial(_carried, carried[party.name], number)
+                else:
+                    answer = partial(getattr(party, method), request)
+                found[number][party.name] = self.ask(round, party.name, answer, kind, read=read)
+        return found
+
+
+def _carried(replies: Replies, number: int) -> bytes:
+    if isinstance(replies, MessageError):
+        raise replies
+    return replies[number]
 
 
 @contextmanager
-def blaming(name: str) -> Iterator[None]:
+def _blaming(name: str) -> Iterator[None]:
     """Say in a MessageError whose message or answer it is about."""
     try:
         yield
@@ -234,18 +326,17 @@ def as_parties(
 ) -> list[Party]:
     """Return the parties of a matrix; rows get a party of their own, with a budget."""
     named = isinstance(parties, Mapping)
-    if not named and (not isinstance(parties, Sequence) or isinstance(parties, str | bytes)):
+    listed = isinstance(parties, Sequence) and all(isinstance(party, Party) for party in parties)
+    if not (named or listed):
         raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
     if len(parties) < 2:
         raise ValueError(f"parties must hold two parties or more, got {len(parties)}.")
-    if named:
-        return [
-            Party(name, rows, allows=(protocol,), budget=new_budget(), **terms)
-            for name, rows in parties.items()
-        ]
-    if not all(isinstance(party, Party) for party in parties):
-        raise TypeError("parties must be a sequence of Party, or a mapping of names to rows.")
-    return list(parties)
+    if not named:
+        return list(parties)
+    return [
+        Party(name, rows, allows=(protocol,), budget=new_budget(), **terms)
+        for name, rows in parties.items()
+    ]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

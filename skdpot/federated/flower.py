@@ -23,9 +23,10 @@ from skdpot.exceptions import (
     ProtocolRefusedError,
     SkdpotError,
 )
+from skdpot.federated.exchange import Introduction, Question, Replies
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
-from skdpot.federated.remote import Introduction, Question, RemoteParties, answer
+from skdpot.federated.remote import RemoteParties, answer
 
 try:
     from flwr.app import ConfigRecord, Context, Error, MessageType, RecordDict
@@ -126,10 +127,8 @@ class _Line:
             raise MessageError(f"Node {node} does not introduce its party as this release does.")
         return Introduction(name=name, allows=tuple(allows), **sizes)
 
-    def carry(
-        self, questions: Mapping[str, Sequence[Question]]
-    ) -> dict[str, list[bytes] | MessageError]:
-        """Bring questions to parties, see `skdpot.federated.remote.Carry`."""
+    def carry(self, questions: Mapping[str, Sequence[Question]]) -> dict[str, Replies]:
+        """Bring questions to parties, and what they reply back."""
         replies = self.exchange({self.nodes[name]: asked for name, asked in questions.items()})
         return {
             name: _read_answers(name, len(asked), replies[self.nodes[name]])
@@ -227,7 +226,7 @@ def _read_reply(node: int, reply: FlowerMessage) -> Any:
         return error
 
 
-def _read_answers(name: str, due: int, reply: Any) -> list[bytes] | MessageError:
+def _read_answers(name: str, due: int, reply: Any) -> Replies:
     """Return a party's answers, or what went wrong."""
     if isinstance(reply, MessageError):
         return reply

@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
-from skdpot._utils.validation import encode_labels
+from skdpot._utils.validation import check_count, check_real, encode_labels
+from skdpot.metrics.distances import as_points
 from skdpot.slicing.transport import exact_plan, point_masses
-
-_LARGEST = 1e150  # the square of a larger number may not be one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +51,7 @@ class DiscreteMeasure:
 
     def __post_init__(self) -> None:
         """Copy, check and lock the arrays."""
-        points = finite_table(self.points, "points")
+        points = np.ascontiguousarray(as_points(self.points, "points"))
         masses = point_masses(self.masses, len(points), "masses")
         points.setflags(write=False)
         object.__setattr__(self, "points", points)
@@ -80,6 +79,12 @@ class DiscreteMeasure:
     def __repr__(self) -> str:
         kind = "uniform" if self.masses is None else "weighted"
         return f"DiscreteMeasure({self.n_points} points, {self.n_features} features, {kind})"
+
+
+def weights_of(masses: ArrayLike | None, size: int, name: str = "masses") -> np.ndarray:
+    """Return masses that sum to one, also when they are uniform and not given."""
+    given = point_masses(masses, size, name)
+    return np.full(size, 1.0 / size) if given is None else given
 
 
 def gaussian_reference(
@@ -115,14 +120,9 @@ def gaussian_reference(
     ValueError
         If a size is less than one, or the scale is negative or not finite.
     """
-    if n_support < 1 or n_features < 1:
-        raise ValueError(
-            f"n_support={n_support!r} and n_features={n_features!r} must be at least 1."
-        )
-    if not 0 <= scale < np.inf:
-        raise ValueError(f"scale={scale!r} must be finite and not negative.")
-    points = rng.standard_normal((n_support, n_features))
-    return DiscreteMeasure(np.asarray(mean, dtype=np.float64) + scale * points)
+    shape = check_count(n_support, "n_support"), check_count(n_features, "n_features")
+    spread = check_real(scale, "scale") * rng.standard_normal(shape)
+    return DiscreteMeasure(np.asarray(mean, dtype=np.float64) + spread)
 
 
 def labelled_measure(
@@ -194,23 +194,6 @@ def _moments(points: np.ndarray, weights: np.ndarray, covariance: str) -> np.nda
     # covariance, whose small eigenvalues rounding would turn negative, is never formed.
     _, values, axes = np.linalg.svd(centred, full_matrices=False)
     return np.concatenate([mean, ((axes.T * values) @ axes).ravel()])
-
-
-def finite_table(values: ArrayLike, name: str) -> np.ndarray:
-    """Return a copy of a table as float64, or an error that quotes no value."""
-    try:
-        table = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
-        table = None
-    if table is None:  # outside of the handler: its text, which may quote a value, is not chained
-        raise ValueError(f"{name} cannot be read as a table of real numbers.")
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(
-            f"{name} has shape {table.shape}; it must be (n_points, n_features), not empty."
-        )
-    if not (table.min() >= -_LARGEST and table.max() <= _LARGEST):  # false for NaN too
-        raise ValueError(f"{name} must be finite, and at most 1e150 in absolute value.")
-    return table
 
 
 _NEAR = 1e-3  # share of the squared radii below which a difference of squares is not trusted

@@ -1,32 +1,26 @@
 """The messages of all protocols, and what each of them tells to whom.
 
 Only `SketchMessage` is private. The others carry what the protocols of the literature exchange,
-without noise.
+without noise: rows follow from them, and their docstrings say how. See the attacks in
+`skdpot.audit`, which read nothing but messages.
 """
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from skdpot._utils.records import MOST_BYTES, Record
+from skdpot._utils.validation import as_finite, check_count
 from skdpot.exceptions import MessageError
-from skdpot.federated.plain_messages import (
-    CostMatrices,
-    DistanceMessage,
-    DistancesAtFractions,
-    FloatArray,
-    FractionRequest,
-    GeodesicMeasure,
-    InterpolatingMeasure,
-    Message,
-    ReferenceMeasure,
-    check_type,
-)
+from skdpot.federated.measures import DiscreteMeasure
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.plan import make_directions, projection_half_widths, public_bounds
@@ -45,6 +39,458 @@ __all__ = [
     "SketchMessage",
     "SketchRequest",
 ]
+
+FloatArray = npt.NDArray[np.float64]
+
+FRACTIONS = (0.25, 0.5, 0.75)
+"""Fractions at which the paper asks for distances when t is not disclosed."""
+INTERPOLATIONS = ("barycentric", "exact")
+_LARGEST_COORDINATE = 1e100  # beyond it squares and their sums may overflow
+_LARGEST_SQUARE = 1e210
+_MOST_FRACTIONS = 64
+_MASS_ERROR = 1e-6
+
+
+class Message(Record):
+    """Something that one participant of a protocol sends to another.
+
+    Messages are frozen. They are equal when their bytes are. A message of another party is
+    read with `from_bytes`, which validates everything and runs no code of the sender.
+
+    Every message says in `reveals`, in one sentence, what it tells to whom; its class says it
+    at length. Its repr shows sizes only, so that a log of messages is no copy of them.
+    """
+
+    noun: ClassVar[str] = "message"
+    _REVEALS: ClassVar[str]
+
+    @property
+    def reveals(self) -> str:
+        """What the message reveals, and to whom: one sentence."""
+        return self._REVEALS
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Length of the message on the line."""
+        return len(self.to_bytes())
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, *, max_bytes: int = MOST_BYTES, source: str = "The data"
+    ) -> Self:
+        """Read a message that somebody else wrote.
+
+        Parameters
+        ----------
+        data : bytes
+            What arrived.
+        max_bytes : int, default=2**31
+            Longer messages are refused unread.
+        source : str, default="The data"
+            What errors call the bytes.
+
+        Returns
+        -------
+        Message
+            Of this class; ``Message.from_bytes`` reads every kind.
+
+        Raises
+        ------
+        MessageError
+            If the bytes are damaged, of another kind or version, or what they say cannot be.
+        """
+        try:
+            return super().from_bytes(data, max_bytes=max_bytes, source=source)
+        except ValueError as error:
+            raise MessageError(f"{error!s:.400}") from error
+
+    def __eq__(self, other: object) -> bool:
+        """Compare bit for bit."""
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self is other or self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        """Hash what is sent."""
+        return hash(self.to_bytes())
+
+    def __repr__(self) -> str:
+        """Return kind and sizes, never values."""
+        held = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        sizes = "".join(
+            f"{name}: {' x '.join(map(str, array.shape))}, "
+            for name, array in held.items()
+            if isinstance(array, np.ndarray)
+        )
+        return f"<{type(self).__name__} ({sizes}{self.n_bytes} bytes)>"
+
+    def _store(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __post_init__(self) -> None:
+        """Check each field by its name, in their order, and keep read-only copies."""
+        for item in fields(self):  # type: ignore[arg-type]
+            self._store(item.name, _CHECKS[item.name](getattr(self, item.name), self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MeasureMessage(Message):
+    """A message that is a measure: points, and masses unless these are equal."""
+
+    points: FloatArray
+    masses: FloatArray | None = None
+
+    @property
+    def n_points(self) -> int:
+        """Number of points."""
+        return len(self.points)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.points.shape[1])
+
+    @property
+    def measure(self) -> DiscreteMeasure:
+        """The measure that is sent."""
+        return DiscreteMeasure(self.points, self.masses)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Target(MeasureMessage):
+    """A measure that parties are asked to move theirs towards."""
+
+    t: float | None = None
+    interpolation: str = "barycentric"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReferenceMeasure(_Target):
+    """The reference γ that all parties interpolate towards, from the server to each party.
+
+    Reveals nothing: γ is drawn without looking at anybody's rows. But γ is what makes an
+    `InterpolatingMeasure` readable, and every participant has it.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_support, n_features)
+        Points of the reference.
+    masses : array-like of shape (n_support,), optional
+        Their shares; None for equal ones.
+    t : float, optional
+        How far of the way to γ each party shall go, in (0, 1). None when one party keeps that
+        for itself.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Which interpolating measure is asked for.
+    """
+
+    kind: ClassVar[str] = "reference"
+    _REVEALS: ClassVar[str] = "Nothing: it is drawn without looking at anybody's rows."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InterpolatingMeasure(MeasureMessage):
+    """A party's measure moved a fraction t of the way to the reference, to the server.
+
+    **Reveals every row, exactly, to whoever knows the reference and t**: the server, and every
+    party that is shown the message. It is no more private than the rows.
+
+    `skdpot.audit.reconstruction.rows_from_interpolation` does it, with the proof, in the time of
+    one optimal transport for equal sizes: a second for a thousand rows, whatever the scale of the
+    reference and t. That finding the plan is hard, as the paper says, is not so. If t is unknown,
+    only that one number is missing: any feature that is constant in the data, such as a pixel that
+    is always black, gives it away.
+
+    **Also reveals differences of rows to a server that sees two of them**, made with the same
+    reference and t, even if it does not know these: see
+    `skdpot.audit.message_attacks.paired_differences`.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_points, n_features)
+        Points of the measure.
+    masses : array-like of shape (n_points,), optional
+        Their shares; None for equal ones.
+
+    References
+    ----------
+    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad).
+    """
+
+    kind: ClassVar[str] = "interpolating measure"
+    _REVEALS: ClassVar[str] = (
+        "Every row of the sender, exactly, to whoever knows the reference and t; to who sees two "
+        "such messages also the differences (1 - t)(x_i - y_j) of paired rows."
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GeodesicMeasure(_Target):
+    """The measure ξ between two parties that FedWad improves round by round, to both of them.
+
+    The first one is drawn at random and reveals nothing. **Every later one is made of both
+    parties' interpolating measures, and reveals each party's rows to the other.** Each ξ lies
+    at the known fraction t between the two: a party that knows its own reads the other's
+    from ξ, like a row from an `InterpolatingMeasure`, and from that the other's rows. Nor does it
+    take such care: as the rounds go on ξ settles on the geodesic between μ and ν, and
+    who holds μ extends the segments from its own rows through the last ξ to where ν must be. The
+    server, which has all of ξ and η, reads the rows of both from the first η that it gets.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_support, n_features)
+        Points of the measure.
+    masses : array-like of shape (n_support,), optional
+        Their shares; None for equal ones.
+    t : float, optional
+        How far of the way to ξ each party shall go in this round, in (0, 1). None when only
+        the distance to ξ is asked for.
+    interpolation : {"barycentric", "exact"}, default="barycentric"
+        Which interpolating measure is asked for.
+
+    References
+    ----------
+    Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
+    """
+
+    kind: ClassVar[str] = "geodesic measure"
+    _REVEALS: ClassVar[str] = (
+        "From the second round on the rows of each party to the other, which extends the segments "
+        "from its own points through these."
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FractionRequest(MeasureMessage):
+    """A party's interpolating measure, with the question how far another party's are from it.
+
+    **Reveals to the recipient, who knows the reference, every row of the sender up to one
+    unknown number**, its fraction t: everything that `InterpolatingMeasure` says holds here too.
+    Keeping t back is what the protocol calls private; see there why it is not.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_points, n_features)
+        The sender's interpolating measure.
+    masses : array-like of shape (n_points,), optional
+        Shares of its points; None for equal ones.
+    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
+        How far of the way to the reference the recipient shall go for each of its answers.
+    """
+
+    fractions: FloatArray = FRACTIONS  # type: ignore[assignment]
+
+    kind: ClassVar[str] = "fraction request"
+    _REVEALS: ClassVar[str] = (
+        "Every row of the sender, up to its one unknown fraction t, to whoever knows the reference."
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistancesAtFractions(Message):
+    """Squared distances of a party's interpolating measures from the asker's, to the asker.
+
+    Reveals one exact number for each fraction. **That is little for one request, but not
+    private.** Every row moves these numbers, and no noise covers it: who knows all rows but one
+    can test with certainty whether the last one is a given person. And the asker chooses the
+    measure. Asked about one single point p the answer is ``‖p - mean‖² + variance``, so that
+    requests about d + 1 points give the mean of the rows exactly; a measure with a little
+    mass far away in one direction finds the rows that are outermost there.
+
+    Parameters
+    ----------
+    fractions : array-like of shape (n_fractions,)
+        The fractions that were asked for.
+    squared_distances : array-like of shape (n_fractions,)
+        W₂² between the two measures at each fraction.
+    """
+
+    fractions: FloatArray
+    squared_distances: FloatArray
+
+    kind: ClassVar[str] = "distances at fractions"
+    _REVEALS: ClassVar[str] = (
+        "A few exact distances to the asker: enough to test with certainty for one row when the "
+        "others are known, and to find rows after many requests."
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CostMatrices(Message):
+    """Squared distances of each of a party's moved rows from the asker's points, to the asker.
+
+    **Reveals every row exactly to the asker as soon as it has sent more points than there are
+    features**, by trilateration: see `skdpot.audit.message_attacks.rows_from_cost_matrices`. With
+    fewer points the asker learns the projection of each row on their span, and its distance from
+    it. The masses are told as they are.
+
+    Parameters
+    ----------
+    fractions : array-like of shape (n_fractions,)
+        The fractions that were asked for.
+    costs : array-like of shape (n_fractions, n_rows, n_points)
+        Squared Euclidean distances.
+    masses : array-like of shape (n_rows,), optional
+        Shares of the party's points; None for equal ones.
+    """
+
+    fractions: FloatArray
+    costs: FloatArray
+    masses: FloatArray | None = None
+
+    kind: ClassVar[str] = "cost matrices"
+    _REVEALS: ClassVar[str] = (
+        "Every row of the sender, exactly, to the asker: squared distances to more known points "
+        "than there are features locate each row."
+    )
+
+    @property
+    def n_points(self) -> int:
+        """Number of the sender's points."""
+        return int(self.costs.shape[1])
+
+    @property
+    def n_targets(self) -> int:
+        """Number of the asker's points."""
+        return int(self.costs.shape[2])
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Shares of the sender's points, also when they are equal."""
+        return np.full(self.n_points, 1 / self.n_points) if self.masses is None else self.masses
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DistanceMessage(Message):
+    """One squared distance: of a party's rows from a measure, to the server, or a result.
+
+    Reveals one exact number to the recipient. **A number is not private because it is one
+    number.** It moves with every row, and no noise covers it: who knows all rows but one can
+    test with certainty whether the last one is a given person. Who may ask for distances from
+    measures of its own choice learns more with each answer: from single points the mean of the
+    rows after d + 1 of them, from others single rows.
+
+    As a result, from the server to the parties, it is a function of both parties' rows, and tells
+    each of them that much about the other's.
+
+    Parameters
+    ----------
+    squared_distance : float
+        W₂².
+    """
+
+    squared_distance: float
+
+    kind: ClassVar[str] = "distance"
+    _REVEALS: ClassVar[str] = (
+        "One exact distance to the recipient: enough to test with certainty for one row when the "
+        "others are known."
+    )
+
+
+def _points(value: ArrayLike, _: Any) -> np.ndarray:
+    """Return points as a read-only table, or raise MessageError."""
+    points = _as_floats("points", value)
+    if points.ndim != 2 or 0 in points.shape:
+        raise MessageError(
+            f"points must have shape (n_points, n_features), both at least 1; got {points.shape}."
+        )
+    if np.abs(points).max() > _LARGEST_COORDINATE:
+        raise MessageError(
+            f"points holds coordinates beyond {_LARGEST_COORDINATE:g}; use another unit."
+        )
+    return points
+
+
+def _masses(value: ArrayLike | None, message: Any) -> np.ndarray | None:
+    """Return the share of each point, or None for equal shares, or raise MessageError."""
+    if value is None:
+        return None
+    n_points = message.n_points
+    masses = _as_floats("masses", value)
+    if masses.shape != (n_points,) or masses.min() < 0 or masses.max() > 1 + _MASS_ERROR:
+        raise MessageError(f"masses must hold one share in [0, 1] for each of {n_points} points.")
+    if abs(masses.sum() - 1) > _MASS_ERROR:
+        raise MessageError("masses must sum to 1; divide them by their sum.")
+    return masses
+
+
+def as_fractions(value: ArrayLike, _: Any = None) -> np.ndarray:
+    """Return increasing fractions of the way to the reference, or raise MessageError."""
+    fractions = _as_floats("fractions", value)
+    if fractions.ndim != 1 or not 1 <= fractions.size <= _MOST_FRACTIONS:
+        raise MessageError(
+            f"fractions must have shape (n_fractions,), with 1 to {_MOST_FRACTIONS} of them."
+        )
+    if fractions[0] <= 0 or fractions[-1] >= 1 or (np.diff(fractions) <= 0).any():
+        raise MessageError("fractions must increase and lie strictly between 0 and 1.")
+    return fractions
+
+
+def _costs(value: ArrayLike, message: Any, name: str = "costs", ndim: int = 3) -> np.ndarray:
+    """Return squared distances for each fraction, or raise MessageError."""
+    costs, n_fractions = _as_floats(name, value), len(message.fractions)
+    if costs.ndim != ndim or 0 in costs.shape or len(costs) != n_fractions:
+        due = ", ".join([str(n_fractions), *["any"] * (ndim - 1)])
+        raise MessageError(f"{name} must have shape ({due}), got {costs.shape}.")
+    if costs.min() < 0 or costs.max() > _LARGEST_SQUARE:
+        raise MessageError(f"{name} must lie between 0 and {_LARGEST_SQUARE:g}.")
+    return costs
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def as_fraction(name: str, value: Any) -> float:
+    """Return one fraction of the way to the reference, or raise MessageError."""
+    if not (_is_number(value) and 0 < value < 1):
+        raise MessageError(f"{name} must be a number strictly between 0 and 1.")
+    return float(value)
+
+
+def as_interpolation(value: Any, _: Any = None) -> str:
+    """Return the kind of an interpolating measure, or raise MessageError."""
+    if value not in INTERPOLATIONS:
+        raise MessageError('interpolation must be "barycentric" or "exact".')
+    return str(value)
+
+
+def _squared_distance(value: Any, _: Any) -> float:
+    """Return a squared distance as a float, or raise MessageError."""
+    if not (_is_number(value) and 0 <= value <= _LARGEST_SQUARE):
+        raise MessageError(f"squared_distance must be a number between 0 and {_LARGEST_SQUARE:g}.")
+    return float(value)
+
+
+def _as_floats(name: str, value: ArrayLike) -> np.ndarray:
+    """Return a read-only copy in double precision, finite."""
+    try:
+        array: np.ndarray = as_finite(value, name).copy()
+    except ValueError as error:
+        raise MessageError(str(error)) from None
+    array.setflags(write=False)
+    return array
+
+
+# What a field may hold depends on its name alone, and on the fields before it.
+_CHECKS: dict[str, Callable[[Any, Any], Any]] = {
+    "points": _points,
+    "masses": _masses,
+    "t": lambda value, _: None if value is None else as_fraction("t", value),
+    "interpolation": as_interpolation,
+    "fractions": as_fractions,
+    "squared_distances": partial(_costs, name="squared_distances", ndim=1),
+    "costs": _costs,
+    "squared_distance": _squared_distance,
+}
+
+
+def check_type(given: object, *due: type[Message]) -> None:
+    """Raise MessageError unless a message of one of the classes is given."""
+    if not isinstance(given, due):
+        names = " or ".join(kind.__name__ for kind in due)
+        raise MessageError(f"A {names} is due, got {type(given).__name__}.")
 
 
 _FEWEST_BINS, _MOST_BINS = 2, 512  # decoding takes a time that grows with the third power
@@ -102,18 +548,15 @@ class SketchRequest(Message):
         """Check the fields and keep read-only copies."""
         if not isinstance(self.bounds, DataBounds):
             raise MessageError(f"bounds must be DataBounds, got {type(self.bounds).__name__}.")
-        n_bins = self.n_bins
-        whole = isinstance(n_bins, int | np.integer) and not isinstance(n_bins, bool)
-        if not (whole and _FEWEST_BINS <= n_bins <= _MOST_BINS):
-            raise MessageError(f"n_bins must be an integer from {_FEWEST_BINS} to {_MOST_BINS}.")
-        self._store("n_bins", int(n_bins))
-        self._store("directions", _unit_rows(self.directions, self.bounds.n_features))
-        if len(self.directions) * self.n_bins > _MOST_ENTRIES:
-            raise MessageError(f"A table of more than {_MOST_ENTRIES} entries is asked for.")
         try:
+            n_bins = check_count(self.n_bins, "n_bins", least=_FEWEST_BINS, most=_MOST_BINS)
             public_bounds(self.bounds, None, self.n_features)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise MessageError(str(error)) from error
+        self._store("n_bins", n_bins)
+        self._store("directions", _unit_rows(self.directions, self.n_features))
+        if len(self.directions) * n_bins > _MOST_ENTRIES:
+            raise MessageError(f"A table of more than {_MOST_ENTRIES} entries is asked for.")
         # A party that fails on absurd bounds would fail after it has paid.
         largest = max(np.abs(self.bounds.center).max(), self.bounds.scale.max())
         if largest > _LARGEST_BOUND or self.bounds.scale.min() < 1 / _LARGEST_BOUND:
@@ -161,10 +604,6 @@ class SketchRequest(Message):
         MessageError
             If no bounds are given, or an argument is out of range.
         """
-        if bounds is None and norm_bound is None:
-            raise MessageError(
-                "Pass bounds=(low, high) or norm_bound= that are public: known without the rows."
-            )
         try:
             given = "private" if bounds is None else bounds
             declared = public_bounds(given, norm_bound, n_features)
@@ -172,7 +611,10 @@ class SketchRequest(Message):
         except (TypeError, ValueError) as error:
             raise MessageError(f"No request can be drawn: {error}") from error
         if declared is None:
-            raise MessageError("bounds must be a pair (low, high), the same for all parties.")
+            raise MessageError(
+                "Pass bounds=(low, high) or norm_bound= that are public: known without the rows, "
+                "and the same for all parties."
+            )
         return cls(directions, n_bins, declared)
 
     @property

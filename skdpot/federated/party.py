@@ -24,6 +24,7 @@ from skdpot.federated.measures import (
     squared_distances,
 )
 from skdpot.federated.messages import (
+    FRACTIONS,
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -33,15 +34,12 @@ from skdpot.federated.messages import (
     ReferenceMeasure,
     SketchMessage,
     SketchRequest,
-    check_feature_names,
-    is_writable,
-)
-from skdpot.federated.plain_messages import (
-    FRACTIONS,
     as_fraction,
     as_fractions,
     as_interpolation,
+    check_feature_names,
     check_type,
+    is_writable,
 )
 from skdpot.federated.valuation import DataValues, calibrated_values
 from skdpot.privacy.accounting import privacy_target
@@ -75,10 +73,20 @@ class PartyData:
     _last_plan: TransportPlan | None = None
 
     @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the rows."""
+        return int(self.rows.shape[1])
+
+    @property
     def n_dimensions(self) -> int:
         """Dimension of the measure that is compared without privacy."""
         given = self.given_measure
-        return int(self.rows.shape[1]) if given is None else given.n_features
+        return self.n_features if given is None else given.n_features
 
     @property
     def measure(self) -> DiscreteMeasure:
@@ -115,9 +123,11 @@ class PartyData:
             self.budget.spend(NonPrivateEvent(), label=f"{protocol}: {release}")
         with self.lock:
             last = self._last_plan
-            if last is None or not _equal(last.target, target):
-                last = optimal_plan(self.measure, target)
-                self._last_plan = last
+            if last is None or not (
+                np.array_equal(last.target.points, target.points)
+                and np.array_equal(last.target.weights, target.weights)
+            ):
+                self._last_plan = last = optimal_plan(self.measure, target)
             return last
 
 
@@ -129,12 +139,6 @@ _DATA: WeakKeyDictionary[object, PartyData] = WeakKeyDictionary()
 def data_of(owner: object) -> PartyData:
     """Return the data of a party, for its own methods."""
     return _DATA[owner]
-
-
-def _equal(first: DiscreteMeasure, second: DiscreteMeasure) -> bool:
-    return np.array_equal(first.points, second.points) and np.array_equal(
-        first.weights, second.weights
-    )
 
 
 def rehearsed(data: PartyData, request: SketchRequest) -> SketchMessage:
@@ -166,15 +170,7 @@ def rehearsed(data: PartyData, request: SketchRequest) -> SketchMessage:
         n_bins=request.n_bins,
         bounds=request.bounds,
     )
-    statement = PrivacySpent(
-        epsilon=target.epsilon,
-        delta=target.delta,
-        relation=plan.event.relation,
-        event=plan.event,
-        sigma=plan.sigma,
-        sensitivity=plan.sensitivity,
-        assumptions=(),
-    )
+    facts = plan.event.relation, plan.event, plan.sigma, plan.sensitivity
     sketch = SlicedSketch(data.epsilon, data.delta, **request.sketch_parameters)
     sketch.bounds_ = request.bounds
     sketch.directions_ = make_directions(
@@ -182,7 +178,7 @@ def rehearsed(data: PartyData, request: SketchRequest) -> SketchMessage:
     )
     sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
     sketch.n_samples_ = n_samples
-    sketch.privacy_spent_ = statement
+    sketch.privacy_spent_ = PrivacySpent(target.epsilon, target.delta, *facts, assumptions=())
     empty = np.zeros((1, len(request.directions), request.n_bins))
     measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_)
     sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma)
@@ -203,6 +199,11 @@ def release_seed(random_state: Any, party: str, request: SketchRequest) -> int |
     words = np.frombuffer(b"".join(digests), dtype="<u4")
     seed = np.random.SeedSequence([*given.tolist(), *words.tolist()])
     return int(seed.generate_state(1)[0])
+
+
+def _shown(name: str, doc: str) -> Any:
+    """Return a property of a party that shows one of its public facts."""
+    return property(lambda party: getattr(data_of(party), name), doc=doc)
 
 
 PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
@@ -327,50 +328,18 @@ class Party:
             weighted=masses is not None,
         )
 
-    @property
-    def name(self) -> str:
-        """What others call the party."""
-        return data_of(self).name
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return len(data_of(self).rows)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of the rows."""
-        return int(data_of(self).rows.shape[1])
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, if they have some."""
-        return data_of(self).feature_names
-
-    @property
-    def n_dimensions(self) -> int:
-        """Dimension of the measure that "triangle" and "fedwad" compare; more with classes."""
-        return data_of(self).n_dimensions
-
-    @property
-    def allows(self) -> tuple[str, ...]:
-        """Protocols that the party agreed to."""
-        return data_of(self).allows
-
-    @property
-    def epsilon(self) -> float:
-        """Privacy parameter of each of its sketches."""
-        return data_of(self).epsilon
-
-    @property
-    def delta(self) -> float:
-        """Privacy parameter of each of its sketches."""
-        return data_of(self).delta
-
-    @property
-    def budget(self) -> PrivacyBudget | None:
-        """What is charged for what it sends."""
-        return data_of(self).budget
+    name = _shown("name", "What others call the party.")
+    n_samples = _shown("n_samples", "Number of rows.")
+    n_features = _shown("n_features", "Number of columns of the rows.")
+    feature_names = _shown("feature_names", "Names of the columns, if they have some.")
+    n_dimensions = _shown(
+        "n_dimensions",
+        'Dimension of the measure that "triangle" and "fedwad" compare; more with classes.',
+    )
+    allows = _shown("allows", "Protocols that the party agreed to.")
+    epsilon = _shown("epsilon", "Privacy parameter of each of its sketches.")
+    delta = _shown("delta", "Privacy parameter of each of its sketches.")
+    budget = _shown("budget", "What is charged for what it sends.")
 
     @property
     def privacy_spent(self) -> tuple[PrivacySpent, ...]:
@@ -682,6 +651,6 @@ def _at_fractions(
     data.check_agreed("triangle")
     check_type(request, FractionRequest)
     check_type(reference, ReferenceMeasure)
-    data.check_features(request.points.shape[1], data.n_dimensions)
+    data.check_features(request.n_features, data.n_dimensions)
     plan = data.plan_to(reference.measure, "triangle", release)
     return [interpolate(plan, float(s), kind=reference.interpolation) for s in request.fractions]

@@ -1,4 +1,4 @@
-"""Protocols with parties that are reached by messages, some of them at once.
+"""Protocols with parties that are reached by messages, all of them at once.
 
 A transport brings questions to parties and answers back; this module needs nothing else of it.
 `skdpot.federated.flower` is one.
@@ -11,17 +11,25 @@ the file holds nothing that has not left the party.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any
 
 from skdpot._utils.notices import warn_not_private
 from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError
 from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
-from skdpot.federated.exchange import PairwiseResult, check_participants
-from skdpot.federated.messages import GeodesicMeasure, Message, ReferenceMeasure, SketchRequest
+from skdpot.federated.exchange import (
+    Carry,
+    Introduction,
+    PairwiseResult,
+    Question,
+    RemoteParty,
+    Replies,
+    check_participants,
+)
+from skdpot.federated.messages import Message, SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.privacy.ledger import create_file, transaction
@@ -167,76 +175,6 @@ _WARNING = (
 )
 
 
-class Question(NamedTuple):
-    """A method of `Party`, one of `skdpot.federated.remote.QUESTIONS`, and a request."""
-
-    method: str
-    request: bytes
-
-
-# Brings questions to parties by name. What comes back, by name, is an answer to each question
-# of a party, or what went wrong with it; the error has the party's name.
-Carry: TypeAlias = Callable[
-    [Mapping[str, Sequence[Question]]], Mapping[str, list[bytes] | MessageError]
-]
-
-
-@dataclass(frozen=True)
-class Introduction:
-    """What a party tells about itself before anything is asked; all of it is public.
-
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    n_samples, n_features, n_dimensions : int
-        As the attributes of `Party`.
-    allows : tuple of str
-        Protocols that the party agreed to. It refuses the others by itself.
-    """
-
-    name: str
-    n_samples: int
-    n_features: int
-    n_dimensions: int
-    allows: tuple[str, ...]
-
-    @classmethod
-    def of(cls, party: Party) -> Self:
-        """Return the introduction of a party of this process."""
-        sizes = (party.n_samples, party.n_features, party.n_dimensions)
-        return cls(party.name, *sizes, party.allows)
-
-
-@dataclass(frozen=True)
-class RemoteParty(Introduction):
-    """Stands for a `Party` elsewhere: the functions in `skdpot.federated` take both.
-
-    Its methods return the bytes that came back, unread. Protocols read them as a stranger's.
-
-    Parameters
-    ----------
-    name, n_samples, n_features, n_dimensions, allows
-        As the party has introduced itself.
-    ask : callable
-        Takes the party's name, a method and a message; returns bytes.
-    """
-
-    ask: Callable[[str, str, Message], bytes]
-
-    def publish_sketch(self, request: SketchRequest) -> bytes:
-        """Return the bytes of a `SketchMessage`."""
-        return self.ask(self.name, "publish_sketch", request)
-
-    def interpolate(self, target: ReferenceMeasure | GeodesicMeasure) -> bytes:
-        """Return the bytes of an `InterpolatingMeasure`."""
-        return self.ask(self.name, "interpolate", target)
-
-    def squared_distance_to(self, target: GeodesicMeasure) -> bytes:
-        """Return the bytes of a `DistanceMessage`."""
-        return self.ask(self.name, "squared_distance_to", target)
-
-
 class RemoteParties:
     """Parties elsewhere, and perhaps parties of this process, between whom distances are sought.
 
@@ -264,15 +202,10 @@ class RemoteParties:
     def __init__(
         self, introductions: Sequence[Introduction], carry: Carry, own: Sequence[Party] = ()
     ) -> None:
-        self._carry = carry
-        self._own = {party.name: party for party in own}
-        self._together: tuple[str, ...] = ()
-        self._answers: dict[tuple[str, Question], bytes | MessageError] = {}
-        everybody = [
-            *(RemoteParty(**vars(party), ask=self._ask_elsewhere) for party in introductions),
-            *(RemoteParty(**vars(Introduction.of(party)), ask=self._ask_own) for party in own),
-        ]
-        # To the protocols they are parties: they have the methods that are needed.
+        carriers = [(one, carry) for one in introductions]
+        carriers += [(Introduction.of(party), partial(_answers_of, party)) for party in own]
+        everybody = [RemoteParty(**vars(one), carry=carrier) for one, carrier in carriers]
+        # To the protocols they are parties.
         self.parties: tuple[Any, ...] = tuple(sorted(everybody, key=lambda party: party.name))
         check_participants(self.parties)
 
@@ -284,8 +217,7 @@ class RemoteParties:
         Each party releases one sketch, at the (epsilon, delta) that it has set itself.
         """
         self._check_agreed("sliced")
-        with self._asked_together(self.parties):
-            return pairwise_sliced(self.parties, request, **options)
+        return pairwise_sliced(self.parties, request, **options)
 
     def pairwise_triangle(self, **options: Any) -> PairwiseResult:
         """Estimate W₂ between all parties by TriangleWad; **not private**.
@@ -296,8 +228,7 @@ class RemoteParties:
         """
         self._check_agreed("triangle")
         warn_not_private(f"TriangleWad {_WARNING}")
-        with self._asked_together(self.parties):
-            return pairwise_triangle(self.parties, **options)
+        return pairwise_triangle(self.parties, **options)
 
     def pairwise_fedwad(self, **options: Any) -> PairwiseResult:
         """Bound W₂ between all parties by FedWad, pair after pair; **not private**.
@@ -310,7 +241,7 @@ class RemoteParties:
         """
         self._check_agreed("fedwad")
         warn_not_private(f"FedWad {_WARNING}")
-        return pairwise_fedwad(self.parties, together=self._asked_together, **options)
+        return pairwise_fedwad(self.parties, **options)
 
     def _check_agreed(self, protocol: str) -> None:
         """Find out who does not take part before anybody publishes, and pays, in vain."""
@@ -321,42 +252,10 @@ class RemoteParties:
                 "for anything. Only the owners of the data can agree, each on its own machine."
             )
 
-    @contextmanager
-    def _asked_together(self, parties: Sequence[Any]) -> Iterator[None]:
-        """Ask all of them at once as soon as one is asked: each would get the same question."""
-        self._together = tuple(party.name for party in parties if party.name not in self._own)
-        try:
-            yield
-        finally:
-            self._together, self._answers = (), {}
 
-    def _ask_own(self, name: str, method: str, message: Message) -> bytes:
-        return answer(self._own[name], method, message.to_bytes())
-
-    def _ask_elsewhere(self, name: str, method: str, message: Message) -> bytes:
-        question = Question(method, message.to_bytes())
-        if (name, question) not in self._answers:
-            names = self._together if name in self._together else (name,)
-            self._fetch(names, self._related(question, message))
-        reply = self._answers.pop((name, question))
-        if isinstance(reply, MessageError):
-            raise reply
-        return reply
-
-    def _related(self, question: Question, message: Message) -> list[Question]:
-        """Return the questions that go along: a round of FedWad asks two about each ξ."""
-        if self._together and isinstance(message, GeodesicMeasure) and message.t is not None:
-            both = ("squared_distance_to", "interpolate")
-            return [Question(method, question.request) for method in both]
-        return [question]
-
-    def _fetch(self, names: Sequence[str], questions: list[Question]) -> None:
-        replies = self._carry({name: questions for name in names})
-        for name in names:
-            reply = replies[name]
-            answers: Sequence[bytes | MessageError]
-            answers = [reply] * len(questions) if isinstance(reply, MessageError) else reply
-            self._answers |= {
-                (name, question): content
-                for question, content in zip(questions, answers, strict=True)
-            }
+def _answers_of(party: Party, questions: Mapping[str, Sequence[Question]]) -> dict[str, Replies]:
+    """Carry the questions to a party of this process, which answers by the same rules."""
+    try:
+        return {party.name: [answer(party, *question) for question in questions[party.name]]}
+    except MessageError as error:
+        return {party.name: error}

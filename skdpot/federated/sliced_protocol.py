@@ -1,7 +1,6 @@
 """The protocol that is private: every party publishes a sketch, once."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,16 +12,13 @@ from skdpot.federated.exchange import (
     DistanceEstimate,
     Exchange,
     PairwiseResult,
-    blaming,
     check_participants,
 )
-from skdpot.federated.messages import SketchMessage, SketchRequest
+from skdpot.federated.messages import SketchMessage, SketchRequest, check_type
 from skdpot.federated.party import Party, data_of, rehearsed
-from skdpot.federated.plain_messages import check_type
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.slicing.debiased_distance import debiased_squared_distance
-from skdpot.slicing.sketch import SlicedSketch
 
 
 def sliced(first: Party, second: Party, request: SketchRequest, **options: Any) -> DistanceEstimate:
@@ -123,8 +119,8 @@ def pairwise_sliced(
         _charge_once(budget, parties, request)
     exchange = Exchange()
     sent = exchange.send(0, SERVER, names, request, SketchRequest)
-    sketches = {party.name: _published(exchange, party, sent) for party in parties}
-    _check_names(sketches)
+    due = {"publish_sketch": SketchMessage}
+    (sketches,) = exchange.ask_all(1, parties, sent, due, read=sent.read)
     estimates = {}
     for one, other in combinations(names, 2):
         try:
@@ -167,25 +163,3 @@ def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: Sketc
             )
     event = max(events, key=lambda event: compose(event).mu_without_sampling)
     budget.spend(event, label=f"sketches of {len(parties)} parties with different people")
-
-
-def _published(exchange: Exchange, party: Party, request: SketchRequest) -> SlicedSketch:
-    """Let a party publish its sketch to the server."""
-    publish = partial(party.publish_sketch, request)
-    message = exchange.ask(1, party.name, publish, SketchMessage)
-    with blaming(party.name):
-        return request.read(message)
-
-
-def _check_names(sketches: Mapping[str, SlicedSketch]) -> None:
-    """Refuse tables whose columns have the same number and another order or meaning."""
-    given = [
-        (name, list(sketch.feature_names_in_))
-        for name, sketch in sketches.items()
-        if hasattr(sketch, "feature_names_in_")
-    ]
-    for name, columns in given[1:]:
-        if columns != given[0][1]:
-            raise MessageError(
-                f"{name!r} and {given[0][0]!r} name their features differently or in another order."
-            )

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from skdpot.federated.measures import finite_table
+from skdpot.federated.measures import weights_of
+from skdpot.metrics.distances import as_points
 from skdpot.slicing.table import CDFTable
-from skdpot.slicing.transport import point_masses
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,8 +172,7 @@ def calibrated_values(potential: ArrayLike, masses: ArrayLike | None = None) -> 
     f = np.asarray(potential, dtype=np.float64)
     if f.ndim != 1 or len(f) == 0:
         raise ValueError(f"potential has shape {f.shape}; it must be (n_rows,), with a row.")
-    given = point_masses(masses, len(f), "masses")
-    a = np.full(len(f), 1.0 / len(f)) if given is None else given
+    a = weights_of(masses, len(f))
     rest = 1.0 - a
     centred = f - a @ f
     return np.divide(centred, rest, out=np.zeros_like(f), where=rest > 0)
@@ -209,9 +208,8 @@ def sliced_potential(
     ----------
     Santambrogio, "Optimal transport for applied mathematicians", 2015, chapter 2.
     """
-    points = finite_table(rows, "rows")
-    a = point_masses(masses, len(points), "masses")
-    weights = np.full(len(points), 1.0 / len(points)) if a is None else a
+    points = as_points(rows, "rows")
+    weights = weights_of(masses, len(points))
     n_features = table.directions.shape[1]
     if points.shape[1] != n_features:
         raise ValueError(f"rows has shape {points.shape}; it must be (n_rows, {n_features}).")

@@ -206,9 +206,9 @@ n_features), default="orthogonal"
         to, request = (SERVER,), self._request(own)
         if isinstance(other, Party):
             publish = partial(other.publish_sketch, request)
-            return request.read(exchange.ask(0, other.name, publish, SketchMessage))
+            return exchange.ask(0, other.name, publish, SketchMessage, read=request.read)
         if isinstance(other, SketchMessage):
-            return request.read(exchange.send(0, "other party", to, other, SketchMessage))
+            return exchange.send(0, "other party", to, other, SketchMessage, request.read)
         if isinstance(other, SlicedSide | SlicedSketch):
             sketch = other.sketch if isinstance(other, SlicedSide) else other
             exchange.send(0, "other party", to, SketchMessage(sketch), SketchMessage)

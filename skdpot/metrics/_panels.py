@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from skdpot._utils.rng import solver_generator
-from skdpot.metrics.distances import as_numbers
+from skdpot.metrics.distances import as_points
 from skdpot.slicing.plan import orthogonal_directions
 
 # Okabe and Ito, "Color universal design", 2008, without the yellow, too pale for lines.
@@ -98,6 +98,29 @@ def label_panel(ax: Any, horizontal: str, vertical: str) -> None:
         ax.tick_params(labelleft=False)
 
 
+def shades(name: str, lowest: float, highest: float) -> Any:
+    """Return a part of one of matplotlib's colormaps."""
+    import matplotlib as mpl
+
+    return mpl.colors.ListedColormap(mpl.colormaps[name](np.linspace(lowest, highest, 256)))
+
+
+def draw_ways(ax: Any, ways: np.ndarray, values: np.ndarray, **style: Any) -> Any:
+    """Draw ways (n, k, 2) as lines; each of the k - 1 pieces has the colour of a value."""
+    from matplotlib.collections import LineCollection
+
+    pieces = np.stack([ways[:, :-1], ways[:, 1:]], axis=2).reshape(-1, 2, 2)
+    lines = LineCollection(list(pieces), array=np.tile(values, len(ways)), **style)
+    return ax.add_collection(lines)
+
+
+def widened(corners: np.ndarray, share: float) -> np.ndarray:
+    """Move the lower left and the upper right corner apart by a share of their distance."""
+    gaps = corners[1] - corners[0]
+    margin = share * np.where(gaps > 0, gaps, 1.0)
+    return corners + margin * np.array([[-1.0], [1.0]])
+
+
 def show_dates(axis: Any) -> None:
     """Label an axis of days with few dates, which do not run into each other."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -166,7 +189,7 @@ def plane_of(plane: Any, n_features: int, names: Any, random_state: Any) -> np.n
         plane = None
     if plane is None or isinstance(plane, str) or np.ndim(plane) != 2:
         return np.eye(n_features)[list(feature_numbers(plane, n_features, names))]
-    directions = as_numbers(plane, "plane")
+    directions = as_points(plane, "plane")
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     if directions.shape[1] != n_features or len(directions) > 2 or not (lengths > 0).all():
         raise ValueError(

@@ -10,39 +10,32 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
 from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_count, check_covariance
+from skdpot._utils.validation import as_finite, check_count, check_covariance
 from skdpot.slicing.plan import orthogonal_directions
 from skdpot.slicing.transport import exact_plan, point_masses, power_mean, wasserstein_1d
 
+FINITE = "must hold finite numbers, without NaN or infinity."
 _LARGEST = 1e150
 _MOST_SLICES = 10**6
 
 
-def as_points(X: ArrayLike, name: str) -> np.ndarray:
-    """Return X as finite float64 rows."""
-    points = as_numbers(X, name)
-    if np.abs(points).max(initial=0.0) > _LARGEST:
+def as_points(X: Any, name: str) -> np.ndarray:
+    """Return a copy of X as float64 rows whose squares are finite; no error quotes a value."""
+    points = as_finite(X, name, FINITE)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(
+            f"{name} has shape {points.shape}; it must be a table (n_rows, n_features), not empty."
+        )
+    if np.abs(points).max() > _LARGEST:
         raise ValueError(
             f"{name} must hold numbers of at most {_LARGEST:g} in absolute value, whose squares "
             "are finite."
         )
     return points
-
-
-def as_numbers(values: Any, name: str, **options: Any) -> np.ndarray:
-    """Return finite float64 numbers; `options` are those of scikit-learn's `check_array`."""
-    try:
-        with np.errstate(all="ignore"):  # infinities are refused, and their sum need not warn
-            numbers: np.ndarray = check_array(values, dtype=np.float64, input_name=name, **options)
-    except (ValueError, TypeError):
-        raise
-    except Exception as error:  # an array of another library may raise anything
-        raise ValueError(f"{name} cannot be converted to an array of numbers.") from error
-    return numbers
 
 
 def check_same_features(first: int, second: int) -> None:
@@ -246,15 +239,13 @@ class GaussianStatistics:
 
     def __post_init__(self) -> None:
         """Check shapes and signs once, so that every use may rely on them."""
-        mean = np.asarray(self.mean, dtype=np.float64)
-        covariance = np.asarray(self.covariance, dtype=np.float64)
+        mean = as_finite(self.mean, "mean", "must be finite.")
+        covariance = as_finite(self.covariance, "covariance", "must be finite.")
         if mean.ndim != 1 or covariance.shape != (mean.size, mean.size):
             raise ValueError(
                 f"mean has shape {mean.shape} and covariance {covariance.shape}; they must be "
                 "(d,) and (d, d)."
             )
-        if not np.isfinite(mean).all():
-            raise ValueError("mean must be finite.")
         check_covariance(covariance, "covariance")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "covariance", covariance)
@@ -429,7 +420,6 @@ def timed_paths(
     paths: Any, times: Any, name: str, times_name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return paths and as many increasing times."""
-    _check_both(paths, times, name, times_name)
     rows, stamps = as_paths(paths, name), _numbers(times, times_name)
     if len(stamps) != rows.shape[1]:
         raise ValueError(f"{name} have {rows.shape[1]} times and {times_name} has {len(stamps)}.")
@@ -440,15 +430,9 @@ def timed_paths(
 
 def timed_rows(rows: Any, times: Any, name: str, times_name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and as many times."""
-    _check_both(rows, times, name, times_name)
     points, stamps = as_points(rows, name), _numbers(times, times_name)
     check_consistent_length(points, stamps)
     return points, stamps
-
-
-def _check_both(data: Any, times: Any, name: str, times_name: str) -> None:
-    if data is None or times is None:
-        raise ValueError(f"{name} and {times_name} must be given together.")
 
 
 def is_date(times: Any) -> bool:
@@ -463,7 +447,7 @@ def _numbers(times: Any, name: str) -> np.ndarray:
         from matplotlib.dates import date2num
 
         stamps = date2num(stamps)
-    return as_numbers(stamps, name, ensure_2d=False)
+    return as_finite(stamps, name, FINITE)
 
 
 def resample_paths(paths: ArrayLike, times: ArrayLike, at: ArrayLike) -> np.ndarray:
@@ -670,7 +654,7 @@ def marginal_wasserstein_distances(
 
 def as_paths(paths: ArrayLike, name: str) -> np.ndarray:
     """Return finite float64 paths."""
-    points = as_numbers(paths, name, ensure_2d=False, allow_nd=True)
+    points = as_finite(paths, name, FINITE)
     if points.ndim != 3 or 0 in points.shape:
         raise ValueError(
             f"{name} must have shape (paths, times, features), all at least 1; got {points.shape}."

@@ -14,7 +14,8 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
 from sklearn.utils import check_consistent_length
 
-from skdpot.metrics.distances import as_numbers, as_points, directions_of
+from skdpot._utils.validation import as_finite
+from skdpot.metrics.distances import FINITE, as_points, directions_of
 from skdpot.slicing.transport import sliced_wasserstein_distance
 
 
@@ -243,7 +244,7 @@ def wasserstein_parity(
     >>> wasserstein_parity([0.1, 0.4, 0.3, 0.6], sensitive_features=["a", "a", "b", "b"])
     0.2
     """
-    values = as_numbers(scores, "scores", ensure_2d=False, allow_nd=True)
+    values = as_finite(scores, "scores", FINITE)
     points = as_points(values[:, np.newaxis] if values.ndim == 1 else values, "scores")
     groups = as_labels(sensitive_features, "sensitive_features")
     labels = np.zeros(len(points), dtype=int) if y_true is None else as_labels(y_true, "y_true")

@@ -9,9 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skdpot._utils.validation import binary_responses
+from skdpot._utils.validation import as_finite, binary_responses
 from skdpot.metrics._panels import COLORS, add_legend_beside, check_columns, single_axes, style_of
-from skdpot.metrics.distances import as_numbers
 from skdpot.metrics.fairness import (
     as_labels,
     disparate_impact,
@@ -222,7 +221,7 @@ class FairnessDisplay:
             )
         classes = as_labels(y_true, "y_true")
         groups = as_labels(sensitive_features, "sensitive_features")
-        scores = as_numbers(column_or_1d(y_score), "y_score", ensure_2d=False)
+        scores = as_finite(column_or_1d(y_score), "y_score")
         check_consistent_length(classes, scores, groups)
         if len(np.unique(classes)) > 2:
             raise ValueError("y_true holds three or more classes; draw a binary classifier.")

@@ -205,28 +205,21 @@ def _edges(real: np.ndarray, synthetic: np.ndarray, bins: int) -> np.ndarray:
     return np.histogram_bin_edges(both, bins, range=(low, high))
 
 
-def column_codes(
-    real: pd.Series, synthetic: pd.Series, n_bins: int
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the cells of the values of two columns, and how many cells there are."""
+def column_codes(real: pd.Series, synthetic: pd.Series, n_bins: int) -> tuple[np.ndarray, int]:
+    """Return the cell of each value of one column after the other, and how many cells there are."""
     if column_kind(real) == "category":
-        *codes, known = _shared_codes(real, synthetic)
-        n_values = len(known)
+        *parts, known = _shared_codes(real, synthetic)
+        codes, n_values = np.concatenate(parts), len(known)
+        missing = codes < 0
     else:
-        kind = column_kind(real)
-        first, second = column_numbers(real, kind), column_numbers(synthetic, kind)
+        numbers = [column_numbers(column, column_kind(real)) for column in (real, synthetic)]
+        present = numbers[0][~np.isnan(numbers[0])]
         inner = np.linspace(0, 1, n_bins + 1)[1:-1]
-        present = first[~np.isnan(first)]
         cuts = np.unique(np.quantile(present, inner)) if present.size else np.zeros(0)
-        codes = [
-            np.where(np.isnan(column), -1, np.searchsorted(cuts, column, side="left"))
-            for column in (first, second)
-        ]
+        both = np.concatenate(numbers)
+        missing, codes = np.isnan(both), np.searchsorted(cuts, both, side="left")
         n_values = len(cuts) + 1
-    first_codes, second_codes = (
-        np.where(part < 0, n_values, part).astype(np.int64) for part in codes
-    )
-    return first_codes, second_codes, n_values + 1
+    return np.where(missing, n_values, codes).astype(np.int64), n_values + 1
 
 
 IntArray = npt.NDArray[np.int64]
@@ -267,8 +260,8 @@ class CodedTables:
         first = next(iter(real))
         return cls(
             tuple(real),
-            tuple(np.concatenate(pair) for *pair, _ in found),
-            tuple(size for *_, size in found),
+            tuple(codes for codes, _ in found),
+            tuple(size for _, size in found),
             len(real[first]),
             len(synthetic[first]),
         )

@@ -13,11 +13,14 @@ from skdpot.metrics._panels import (
     add_legend,
     add_title,
     direction_name,
+    draw_ways,
     feature_labels,
     in_plane,
     label_panel,
     panel_grid,
     plane_of,
+    shades,
+    widened,
 )
 from skdpot.metrics.distances import as_points
 from skdpot.slicing.sketch import SlicedSketch
@@ -460,11 +463,7 @@ class FlowDisplay:
                 f"X has {public.shape[1]} features and the particles have {n_features}."
             )
         return cls(
-            particles=trace.particles,
-            steps=trace.steps,
-            labels=trace.labels,
-            distances=trace.distances,
-            classes=trace.classes,
+            **vars(trace),
             plane=directions,
             names=[direction_name(direction, labels) for direction in directions],
             public=public,
@@ -577,33 +576,21 @@ class FlowDisplay:
 
     def _draw_paths(self, ax: Any, where: np.ndarray, max_paths: int) -> Any:
         """Draw the ways of particles, darker from step to step."""
-        import matplotlib as mpl
-        from matplotlib.collections import LineCollection
-
         n_particles = where.shape[1]
         spaced = np.linspace(0, n_particles - 1, min(max_paths, n_particles)).round().astype(int)
         ways = where[:, np.unique(spaced)].swapaxes(0, 1)
-        pieces = np.stack([ways[:, :-1], ways[:, 1:]], axis=2).reshape(-1, 2, 2)
-        shades = mpl.colormaps["Greys"](np.linspace(_PALEST, 0.9, 256))
-        lines = LineCollection(
-            list(pieces),
-            array=np.tile(np.linspace(0, 1, len(self.steps) - 1), len(ways)),
-            cmap=mpl.colors.ListedColormap(shades),
-            linewidths=0.7,
-            zorder=1,
-        )
         ax.set_title(f"paths, {_step_title(self.steps[0])} to {self.steps[-1]}", fontsize="medium")
-        return ax.add_collection(lines)
+        shares = np.linspace(0, 1, len(self.steps) - 1)
+        style = {"cmap": shades("Greys", _PALEST, 0.9), "linewidths": 0.7, "zorder": 1}
+        return draw_ways(ax, ways, shares, **style)
 
     def _share_limits(self, axes: np.ndarray, seen: np.ndarray) -> None:
         """Set the limits to where all states are, without lost particles, and name the axes."""
-        lower, upper = np.quantile(seen, [0.001, 0.999], axis=0)
-        margin = 0.06 * np.where(upper > lower, upper - lower, 1.0)
-        lower, upper = lower - margin, upper + margin
+        limits = widened(np.quantile(seen, [0.001, 0.999], axis=0), 0.06)
         names = self.names or ["first direction", "second direction"]
         horizontal, vertical, *_ = (fill(n, _WIDTH) for n in [*names, "share of particles below"])
         for ax in axes:
-            ax.set(xlim=(lower[0], upper[0]), ylim=(lower[1], upper[1]))
+            ax.set(xlim=limits[:, 0], ylim=limits[:, 1])
             label_panel(ax, horizontal, vertical)
 
     def _draw_distances(self, ax: Any, curves: Any) -> list[Any]:

@@ -10,20 +10,24 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot._utils.rng import solver_generator
 from skdpot.metrics._panels import (
     add_title,
+    draw_ways,
     feature_labels,
     feature_numbers,
     label_panel,
     panel_grid,
+    shades,
     show_dates,
+    widened,
 )
 from skdpot.metrics.distances import is_date, resample_paths, timed_paths, timed_rows
 
 _TITLES = {"true": "true paths", "seen": "points seen", "recovered": "recovered paths"}
 _PANEL_HEIGHT = 2.7  # inches
+_REACH = {"seen": (0.002, 0.998)}  # quantiles that set the limits of a panel, if not all
 _N_SHADES = 64  # along a path
 _PALEST = 0.9  # of viridis; what follows is too pale for lines on white
 
-# Paths (n, k, d) or points (n, d), and their times, by panel.
+# Where paths (n, k, 2) or points (n, 2) are drawn, and their times, by panel.
 Content = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
@@ -247,6 +251,8 @@ class TrajectoryDisplay:
         for (key, times_key), (read, data, at) in given.items():
             if data is None and at is None:
                 continue
+            if data is None or at is None:
+                raise ValueError(f"{key} and {times_key} must be given together.")
             parts[key], parts[times_key] = read(data, at, key, times_key)
             if parts[key].shape[-1] != n_features:
                 raise ValueError(
@@ -311,7 +317,12 @@ class TrajectoryDisplay:
         if absent or not len(panels):
             raise ValueError(f"panels must be among {list(there)}; got {list(panels)!r}.")
         content = {key: there[key] for key in panels}
-        limits = self._limits(content)
+        # Single points seen far out would make the rest small: paths decide, and most points.
+        corners = [
+            np.quantile(where.reshape(-1, 2), _REACH.get(key, (0.0, 1.0)), axis=0)
+            for key, (where, _) in content.items()
+        ]
+        limits = widened(np.stack([np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]]), 0.04)
         shape = np.divide(*(limits[1] - limits[0])) if len(self.features) == 2 else 1.0
         size = _PANEL_HEIGHT * float(np.clip(shape, 0.6, 1.6)) + 0.3, _PANEL_HEIGHT
         options: Any = {"margin": (1.2, 1.1), "layout": "compressed"}
@@ -345,57 +356,28 @@ class TrajectoryDisplay:
             if key == "seen":  # shuffled, so that no time hides another
                 order = solver_generator(0).permutation(len(data))[:max_points]
                 data, times = data[order], times[order]
-            content[key] = data[:n_paths] if data.ndim == 3 else data, times
+            where = (data[:n_paths] if data.ndim == 3 else data)[..., list(self.features)]
+            if len(self.features) == 1:
+                horizontal = np.broadcast_to(times[:, np.newaxis], where.shape)
+                where = np.concatenate([horizontal, where], axis=-1)
+            content[key] = where, times
         return content
 
-    def _draw(self, ax: Any, key: str, data: Any, times: Any, style: dict[str, Any]) -> Any:
+    def _draw(self, ax: Any, key: str, where: Any, times: Any, style: dict[str, Any]) -> Any:
         """Draw one panel: paths, or points in the colours of their times."""
-        if data.ndim == 3 and len(times) > 1:
-            return self._draw_paths(ax, data, times, style)
-        if data.ndim == 3:
-            data, times = data[:, 0], np.repeat(times, len(data))
-        where = self._positions(data, times)
+        if where.ndim == 3 and len(times) > 1:
+            # More points on the same lines, so that the colour changes along them.
+            fine = np.union1d(times, np.linspace(times[0], times[-1], _N_SHADES))
+            ways, middles = resample_paths(where, times, fine), (fine[:-1] + fine[1:]) / 2
+            width = float(np.clip(10 / len(ways) ** 0.5, 0.7, 2.0))
+            return draw_ways(ax, ways, middles, linewidths=width, alpha=0.8, **style)
+        if where.ndim == 3:
+            where, times = where[:, 0], np.repeat(times, len(where))
         own = {"s": 9, "alpha": 0.6} if key == "seen" else {"s": 9}
         if key == "means":
             ax.plot(*where.T, color="0.6", linewidth=1, zorder=1)
             own = {"s": 50, "zorder": 2}
         return ax.scatter(*where.T, c=times, linewidths=0, **style, **own)
-
-    def _draw_paths(self, ax: Any, paths: np.ndarray, times: np.ndarray, style: Any) -> Any:
-        """Draw paths, every piece in the colour of its middle."""
-        from matplotlib.collections import LineCollection
-
-        # More points on the same lines, so that the colour changes along them.
-        fine = np.union1d(times, np.linspace(times[0], times[-1], _N_SHADES))
-        where = self._positions(resample_paths(paths, times, fine), fine)
-        pieces = np.stack([where[:, :-1], where[:, 1:]], axis=2).reshape(-1, 2, 2)
-        middles = np.tile((fine[:-1] + fine[1:]) / 2, len(paths))
-        width = float(np.clip(10 / len(paths) ** 0.5, 0.7, 2.0))
-        lines = LineCollection(list(pieces), array=middles, linewidths=width, alpha=0.8, **style)
-        return ax.add_collection(lines)
-
-    def _positions(self, data: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Return where in the picture the points are, (..., 2)."""
-        chosen = data[..., list(self.features)]
-        if len(self.features) == 2:
-            return chosen
-        horizontal = np.broadcast_to(times[:, np.newaxis], chosen.shape)
-        return np.concatenate([horizontal, chosen], axis=-1)
-
-    def _limits(self, content: Content) -> np.ndarray:
-        """Return the lower left and the upper right corner of all that is drawn."""
-        # Single points seen far out would make the rest small: paths decide, and most points.
-        corners = [
-            np.quantile(
-                self._positions(data, times).reshape(-1, 2),
-                [0.002, 0.998] if key == "seen" else [0.0, 1.0],
-                axis=0,
-            )
-            for key, (data, times) in content.items()
-        ]
-        lower, upper = np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]
-        margin = 0.04 * np.where(upper > lower, upper - lower, 1.0)
-        return np.stack([lower - margin, upper + margin])
 
     def _add_colorbar(self) -> Any:
         """Add the key to the colours of time."""
@@ -431,7 +413,5 @@ def _colors(cmap: Any, content: Content) -> dict[str, Any]:
     first, last = float(stamps.min()), float(stamps.max())
     if first == last:
         first, last = first - 0.5, last + 0.5
-    if cmap is None:
-        shades = mpl.colormaps["viridis"](np.linspace(0, _PALEST, 256))
-        cmap = mpl.colors.ListedColormap(shades, name="viridis_without_yellow")
-    return {"cmap": mpl.colormaps.get_cmap(cmap), "norm": mpl.colors.Normalize(first, last)}
+    cmap = shades("viridis", 0.0, _PALEST) if cmap is None else mpl.colormaps.get_cmap(cmap)
+    return {"cmap": cmap, "norm": mpl.colors.Normalize(first, last)}

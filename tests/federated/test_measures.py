@@ -50,12 +50,12 @@ def test_repr_shows_the_shape_alone():
         ([1.0, 2.0], r"shape \(2,\)"),
         (np.zeros((0, 3)), r"shape \(0, 3\)"),
         (np.zeros((3, 0)), r"shape \(3, 0\)"),
-        ([[1.0, np.nan]], "must be finite"),
-        ([[1.0, -np.inf]], "must be finite"),
-        ([[1e151]], "at most 1e150"),
-        ([["secret-4711"]], "cannot be read"),
-        ([[1.0], [1.0, 4711.0]], "cannot be read"),
-        ([[1j]], "cannot be read"),
+        ([[1.0, np.nan]], "must hold finite numbers"),
+        ([[1.0, -np.inf]], "must hold finite numbers"),
+        ([[1e151]], r"at most 1e\+150"),
+        ([["secret-4711"]], "must hold finite numbers"),
+        ([[1.0], [1.0, 4711.0]], "must hold finite numbers"),
+        ([[1j]], "must hold finite numbers"),
     ],
 )
 def test_points_that_are_not_a_finite_table(points, text):
@@ -89,8 +89,8 @@ def test_reference_of_scale_zero_is_one_place():
 @pytest.mark.parametrize(
     ("sizes", "scale", "text"),
     [
-        ((0, 2), 1.0, "n_support=0"),
-        ((2, 0), 1.0, "n_features=0"),
+        ((0, 2), 1.0, "n_support == 0"),
+        ((2, 0), 1.0, "n_features == 0"),
         ((2, 2), -1.0, "scale=-1.0"),
         ((2, 2), np.inf, "scale=inf"),
         ((2, 2), np.nan, "scale=nan"),

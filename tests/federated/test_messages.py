@@ -318,13 +318,13 @@ def test_a_message_in_other_words_is_refused():
 
 
 IMPOSSIBLE = {
-    "NaN point": (lambda: ReferenceMeasure([[np.nan]]), "points must not hold NaN"),
-    "infinite point": (lambda: InterpolatingMeasure([[np.inf]]), "points must not hold NaN"),
+    "NaN point": (lambda: ReferenceMeasure([[np.nan]]), "points must hold finite numbers"),
+    "infinite point": (lambda: InterpolatingMeasure([[np.inf]]), "points must hold finite numbers"),
     "point without a square": (lambda: InterpolatingMeasure([[1e200]]), "beyond 1e\\+100"),
     "vector of points": (lambda: InterpolatingMeasure([1.0, 2.0]), "points must have shape"),
     "no points": (lambda: InterpolatingMeasure(np.zeros((0, 2))), "points must have shape"),
-    "text": (lambda: InterpolatingMeasure([["a"]]), "points must hold real numbers"),
-    "ragged": (lambda: InterpolatingMeasure([[1.0], [1.0, 2.0]]), "must hold real numbers"),
+    "text": (lambda: InterpolatingMeasure([["a"]]), "points must hold finite numbers"),
+    "ragged": (lambda: InterpolatingMeasure([[1.0], [1.0, 2.0]]), "must hold finite numbers"),
     "negative mass": (lambda: InterpolatingMeasure(POINTS, [2, -1, 0, 0, 0]), "one share in"),
     "masses beyond 1": (lambda: InterpolatingMeasure(POINTS, [1, 1, 1, 1, 1]), "must sum to 1"),
     "no mass": (lambda: InterpolatingMeasure(POINTS, np.zeros(5)), "must sum to 1"),
@@ -346,7 +346,10 @@ IMPOSSIBLE = {
     ),
     "negative distance": (lambda: DistancesAtFractions([0.5], [-1.0]), "must lie between 0"),
     "distances too few": (lambda: DistancesAtFractions(FRACTIONS, [1.0]), "must have shape"),
-    "infinite distance": (lambda: DistancesAtFractions([0.5], [np.inf]), "must not hold NaN"),
+    "infinite distance": (
+        lambda: DistancesAtFractions([0.5], [np.inf]),
+        "finite numbers",
+    ),
     "negative cost": (lambda: CostMatrices([0.5], -np.ones((1, 2, 2))), "must lie between 0"),
     "flat costs": (lambda: CostMatrices([0.5], np.ones((1, 2))), "costs must have shape"),
     "costs of other fractions": (
@@ -413,7 +416,7 @@ BOX = DataBounds.from_box(-1, 1, 3)
 BAD_REQUESTS = {
     "private bounds": (
         lambda: SketchRequest.draw(3, n_projections=3, n_bins=4, bounds="private", rng=RNG),
-        "pair",
+        "are public",
     ),
     "no bounds": (lambda: SketchRequest.draw(3, n_projections=3, n_bins=4, rng=RNG), "are public"),
     "both bounds": (
@@ -431,9 +434,9 @@ BAD_REQUESTS = {
     "NaN direction": (lambda: SketchRequest(np.full((3, 3), np.nan), 4, BOX), "finite rows"),
     "other features": (lambda: SketchRequest(np.eye(2), 4, BOX), "one column a feature"),
     "text directions": (lambda: SketchRequest([["a"]], 4, BOX), "directions"),
-    "one bin": (lambda: SketchRequest(np.eye(3), 1, BOX), "n_bins must be"),
-    "many bins": (lambda: SketchRequest(np.eye(3), 513, BOX), "from 2 to 512"),
-    "bins for minutes": (lambda: SketchRequest(np.eye(3), 4096, BOX), "from 2 to 512"),
+    "one bin": (lambda: SketchRequest(np.eye(3), 1, BOX), "must be >= 2"),
+    "many bins": (lambda: SketchRequest(np.eye(3), 513, BOX), "must be <= 512"),
+    "bins for minutes": (lambda: SketchRequest(np.eye(3), 4096, BOX), "must be <= 512"),
     "bins are true": (lambda: SketchRequest(np.eye(3), True, BOX), "n_bins must be"),
     "bins are a float": (lambda: SketchRequest(np.eye(3), 8.0, BOX), "n_bins must be"),
     "table too large": (
@@ -456,7 +459,7 @@ def test_unusable_requests_are_refused(case):
 
 def test_a_strangers_request_for_too_many_bins_is_refused():
     assert SketchRequest(np.eye(3), 512, BOX).n_bins == 512
-    with pytest.raises(MessageError, match="from 2 to 512"):
+    with pytest.raises(MessageError, match="must be <= 512"):
         Message.from_bytes(changed(REQUEST, facts={"n_bins": 4096}))
 
 

@@ -276,7 +276,7 @@ def test_other_refusals():
         )
     with pytest.raises(ValueError, match="y_true holds continuous"):
         wasserstein_parity(range(4), sensitive_features=group, y_true=[0.1, 0.2, 0.3, 0.4])
-    with pytest.raises(ValueError, match="Input scores contains NaN"):
+    with pytest.raises(ValueError, match="scores must hold finite numbers, without NaN"):
         wasserstein_parity([0, 1, 0, np.nan], sensitive_features=group)
     with pytest.raises(ValueError, match="n_projections == 0, must be >= 1"):
         wasserstein_parity(np.eye(4), sensitive_features=group, n_projections=0)

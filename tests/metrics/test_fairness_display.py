@@ -218,7 +218,7 @@ def test_what_histograms_refuse():
         )
     with pytest.raises(ValueError, match="fairness='parity' must be"):
         FairnessDisplay.from_predictions(y, probability, fairness="parity", **options)
-    with pytest.raises(ValueError, match="Input y_score contains NaN"):
+    with pytest.raises(ValueError, match="y_score must hold finite numbers"):
         FairnessDisplay.from_predictions(y, np.full(len(y), np.nan), **options)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         FairnessDisplay.from_predictions(y, probability[1:], **options)

@@ -142,7 +142,7 @@ def test_what_is_refused():
         frechet_distance([[1.0, 2.0]], np.eye(2))
     with pytest.raises(ValueError, match="X has 3 features and Y has 2"):
         frechet_distance(np.eye(3), np.eye(2))
-    with pytest.raises(ValueError, match="Input features contains NaN"):
+    with pytest.raises(ValueError, match="features must hold finite numbers, without NaN"):
         frechet_distance([[np.nan], [0.0]], np.eye(1))
     with pytest.raises(ValueError, match=r"mean has shape \(2,\) and covariance \(3, 3\)"):
         GaussianStatistics(np.zeros(2), np.eye(3))

@@ -135,7 +135,7 @@ def test_marginals_may_have_fewer_points_and_rows_are_capped():
         (lambda: resample_paths(PATHS, [0, 1, 1, 2, 3], [0.0]), "times must increase strictly"),
         (lambda: resample_paths(PATHS, TIMES, [2.6]), r"at must lie in \[0, 2.5\]"),
         (lambda: resample_paths(PATHS, TIMES, [-0.1]), r"at must lie in \[0, 2.5\]"),
-        (lambda: resample_paths(PATHS, TIMES, [math.nan]), "at contains NaN"),
+        (lambda: resample_paths(PATHS, TIMES, [math.nan]), "at must hold finite numbers"),
         (lambda: resample_paths(PATHS[0], TIMES, [0.0]), "paths must have shape"),
         (lambda: path_sliced_wasserstein_distance(PATHS, PATHS[:, :4]), "first has 5 times and 3"),
         (lambda: path_sliced_wasserstein_distance(PATHS, PATHS[0]), "second must have shape"),

@@ -185,7 +185,7 @@ def test_what_is_refused(distance):
             distance(X, X, p=p)
     with pytest.raises(ValueError, match="X has 2 features and Y has 3"):
         distance(X, np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="Input Y contains NaN"):
+    with pytest.raises(ValueError, match="Y must hold finite numbers, without NaN"):
         distance(X, [[0.0, np.nan]])
     with pytest.raises(ValueError, match=r"X_weights has shape \(2,\)"):
         distance(X, X, X_weights=[1, 2])
