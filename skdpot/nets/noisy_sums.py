@@ -123,7 +123,7 @@ class TrainingPlan:
             raise ValueError("This training was planned without bounds.")
         if isinstance(self.bounds, DataBounds):
             return self.bounds
-        return release_private_bounds(rows, self.bounds, streams)[0]
+        return release_private_bounds(rows, self.bounds, streams)
 
     def _checked(self, members: Sequence[np.ndarray] | None) -> Sequence[np.ndarray]:
         """Return the records of each cell; a record in two cells would be drawn more often."""

@@ -579,7 +579,7 @@ def release_schema(
             selected, counts = select_categories(values, plan.categories, streams.secret)
             columns.append(column.listed(selected))
             shown[column.name] = float(counts.sum()) / plan.n_samples
-        if plan.categories.noise is not None:
+        if plan.categories.event.is_private:
             _warn_of_others(shown)
     return plan.schema.replace(*columns)
 

@@ -65,7 +65,7 @@ from skdpot.privacy.gdp import (
     mu_squared_cost,
     raised_gdp_delta,
 )
-from skdpot.privacy.loss_distribution import LossPair, SampledStep, Step, leak_of_steps, mu_of_steps
+from skdpot.privacy.loss_distribution import LossPair, Step, leak_of_steps, mu_of_steps
 
 Steps: TypeAlias = tuple[tuple[Any, int], ...]
 
@@ -255,9 +255,9 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
     return PrivacyLoss(event.relation, steps)
 
 
-def _counted(steps: Iterable[tuple[Step | SampledStep, int]]) -> Steps:
+def _counted(steps: Iterable[tuple[Any, int]]) -> Steps:
     """Merge equal steps and put them in an order that does not depend on how they came."""
-    counts: Counter[Step | SampledStep] = Counter()
+    counts: Counter[Any] = Counter()
     for step, count in steps:
         counts[step] += count
     return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
@@ -265,7 +265,7 @@ def _counted(steps: Iterable[tuple[Step | SampledStep, int]]) -> Steps:
 
 def _sampled(steps: Steps, wanted: bool = True) -> Steps:
     """Return the steps on secret samples, or all others."""
-    return tuple(item for item in steps if isinstance(item[0], SampledStep) is wanted)
+    return tuple(item for item in steps if isinstance(item[0], Step) is not wanted)
 
 
 def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start: float) -> float:
@@ -350,16 +350,16 @@ def _interval(steps: Steps) -> float:
     return _INTERVAL * 2.0 ** max(finer, coarser)
 
 
-def _largest_loss(step: SampledStep) -> float:
+def _largest_loss(step: Any) -> float:
     """Estimate the loss that is exceeded with probability 1e-20 only."""
     without_sampling = step.mu**2 / 2.0 + 10.0 * step.mu
     if without_sampling > 100.0:
-        return max(without_sampling + math.log(step.rate), 1.0)
-    return math.log1p(step.rate * math.expm1(without_sampling))
+        return max(float(without_sampling) + math.log(step.rate), 1.0)
+    return math.log1p(float(step.rate) * math.expm1(without_sampling))
 
 
-def _chi_squared(step: SampledStep) -> float:
-    return step.rate**2 * math.expm1(min(step.mu**2, 100.0))
+def _chi_squared(step: Any) -> float:
+    return float(step.rate) ** 2 * math.expm1(min(step.mu**2, 100.0))
 
 
 LEAK_SHARE = 0.1
@@ -430,10 +430,7 @@ class PrivacyTarget:
 
     def admits(self, event: Event) -> bool:
         """Whether `event` alone fits in the whole target."""
-        return self.admits_cost(event_cost(event, self.leak_cap))
-
-    def admits_cost(self, cost: "EventCost") -> bool:
-        """Whether `cost` alone fits in the whole target."""
+        cost = event_cost(event, self.leak_cap)
         return cost.mu_squared_units <= self.mu_squared_units and cost.leak_units <= self.leak_units
 
     def log_excess(self, event: Event) -> float:
@@ -449,8 +446,6 @@ class PrivacyTarget:
         return self._log_ratio(mu_squared, leak)
 
     def _log_ratio(self, mu_squared: float, leak: float) -> float:
-        if math.isinf(self.epsilon):
-            return -_HOPELESS
         cap = self.mu_squared_units
         if leak > self.leak_units or cap == 0 or math.isinf(mu_squared):
             return _HOPELESS
@@ -490,8 +485,6 @@ class SingleFitTarget(PrivacyTarget):
 
     def log_excess(self, event: Event) -> float:
         """Return the logarithm of the event's epsilon over the target's."""
-        if math.isinf(self.epsilon):
-            return -_HOPELESS
         epsilon = compose(event).epsilon(self._delta_of_losses)
         if math.isinf(epsilon):
             return _HOPELESS
@@ -499,8 +492,6 @@ class SingleFitTarget(PrivacyTarget):
 
     def log_excess_without_sampling(self, event: Event) -> float:
         """Return the same by the closed form that counts every record in every step."""
-        if math.isinf(self.epsilon):
-            return -_HOPELESS
         loss = compose(event)
         left = (self._delta_of_losses - loss.leak) / (1.0 - loss.leak)
         hopeless = left <= 0.0 or math.isinf(loss.mu_without_sampling)
@@ -611,7 +602,15 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
     >>> compose(event).epsilon(1e-5)
     0.9931
     """
-    excess_of_bound = partial(_excess, target.log_excess_without_sampling, make_event)
+
+    def excess(measure: Callable[[Event], float], log_sigma: float) -> float:
+        """Return ``log(cost / cap)`` as a function of log(sigma)."""
+        event = _made(make_event, log_sigma)
+        if event is None:
+            return _HOPELESS
+        return -_HOPELESS if math.isinf(target.epsilon) else measure(event)
+
+    excess_of_bound = partial(excess, target.log_excess_without_sampling)
     high = _above(excess_of_bound, 0.0, target, make_event)
     if math.isinf(target.epsilon):
         return NonPrivateEvent(relation=make_event(math.exp(high)).relation)
@@ -619,17 +618,9 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
     if not compose(make_event(math.exp(high))).is_sampled:
         return _first_admitted(target, make_event, root, 1e-13)
     # All records in every step is the costlier event, so that its sigma is an upper end.
-    excess = partial(_excess, target.log_excess, make_event)
-    root = _crossing(excess, _above(excess, root + 1e-9, target, make_event), 1e-5)
+    of_losses = partial(excess, target.log_excess)
+    root = _crossing(of_losses, _above(of_losses, root + 1e-9, target, make_event), 1e-5)
     return _first_admitted(target, make_event, root, 1e-5)
-
-
-def _excess(
-    measure: Callable[[Event], float], make_event: Callable[[float], Event], log_sigma: float
-) -> float:
-    """Return ``log(cost / cap)`` as a function of log(sigma)."""
-    event = _made(make_event, log_sigma)
-    return _HOPELESS if event is None else measure(event)
 
 
 def _made(make_event: Callable[[float], Event], log_sigma: float) -> Event | None:

@@ -223,6 +223,8 @@ class PrivacyBudget:
         if ledger is None:
             self._ledger = _temporary_ledger(self, terms)
         else:
+            if not isinstance(ledger, str | os.PathLike):
+                raise TypeError(f"`ledger` must be a path or None, got {type(ledger).__name__}.")
             self._ledger = _durable_ledger(ledger, terms)
         _LIVE.setdefault(self._ledger, self)
 
@@ -303,10 +305,8 @@ class PrivacyBudget:
         cost = self._cost(event)
         asked = epsilon_of(cost.mu_squared_units, self.delta)
         charge = Charge(label, str(event), asked, cost.mu_squared_units, cost.leak_units)
-        decision = self._ledger.admit(charge)
-        if not decision.admitted:
-            state = BudgetState(self._ledger.terms, decision.before)
-            raise BudgetExceededError(state.refusal(charge))
+        if not self._ledger.admit(charge):
+            raise BudgetExceededError(self._state().refusal(charge))
 
     def can_afford(self, event: Event) -> bool:
         """Whether `event` would be admitted now; another process may spend in between.
@@ -381,9 +381,8 @@ class PrivacyBudget:
         LedgerError
             If the ledger cannot be read.
         """
-        records = self._ledger.records()
-        charges, relation = [record.charge for record in records], str(self.relation)
-        times = np.asarray([record.time for record in records], dtype=float) * 1e6
+        charges, relation = self._ledger.records(), str(self.relation)
+        times = np.asarray([charge.time for charge in charges], dtype=float) * 1e6
         return pd.DataFrame(
             {
                 "time": pd.to_datetime(times.astype("int64").astype("datetime64[us]"), utc=True),
@@ -425,7 +424,7 @@ class PrivacyBudget:
         title = f"Privacy budget: {epsilon_text(self.epsilon)}"
         aside = f"δ = {self.delta:g} · {str(self.relation).replace('_', ' ')}"
         try:
-            state, records = self._state(_GLANCE), self._ledger.records(_GLANCE)
+            state, charges = self._state(_GLANCE), self._ledger.records(_GLANCE)
         except LedgerError:
             rows = (("Ledger", self.ledger), ("State", "not readable, so nothing can be spent"))
             return html_card(title, aside, rows)
@@ -433,22 +432,16 @@ class PrivacyBudget:
         if math.isinf(self.epsilon):
             left = "no cap"
         spent = f"{epsilon_text(state.spent)} spent in {state.charges}"
-        last = [record.charge for record in records[-_CHARGES_SHOWN:][::-1]]
+        last = charges[-_CHARGES_SHOWN:][::-1]
         costs = [(charge.label or "no label", epsilon_text(charge.epsilon)) for charge in last]
         rankings = [("Last charges, and what each would cost alone", costs)] if costs else []
         return html_card(title, aside, meter=(state.share, spent, left), rankings=rankings)
 
-    def __sklearn_clone__(self) -> "PrivacyBudget":
-        """Return the budget itself: a clone must not spend anew."""
+    def __deepcopy__(self, memo: object = None) -> "PrivacyBudget":
+        """Return the budget itself: a copy or a clone must not spend anew."""
         return self
 
-    def __copy__(self) -> "PrivacyBudget":
-        """Return the budget itself: a copy must not spend anew."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "PrivacyBudget":
-        """Return the budget itself: a copy must not spend anew."""
-        return self
+    __copy__ = __sklearn_clone__ = __deepcopy__
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the way to the ledger, never its contents."""
@@ -490,8 +483,6 @@ def _remove(ledger: Ledger, owner: int) -> None:
 
 def _durable_ledger(path: str | os.PathLike[str], terms: Terms) -> Ledger:
     """Make the ledger at `path`, or continue the one that is there."""
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"`ledger` must be a path or None, got {type(path).__name__}.")
     if not os.path.lexists(os.path.expanduser(path)):
         with suppress(FileExistsError):  # another process was faster
             return Ledger.create(path, terms)

@@ -78,12 +78,10 @@ Bun, Nissim, Stemmer, "Simultaneous Private Learning of Multiple Concepts", 2016
 """
 
 import math
-import operator
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -92,8 +90,9 @@ from scipy.special import ndtr, ndtri
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, NonPrivateEvent, Relation, Steps, count, or_none, positive
+from skdpot.privacy.gdp import check_delta
 from skdpot.privacy.loss_distribution import Step, step_mu
-from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise, required_bits
+from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
 from skdpot.privacy.recording import Release, released
 
 # Far above the rounding of the normal distribution function, far below anything else.
@@ -225,87 +224,64 @@ class ThresholdedCountsEvent(Event):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CategorySelectionPlan:
     """The public part of a release of categories, fixed before data are touched.
 
     Attributes
     ----------
-    n_samples, n_columns : int
-        Number of records, and of columns whose categories are released.
-    noise : LatticeNoise or None
-        Noise on the counts of one column. None when the release is exact and not private.
-    threshold : float
-        Noisy counts above it are shown.
+    n_samples : int
+        Number of records.
+    event : ThresholdedCountsEvent or NonPrivateEvent
+        The charge for the categories of all columns together, which is the plan of their noise.
     """
 
     n_samples: int
-    n_columns: int
-    noise: LatticeNoise | None
-    threshold: float
-
-    @property
-    def event(self) -> Event:
-        """The charge for the categories of all columns together."""
-        if self.noise is None:
-            return NonPrivateEvent()
-        return ThresholdedCountsEvent(
-            sigma=self.noise.sigma,
-            threshold=self.threshold,
-            n_columns=self.n_columns,
-            lattice=self.noise.lattice,
-            label="Categories",
-        )
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise on a count; 0 when the release is exact."""
-        return 0.0 if self.noise is None else self.noise.sigma
-
-    @property
-    def mu(self) -> float:
-        """Privacy parameter of all columns together."""
-        return math.inf if self.noise is None else float(self.event.phases[0].mu)
-
-    @property
-    def delta_tail(self) -> float:
-        """Probability that categories are shown which only one record has; 1 without noise."""
-        return 1.0 if self.noise is None else self.event.group_leak(1)
-
-    def chance(self, count: float) -> float:
-        """Return the probability that a category which `count` records have is shown.
-
-        Examples
-        --------
-        How many records must share a category to be seen nine times in ten, at an epsilon of
-        one for the categories of three columns alone:
-
-        >>> plan = plan_category_selection(30_000, mu=0.26, delta=1e-6, n_columns=3)
-        >>> round(plan.threshold), round(plan.chance(plan.threshold), 2)
-        (48, 0.5)
-        >>> [round(plan.chance(count), 2) for count in (30, 60, 90)]
-        [0.03, 0.9, 1.0]
-        """
-        if self.noise is None:
-            return float(count >= 1)
-        return float(ndtr((count - self.threshold) / self.sigma)) if count >= 1 else 0.0
+    event: ThresholdedCountsEvent | NonPrivateEvent
 
 
 def plan_category_selection(
-    n_samples: SupportsIndex, *, mu: float, delta: float, n_columns: SupportsIndex
+    n_samples: int, *, mu: float, delta: float, n_columns: int
 ) -> CategorySelectionPlan:
-    """Fix what a release of categories does and costs."""
-    rows, columns = _count("n_samples", n_samples), _count("n_columns", n_columns)
+    """Fix what a release of categories does and costs.
+
+    The threshold is the lowest multiple of the lattice at which all tails together are at most
+    `delta`.
+
+    Examples
+    --------
+    About so many records must share a category for it to be shown, at an epsilon of one for the
+    categories of three columns alone:
+
+    >>> plan = plan_category_selection(30_000, mu=0.26, delta=1e-6, n_columns=3)
+    >>> round(plan.event.threshold)
+    48
+    """
+    check_counts(n_samples=n_samples, n_columns=n_columns)
     if not mu > 0.0:
         raise ValueError(f"`mu` must be > 0 (or infinity), got {mu!r}.")
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"`delta` must lie in (0, 1), got {delta!r}.")
+    check_delta(delta)
     if math.isinf(mu):
-        return CategorySelectionPlan(n_samples=rows, n_columns=columns, noise=None, threshold=0.0)
-    noise = calibrate_lattice(mu / math.sqrt(columns) * _ROUNDING, math.sqrt(2.0))
+        return CategorySelectionPlan(n_samples, NonPrivateEvent())
+    noise = calibrate_lattice(mu / math.sqrt(n_columns) * _ROUNDING, math.sqrt(2.0))
     required_bits(noise.sigma / noise.lattice, mu)  # what cannot be drawn is refused uncharged
-    lowest = _threshold(noise, delta, columns)
-    return CategorySelectionPlan(n_samples=rows, n_columns=columns, noise=noise, threshold=lowest)
+    # Nearly where the bound of the event equals `delta`, and no lower than the event admits.
+    tail = -float(ndtri(-math.expm1(math.log1p(-delta) / n_columns)))
+    least = noise.sigma + noise.lattice
+    step = math.floor((1.0 + max(tail * noise.sigma, least)) / noise.lattice) - 2
+    while True:
+        threshold = step * noise.lattice
+        if threshold >= 1.0 + noise.sigma + noise.lattice:
+            event = ThresholdedCountsEvent(
+                sigma=noise.sigma,
+                threshold=threshold,
+                n_columns=n_columns,
+                lattice=noise.lattice,
+                label="Categories",
+            )
+            if event.delta_tail <= delta:
+                return CategorySelectionPlan(n_samples, event)
+        step += 1
 
 
 def select_categories(
@@ -337,50 +313,20 @@ def select_categories(
             f"got shape {column.shape}."
         )
     categories, counts = _counted(column)
-    if plan.noise is None:
+    event = plan.event
+    if isinstance(event, NonPrivateEvent):
         return categories, counts.astype(np.float64)
-    units = round(1 / plan.noise.lattice)
-    noisy = lattice_noise(plan.sigma, len(counts), stream, lattice=plan.noise.lattice, mu=plan.mu)
+    lattice = event.lattice or 1.0
+    units = round(1 / lattice)
+    noisy = lattice_noise(event.sigma, len(counts), stream, lattice=lattice, mu=event.mu)
     noisy += counts * units
-    shown = np.flatnonzero(noisy > round(plan.threshold * units))
-    found = [(categories[i], float(noisy[i]) * plan.noise.lattice) for i in shown]
+    shown = np.flatnonzero(noisy > round(event.threshold * units))
+    found = [(categories[i], float(noisy[i]) * lattice) for i in shown]
     release = Release(
-        "category_counts",
-        found,
-        {"plan": plan},
-        sigma=plan.sigma,
-        lattice=plan.noise.lattice,
-        event=plan.event,
+        "category_counts", found, {"plan": plan}, sigma=event.sigma, lattice=lattice, event=event
     )
     found = released(release)
     return tuple(category for category, _ in found), np.array([count for _, count in found])
-
-
-def _count(name: str, value: SupportsIndex) -> int:
-    number = 0 if isinstance(value, bool) else operator.index(value)
-    if number < 1:
-        raise ValueError(f"`{name}` must be an integer >= 1, got {value!r}.")
-    return number
-
-
-def _threshold(noise: LatticeNoise, delta: float, n_columns: int) -> float:
-    """Return the lowest multiple of the lattice at which all tails together are at most `delta`."""
-    column = -math.expm1(math.log1p(-delta) / n_columns)
-    # Nearly where the bound of the event equals `delta`, and no lower than the event admits.
-    reach = max(-float(ndtri(column)) * noise.sigma, noise.sigma + noise.lattice)
-    step = math.floor((1.0 + reach) / noise.lattice) - 2
-    while not _holds(noise, step * noise.lattice, delta, n_columns):
-        step += 1
-    return step * noise.lattice
-
-
-def _holds(noise: LatticeNoise, threshold: float, delta: float, n_columns: int) -> bool:
-    if threshold < 1.0 + noise.sigma + noise.lattice:
-        return False
-    event = ThresholdedCountsEvent(
-        sigma=noise.sigma, threshold=threshold, n_columns=n_columns, lattice=noise.lattice
-    )
-    return event.delta_tail <= delta
 
 
 def _counted(column: npt.NDArray[Any]) -> tuple[tuple[Category, ...], IntArray]:
@@ -388,26 +334,20 @@ def _counted(column: npt.NDArray[Any]) -> tuple[tuple[Category, ...], IntArray]:
     if column.dtype.kind in "biuU":
         found, counts = np.unique(column, return_counts=True)
         return tuple(found.tolist()), counts.astype(np.int64)
-    present = column[~pd.isna(column)]
-    # Equal values of different types must not be merged: which one would stand for the others
-    # depends on the order of the records.
-    totals: Counter[tuple[str, Category]] = Counter()
-    for value, times in _occurrences(present):
-        totals[type(value).__name__, value] += times
-    ordered = sorted(totals)
-    counts = np.array([totals[key] for key in ordered], dtype=np.int64)
-    return tuple(value for _, value in ordered), counts
-
-
-def _occurrences(present: npt.NDArray[Any]) -> Iterable[tuple[Category, int]]:
-    """Yield plain values, each perhaps more than once, with their counts."""
-    listed = present.tolist()
+    listed = column[~pd.isna(column)].tolist()
     kinds = list(map(type, listed))
     if others := sorted(kind.__name__ for kind in set(kinds) if not issubclass(kind, _PLAIN)):
         raise TypeError(
             "Categories must be strings, integers, floats or booleans, got values of type "
             f"{others[0]}. Convert the column, for example to strings."
         )
+    # Equal values of different types must not be merged: which one would stand for the others
+    # depends on the order of the records.
+    totals: Counter[tuple[str, Category]] = Counter()
     for (_, value), times in Counter(zip(kinds, listed, strict=True)).items():
         plain = value.item() if isinstance(value, np.generic) else value
-        yield (plain + 0.0 if isinstance(plain, float) else plain), times  # -0.0 becomes 0.0
+        plain = plain + 0.0 if isinstance(plain, float) else plain  # -0.0 becomes 0.0
+        totals[type(plain).__name__, plain] += times
+    ordered = sorted(totals)
+    counts = np.array([totals[key] for key in ordered], dtype=np.int64)
+    return tuple(value for _, value in ordered), counts

@@ -24,6 +24,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from skdpot.privacy.gdp import check_delta
+from skdpot.privacy.noise import check_counts, check_positive
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -67,8 +70,7 @@ class DataBounds:
             )
         if not (np.isfinite(center).all() and np.isfinite(scale).all() and (scale > 0).all()):
             raise ValueError("`center` must be finite and `scale` finite and positive.")
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise ValueError(f"`radius` must be positive and finite, got {self.radius!r}.")
+        check_positive(radius=self.radius)
         center.setflags(write=False)
         scale.setflags(write=False)
         object.__setattr__(self, "center", center)
@@ -128,8 +130,7 @@ class DataBounds:
         ValueError
             If `norm_bound` is not positive and finite.
         """
-        if not (math.isfinite(norm_bound) and norm_bound > 0):
-            raise ValueError(f"`norm_bound` must be positive and finite, got {norm_bound!r}.")
+        check_positive(norm_bound=norm_bound)
         return cls(np.zeros(n_features), np.ones(n_features), float(norm_bound))
 
     @property
@@ -257,8 +258,7 @@ def projection_sensitivity(directions: npt.NDArray[Any], radius: float) -> float
     >>> projection_sensitivity(np.vstack([np.eye(3), np.eye(3)]), radius=1.0)
     2.828
     """
-    if not (math.isfinite(radius) and radius > 0.0):
-        raise ValueError(f"`radius` must be positive and finite, got {radius!r}.")
+    check_positive(radius=radius)
     return 2.0 * radius * spectral_norm(directions) * (1.0 + 1e-15)
 
 
@@ -336,15 +336,9 @@ def lemma1_sensitivity(
     >>> 2 * math.sqrt(math.ceil(70 / 8))  # of orthogonal directions, exactly
     6.0
     """
-    if n_projections < 1 or n_features < 1:
-        raise ValueError(
-            "`n_projections` and `n_features` must be at least 1, got "
-            f"{n_projections} and {n_features}."
-        )
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"`delta` must lie in (0, 1), got {delta!r}.")
-    if not (math.isfinite(radius) and radius > 0.0):
-        raise ValueError(f"`radius` must be positive and finite, got {radius!r}.")
+    check_counts(n_projections=n_projections, n_features=n_features)
+    check_delta(delta)
+    check_positive(radius=radius)
     d = n_features
     spread = math.sqrt(2.0 * n_projections * (d - 1) / (d + 2)) / d
     squared = n_projections / d + float(ndtri(1.0 - delta)) * spread

@@ -36,6 +36,7 @@ References
 import math
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, SupportsIndex
@@ -46,7 +47,6 @@ from skdpot.privacy.loss_distribution import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     PoissonRowsStep,
-    SampledStep,
     Step,
     SubsetStep,
     leak_of_steps,
@@ -72,64 +72,33 @@ class Relation(StrEnum):
 
 
 Check = Callable[[Any], Any]
-Steps = Iterator[tuple[Step | SampledStep, int]]
+Steps = Iterator[tuple[Any, int]]  # each a `Step`, or one of which there are `losses`
 
 
-def _real(text: str, holds: Callable[[float], bool]) -> Check:
-    """Return a check for a float of which `holds` is true."""
+def _check(convert: Check, holds: Callable[[Any], bool], text: str) -> Check:
+    """Return a check for what can be converted to something of which `holds` is true."""
 
-    def check(value: Any) -> float:
-        try:
-            number = math.nan if isinstance(value, bool | str) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not holds(number):  # of NaN nothing holds
-            raise ValueError(text)
-        return number
+    def check(value: Any) -> Any:
+        with suppress(TypeError, ValueError):
+            if not isinstance(value, bool) and holds(converted := convert(value)):
+                return converted
+        raise ValueError(text)
 
     return check
 
 
-positive = _real("must be a finite number > 0", lambda x: 0.0 < x < math.inf)
-rate_of_sampling = _real("must lie in (0, 1]", lambda x: 0.0 < x <= 1.0)
-probability = _real("must lie in [0, 1)", lambda x: 0.0 <= x < 1.0)
-shape_of_law = _real("must be at least -0.5, or infinity", lambda x: x >= -0.5)
+def _real(value: Any) -> float:
+    return math.nan if isinstance(value, str) else float(value)  # of NaN nothing holds
 
 
-def count(value: Any) -> int:
-    """Return an integer of at least 1."""
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError("must be an integer >= 1")
-    return number
-
-
-def counts(values: Any) -> tuple[int, ...]:
-    """Return a non-empty tuple of integers of at least 1."""
-    try:
-        numbers = tuple(map(count, values))
-    except (TypeError, ValueError):
-        numbers = ()
-    if not numbers:
-        raise ValueError("must hold one or more integers >= 1")
-    return numbers
-
-
-def _relation(value: Any) -> Relation:
-    try:
-        return Relation(value)
-    except ValueError:
-        allowed = ", ".join(repr(str(relation)) for relation in Relation)
-        raise ValueError(f"must be one of {allowed}") from None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a str")
-    return value
+positive = _check(_real, lambda x: 0.0 < x < math.inf, "must be a finite number > 0")
+rate_of_sampling = _check(_real, lambda x: 0.0 < x <= 1.0, "must lie in (0, 1]")
+probability = _check(_real, lambda x: 0.0 <= x < 1.0, "must lie in [0, 1)")
+shape_of_law = _check(_real, lambda x: x >= -0.5, "must be at least -0.5, or infinity")
+count = _check(operator.index, lambda n: n >= 1, "must be an integer >= 1")
+counts = _check(lambda v: tuple(map(count, v)), bool, "must hold one or more integers >= 1")
+_relation = _check(Relation, bool, f"must be one of {', '.join(repr(str(r)) for r in Relation)}")
+_text = _check(lambda v: v, lambda v: isinstance(v, str), "must be a str")
 
 
 def or_none(check: Check) -> Check:
@@ -140,12 +109,13 @@ def or_none(check: Check) -> Check:
 def check_group_size(group_size: SupportsIndex) -> int:
     """Return `group_size` as an integer of at least one, or say what is wrong with it."""
     try:
-        return count(group_size)
+        size: int = count(group_size)
     except ValueError:
         raise ValueError(
             f"`group_size` must be an integer >= 1, got {group_size!r}: the largest number of "
             "rows that one person has."
         ) from None
+    return size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,12 +250,12 @@ class Event:
         if size == 1:
             return self
         own = self._own("_grouped")
-        if own is None:
+        event: Event | None = own and own(size)
+        if event is None:
             raise UnknownEventError(
-                f"It is not known what {type(self).__name__} costs a person with {size} rows; use "
-                "group_size=1, with one row a person."
+                f"It is not known what {self} costs a person with {size} rows; use group_size=1, "
+                "with one row a person."
             )
-        event: Event = own(size)
         return event
 
     def group_leak(self, group_size: int) -> float:
@@ -516,7 +486,7 @@ class SampledGaussianEvent(Event):
 
     def _steps(self) -> Steps:
         mu, rate = self.mu, self.rate
-        step: Step | SampledStep = SubsetStep(mu, rate)
+        step: Any = SubsetStep(mu, rate)
         if rate == 1.0:  # a sample of everything is no sample
             step = Step(mu)
         elif self.n_samples is not None:
@@ -527,12 +497,9 @@ class SampledGaussianEvent(Event):
             step = PoissonClippedSumStep(mu, rate)
         yield step, self.n_steps
 
-    def _grouped(self, group_size: int) -> Event:
+    def _grouped(self, group_size: int) -> Event | None:
         if self.sampling != "poisson":
-            raise UnknownEventError(
-                f"It is not known what sampling={self.sampling!r} costs a person with {group_size} "
-                "rows; use group_size=1, with one row a person."
-            )
+            return None
         return replace(self, n_steps=group_size * self.n_steps)
 
     def _words(self) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +31,10 @@ ROUNDING = 1e-9
 _SQRT2 = math.sqrt(2.0)
 
 
-@overload
-def gdp_delta(epsilon: float, mu: float) -> float: ...
-@overload
-def gdp_delta(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.float64]: ...
-def gdp_delta(
-    epsilon: float | npt.NDArray[np.float64], mu: float
-) -> float | npt.NDArray[np.float64]:
+_Real = TypeVar("_Real", float, npt.NDArray[np.float64])
+
+
+def gdp_delta(epsilon: _Real, mu: float) -> _Real:
     """Smallest delta for which a mu-GDP release is (epsilon, delta)-private.
 
     Parameters
@@ -77,7 +74,7 @@ def gdp_delta(
         delta = _upper_profile(size, mu)
         # The pair is symmetric: H(-e) = 1 - exp(-e) + exp(-e) H(e).
         delta = np.where(eps < 0.0, -np.expm1(-size) + np.exp(-size) * delta, delta)
-    return float(delta) if eps.ndim == 0 else delta
+    return cast(_Real, float(delta) if eps.ndim == 0 else delta)
 
 
 def raised_gdp_delta(epsilon: float, mu: float) -> float:
@@ -130,12 +127,12 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    _check_delta(delta)
+    check_delta(delta)
     if raised_gdp_delta(0.0, mu) <= delta:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    return _last_floats(lambda epsilon: raised_gdp_delta(epsilon, mu) > delta)[1]
+    return bisected(lambda epsilon: raised_gdp_delta(epsilon, mu) <= delta)[1]
 
 
 @lru_cache(maxsize=4096)
@@ -160,32 +157,34 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     ValueError
         If an argument is out of range.
     """
-    _check_delta(delta)
+    check_delta(delta)
     if not epsilon >= 0.0:
         raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
     if math.isinf(epsilon):
         return math.inf
-    return _last_floats(lambda mu: raised_gdp_delta(epsilon, mu) <= delta)[0]
+    return bisected(lambda mu: raised_gdp_delta(epsilon, mu) > delta)[0]
 
 
-def _check_delta(delta: float) -> None:
+def check_delta(delta: float) -> None:
+    """Refuse a delta that is out of range."""
     if not 0.0 < delta < 1.0:
         raise ValueError(f"`delta` must lie in (0, 1), got {delta!r}.")
 
 
-def _last_floats(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Neighbouring positive floats, the lower of which is the last where `holds` is true."""
+def bisected(holds: Callable[[float], bool], tolerance: float = 0.0) -> tuple[float, float]:
+    """Return positive numbers, at the upper of which `holds` has become true.
+
+    They are neighbouring floats, or as near to each other as the relative tolerance.
+    """
     low, high = 0.0, 1.0
-    while holds(high):
+    while not holds(high):
         low, high = high, 2.0 * high
-    while True:
+    while high - low > tolerance * high:
         middle = 0.5 * (low + high)
         if not low < middle < high:
-            return low, high
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -151,21 +151,6 @@ def _explain(path: str, error: sqlite3.Error) -> str:
     return f"The ledger {path!r} cannot be used ({error}). {advice}"
 
 
-def check_intact(connection: sqlite3.Connection, path: str, statements: Iterable[str]) -> None:
-    """Raise LedgerError unless the file is whole and laid out as it was made.
-
-    One flipped bit in the header of a page can hide all its rows, and SQLite reads on. Its own
-    quick check notices; it takes about as long as the rows take to read. A trigger or a view
-    could make the file say something else than was written.
-    """
-    # What ANALYZE writes down changes the speed of queries and nothing else.
-    listed = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_stat[1-4]'"
-    layout = {sql for (sql,) in connection.execute(listed)}
-    checked = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if layout != set(statements) or checked != ("ok",):
-        raise damaged(path)
-
-
 def whole_units(texts: Sequence[object], path: str) -> list[Units]:
     """Return the whole numbers, or infinities, that a row holds as text, or raise LedgerError."""
     units = [read_units(text) for text in texts]
@@ -180,14 +165,6 @@ def damaged(path: str) -> LedgerError:
         f"The ledger {path!r} is damaged, so that nobody can tell what was charged, and nothing "
         "more can be. Put a copy in its place only if nothing was charged after it was made; "
         "otherwise count what was released yourself and start a new ledger for what is left."
-    )
-
-
-def older_copy(path: str) -> LedgerError:
-    """Say that charges are missing which this process has seen."""
-    return LedgerError(
-        f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, or one "
-        "of two copies that were both spent from. Put the latest file back; nothing was charged."
     )
 
 
@@ -259,22 +236,18 @@ class Terms:
 
 @dataclass(frozen=True)
 class Charge:
-    """One event as the ledger sees it: its cost, and text for the history."""
+    """One event as the ledger sees it: its cost, and text for the history.
+
+    One that was admitted has a number, and a time in seconds since 1970.
+    """
 
     label: str
     event: str
     epsilon: float
     mu_squared_units: Units
     leak_units: Units
-
-
-@dataclass(frozen=True)
-class Record:
-    """A charge that was admitted, with its number and its time in seconds since 1970."""
-
-    number: int
-    time: float
-    charge: Charge
+    number: int = field(default=0, compare=False)
+    time: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -292,14 +265,6 @@ class Totals:
             self.mu_squared_units + charge.mu_squared_units,
             self.leak_units + charge.leak_units,
         )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Whether a charge was admitted, and the totals that it was compared with."""
-
-    admitted: bool
-    before: Totals
 
 
 @dataclass(frozen=True)
@@ -330,7 +295,7 @@ class Ledger:
         target = str(Path(path).expanduser().absolute())
         with transaction(target, "DEFERRED") as connection:
             stored = read_terms(connection, target)
-            _read_totals(connection, target, Totals())
+            _read_charges(connection, target, Totals())
         if str(stored) != str(terms):
             raise LedgerError(
                 f"The ledger {target!r} was made for {stored}, but {terms} was asked for. "
@@ -340,8 +305,8 @@ class Ledger:
             raise damaged(target)
         return cls(target, stored)
 
-    def admit(self, charge: Charge) -> Decision:
-        """Append `charge` if the caps allow it; otherwise change nothing.
+    def admit(self, charge: Charge) -> bool:
+        """Append `charge` if the caps allow it, and say so; otherwise change nothing.
 
         When this returns, an admitted charge has reached the disk.
         """
@@ -350,25 +315,21 @@ class Ledger:
             admitted = self.terms.admit(after)
             if admitted:
                 _append(connection, charge, after)
-                if _read_totals(connection, self.path, before) != after:
+                if _read_charges(connection, self.path, before)[1] != after:
                     raise damaged(self.path)
         if admitted:
             self._remember(after)
-        return Decision(admitted, before)
+        return admitted
 
     def totals(self, patience: float = PATIENCE) -> Totals:
         """Return the sums over all charges, waiting at most `patience` seconds."""
         with self._open("DEFERRED", patience) as (_, totals):
             return totals
 
-    def records(self, patience: float = PATIENCE) -> list[Record]:
+    def records(self, patience: float = PATIENCE) -> list[Charge]:
         """Return all charges, the oldest first, waiting at most `patience` seconds."""
         with self._open("DEFERRED", patience) as (connection, _):
-            rows = connection.execute(
-                "SELECT number, time, label, event, epsilon, mu_squared, leak"
-                " FROM charges ORDER BY number"
-            ).fetchall()
-        return [_record(row, self.path) for row in rows]
+            return _read_charges(connection, self.path, Totals())[0]
 
     def forget(self) -> None:
         """Keep nothing of a ledger whose file has been removed for good."""
@@ -390,7 +351,7 @@ class Ledger:
                     f"The file {self.path!r} is now another ledger than the one of this budget. "
                     "Put the original file back; a budget cannot go on in another ledger."
                 )
-            totals = _read_totals(connection, self.path, seen)
+            totals = _read_charges(connection, self.path, seen)[1]
             yield connection, totals
         self._remember(totals)
 
@@ -418,7 +379,15 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
             f"The ledger {path!r} has format {version}, this version of skdpot reads format "
             f"{_VERSION}. Use the version of skdpot that made it."
         )
-    check_intact(connection, path, _TABLES)
+    # One flipped bit in the header of a page can hide all its rows, and SQLite reads on. Its own
+    # quick check notices; it takes about as long as the rows take to read. A trigger or a view
+    # could make the file say something else than was written. What ANALYZE writes down changes the
+    # speed of queries and nothing else.
+    listed = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_stat[1-4]'"
+    layout = {sql for (sql,) in connection.execute(listed)}
+    checked = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if layout != set(_TABLES) or checked != ("ok",):
+        raise damaged(path)
     rows = connection.execute(
         "SELECT epsilon, delta, relation, mu_squared_cap, leak_cap, uid FROM terms"
     ).fetchall()
@@ -430,43 +399,40 @@ def read_terms(connection: sqlite3.Connection, path: str) -> Terms:
         raise damaged(path) from error
 
 
-def _read_totals(connection: sqlite3.Connection, path: str, seen: Totals) -> Totals:
-    """Add up the charges after the totals that were seen, which must still be there."""
+def _read_charges(
+    connection: sqlite3.Connection, path: str, seen: Totals
+) -> tuple[list[Charge], Totals]:
+    """Return the charges after the totals that were seen, which must still be there, and sums."""
     rows = connection.execute(
-        "SELECT number, mu_squared, leak, mu_squared_total, leak_total FROM charges"
-        " WHERE number >= ? ORDER BY number",
+        "SELECT number, time, label, event, epsilon, mu_squared, leak, mu_squared_total, leak_total"
+        " FROM charges WHERE number >= ? ORDER BY number",
         (seen.n_charges or -(2**63),),
     ).fetchall()
-    totals = seen
-    if seen.n_charges and (not rows or _totals_in(rows.pop(0), path) != seen):
-        raise older_copy(path)
-    for row in rows:
-        mu_squared, leak = whole_units(row[1:3], path)
-        totals = totals.after(Charge("", "", 0.0, mu_squared, leak))
-        if _totals_in(row, path) != totals:
+    if seen.n_charges:
+        last = rows.pop(0) if rows else None
+        if last is None or Totals(last[0], *whole_units(last[7:], path)) != seen:
+            raise LedgerError(
+                f"The ledger {path!r} lacks charges that it had a moment ago: it is an older copy, "
+                "or one of two copies that were both spent from. Put the latest file back; nothing "
+                "was charged."
+            )
+    charges, totals = [], seen
+    for number, when, label, event, epsilon, *units in rows:
+        mu_squared, leak, *sums = whole_units(units, path)
+        charges.append(Charge(label, event, epsilon, mu_squared, leak, number, when))
+        totals = totals.after(charges[-1])
+        texts = isinstance(label, str) and isinstance(event, str)
+        numbers = isinstance(when, float) and isinstance(epsilon, float)
+        sound = texts and numbers and _EARLIEST <= when <= _LATEST
+        if not sound or Totals(number, *sums) != totals:
             raise damaged(path)
-    return totals
-
-
-def _totals_in(row: tuple[int, str, str, str, str], path: str) -> Totals:
-    """Return the totals that one row carries."""
-    return Totals(row[0], *whole_units(row[3:], path))
-
-
-def _record(row: tuple[int, float, str, str, float, str, str], path: str) -> Record:
-    """Return one row of the history."""
-    number, when, label, event, epsilon, *units = row
-    texts = isinstance(label, str) and isinstance(event, str)
-    numbers = isinstance(when, float) and isinstance(epsilon, float)
-    if not (texts and numbers and _EARLIEST <= when <= _LATEST):
-        raise damaged(path)
-    return Record(number, when, Charge(label, event, epsilon, *whole_units(units, path)))
+    return charges, totals
 
 
 def _append(connection: sqlite3.Connection, charge: Charge, after: Totals) -> None:
-    label, event, epsilon, *cost = astuple(charge)
-    number, *totals = astuple(after)
+    texts, totals = (charge.label, charge.event), (after.mu_squared_units, after.leak_units)
+    units = map(str, (charge.mu_squared_units, charge.leak_units, *totals))
     connection.execute(
         "INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (number, time.time(), label, event, epsilon, *map(str, (*cost, *totals))),
+        (after.n_charges, time.time(), *texts, charge.epsilon, *units),
     )

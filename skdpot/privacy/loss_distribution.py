@@ -95,9 +95,9 @@ References
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache, reduce
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.signal import lfilter
 from scipy.special import log_ndtr, logsumexp
 
-from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, bisected, gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import required_bits, rounding_width
 
 _UNIT = 2.0**-53
@@ -206,26 +206,21 @@ class LossDistribution:
         share = 0.5 * (delta - self.infinity_mass)
         if share <= 0.0:
             return math.inf
-        high = self._grid_epsilon(self.infinity_mass + share) + gdp_epsilon(mu, share)
+        nodes, profile = self.profile()
+        first = np.argmax(profile <= self.infinity_mass + share)  # at which the grid is below that
+        high = float(nodes[first]) + gdp_epsilon(mu, share)
 
         def log_excess(epsilon: float) -> float:
             return math.log(max(self.delta(epsilon, mu), 1e-300) / delta)
 
-        epsilon = (
-            high
-            if log_excess(high) >= 0.0
-            else float(brentq(log_excess, 0.0, high, xtol=1e-300, rtol=1e-15))
-        )
+        epsilon = high
+        if log_excess(high) < 0.0:
+            epsilon = float(brentq(log_excess, 0.0, high, xtol=1e-300, rtol=1e-15))
         nudge = 2.0 * _UNIT
         while self.delta(epsilon, mu) > delta:
             epsilon *= 1.0 + nudge
             nudge *= 2.0
         return epsilon
-
-    def _grid_epsilon(self, delta: float) -> float:
-        """Return the first node of the grid at which the profile is at most `delta`."""
-        epsilon, profile = self.profile()
-        return float(epsilon[int(np.argmax(profile <= delta))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,11 +250,9 @@ class LossPair:
 
     def compose(self, other: "LossPair") -> "LossPair":
         """Return the losses of both mechanisms together."""
-        forward = self.forward.compose(other.forward)
-        if self.backward is None and other.backward is None:
-            return LossPair(forward)
-        mine, theirs = self.backward or self.forward, other.backward or other.forward
-        return LossPair(forward, mine.compose(theirs))
+        n_orders = max(len(self.orders), len(other.orders))
+        both = zip((self.orders * 2)[:n_orders], (other.orders * 2)[:n_orders], strict=True)
+        return LossPair(*(mine.compose(theirs) for mine, theirs in both))
 
     def to_gdp(self, leak: float) -> ApproximateGDP:
         """Return the smallest mu with which this `leak` covers the losses, rounded up.
@@ -277,14 +270,13 @@ class LossPair:
         return max(order.epsilon(delta, mu) for order in self.orders)
 
 
-def losses_of_profile(
-    profile: Profile,
-    interval: float,
-    *,
-    backward: Profile | None = None,
-    error: float | None = None,
+def losses_of_profiles(
+    profiles: Sequence[Profile], interval: float, error: float | None = None
 ) -> LossPair:
     """Discretise one step given by its privacy profile for epsilon >= 0: the masses join its dots.
+
+    There are two profiles where they differ in the two orders of the neighbours. An `error` is the
+    absolute one of their values; by default it is relative, at most `ROUNDING`.
 
     Notes
     -----
@@ -299,18 +291,16 @@ def losses_of_profile(
     .. [1] V. Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of
        Privacy Loss Distributions", 2022, algorithm 1.
     """
-    first = _joined_dots(profile, interval, error)
-    if backward is None:
-        return LossPair(_both_signs(first, first, interval, error))
-    second = _joined_dots(backward, interval, error)
-    return LossPair(
-        _both_signs(first, second, interval, error), _both_signs(second, first, interval, error)
-    )
+    masses = [_joined_dots(profile, interval, error) for profile in profiles]
+    orders = zip(masses, masses[::-1], strict=True)
+    return LossPair(*(_both_signs(ahead, back, interval, error) for ahead, back in orders))
 
 
 def _joined_dots(profile: Profile, interval: float, error: float | None) -> tuple[_Floats, float]:
     """Return the masses at the positive losses, and at an infinite one."""
-    n = max(2, math.ceil(_largest_loss(profile) / interval))
+    # Up to a loss beyond which the profile is below 1e-20.
+    largest = bisected(lambda e: bool(profile(np.asarray([e]))[0] <= _TAIL_MASS), 0.01)[1]
+    n = max(2, math.ceil(largest / interval))
     epsilon = np.arange(n + 1, dtype=np.float64) * interval
     raised = profile(epsilon) * (1.0 + (ROUNDING if error is None else 0.0))
     delta = np.minimum.accumulate(np.minimum(raised, 1.0))
@@ -338,21 +328,6 @@ def _both_signs(
     return LossDistribution(interval, -n, probabilities, infinity_mass)
 
 
-def _largest_loss(profile: Profile) -> float:
-    """Return a loss beyond which the profile is below 1e-20."""
-
-    def is_beyond(epsilon: float) -> bool:
-        return bool(profile(np.asarray([epsilon]))[0] <= _TAIL_MASS)
-
-    low, high = 0.0, 1.0
-    while not is_beyond(high):
-        low, high = high, 2.0 * high
-    while high - low > 0.01 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_beyond(middle) else (middle, high)
-    return high
-
-
 def _smallest_mu(losses: LossDistribution, leak: float) -> float:
     """Return the smallest mu with H <= leak + (1 - leak) G_mu everywhere, rounded up."""
     if losses.infinity_mass > leak:
@@ -360,16 +335,8 @@ def _smallest_mu(losses: LossDistribution, leak: float) -> float:
     epsilon, profile = _nodes(losses, leak)
     if profile[0] <= leak:
         return 0.0
-    low, high = 0.0, 1.0
-    while not _dominates(high, leak, epsilon, profile):
-        low, high = high, 2.0 * high
-    while high - low > _RELATIVE_MARGIN * high:
-        middle = 0.5 * (low + high)
-        if _dominates(middle, leak, epsilon, profile):
-            high = middle
-        else:
-            low = middle
-    return high * (1.0 + _RELATIVE_MARGIN)
+    mu = bisected(lambda mu: _dominates(mu, leak, epsilon, profile), _RELATIVE_MARGIN)[1]
+    return mu * (1.0 + _RELATIVE_MARGIN)
 
 
 def _nodes(losses: LossDistribution, leak: float) -> tuple[_Floats, _Floats]:
@@ -502,22 +469,6 @@ class Step:
     leak: float = 0.0
 
 
-@runtime_checkable
-class SampledStep(Protocol):
-    """A mu-GDP step of which less is told, as on a secret sample."""
-
-    @property
-    def mu(self) -> float:
-        """Privacy of the step on all records."""
-
-    @property
-    def rate(self) -> float:
-        """Probability that a given record is in the sample."""
-
-    def losses(self, interval: float) -> LossPair:
-        """Discretise the privacy loss of the step on the multiples of `interval`."""
-
-
 def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
     """Return mu of one Gaussian release on all the records that it sees.
 
@@ -635,61 +586,49 @@ def clipped_sum_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:
 
 
 @dataclass(frozen=True)
-class SubsetStep:
+class SampledStep:
+    """A mu-GDP step of which less is told: a given record is in it with probability `rate` only."""
+
+    mu: float
+    rate: float
+
+    _profiles: ClassVar[tuple[Callable[..., _Floats], ...]]
+    _error: ClassVar[float | None] = None
+
+    def losses(self, interval: float) -> LossPair:
+        """Discretise the privacy loss of the step on the multiples of `interval`."""
+        own = astuple(self)
+        profiles = [lambda epsilon, of=of: of(epsilon, *own) for of in self._profiles]
+        return losses_of_profiles(profiles, interval, self._error)
+
+
+class SubsetStep(SampledStep):
     """One Gaussian step on a secret sample that holds a record with probability `rate`."""
 
-    mu: float
-    rate: float
-
-    def losses(self, interval: float) -> LossPair:
-        """Discretise C_p."""
-        return losses_of_profile(lambda e: amplified_delta(e, self.mu, self.rate), interval)
+    _profiles = (amplified_delta,)
 
 
 @dataclass(frozen=True)
-class PoissonRowsStep:
+class PoissonRowsStep(SampledStep):
     """One Gaussian release of the rows of a Poisson sample of `n_samples`, under replace-one."""
 
-    mu: float
-    rate: float
     n_samples: int
 
-    def losses(self, interval: float) -> LossPair:
-        """Discretise the mean profile."""
-        return losses_of_profile(
-            lambda e: mean_amplified_delta(e, self.mu, self.rate, self.n_samples), interval
-        )
+    _profiles = (mean_amplified_delta,)
 
 
-@dataclass(frozen=True)
-class PoissonAddRemoveStep:
-    """One Gaussian step on a Poisson sample, under add/remove."""
+class PoissonAddRemoveStep(SampledStep):
+    """One Gaussian step on a Poisson sample, under add/remove: in one order and in the other."""
 
-    mu: float
-    rate: float
-
-    def losses(self, interval: float) -> LossPair:
-        """Discretise the mixture against N(0, 1), in both orders."""
-        return losses_of_profile(
-            lambda e: amplified_delta(e, self.mu, self.rate),
-            interval,
-            backward=lambda e: absent_delta(e, self.mu, self.rate),
-            error=_COIN_ERROR,
-        )
+    _profiles = (amplified_delta, absent_delta)
+    _error = _COIN_ERROR
 
 
-@dataclass(frozen=True)
-class PoissonClippedSumStep:
+class PoissonClippedSumStep(SampledStep):
     """One noisy sum of clipped vectors over a Poisson sample, under replace-one.
 
     The sensitivity is twice the clipping norm: ``mu = 2 * clipping_norm / sigma``.
     """
 
-    mu: float
-    rate: float
-
-    def losses(self, interval: float) -> LossPair:
-        """Discretise the mixture against its mirror image."""
-        return losses_of_profile(
-            lambda e: clipped_sum_delta(e, self.mu, self.rate), interval, error=_COIN_ERROR
-        )
+    _profiles = (clipped_sum_delta,)
+    _error = _COIN_ERROR

@@ -261,21 +261,6 @@ def _split(s: float, bits: int) -> tuple[float, int, float]:
     return narrow, factor, math.sqrt((s - narrow) * (s + narrow)) / factor * (1 + 2e-15)
 
 
-def _draw(s: float, bits: int, count: int, stream: SecretStream) -> IntArray:
-    if s <= MAX_TABLE_S:
-        return _draw_from_table(_table(s, bits), stream.random_uint64(count), stream)
-    parts, factor, wide = [], 1, s
-    while wide > MAX_TABLE_S:
-        narrow, step, wide = _split(wide, bits)
-        parts.append((factor, narrow))
-        factor *= step
-    drawn = np.zeros(count, dtype=np.int64)
-    for step, of_part in (*parts, (factor, wide)):
-        words = np.frombuffer(stream.random_bytes(2 * count), dtype=np.uint16)
-        drawn += step * _draw_from_table(_table(of_part, bits), words, stream)
-    return drawn
-
-
 def discrete_gaussian(
     s: float,
     size: int | tuple[int, ...],
@@ -285,9 +270,25 @@ def discrete_gaussian(
 ) -> IntArray:
     """Draw integers with probability proportional to ``exp(-k**2 / (2 * s**2))``."""
     if not 1 <= s <= MAX_S:
-        raise ValueError(f"`s` must be between 1 and 2**40 lattice units, got {s!r}.")
+        raise CalibrationError(
+            f"The scale of the noise is {s:.3g} steps of the noise lattice; between 1 and 2**40 "
+            "are needed."
+        )
     shape = (size,) if isinstance(size, int) else tuple(size)
-    return _draw(float(s), required_bits(s, mu), math.prod(shape), stream).reshape(shape)
+    bits, count = required_bits(s, mu), math.prod(shape)
+    if s <= MAX_TABLE_S:
+        words = stream.random_uint64(count)
+        return _draw_from_table(_table(float(s), bits), words, stream).reshape(shape)
+    parts, factor, wide = [], 1, float(s)
+    while wide > MAX_TABLE_S:
+        narrow, step, wide = _split(wide, bits)
+        parts.append((factor, narrow))
+        factor *= step
+    drawn = np.zeros(count, dtype=np.int64)
+    for step, of_part in (*parts, (factor, wide)):
+        halves = np.frombuffer(stream.random_bytes(2 * count), dtype=np.uint16)
+        drawn += step * _draw_from_table(_table(of_part, bits), halves, stream)
+    return drawn.reshape(shape)
 
 
 MIN_LATTICE_STEPS = 16.0
@@ -322,14 +323,14 @@ class LatticeNoise:
         return self.sensitivity / self.sigma * (1 + 1 / (20 * s * s))
 
 
-def _check_positive(**values: float) -> None:
+def check_positive(**values: float) -> None:
+    """Refuse what is no finite number above 0, by its name."""
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
 
 
 def _check_power_of_two(lattice: float) -> None:
-    _check_positive(lattice=lattice)
     if math.frexp(lattice)[0] != 0.5:
         raise ValueError(
             f"`lattice` must be a power of two, so that dividing by it is exact; got {lattice!r}."
@@ -344,7 +345,7 @@ def gaussian_noise(
     For ``noise="float"`` only: the bits of a floating-point sum leak more about the data
     than the Gaussian mechanism promises. It is not hardened against that.
     """
-    _check_positive(sigma=sigma)
+    check_positive(sigma=sigma)
     return stream.generator().normal(0.0, sigma, size)
 
 
@@ -353,7 +354,6 @@ def noise_lattice(sigma: float, data_lattice: float = 1.0) -> float:
 
     At 16 lattice steps the discrete Gaussian costs 0.02 % more than a continuous one.
     """
-    _check_positive(sigma=sigma, data_lattice=data_lattice)
     lattice = data_lattice
     while sigma / lattice < MIN_LATTICE_STEPS:
         lattice /= 2
@@ -371,14 +371,7 @@ def lattice_noise(
     mu: float,
 ) -> npt.NDArray[np.int64]:
     """Draw discrete Gaussian noise in units of `lattice`."""
-    _check_positive(sigma=sigma, lattice=lattice)
-    s = sigma / lattice
-    if not 1 <= s <= MAX_S:
-        raise CalibrationError(
-            f"sigma = {sigma:.4g} is {s:.3g} steps of the noise lattice {lattice:.4g}; "
-            "between 1 and 2**40 are needed."
-        )
-    return discrete_gaussian(s, shape, stream, mu=mu)
+    return discrete_gaussian(sigma / lattice, shape, stream, mu=mu)
 
 
 def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:
@@ -390,7 +383,7 @@ def noise_for_sums(sigma: float, sensitivity: float, dim: int) -> LatticeNoise:
     :math:`\|v\| \le \Delta / 2`. Twice the latter is the larger: the sensitivity grows to
     :math:`\Delta + 2 g \sqrt{dim}`, of which one half is what a record's presence changes.
     """
-    _check_positive(sigma=sigma, sensitivity=sensitivity, dim=dim)
+    check_positive(sigma=sigma, sensitivity=sensitivity, dim=dim)
     finest = sensitivity * _SUM_ROUNDING_SHARE / (2.0 * math.sqrt(dim))
     bounded = min(max(finest, sigma / _MOST_SUM_STEPS), sigma / _FEWEST_SUM_STEPS)
     lattice = 2.0 ** math.floor(math.log2(bounded))
@@ -420,7 +413,6 @@ def round_to_lattice(x: npt.ArrayLike, lattice: float) -> npt.NDArray[np.int64]:
 
 def rounded_sensitivity(sensitivity: float, lattice: float, dim: int) -> float:
     """Return an upper bound of the L2 sensitivity after rounding to the lattice."""
-    _check_positive(sensitivity=sensitivity, lattice=lattice, dim=dim)
     return (sensitivity + lattice * math.sqrt(dim)) * (1 + 1e-15)
 
 
@@ -441,7 +433,7 @@ def _sigma_for(mu: float, sensitivity: float, lattice: float) -> float:
 
 def calibrate_lattice(mu: float, sensitivity: float, *, data_lattice: float = 1.0) -> LatticeNoise:
     """Return noise of privacy `mu` for a statistic that lies on `data_lattice`."""
-    _check_positive(mu=mu, sensitivity=sensitivity)
+    check_positive(mu=mu, sensitivity=sensitivity)
     lattice = noise_lattice(sensitivity / mu, data_lattice)
     sigma = _sigma_for(mu, sensitivity, lattice)
     return _proved(LatticeNoise(sigma=sigma, sensitivity=sensitivity, lattice=lattice), mu)
@@ -451,7 +443,7 @@ def calibrate_rounded(
     mu: float, sensitivity: float, dim: int, *, lattice: float | None = None
 ) -> LatticeNoise:
     """Return lattice and noise of privacy `mu` for a statistic that must be rounded."""
-    _check_positive(mu=mu, sensitivity=sensitivity, dim=dim)
+    check_positive(mu=mu, sensitivity=sensitivity, dim=dim)
     if lattice is None:
         finest = min(
             sensitivity * _ROUNDING_SHARE / math.sqrt(dim), sensitivity / mu / MIN_LATTICE_STEPS
@@ -491,7 +483,7 @@ def fixed_size_batches(n: int, size: int, n_steps: int, stream: SecretStream) ->
     Indices are secret: they must reach no callback, attribute or log. The account is
     `SampledGaussianEvent` with ``sampling="fixed_size"``.
     """
-    _check_counts(n=n, size=size, n_steps=n_steps)
+    check_counts(n=n, size=size, n_steps=n_steps)
     if size > n:
         raise ValueError(f"`size` must not exceed the {n} records, got {size}.")
     return (_ordered_sample(n, size, stream) for _ in range(n_steps))
@@ -508,14 +500,15 @@ def poisson_batches(n: int, rate: float, n_steps: int, stream: SecretStream) -> 
     Indices are secret. Their *number* is as secret as the indices under ``sampling="poisson"``;
     where a release shows it, the account is that of ``sampling="poisson_rows"``.
     """
-    _check_counts(n=n, n_steps=n_steps)
+    check_counts(n=n, n_steps=n_steps)
     if isinstance(rate, bool) or not 0.0 < rate <= 1.0:
         raise ValueError(f"`rate` must lie in (0, 1], got {rate!r}.")
     threshold = math.floor(Fraction(rate) * _WORDS)
     return (_coin_sample(n, threshold, stream) for _ in range(n_steps))
 
 
-def _check_counts(**counts: Any) -> None:
+def check_counts(**counts: Any) -> None:
+    """Refuse what is no integer of at least 1, by its name."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"`{name}` must be an integer >= 1, got {count!r}.")

@@ -35,7 +35,13 @@ from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise, required_bits
+from skdpot.privacy.noise import (
+    LatticeNoise,
+    calibrate_lattice,
+    check_counts,
+    lattice_noise,
+    required_bits,
+)
 from skdpot.privacy.recording import Part, Records, Release, Vectors, candidates, released
 
 FloatArray = npt.NDArray[np.float64]
@@ -69,7 +75,7 @@ class MagnitudeGrid:
         return np.where(magnitudes == 0, 0, shifted.astype(np.int64) + 1)
 
     @cached_property
-    def log2_edges(self) -> FloatArray:
+    def edges(self) -> FloatArray:
         """Base-2 logarithms of the edges of the cells after {0}."""
         return (np.arange(self.n_cells) - 0.5) / self.per_octave - self.octaves
 
@@ -167,7 +173,7 @@ class Counting:
 def noisy_histogram(
     used: FloatArray,
     counting: Counting,
-    noise: LatticeNoise,
+    noise: LatticeNoise | GaussianEvent,
     stream: SecretStream,
     event: Event | None = None,
 ) -> FloatArray:
@@ -175,15 +181,15 @@ def noisy_histogram(
 
     `used` is the value of each row in the order of the counting, and `event` what was charged.
     """
-    n_cells = counting.grid.n_cells
-    table = lattice_noise(noise.sigma, n_cells, stream, lattice=noise.lattice, mu=noise.mu)
-    np.add.at(table, counting.cells(used), round(1 / noise.lattice))
+    n_cells, lattice = counting.grid.n_cells, noise.lattice or 1.0
+    table = lattice_noise(noise.sigma, n_cells, stream, lattice=lattice, mu=noise.mu)
+    np.add.at(table, counting.cells(used), round(1 / lattice))
     release = Release(
         "histogram",
-        table.astype(np.float64) * noise.lattice,
+        table.astype(np.float64) * lattice,
         {"counting": counting},
         sigma=noise.sigma,
-        lattice=noise.lattice,
+        lattice=lattice,
         sensitivity=noise.sensitivity,
         event=event,
         linear=_counted,
@@ -274,7 +280,6 @@ _NORM_TAIL, _LARGEST_NORM_TAIL = 0.03, 0.25
 
 _VALUES = SignedGrid()  # in units of ``spread / cells_per_spread``
 _NORMS = MagnitudeGrid(per_octave=4)
-_NORM_SMOOTHING = Smoothing(window=4, margin=1, n_candidates=_NORMS.n_cells)  # one octave
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,29 +293,15 @@ class BoundsPlan:
     mode: Literal["features", "norm"]
     n_samples: int
     n_features: int
-    noises: tuple[LatticeNoise, ...]
+    noises: tuple[GaussianEvent, ...]
     centers: bool
 
     @property
     def event(self) -> Event:
         """The charge for the whole release."""
-        norms = self.mode == "norm"
-        counted = ("row norms",) if norms else ("distances of pairs", "values")
-        events = tuple(
-            GaussianEvent(**vars(noise), label=f"Histograms of {what}")
-            for noise, what in zip(self.noises, counted, strict=False)
-        )
-        if not events:
-            return NonPrivateEvent()
-        return events[0] if len(events) == 1 else ComposedEvent(events=events)
-
-    @property
-    def group_size(self) -> int:
-        """How many rows of one person the sensitivity counts; 1 when nothing is private."""
         if not self.noises:
-            return 1
-        cells = 1 if self.mode == "norm" else self.n_features
-        return round(self.noises[0].sensitivity / math.sqrt(2 * cells))
+            return NonPrivateEvent()
+        return self.noises[0] if len(self.noises) == 1 else ComposedEvent(events=self.noises)
 
     @property
     def n_used(self) -> int:
@@ -326,27 +317,26 @@ class BoundsPlan:
         return not self.noises or self.n_used // 2 >= _FINE_PAIRS_PER_SIGMA * self.noises[0].sigma
 
     @property
-    def spread_grid(self) -> MagnitudeGrid:
-        """Cells for pair differences."""
-        return MagnitudeGrid(per_octave=2 if self.fine else 1)
-
-    @property
-    def spread_smoothing(self) -> Smoothing:
-        """How tables of pair differences are cleaned: windows of two octaves."""
-        octave, cells = self.spread_grid.per_octave, self.spread_grid.n_cells
-        return Smoothing(window=2 * octave, margin=2 * octave, n_candidates=cells * self.n_features)
-
-    @property
     def cells_per_spread(self) -> int:
         """Cells of the second histogram that make up one spread."""
         return 4 if self.fine else 1
 
     @property
-    def center_smoothing(self) -> Smoothing:
-        """How tables of values are cleaned: windows of two or three spreads."""
-        window, n_candidates = 8 if self.fine else 3, _VALUES.n_cells * self.n_features
-        margin = 5 * self.cells_per_spread
-        return Smoothing(window=window, margin=margin, n_candidates=n_candidates)
+    def grids(self) -> tuple[MagnitudeGrid | SignedGrid, ...]:
+        """Cells of the histograms of pair differences and of values, or of norms."""
+        return (_NORMS,) if self.mode == "norm" else (MagnitudeGrid(2 if self.fine else 1), _VALUES)
+
+    @property
+    def smoothings(self) -> tuple[Smoothing, ...]:
+        """How their tables are cleaned: windows of one or two octaves, or 2 to 3 spreads."""
+        if self.mode == "norm":
+            return (Smoothing(window=4, margin=1, n_candidates=_NORMS.n_cells),)
+        pairs, values = (self.n_features * grid.n_cells for grid in self.grids)
+        octaves, window = 2 * (2 if self.fine else 1), 8 if self.fine else 3
+        return (
+            Smoothing(window=octaves, margin=octaves, n_candidates=pairs),
+            Smoothing(window=window, margin=5 * self.cells_per_spread, n_candidates=values),
+        )
 
     @property
     def norm_level(self) -> float:
@@ -360,10 +350,9 @@ class BoundsPlan:
         """Whether features of ordinary shape are expected to stand out from the noise."""
         # Windows with 40 % of the pairs and 60 % of the rows, and two standard deviations to spare.
         shares = (0.4 * (self.n_used // 2), 0.6 * self.n_used)
-        smoothings = (self.spread_smoothing, self.center_smoothing)
         return all(
             mass >= (smoothing.z + 2) * math.sqrt(smoothing.window) * noise.sigma
-            for mass, smoothing, noise in zip(shares, smoothings, self.noises, strict=False)
+            for mass, smoothing, noise in zip(shares, self.smoothings, self.noises, strict=False)
         )
 
 
@@ -388,39 +377,40 @@ def plan_private_bounds(
     group_size: int = 1,
 ) -> BoundsPlan:
     """Fix what a release of bounds does and costs."""
-    if n_samples < 1 or n_features < 1:
-        raise ValueError(
-            f"Bounds need at least one row and one feature, got {n_samples} and {n_features}."
-        )
-    if group_size < 1:
-        raise ValueError(f"group_size={group_size!r} must be at least 1.")
+    check_counts(n_samples=n_samples, n_features=n_features, group_size=group_size)
     made = partial(BoundsPlan, n_samples=n_samples, n_features=n_features)
     if mode != "norm":
         noises = _feature_noises(n_features, mu, centers, group_size)
         plan = made(mode="features", noises=noises, centers=centers)
         if mode == "features" or (n_features <= MAX_AUTO_FEATURES and plan.clears_threshold):
             return plan
-    noises = () if mu == math.inf else (_drawable(mu, group_size * math.sqrt(2)),)
-    return made(mode="norm", noises=noises, centers=False)
+    own = () if mu == math.inf else (_drawable(mu, group_size * math.sqrt(2), "row norms"),)
+    return made(mode="norm", noises=own, centers=False)
 
 
 def _feature_noises(
     n_features: int, mu: float, centers: bool, group_size: int
-) -> tuple[LatticeNoise, ...]:
+) -> tuple[GaussianEvent, ...]:
     """Split `mu` between the two families of histograms."""
     if mu == math.inf:
         return ()
-    shares = (_SPREAD_SHARE, 1 - _SPREAD_SHARE) if centers else (1.0,)
+    shares = {"distances of pairs": _SPREAD_SHARE, "values": 1 - _SPREAD_SHARE}
+    if not centers:
+        shares = {"distances of pairs": 1.0}
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
-    sensitivity = group_size * math.sqrt(2 * n_features)
-    return tuple(_drawable(mu * math.sqrt(share) * (1 - 1e-13), sensitivity) for share in shares)
+    return tuple(
+        _drawable(
+            mu * math.sqrt(share) * (1 - 1e-13), group_size * math.sqrt(2 * n_features), counted
+        )
+        for counted, share in shares.items()
+    )
 
 
-def _drawable(mu: float, sensitivity: float) -> LatticeNoise:
+def _drawable(mu: float, sensitivity: float, counted: str) -> GaussianEvent:
     """Calibrate noise, and refuse what cannot be drawn here, where nothing is charged yet."""
     noise = calibrate_lattice(mu, sensitivity)
     required_bits(noise.sigma / noise.lattice, noise.mu)
-    return noise
+    return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
 
 
 _PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))  # of |x - x'| for two standard normal numbers
@@ -446,7 +436,6 @@ class FeatureScales:
     center: FloatArray
     spread: FloatArray
     reach: FloatArray
-    n_fallback: int
 
 
 def ball_radius(n_features: int) -> float:
@@ -455,9 +444,7 @@ def ball_radius(n_features: int) -> float:
     return math.sqrt(n_features) + 2.5
 
 
-def release_private_bounds(
-    X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
-) -> tuple[DataBounds, int]:
+def release_private_bounds(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> DataBounds:
     """Release bounds for the rows of `X`. Charge ``plan.event`` first.
 
     Privacy
@@ -466,15 +453,14 @@ def release_private_bounds(
     number of clipped rows is never reported.
     """
     if plan.mode == "norm":
-        radius = _norm_radius(X, plan, streams)
+        radius = _norm_radius(X, _Histograms.of(X.shape, plan, streams))
         if radius is None:
             _warn_fallback("the row norms")
-        bounds = DataBounds.from_norm(radius or ball_radius(plan.n_features), plan.n_features)
-        return bounds, int(radius is None)
+        return DataBounds.from_norm(radius or ball_radius(plan.n_features), plan.n_features)
     found = release_feature_scales(X, plan, streams)
     # Heavy tails and clusters get a wider unit, within limits.
     unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
-    return DataBounds(found.center, unit, ball_radius(len(unit))), found.n_fallback
+    return DataBounds(found.center, unit, ball_radius(len(unit)))
 
 
 def release_feature_scales(
@@ -490,17 +476,16 @@ def release_feature_scales(
     center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
     failed = np.zeros(d, dtype=bool)
     for j in range(d):
-        found = _spread(X, j, tables)
+        found = _spread(tables.used(X[:, j]), j, tables)
         failed[j], spread[j] = found is None, found or 1.0
     for j in range(d if plan.centers else 0):
-        located = _center(X, j, float(spread[j]), tables)
+        located = _center(tables.used(X[:, j]), j, float(spread[j]), tables)
         failed[j] |= located is None
         if located is not None:
             center[j], spread[j], reach[j] = located
-    n_fallback = int(failed.sum())
-    if n_fallback:
-        _warn_fallback(f"{n_fallback} of {d} features")
-    return FeatureScales(center, spread, reach, n_fallback)
+    if failed.any():
+        _warn_fallback(f"{failed.sum()} of {d} features")
+    return FeatureScales(center, spread, reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,43 +506,43 @@ class _Histograms:
         order = streams.public.permutation(plan.n_samples)[: plan.n_used]
         return cls(plan, streams, order)
 
+    def used(self, column: npt.NDArray[Any]) -> FloatArray:
+        """Return the values of the rows that are counted."""
+        return column[self.order].astype(np.float64)
+
     def counting(self, feature: int | None, width: float | None = None) -> Counting:
         """Return what is counted: norms, pair differences, or values in cells of a width."""
-        paired = feature is not None and width is None
         return Counting(
-            grid=_NORMS if feature is None else self.plan.spread_grid if paired else _VALUES,
+            grid=self.plan.grids[width is not None],
             order=self.order,
             shape=(self.plan.n_samples, self.plan.n_features),
             feature=feature,
             width=width or 1.0,
-            paired=paired,
+            paired=feature is not None and width is None,
         )
 
-    def noisy(self, used: FloatArray, counting: Counting, noise: LatticeNoise) -> FloatArray:
-        """Return the noisy counts."""
-        return noisy_histogram(used, counting, noise, self.streams.secret, self.plan.event)
+    def release(
+        self, used: FloatArray, counting: Counting, levels: Sequence[float]
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return a noisy table and quantiles that it shows, leaving out the cell of zeros."""
+        plan, phase = self.plan, int(counting.grid is _VALUES)
+        noise, edges = plan.noises[phase], counting.grid.edges
+        table = noisy_histogram(used, counting, noise, self.streams.secret, plan.event)
+        cells = table[table.size + 1 - edges.size :]
+        return table, noisy_quantiles(cells, edges, levels, noise.sigma, plan.smoothings[phase])
 
 
-def _unit(used: FloatArray, feature: int, tables: _Histograms) -> tuple[float | None, bool]:
-    """Return the spread, None where nothing stands out, and whether the feature is constant."""
-    plan, noise = tables.plan, tables.plan.noises[0]
-    table = tables.noisy(used, tables.counting(feature), noise)
-    edges, smoothing = plan.spread_grid.log2_edges, plan.spread_smoothing
-    median = noisy_quantiles(table[1:], edges, (0.5,), noise.sigma, smoothing)
-    if median is not None:
-        return float(np.exp2(median[0])) / _PAIR_MEDIAN, False
-    # All pairs are ties, as far as the noise lets one see.
-    ties = table[0] / noise.sigma
-    return None, ties > max(smoothing.z, plan.n_used // 2 / noise.sigma - _TIE_NOISE)
-
-
-def _spread(X: npt.NDArray[Any], feature: int, tables: _Histograms) -> float | None:
-    """Return the spread: 1 for a constant feature, None when nothing stands out."""
-    counting = tables.counting(feature)
-    used = counting.values(X, tables.order)
-    if tables.plan.noises:
-        spread, constant = _unit(used, feature, tables)
-        return 1.0 if constant else spread
+def _spread(used: FloatArray, feature: int, tables: _Histograms) -> float | None:
+    """Return the spread: 0 for a constant feature, None when nothing stands out."""
+    plan, counting = tables.plan, tables.counting(feature)
+    if plan.noises:
+        table, found = tables.release(used, counting, (0.5,))
+        if found is not None:
+            return float(np.exp2(found[0])) / _PAIR_MEDIAN
+        # Whether all pairs are ties, as far as the noise lets one see.
+        sigma = plan.noises[0].sigma
+        least = max(plan.smoothings[0].z, plan.n_used // 2 / sigma - _TIE_NOISE)
+        return 0.0 if table[0] / sigma > least else None
     first, second = counting.pairs(used)
     with np.errstate(over="ignore"):
         differences = np.abs(first - second)
@@ -567,19 +552,15 @@ def _spread(X: npt.NDArray[Any], feature: int, tables: _Histograms) -> float | N
 
 
 def _center(
-    X: npt.NDArray[Any], feature: int, spread: float, tables: _Histograms
+    used: FloatArray, feature: int, spread: float, tables: _Histograms
 ) -> tuple[float, float, float] | None:
     """Return centre, spread (at least half the width of the centre's cell) and reach."""
-    plan, width = tables.plan, spread / tables.plan.cells_per_spread
-    counting = tables.counting(feature, width)
-    used = counting.values(X, tables.order)
-    if not plan.noises:
+    if not tables.plan.noises:
         used = np.clip(used, -_FINITE, _FINITE)  # differences of larger values overflow
         low, center, high = (float(q) for q in np.quantile(used, _CENTER_LEVELS))
         return center, spread, max(high - center, center - low)
-    noise, edges = plan.noises[1], _VALUES.edges
-    table = tables.noisy(used, counting, noise)
-    quantiles = noisy_quantiles(table, edges, _CENTER_LEVELS, noise.sigma, plan.center_smoothing)
+    width, edges = spread / tables.plan.cells_per_spread, _VALUES.edges
+    _, quantiles = tables.release(used, tables.counting(feature, width), _CENTER_LEVELS)
     if quantiles is None:
         return None
     low, center, high = (float(q) for q in quantiles)
@@ -589,16 +570,13 @@ def _center(
     return center * width, max(spread, cell_width * width / 2), reach * width
 
 
-def _norm_radius(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> float | None:
+def _norm_radius(X: npt.NDArray[Any], tables: _Histograms) -> float | None:
     """Return a radius that holds most of the rows, None when nothing stands out."""
-    tables = _Histograms.of(X.shape, plan, streams)
-    counting = tables.counting(None)
-    norms = counting.values(X, tables.order)
-    if not plan.noises:
-        return float(np.clip(np.quantile(norms, plan.norm_level), _SMALLEST, _LARGEST))
-    noise, edges, levels = plan.noises[0], _NORMS.log2_edges, (plan.norm_level,)
-    table = tables.noisy(norms, counting, noise)
-    upper = noisy_quantiles(table[1:], edges, levels, noise.sigma, _NORM_SMOOTHING)
+    counting, level = tables.counting(None), tables.plan.norm_level
+    norms, edges = counting.values(X, tables.order), _NORMS.edges
+    if not tables.plan.noises:
+        return float(np.clip(np.quantile(norms, level), _SMALLEST, _LARGEST))
+    _, upper = tables.release(norms, counting, (level,))
     if upper is None:
         return None
     return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))
@@ -639,11 +617,11 @@ def release_ranges(
     is the lower bound of numbers that are otherwise above it, and the same with the signs changed.
     """
     tables = _Histograms.of((len(columns[0]), len(columns)), plan, streams)
-    used = [column[tables.order] for column in columns]
+    used = [tables.used(column) for column in columns]
     if not plan.noises:
         return tuple(map(_exact_range, used))
-    units = [_unit(values, j, tables)[0] for j, values in enumerate(used)]
-    return tuple(_range(values, j, units[j], tables) for j, values in enumerate(used))
+    units = [_spread(values, j, tables) for j, values in enumerate(used)]
+    return tuple(_range(values, j, units[j] or 0.0, tables) for j, values in enumerate(used))
 
 
 def _exact_range(used: FloatArray) -> ColumnRange:
@@ -651,14 +629,13 @@ def _exact_range(used: FloatArray) -> ColumnRange:
     return ColumnRange(float(found.min()), float(found.max()), True) if found.size else _NOTHING
 
 
-def _range(used: FloatArray, feature: int, unit: float | None, tables: _Histograms) -> ColumnRange:
-    """Return the range of one column."""
+def _range(used: FloatArray, feature: int, unit: float, tables: _Histograms) -> ColumnRange:
+    """Return the range of one column, of which the unit is 0 where no two values differ."""
     plan, grid, noise = tables.plan, _VALUES, tables.plan.noises[1]
     width = (unit or 1.0) / plan.cells_per_spread
-    table = tables.noisy(used, tables.counting(feature, width), noise)
     level = float(np.clip(3 * noise.sigma * math.sqrt(_CELLS_KEPT) / plan.n_used, *_LEVELS))
     levels = (level, 0.5, 1 - level)
-    found = noisy_quantiles(table, grid.edges, levels, noise.sigma, plan.center_smoothing)
+    table, found = tables.release(used, tables.counting(feature, width), levels)
     if found is None:
         return _NOTHING
     low, median, high = map(float, found)
@@ -667,7 +644,7 @@ def _range(used: FloatArray, feature: int, unit: float | None, tables: _Histogra
     reach = -float(ndtri(level))
     beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
     # Values that differ at all differ by about a unit, also where most are equal.
-    least = 0.0 if unit is None else _LEAST_UNITS * plan.cells_per_spread
+    least = _LEAST_UNITS * plan.cells_per_spread if unit else 0.0
     lower, upper = min(low - beyond, median - least), max(high + beyond, median + least)
     zero, beside = grid.n_cells // 2, _CELLS_BESIDE_ZERO
     silent = _SILENT * noise.sigma * math.sqrt(beside)

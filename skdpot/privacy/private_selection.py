@@ -75,7 +75,7 @@ from scipy.optimize import brentq
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, Steps, or_none, positive, probability, shape_of_law
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.loss_distribution import LossPair, Step, losses_of_profile
+from skdpot.privacy.loss_distribution import LossPair, Step, losses_of_profiles
 
 STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
 MOST_STEEP_TRIALS = 50.0  # on average, for them
@@ -137,29 +137,21 @@ class TrialLaw:
         scale = -1.0 / log if self.shape == 0.0 else self.shape / -math.expm1(self.shape * log)
         return (1.0 - self.parameter) / self.parameter * scale
 
-    def slope(self, above: _Floats) -> _Floats:
-        r"""Return :math:`f'(1 - t)`, f being the generating function :math:`E[x^K]`.
+    def slope(self, above: _Floats, order: int = 1) -> _Floats:
+        r"""Return a derivative of f at :math:`1 - t`, f being the generating function.
 
-        It is the density, relative to one trial, with which the best of all trials has a rank
-        that a share t of trials exceeds.
+        The first one is the density, relative to one trial, with which the best of all trials has a
+        rank that a share t of trials exceeds.
         """
-        if math.isinf(self.shape):
+        poisson, odds = math.isinf(self.shape), (1.0 - self.parameter) / self.parameter
+        if order > 1:
+            less = self.slope(above, order - 1)
+            if poisson:
+                return self.parameter * less
+            return (self.shape + (order - 1)) * odds * less / (1.0 + odds * above)
+        if poisson:
             return self.mean * np.exp(-self.parameter * above)
-        return self.mean * (1.0 + self._odds * above) ** -(self.shape + 1.0)
-
-    def curvature(self, above: _Floats) -> _Floats:
-        r"""Return :math:`f''(1 - t)`."""
-        if math.isinf(self.shape):
-            return self.parameter * self.slope(above)
-        factor = (self.shape + 1.0) * self._odds
-        return factor * self.slope(above) / (1.0 + self._odds * above)
-
-    def curvature_growth(self, above: _Floats) -> _Floats:
-        r"""Return :math:`f'''(1 - t)`."""
-        if math.isinf(self.shape):
-            return self.parameter * self.curvature(above)
-        factor = (self.shape + 2.0) * self._odds
-        return factor * self.curvature(above) / (1.0 + self._odds * above)
+        return self.mean * (1.0 + odds * above) ** -(self.shape + 1.0)
 
     def misses(self, share: float) -> float:
         """Return the probability that no trial is among the best `share` of all trials."""
@@ -194,10 +186,6 @@ class TrialLaw:
         if math.isinf(self.shape):
             return TrialLaw(self.shape, self.parameter * (1.0 - leak))
         return TrialLaw(self.shape, self.parameter + (1.0 - self.parameter) * leak)
-
-    @property
-    def _odds(self) -> float:
-        return (1.0 - self.parameter) / self.parameter
 
     def _masses(self) -> Iterator[tuple[int, float]]:
         """Yield k and P[K = k], k = 1, 2, ..."""
@@ -242,7 +230,7 @@ class SelectionStep:
 
     def losses(self, interval: float) -> LossPair:
         """Discretise the worst profile."""
-        return losses_of_profile(_profile(self.trial_mu, self.law), interval)
+        return losses_of_profiles([_profile(self.trial_mu, self.law)], interval)
 
 
 def worst_profile(
@@ -296,7 +284,7 @@ class _Table:
         slope_second = law.slope(second)
         widths = np.maximum(np.append(back, 0.0), np.append(0.0, back))
         nearest = np.maximum(second - widths[:, None] - widths[None, :], 0.0)
-        sag = law.curvature_growth(nearest) * (widths[:, None] ** 2 + widths[None, :] ** 2) / 8.0
+        sag = law.slope(nearest, 3) * (widths[:, None] ** 2 + widths[None, :] ** 2) / 8.0
         valid = np.tri(len(first), dtype=bool)  # j <= i
         slope_first = np.where(valid, law.slope(first), 0.0)
         lowered = slope_second - sag
@@ -383,7 +371,7 @@ def _profile(mu: float, law: TrialLaw) -> Callable[[_Floats], _Floats]:
 @lru_cache(maxsize=1024)
 def _as_gdp(mu: float, law: TrialLaw) -> tuple[float, float]:
     """Return the smallest mu of the whole step, and the leak beside it."""
-    losses = losses_of_profile(_profile(mu, law), float(_nodes(mu, law)[0][-1]) / 2000.0)
+    losses = losses_of_profiles([_profile(mu, law)], float(_nodes(mu, law)[0][-1]) / 2000.0)
     leak = losses.infinity_mass
     return losses.to_gdp(leak).mu, leak
 

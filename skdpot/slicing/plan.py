@@ -612,4 +612,4 @@ def settled_bounds(
     """Return public bounds as they are, or release those that were planned and charged."""
     if isinstance(limits, DataBounds):
         return limits
-    return release_private_bounds(rows, limits, streams)[0]
+    return release_private_bounds(rows, limits, streams)

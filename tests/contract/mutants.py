@@ -733,7 +733,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"a network that mixes records": "estimators/test_generator_privacy.py::"
           "test_what_does_not_go_together_is_refused_free_of_charge[options11-BatchNorm]"}),
         (rewritten("Ledger.admit", ("admitted = self.terms.admit(after)", "admitted = True"),
-         ("Decision(admitted, before)", "Decision(self.terms.admit(after), before)")),
+         ("return admitted", "return self.terms.admit(after)")),
          {"a budget that is used up":
           "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"),
@@ -777,7 +777,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     ],
     22: [
         (rewritten("select_categories",
-         ("plan.threshold * units", "(plan.threshold - 2 * plan.sigma) * units")),
+         ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")),
          {"a threshold two sigma lower": "privacy/test_category_selection.py::"
           "test_counts_of_one_are_shown_as_often_as_the_event_says"}),
         (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0),
@@ -806,7 +806,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("leak_cost", 0, "_certain_leak_units"),
          {"tails that a ledger forgets": "privacy/test_thresholded_event.py::"
           "test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
-        (rewritten("_counted", ("type(value).__name__", "''")),
+        (rewritten("_counted", ("type(plain).__name__", "''")),
          {"the first of equal values stands for the others": "privacy/test_category_selection.py::"
           "test_equal_values_of_different_types_are_not_merged"}),
     ],

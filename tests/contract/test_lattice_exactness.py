@@ -486,8 +486,8 @@ def test_counts_of_categories_are_on_their_lattice():
     values = np.repeat(["a", "b", "c"], [3000, 900, 100])
     categories, counts = select_categories(values, plan, SecretStream())
     assert set(categories) >= {"a", "b"}
-    assert math.frexp(plan.noise.lattice)[0] == 0.5
-    assert_on_lattice(counts, plan.noise.lattice)
+    assert math.frexp(plan.event.lattice)[0] == 0.5
+    assert_on_lattice(counts, plan.event.lattice)
 
 
 TRAINED = {

@@ -38,7 +38,7 @@ def test_every_defect_has_a_mutant_and_no_mutant_is_there_twice():
 # --- the harness itself --------------------------------------------------------------------------
 
 TEST = "tests/privacy/test_gdp.py::test_known_value"
-WHERE = "_last_floats"
+WHERE = "bisected"
 
 
 def outcome(injection):
@@ -81,11 +81,11 @@ def test_a_failure_without_a_call_of_the_mutated_code_does_not_count():
 
 def test_everybody_has_the_defect_and_afterwards_it_is_gone():
     """Also those who imported the function before, and what caches have kept."""
-    before, code = gdp_epsilon(1.0, 1e-5), gdp._last_floats.__code__
+    before, code = gdp_epsilon(1.0, 1e-5), gdp.bisected.__code__
     hurt = outcome(rewritten(WHERE, ("return low, high", "return low / 2, high / 2")))
     assert hurt.caught
     assert "0.5" in hurt.says
     assert Outcome(errors=[AssertionError("\nArrays are not equal\n")]).says
-    assert gdp._last_floats.__code__ is code
+    assert gdp.bisected.__code__ is code
     assert gdp_epsilon(1.0, 1e-5) == before
     assert hypothesis.settings.get_current_profile_name() != "mutants"

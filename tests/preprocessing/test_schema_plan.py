@@ -88,7 +88,7 @@ def test_each_open_column_has_the_same_share(frame):
     schema = TableSchema.from_dtypes(frame[["age", "height", "job"]])
     plan = plan_schema(schema, 1000, mu=MU, delta=TAIL)
     assert plan.ranges.event.to_gdp().mu ** 2 == pytest.approx(2 / 3 * MU**2)
-    assert plan.categories.mu**2 == pytest.approx(1 / 3 * MU**2)
+    assert plan.categories.event.mu**2 == pytest.approx(1 / 3 * MU**2)
     half = plan_schema(
         schema.replace(NumericColumn("age", lower=0, upper=1, dtype="int64")), 9, mu=MU, delta=TAIL
     )
@@ -153,7 +153,7 @@ def test_one_record_moves_one_count_of_each_histogram(monkeypatch, old, new):
     rng = np.random.default_rng(0)
     columns = [np.where(rng.random(4000) < 0.3, np.nan, rng.normal(size=4000)) for _ in range(2)]
     plan = plan_private_bounds(4000, 2, 5.0, mode="features")
-    monkeypatch.setattr(private_bounds, "_unit", _fixed_unit(private_bounds._unit))
+    monkeypatch.setattr(private_bounds, "_spread", _fixed_spread(private_bounds._spread))
     rows = rng.permutation(4000)
     for row in rows[[0, 1000, -1]]:
         first, second = ([c.copy() for c in columns] for _ in range(2))
@@ -170,12 +170,12 @@ def test_one_record_moves_one_count_of_each_histogram(monkeypatch, old, new):
         assert math.sqrt(sum(squares[2:])) <= plan.noises[1].sensitivity
 
 
-def _fixed_unit(real):
-    def unit(*args):
+def _fixed_spread(real):
+    def spread(*args):
         real(*args)
-        return 1.0, False
+        return 1.0
 
-    return unit
+    return spread
 
 
 def test_missing_values_are_in_no_histogram(monkeypatch):

@@ -21,7 +21,7 @@ from skdpot.privacy.loss_distribution import (
     PoissonClippedSumStep,
     SubsetStep,
     amplified_delta,
-    losses_of_profile,
+    losses_of_profiles,
 )
 
 DELTA = 1 / 300_000
@@ -347,7 +347,7 @@ def test_gaussians_join_sampled_steps_exactly():
     plain = GaussianEvent(sigma=4.0, sensitivity=1.0, n_steps=3)
     mixed = compose(ComposedEvent(events=(sampled, plain)))
     losses = SubsetStep(1 / 5, RATE).losses(1e-4).self_compose(100).forward
-    gaussian = losses_of_profile(lambda e: gdp_delta(e, math.sqrt(3) / 4.0), 1e-4)
+    gaussian = losses_of_profiles([lambda e: gdp_delta(e, math.sqrt(3) / 4.0)], 1e-4)
     on_grid = losses.compose(gaussian.forward)
     for delta in (1e-3, 1e-6):
         assert mixed.epsilon(delta) == pytest.approx(on_grid.epsilon(delta), rel=1e-6)

@@ -194,10 +194,11 @@ def test_a_single_fit_without_a_limit_admits_everything():
 
 def test_calibrated_event_fills_a_ledger_exactly_once():
     target = PrivacyTarget(1.0, 1e-5)
-    cost = event_cost(calibrate(target, gaussian), target.leak_cap)
+    event = calibrate(target, gaussian)
+    cost = event_cost(event, target.leak_cap)
     assert 0 <= target.mu_squared_units - cost.mu_squared_units < 100
-    assert target.admits_cost(cost)
-    assert not target.admits_cost(EventCost(2 * cost.mu_squared_units, cost.leak_units))
+    assert target.admits(event)
+    assert not target.admits(event.grouped(2))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])

@@ -107,7 +107,7 @@ def test_directions_are_checked(theta):
 
 
 def test_lemma_1_checks_its_arguments():
-    with pytest.raises(ValueError, match="must be at least 1, got 0 and 8"):
+    with pytest.raises(ValueError, match="`n_projections` must be an integer >= 1, got 0"):
         lemma1_sensitivity(0, 8, 0.1)
     for delta in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
