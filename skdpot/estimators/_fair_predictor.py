@@ -182,7 +182,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
             )
         single = plan.training.sampling == "poisson" and not _in_double(network)
         facts = (*public, "the network's initial weights", *([SINGLE_PRECISION] if single else []))
-        self.privacy_spent_ = context.charge_training(plan.training, facts, plan.description)
+        self.privacy_spent_ = context.charge(plan.training, facts, plan.description)
 
     def _train(
         self, context: FitContext, plan: FairPlan, network: nn.Module, records: Records

@@ -23,7 +23,7 @@ from skdpot.federated.messages import Message
 from skdpot.federated.party import Party
 from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.plain_distance import FedWad, Triangle
-from skdpot.mechanisms.sliced_distance import Sliced, SlicedSide
+from skdpot.mechanisms.sliced_distance import Sliced
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
@@ -202,9 +202,9 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
             )
             own = protocol.release(FitContext.of(self, X, streams), rows, y, masses)
             self.protocol_, self._own, self.n_samples_ = protocol, own, len(rows)
-            self.privacy_spent_ = own.privacy_spent
-            if isinstance(own, SlicedSide):
-                self.sketch_, self.bounds_ = own.sketch, own.bounds
+            self.privacy_spent_ = own.privacy_spent_
+            if isinstance(own, SlicedSketch):
+                self.sketch_, self.bounds_ = own, own.bounds_
             else:
                 self.reference_ = own.reference
         # Here, so that warnings that are made errors do not lose what was paid for.

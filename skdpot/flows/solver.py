@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _N_LEVELS = 1024
+_LEVELS = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
 _PREFERRED_BATCH = 64
 
 
@@ -77,6 +78,7 @@ class SlicedFlowProblem:
 
     table: CDFTable
     n_projections_per_step: int | None = None
+    n_turns: ClassVar[None] = None  # batches are used again and again
 
     @cached_property
     def batches(self) -> tuple[DirectionBatch, ...]:
@@ -85,9 +87,8 @@ class SlicedFlowProblem:
         size = self.n_projections_per_step or n_features * max(
             1, round(_PREFERRED_BATCH / n_features)
         )
-        levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
         directions = self.table.directions.astype(np.float32)
-        quantiles = self.table.quantiles(levels).astype(np.float32)
+        quantiles = self.table.quantiles(_LEVELS).astype(np.float32)
         return tuple(
             DirectionBatch(directions[start : start + size], quantiles[start : start + size])
             for start in range(0, n_projections, size)
@@ -97,11 +98,6 @@ class SlicedFlowProblem:
     def largest_batch(self) -> int:
         """Number of directions of the largest batch; only the last one can be smaller."""
         return len(self.batches[0].directions)
-
-    @property
-    def n_turns(self) -> None:
-        """Batches are used again and again."""
-        return None
 
     @property
     def is_partial(self) -> bool:
@@ -133,8 +129,7 @@ class SlicedFlowProblem:
             In the unit of the positions, read at the levels that the flow reads.
         """
         projections = np.sort(self.table.directions @ particles.T.astype(np.float64), axis=1)
-        levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
-        reached = projections[:, (levels * len(particles)).astype(int)]
+        reached = projections[:, (_LEVELS * len(particles)).astype(int)]
         return float(np.sqrt(np.mean((reached - self._levels) ** 2)))
 
     @cached_property
@@ -453,9 +448,8 @@ def sliced_flow(
     start = problem.start(n_particles, rng)
     # Noise has a generator of its own, so that start and turns are the same on all devices.
     seed = int(rng.integers(2**63 - 1))
-    state: FlowState
     if device is None:
-        state = _NumpyState(start, seed, problem.largest_batch)
+        state = FlowState(start, seed, NumpyDrift(len(start), problem.largest_batch))
     else:
         from skdpot.flows.torch_state import TorchState
 
@@ -474,8 +468,11 @@ def sliced_flow(
 class FlowState:
     """Particles and the Euler-Maruyama step that moves them; arrays, or tensors of a device."""
 
-    def __init__(self, particles: Any, step: Any, drift: Any) -> None:
-        self._particles, self._step, self._drift = particles, step, drift
+    def __init__(self, start: np.ndarray, seed: int, drift: Any) -> None:
+        self._particles: Any = start
+        self._step: Any = np.zeros_like(start)
+        self._rng: Any = np.random.default_rng(seed)
+        self._drift = drift
 
     def move(self, batch: DirectionBatch, schedule: FlowSchedule, step: int) -> float:
         """Take one step; return the root mean square displacement."""
@@ -504,15 +501,4 @@ class FlowState:
 
     def _normal(self, *shape: int) -> Any:
         """Draw standard normal numbers, float32."""
-        raise NotImplementedError
-
-
-class _NumpyState(FlowState):
-    """Particles in memory."""
-
-    def __init__(self, start: np.ndarray, seed: int, largest_batch: int) -> None:
-        super().__init__(start, np.zeros_like(start), NumpyDrift(len(start), largest_batch))
-        self._rng = np.random.default_rng(seed)
-
-    def _normal(self, *shape: int) -> np.ndarray:
         return self._rng.standard_normal(shape, dtype=np.float32)

@@ -5,11 +5,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from skdpot.flows.solver import DirectionBatch, FlowState
-
-_N_CELLS = 512
-_INSIDE = 1 - 2.0**-20
-_NARROWEST = 2.0**-20
+from skdpot.flows.solver import _INSIDE, _N_CELLS, _NARROWEST, DirectionBatch, FlowState
 
 
 class TorchDrift:
@@ -78,10 +74,10 @@ class TorchState(FlowState):
     """Particles on a device."""
 
     def __init__(self, start: np.ndarray, seed: int, device: torch.device) -> None:
-        particles = torch.from_numpy(start).to(device)
-        super().__init__(particles, torch.zeros_like(particles), TorchDrift(device))
-        self._generator = torch.Generator(device=device)
-        self._generator.manual_seed(seed)
+        super().__init__(start, seed, TorchDrift(device))
+        self._particles = torch.from_numpy(start).to(device)
+        self._step = torch.zeros_like(self._particles)
+        self._rng = torch.Generator(device=device).manual_seed(seed)
 
     def result(self) -> np.ndarray:
         """Return the particles."""
@@ -92,4 +88,4 @@ class TorchState(FlowState):
 
     def _normal(self, *shape: int) -> torch.Tensor:
         device = self._particles.device
-        return torch.empty(shape, device=device).normal_(generator=self._generator)
+        return torch.empty(shape, device=device).normal_(generator=self._rng)

@@ -22,6 +22,7 @@ TERMS = ("epsilon", "delta", "budget", "bounds", "norm_bound")  # of every fit
 
 if TYPE_CHECKING:
     from skdpot.nets.noisy_sums import TrainingPlan
+    from skdpot.slicing.rows import RowPlan
 
 
 class Mechanism(BaseEstimator):
@@ -90,15 +91,15 @@ class FitContext:
         """What the events of the fit may cost together."""
         return privacy_target(self.epsilon, self.delta, self.budget)
 
-    def charge_training(
+    def charge(
         self,
-        plan: "TrainingPlan",
+        plan: "TrainingPlan | RowPlan",
         public: Iterable[str],
         mechanism: str,
         *,
         sigma_given: bool = False,
     ) -> PrivacySpent:
-        """Charge all steps, before any noise is drawn or row looked at; return the statement.
+        """Charge what was planned, before any noise is drawn or row looked at.
 
         With `sigma_given` the caller fixed the noise: the statement says what it costs at delta.
         """

@@ -351,7 +351,7 @@ class DPSGD(Mechanism):
         batches = f"{kind} of {plan.batch_size} records"
         if len(plan.batch_sizes) > 1:
             batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
-        return context.charge_training(
+        return context.charge(
             plan,
             (*facts, *public),
             f"{plan.n_steps} noisy sums of clipped gradients over {batches}",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ _WIDTH = 32  # of the default network, of which every parameter gets noise
 _PROJECTIONS = 64
 
 
+@dataclass(eq=False, repr=False)
 class Gradient(Mechanism):
     """Release in each step the gradient of a generator with noise.
 
@@ -66,6 +68,13 @@ class Gradient(Mechanism):
     Wasserstein gradients", 2025, corrected.
     """
 
+    batch_size: int = 250
+    n_projections: int | str = "auto"
+    projections: str = "orthogonal"
+    n_latents: int | None = None
+    clip_jacobian: float = 1.0
+    sigma: float | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -74,22 +83,6 @@ class Gradient(Mechanism):
         "clip_jacobian": [Interval(Real, 1e-30, 1e30, closed="both")],
         "sigma": [Interval(Real, 0, None, closed="left"), None],
     }
-
-    def __init__(
-        self,
-        batch_size: int = 250,
-        n_projections: int | str = "auto",
-        projections: str = "orthogonal",
-        n_latents: int | None = None,
-        clip_jacobian: float = 1.0,
-        sigma: float | None = None,
-    ) -> None:
-        self.batch_size = batch_size
-        self.n_projections = n_projections
-        self.projections = projections
-        self.n_latents = n_latents
-        self.clip_jacobian = clip_jacobian
-        self.sigma = sigma
 
     def release(
         self,
@@ -110,7 +103,7 @@ class Gradient(Mechanism):
         network = latent.build(d, 0, _WIDTH, streams.solver)
         check_per_record(network, (latent_dim,), streams.solver, parameter="module")
         directions, plan = self._plan(context, network, n, d, n_steps)
-        spent = context.charge_training(
+        spent = context.charge(
             plan,
             ("the network and its initial weights",),
             f"{plan.n_steps} noisy gradients of the sliced Wasserstein distance to secret batches "

@@ -42,7 +42,7 @@ class PlainSide:
 
     party: Party
     reference: ReferenceMeasure | GeodesicMeasure
-    privacy_spent: PrivacySpent
+    privacy_spent_: PrivacySpent
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -75,7 +75,7 @@ class PlainProtocol(Mechanism):
 
     def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> PlainSide:
         """Keep the rows, and draw what the parties share."""
-        own = self._party(f"fitted party {next(_numbers)}", context.source, y, masses)
+        own = self._party(context.source, y, masses, name=f"fitted party {next(_numbers)}")
         reference = self._drawn(len(rows), own, self._rng())
         spent = charge(
             context,
@@ -97,7 +97,7 @@ class PlainProtocol(Mechanism):
 
     def publish(self, context: FitContext, own: PlainSide, X: Any, y: Any) -> InterpolatingMeasure:
         """Return what a party sends, which reveals its rows."""
-        party = own.party if X is None else self._other(X, y, None)
+        party = own.party if X is None else self._party(X, y)
         return self._moved(own.reference, party)
 
     def matrix(self, context: FitContext, own: PlainSide | None, parties: Any) -> PairwiseResult:
@@ -132,20 +132,14 @@ class PlainProtocol(Mechanism):
         """Return the message of a party."""
         return party.interpolate(reference, self.t if reference.t is None else None)
 
-    def _party(self, name: str, X: Any, y: Any, masses: Any) -> Party:
-        """Return rows as a party that takes part."""
+    def _party(self, X: Any, y: Any, masses: Any = None, name: str = "other party") -> Party:
+        """Return a party that takes part, or rows as one."""
+        if isinstance(X, Party | PlainSide):
+            return X if isinstance(X, Party) else X.party
         if self.labeled and y is None:
             raise ValueError("labeled=True requires y to be passed, but the target y is None.")
         labels = y if self.labeled else None
         return Party(name, X, labels, masses=masses, allows=(self.name, "values"))
-
-    def _other(self, other: Any, y: Any, masses: Any) -> Party:
-        """Return the other side as a party."""
-        if isinstance(other, Party):
-            return other
-        if isinstance(other, PlainSide):
-            return other.party
-        return self._party("other party", other, y, masses)
 
     def _announced(self, points: np.ndarray) -> Any:
         """Return the message that tells the parties where to go."""
@@ -225,13 +219,13 @@ class Triangle(PlainProtocol):
             return self._compare_message(own, other)
         shared: dict[str, Any] = {"disclose_t": self.disclose_t, "reference": own.reference.measure}
         if isinstance(other, tuple):
-            sellers = [self._other(part, None, None) for part in other]
+            sellers = [self._party(part, None) for part in other]
             return triangle_to_union(own.party, sellers, **shared, **self._options)
-        return triangle(own.party, self._other(other, y, masses), **shared, **self._options)
+        return triangle(own.party, self._party(other, y, masses), **shared, **self._options)
 
     def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
         """Return what the potentials between the two messages say of the rows."""
-        other, gamma = self._other(rows, y, None), own.reference.measure
+        other, gamma = self._party(rows, y), own.reference.measure
         plan = triangle(own.party, other, t=self.t, reference=gamma).details
         values = calibrated_values(plan.target_potential, plan.target.masses)
         return values / (1 - self.t) ** 2
@@ -323,11 +317,11 @@ class FedWad(PlainProtocol):
             raise ValueError(
                 'protocol="fedwad" is played by two parties; a union needs "triangle" or "sliced".'
             )
-        return self._play(own, self._other(other, y, masses))
+        return self._play(own, self._party(other, y, masses))
 
     def values(self, own: PlainSide, rows: Any, y: Any) -> np.ndarray:
         """Return the values that the rows' owner computes in FedBary, against the last ξ."""
-        party = self._other(rows, y, None)
+        party = self._party(rows, y)
         return party.values_against(self._play(own, party).details.reference).values
 
     def _play(self, own: PlainSide, other: Party) -> DistanceEstimate:

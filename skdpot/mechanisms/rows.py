@@ -1,5 +1,6 @@
 """Mechanisms of the flow paper: projections of rows with noise on every value."""
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -8,9 +9,7 @@ import numpy as np
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.flows import FlowSchedule, SmoothedFlowProblem
 from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
-from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import charge
-from skdpot.slicing.plan import assumptions, public_bounds, settled_bounds
+from skdpot.slicing.plan import public_bounds, settled_bounds
 from skdpot.slicing.rows import SmoothedProjections, StepDirections, noisy_batches, plan_rows
 
 # The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
@@ -65,33 +64,22 @@ class _NoisyRows(Mechanism):
         after the noise leaves nothing of the order of the rows.
         """
         n_samples, n_features = rows.shape
-        streams, target = context.streams, context.target
-        known = public_bounds(context.bounds, context.norm_bound, n_features)
+        streams = context.streams
         directions = StepDirections(
             self.projections, n_steps, n_projections, n_features, streams.public
         )
         plan = plan_rows(
-            target,
+            context.target,
             directions,
             n_samples,
-            bounds=known or n_samples,
+            bounds=public_bounds(context.bounds, context.norm_bound, n_features) or n_samples,
             sigma=self.sigma,
             noise=self.noise,
             **drawn,
         )
-        public = assumptions(None, known, streams)
-        if plan.sigma > 0 and plan.lattice is None:
-            public += ("floating-point noise counts as Gaussian (not hardened)",)
-        spent = charge(
-            context,
-            plan.event,
-            n_samples=n_samples,
-            assumptions=public,
-            mechanism=plan.mechanism,
-            scales=(plan.sigma, plan.sensitivity),
-            noise_given=self.sigma is not None,
-        )
-        warn_of_composition(context.source, spent, context.budget, context.caller)
+        floating = plan.sigma > 0 and plan.lattice is None
+        public = ("floating-point noise counts as Gaussian (not hardened)",) if floating else ()
+        spent = context.charge(plan, public, plan.mechanism, sigma_given=self.sigma is not None)
         bounds = settled_bounds(plan.bounds, rows, streams)
         progress = context.progress("releases")
         releases = tuple(noisy_batches(rows, plan, bounds, streams.secret, progress))
@@ -103,6 +91,7 @@ class _NoisyRows(Mechanism):
         return Released(SmoothedProjections(releases), bounds, spent)
 
 
+@dataclass(eq=False, repr=False)
 class Resample(_NoisyRows):
     """Release in each step the noisy projections of a new batch along new directions.
 
@@ -146,27 +135,18 @@ class Resample(_NoisyRows):
     Resample(batch_size=50)
     """
 
+    batch_size: int = 250
+    sampling: str = "without_replacement"
+    n_projections: int = 70
+    projections: str = "orthogonal"
+    sigma: float | None = None
+    noise: str = "discrete"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "sampling": [StrOptions({"without_replacement", "poisson"})],
         "n_projections": [Interval(Integral, 1, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        batch_size: int = 250,
-        sampling: str = "without_replacement",
-        n_projections: int = 70,
-        projections: str = "orthogonal",
-        sigma: float | None = None,
-        noise: str = "discrete",
-    ) -> None:
-        self.batch_size = batch_size
-        self.sampling = sampling
-        self.n_projections = n_projections
-        self.projections = projections
-        self.sigma = sigma
-        self.noise = noise
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
@@ -179,6 +159,7 @@ class Resample(_NoisyRows):
         return self._noisy_rows(context, rows, n_steps, self.n_projections, **drawn)
 
 
+@dataclass(eq=False, repr=False)
 class Presample(_NoisyRows):
     """Release the noisy projections of all rows along L directions, once.
 
@@ -218,24 +199,16 @@ class Presample(_NoisyRows):
     16
     """
 
+    n_projections: int | str = "auto"
+    projections: str = "orthogonal"
+    sigma: float | None = None
+    noise: str = "discrete"
+    n_projections_per_step: int | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _OF_NOISE | {
         "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_projections_per_step": [Interval(Integral, 1, None, closed="left"), None],
     }
-
-    def __init__(
-        self,
-        n_projections: int | str = "auto",
-        projections: str = "orthogonal",
-        sigma: float | None = None,
-        noise: str = "discrete",
-        n_projections_per_step: int | None = None,
-    ) -> None:
-        self.n_projections = n_projections
-        self.projections = projections
-        self.sigma = sigma
-        self.noise = noise
-        self.n_projections_per_step = n_projections_per_step
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any

@@ -1,5 +1,6 @@
 """A mechanism: distribution functions of projections with noise, released once."""
 
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ _MOST_NARROW = 0.05  # of more than MAX_AUTO_FEATURES features
 _MOST_NARROW_OF_FEW = 0.5
 
 
+@dataclass(eq=False, repr=False)
 class Sketch(Mechanism):
     """Release a `SlicedSketch` of the rows, once.
 
@@ -69,28 +71,18 @@ n_features), default="axes+orthogonal"
     33
     """
 
+    n_projections: int | str = "auto"
+    n_bins: int | str = "auto"
+    projections: Any = "axes+orthogonal"
+    classes: ArrayLike | None = None
+    public_labels: bool = False
+    group_size: int = 1
+    n_projections_per_step: int | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: SlicedSketch._parameter_constraints[name] for name in _OF_SKETCH},
         "n_projections_per_step": [Interval(Integral, 1, None, closed="left"), None],
     }
-
-    def __init__(
-        self,
-        n_projections: int | str = "auto",
-        n_bins: int | str = "auto",
-        projections: Any = "axes+orthogonal",
-        classes: ArrayLike | None = None,
-        public_labels: bool = False,
-        group_size: int = 1,
-        n_projections_per_step: int | None = None,
-    ) -> None:
-        self.n_projections = n_projections
-        self.n_bins = n_bins
-        self.projections = projections
-        self.classes = classes
-        self.public_labels = public_labels
-        self.group_size = group_size
-        self.n_projections_per_step = n_projections_per_step
 
     def release(
         self, context: FitContext, rows: np.ndarray, y: Any, *, conditional: bool, n_steps: Any
@@ -149,10 +141,9 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
 
 def _is_private_ball(sketch: SlicedSketch) -> bool:
     """Whether private bounds are one radius that was found; a fallback has its own warning."""
-    if not isinstance(sketch.bounds, str) or sketch.norm_bound is not None:
-        return False
     bounds = sketch.bounds_
-    return bounds.radius != ball_radius(len(bounds.center)) and bool(np.all(bounds.scale == 1.0))
+    found = not sketch._is_declared and bounds.radius != ball_radius(len(bounds.center))
+    return found and bool(np.all(bounds.scale == 1.0))
 
 
 def _typical_noise(sketch: SlicedSketch) -> float:

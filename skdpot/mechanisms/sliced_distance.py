@@ -25,31 +25,11 @@ from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.federated.valuation import sliced_values
 from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.spent import PrivacySpent
 from skdpot.slicing.debiased_distance import DROWNING_NOISE, debiased_squared_distance
 from skdpot.slicing.plan import make_directions, public_bounds, square_root_strategy
 from skdpot.slicing.sketch import SlicedSketch
 
 _LEAST_SLICES = 64
-
-
-@dataclass(frozen=True, eq=False)
-class SlicedSide:
-    """What a party has published, and whether its bounds were known before."""
-
-    sketch: SlicedSketch
-    declared: bool
-
-    @property
-    def privacy_spent(self) -> PrivacySpent:
-        """What the sketch cost."""
-        return self.sketch.privacy_spent_
-
-    @property
-    def bounds(self) -> DataBounds:
-        """Map from the data to the ball of the sketch."""
-        return self.sketch.bounds_
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -110,7 +90,7 @@ n_features), default="orthogonal"
         "shared_seed": [Interval(Integral, 0, None, closed="left")],
     }
 
-    def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> SlicedSide:
+    def release(self, context: FitContext, rows: np.ndarray, y: Any, masses: Any) -> SlicedSketch:
         """Charge, and publish the sketch of this party."""
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
@@ -120,18 +100,11 @@ n_features), default="orthogonal"
         if public is not None:
             # Refused before any charge: what no request can carry could never be compared.
             SketchRequest(directions, self.n_bins, public)
-        parameters = {
-            "bounds": context.bounds,
-            "norm_bound": context.norm_bound,
-            "projections": directions,
-            "n_bins": self.n_bins,
-        }
-        sketch = _sketch(context, parameters)
-        return SlicedSide(sketch, _declared(context))
+        options = {"projections": directions, "n_bins": self.n_bins, "device": context.device}
+        return context.sketch(context.source, None, **options)
 
-    def advise(self, side: SlicedSide) -> None:
+    def advise(self, sketch: SlicedSketch) -> None:
         """Say it when noise drowns the table: of public facts, the rows have no part in it."""
-        sketch = side.sketch
         strategy = square_root_strategy(sketch.statistic_.shape[-1])
         noise = sketch.noise_scale_ / sketch.n_samples_ * strategy.typical_deviation
         if noise > DROWNING_NOISE:
@@ -142,41 +115,43 @@ n_features), default="orthogonal"
                 "features (and n_projections) help."
             )
 
-    def compare(self, own: SlicedSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
+    def compare(self, own: SlicedSketch, other: Any, y: Any, masses: Any) -> DistanceEstimate:
         """Compare sketches, or the sketch with public rows."""
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
         exchange = Exchange()
-        exchange.send(0, "this party", (SERVER,), SketchMessage(own.sketch), SketchMessage)
+        exchange.send(0, "this party", (SERVER,), SketchMessage(own), SketchMessage)
         found = self._found(own, other, exchange)
-        debiased = debiased_squared_distance(own.sketch, found, target=self.target)
+        debiased = debiased_squared_distance(own, found, target=self.target)
         estimate = DistanceEstimate(self.name, debiased.squared, exchange.transcript, debiased)
-        return estimate.in_features(own.bounds, own.declared)
+        return estimate.in_features(own.bounds_, own._is_declared)
 
-    def publish(self, context: FitContext, own: SlicedSide, X: Any, y: Any) -> SketchMessage:
+    def publish(self, context: FitContext, own: SlicedSketch, X: Any, y: Any) -> SketchMessage:
         """Return the published sketch, or publish that of other rows."""
-        if X is None:
-            return SketchMessage(own.sketch)
         # X has the fitted columns: if this message can be sent, so can the one to come.
-        SketchMessage(own.sketch)
+        published = SketchMessage(own)
+        if X is None:
+            return published
         request = self._request(own)
         seed = release_seed(context.random_state, "other party", request)
-        context = replace(context, streams=spawn_streams(seed, context.caller))
-        return SketchMessage(_sketch(context, request.sketch_parameters))
+        streams = spawn_streams(seed, context.caller)
+        terms = replace(context, streams=streams, bounds=own.bounds_, norm_bound=None)
+        options = {"projections": request.directions, "n_bins": self.n_bins}
+        return SketchMessage(terms.sketch(X, None, device=context.device, **options))
 
     def numbers(self, message: SketchMessage) -> np.ndarray:
         """Return the noisy distribution functions."""
         return message.sketch.table().cdf
 
-    def values(self, own: SlicedSide, rows: np.ndarray, y: Any) -> np.ndarray:
+    def values(self, own: SlicedSketch, rows: np.ndarray, y: Any) -> np.ndarray:
         """Return the values of public rows against the sketch."""
         # Not clipped: how far a row lies outside is what tells noise, and these are public.
         with np.errstate(over="ignore"):
-            mapped = (rows.astype(np.float64) - own.bounds.center) / own.bounds.scale
-        unit = common_scale(own.bounds, own.declared) or 1.0
-        return unit**2 * sliced_values(mapped, own.sketch.table())
+            mapped = (rows.astype(np.float64) - own.bounds_.center) / own.bounds_.scale
+        unit = common_scale(own.bounds_, own._is_declared) or 1.0
+        return unit**2 * sliced_values(mapped, own.table())
 
-    def matrix(self, context: FitContext, own: SlicedSide | None, parties: Any) -> PairwiseResult:
+    def matrix(self, context: FitContext, own: SlicedSketch | None, parties: Any) -> PairwiseResult:
         """Let every party publish one sketch; the budget pays once for all rows that are given."""
         budget = context.budget if isinstance(parties, Mapping) else None
         members = as_parties(
@@ -187,16 +162,27 @@ n_features), default="orthogonal"
             delta=context.delta,
             random_state=context.random_state,
         )
-        request = self._request(own, context, members[0].n_features)
+        if own is None:
+            n_features = members[0].n_features
+            bounds = public_bounds(context.bounds, context.norm_bound, n_features)
+            if bounds is None:
+                raise ValueError(
+                    "Parties must have bounds that are the same for all and public: pass "
+                    "bounds=(low, high) or norm_bound=, or fit first, and all take the bounds "
+                    "that it published."
+                )
+            request = SketchRequest(self._directions(n_features), self.n_bins, bounds)
+        else:
+            request = self._request(own)
         result = pairwise_sliced(members, request, target=self.target, budget=budget)
-        declared = _declared(context) if own is None else own.declared
+        declared = own is None or own._is_declared
         estimates = {
             pair: estimate.in_features(request.bounds, declared)
             for pair, estimate in result.estimates.items()
         }
         return replace(result, estimates=estimates)
 
-    def _found(self, own: SlicedSide, other: Any, exchange: Exchange) -> Any:
+    def _found(self, own: SlicedSketch, other: Any, exchange: Exchange) -> Any:
         """Return the sketch of the other side, or its public rows."""
         if isinstance(other, tuple):
             sides = [self._found(own, part, exchange) for part in other]
@@ -209,27 +195,13 @@ n_features), default="orthogonal"
             return exchange.ask(0, other.name, publish, SketchMessage, read=request.read)
         if isinstance(other, SketchMessage):
             return exchange.send(0, "other party", to, other, SketchMessage, request.read)
-        if isinstance(other, SlicedSide | SlicedSketch):
-            sketch = other.sketch if isinstance(other, SlicedSide) else other
-            exchange.send(0, "other party", to, SketchMessage(sketch), SketchMessage)
-            return sketch
+        if isinstance(other, SlicedSketch):
+            exchange.send(0, "other party", to, SketchMessage(other), SketchMessage)
         return other
 
-    def _request(
-        self, own: SlicedSide | None, context: FitContext | None = None, n_features: int = 0
-    ) -> SketchRequest:
-        """Return what all parties measure: as the fitted sketch, or with declared bounds."""
-        if own is not None:
-            return SketchRequest(own.sketch.directions_, self.n_bins, own.bounds)
-        bounds = None
-        if context is not None:
-            bounds = public_bounds(context.bounds, context.norm_bound, n_features)
-        if bounds is None:
-            raise ValueError(
-                "Parties must have bounds that are the same for all and public: pass bounds=(low, "
-                "high) or norm_bound=, or fit first, and all take the bounds that it published."
-            )
-        return SketchRequest(self._directions(n_features), self.n_bins, bounds)
+    def _request(self, own: SlicedSketch) -> SketchRequest:
+        """Return what all parties measure, as the fitted sketch does."""
+        return SketchRequest(own.directions_, self.n_bins, own.bounds_)
 
     def _directions(self, n_features: int) -> np.ndarray:
         """Return the directions that all parties share: whole blocks, whatever the party's size."""
@@ -238,20 +210,3 @@ n_features), default="orthogonal"
             n_projections = n_features * -(-_LEAST_SLICES // n_features)
         rng = np.random.default_rng(self.shared_seed)
         return make_directions(self.projections, int(n_projections), n_features, rng)
-
-
-def _declared(context: FitContext) -> bool:
-    """Whether bounds were declared rather than found: only then is their unit known before."""
-    return not isinstance(context.bounds, str) or context.norm_bound is not None
-
-
-def _sketch(context: FitContext, parameters: Mapping[str, Any]) -> SlicedSketch:
-    """Publish a sketch with the privacy parameters of the fit."""
-    sketch = SlicedSketch(
-        context.epsilon,
-        context.delta,
-        budget=context.budget,
-        device=context.device,
-        **parameters,
-    )
-    return sketch._release(context.caller, context.streams, context.source, None)

@@ -6,6 +6,12 @@ that decides how much an average over directions varies. In the simulation rows 
 respect (a Gaussian copula): their covariance matrix follows from the variances along enough
 directions. Along fewer than d (d + 1) / 2 directions it does not, and then rows are taken to be as
 extreme in every direction as they are in one, which is the worst case.
+
+Two distribution functions on the same equal bins have quantile functions that are linear
+between the levels at which either of them passes a bin edge. On these pieces everything about
+the two is exact. Beyond the data there is nothing but noise, and noise there costs most: a little
+mass far away adds its squared distance. Where a distribution function is taken to be 0 or 1 the
+noise is known, and because it is correlated along a direction, so is part of the noise beside it.
 """
 
 import hashlib
@@ -15,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr
 from scipy.stats import t as student_t
 
@@ -22,17 +29,10 @@ from skdpot._utils.devices import one_blas_thread
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import validate_rows
 from skdpot.slicing.histogram import count_projections
-from skdpot.slicing.plan import square_root_strategy
-from skdpot.slicing.quantile_pieces import (
-    SupportedDecoder,
-    common_support,
-    refined,
-    restricted,
-    squared_distances,
-)
+from skdpot.slicing.plan import SquareRootStrategy, square_root_strategy
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.sketch_record import check_comparable
-from skdpot.slicing.table import CDFTable
+from skdpot.slicing.table import CDFTable, increasing, known_total
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,9 @@ class ComparedTable:
     smooth: CDFTable  # best guess of the distribution functions
 
     @property
-    def n_bins(self) -> int:
-        """Number of bins B."""
-        n_bins: int = self.statistic.shape[1]
-        return n_bins
+    def strategy(self) -> SquareRootStrategy:
+        """How rows were counted and are decoded."""
+        return square_root_strategy(self.statistic.shape[1])
 
     @property
     def digest(self) -> bytes:
@@ -59,7 +58,7 @@ class ComparedTable:
     @property
     def cdf_noise(self) -> float:
         """Typical standard deviation of the noise of a distribution function."""
-        return self.noise * square_root_strategy(self.n_bins).typical_deviation
+        return self.noise * self.strategy.typical_deviation
 
     @property
     def variance(self) -> float:
@@ -118,22 +117,22 @@ class SimulatedDistances(NamedTuple):
 def simulate_distances(
     tables: Sequence[ComparedTable],
     guesses: Sequence[np.ndarray],
-    decoder: SupportedDecoder,
+    decoder: "SupportedDecoder",
+    weights: np.ndarray,
     *,
     sampled: bool,
     n_simulations: int,
     rng: np.random.Generator,
 ) -> SimulatedDistances:
     """Measure two known tables again and again, like the released ones were."""
-    smooth = tables[0].smooth
-    scale = (2 * smooth.half_widths / tables[0].n_bins) ** 2 / len(smooth.half_widths)
-    exact = float(scale @ squared_distances(*guesses))
+    exact = float(weights @ squared_distances(*guesses))
     # By how much the mean of the second is larger, along each direction.
     areas = [table.smooth.half_widths * table.smooth.cdf.sum(axis=1) for table in tables]
     deviations = []
     for table, guess in zip(tables, guesses, strict=True) if sampled else ():
         bins = copula_rows(replace(table.smooth, cdf=guess), areas[0] - areas[1], rng)
-        shares = sampling_deviations(bins, table.n_samples, table.n_bins, n_simulations, rng)
+        n_bins = table.strategy.n_bins
+        shares = sampling_deviations(bins, table.n_samples, n_bins, n_simulations, rng)
         deviations.append(np.cumsum(shares, axis=2)[:, :, :-1])
     drawn = np.empty(n_simulations)
     with one_blas_thread():
@@ -143,11 +142,12 @@ def simulate_distances(
                 inner = guess[:, 1:-1]
                 if sampled:
                     inner = inner + deviations[place][k]
-                noise = None
                 if table.noise > 0:
                     noise = table.noise * rng.standard_normal(table.statistic.shape)
-                measured.append(decoder.remeasured(inner, noise))
-            drawn[k] = scale @ squared_distances(*measured)
+                    measured.append(decoder.decode(noise, inner))
+                else:
+                    measured.append(increasing(inner))
+            drawn[k] = weights @ squared_distances(*measured)
     return SimulatedDistances(exact, float(drawn.mean()) - exact, float(drawn.var(ddof=1)))
 
 
@@ -426,16 +426,13 @@ def debiased_squared_distance(
     if n_simulations is not None and n_simulations < 8:
         raise ValueError(f"n_simulations={n_simulations!r} must be at least 8.")
     tables = compared_tables(first, second)
-    noises = [table.noise for table in tables]
-    n_bins, n_projections = tables[0].n_bins, len(tables[0].statistic)
-    support = np.full((n_projections, 2), (0, n_bins))
-    if max(noises) > 0:
-        entries = [table.statistic / table.n_samples for table in tables]
-        support = common_support([table.smooth for table in tables], entries, noises)
-    decoder = SupportedDecoder(square_root_strategy(n_bins), support)
+    n_projections, n_bins = tables[0].statistic.shape
+    noise = max(table.cdf_noise for table in tables)
+    support = common_support(tables) if noise > 0 else np.full((n_projections, 2), (0, n_bins))
+    decoder = SupportedDecoder(tables[0].strategy, support)
     guesses = [restricted(table.smooth.cdf, support) for table in tables]
     decoded = [  # exact where there is no noise
-        decoder.decode(table.statistic, table.n_samples) if table.noise > 0 else guess
+        decoder.decode(table.statistic / table.n_samples) if table.noise > 0 else guess
         for table, guess in zip(tables, guesses, strict=True)
     ]
     weights = (2 * tables[0].smooth.half_widths / n_bins) ** 2 / n_projections
@@ -447,7 +444,7 @@ def debiased_squared_distance(
     n_simulations = n_simulations or wanted
     null = apart = SimulatedDistances()
     sampled = target == "population"
-    if max(noises) > 0 or sampled:
+    if noise > 0 or sampled:
         share = tables[0].variance / (tables[0].variance + tables[1].variance)
         middle = (1 - share) * guesses[0] + share * guesses[1]
         if random_state is None:  # follows from the tables
@@ -456,9 +453,8 @@ def debiased_squared_distance(
         else:
             rng = solver_generator(random_state)
         options: dict[str, Any] = {"sampled": sampled, "n_simulations": n_simulations, "rng": rng}
-        null = simulate_distances(tables, [middle, middle], decoder, **options)
-        apart = simulate_distances(tables, guesses, decoder, **options)
-    noise = max(table.cdf_noise for table in tables)
+        null = simulate_distances(tables, [middle, middle], decoder, weights, **options)
+        apart = simulate_distances(tables, guesses, decoder, weights, **options)
     return _debiased(raw, float(binning), noise, null, apart, target, n_simulations)
 
 
@@ -494,3 +490,168 @@ def _debiased(
         n_simulations=n_simulations,
         null_standard_error=math.sqrt(least),
     )
+
+
+def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return W₂² between the rows of two tables of distribution functions, in squared bins."""
+    first, second = _without_dust(first), _without_dust(second)
+    levels = np.concatenate([first, second], axis=1)
+    order = np.argsort(levels, axis=1)
+    levels = np.take_along_axis(levels, order, axis=1)
+    passed = np.cumsum(order < first.shape[1], axis=1)[:, :-1]
+    both = np.arange(1, levels.shape[1])
+    ends = levels[:, :-1], levels[:, 1:]
+    one = _positions(first, passed - 1, *ends)
+    other = _positions(second, both - passed - 1, *ends)
+    left, right = one[0] - other[0], one[1] - other[1]
+    squares = left**2 + left * right + right**2
+    integrals: np.ndarray = np.einsum("ij,ij->i", ends[1] - ends[0], squares) / 3
+    return integrals
+
+
+def refined(cdf: np.ndarray, factor: int) -> np.ndarray:
+    """Draw smooth curves through the values at the bin edges: no mass is spread evenly.
+
+    Binning does not touch the values at the edges; what is lost is the shape in between, and
+    with it a part of the distance between a narrow and a wide measure, or one peak and two.
+
+    References
+    ----------
+    F. N. Fritsch, J. Butland, "A method for constructing local monotone piecewise cubic
+    interpolants", SIAM J. Sci. Stat. Comput. 5 (1984).
+    """
+    n_bins = cdf.shape[1] - 1
+    cdf = _without_dust(cdf)
+    curve = PchipInterpolator(np.arange(n_bins + 1), cdf, axis=1)
+    values = curve(np.arange(factor * n_bins + 1) / factor)
+    values[:, 0], values[:, -1] = cdf[:, 0], cdf[:, -1]
+    return np.clip(np.maximum.accumulate(values, axis=1), 0.0, 1.0)
+
+
+def _without_dust(cdf: np.ndarray) -> np.ndarray:
+    """Make steps that are rounding errors flat: their slopes would overflow."""
+    return np.round(cdf, 13)
+
+
+def _positions(
+    cdf: np.ndarray, bins: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the quantiles at both ends of pieces that lie within the given bins."""
+    at = np.clip(bins, 0, cdf.shape[1] - 2)
+    low = np.take_along_axis(cdf, at, axis=1)
+    rise = np.take_along_axis(cdf, at + 1, axis=1) - low
+    scale = np.divide(1.0, rise, out=np.zeros_like(rise), where=rise > 0)
+    first, last = (np.clip((levels - low) * scale, 0.0, 1.0) for levels in (start, end))
+    return at + first, at + last
+
+
+_TAIL = 0.05  # a share of the mass that stands out of the noise of most tables
+_WIDER = 1.0  # with noise of _COMMON_NOISE, the stretch is so much wider than to that quantile
+_COMMON_NOISE = 0.006
+_WIDER_A_DECADE = 0.25  # for each tenth of the noise
+_MOST_ENTRIES = 2**28
+_LEAST_WIDER, _MOST_WIDER = 0.8, 2.0
+_CLEARLY, _SURELY = 3.0, 4.5  # deviations of the noise: all directions together, one alone
+_NEGLIGIBLE, _NOTICED = 0.001, 0.01  # shares of the mass: of all directions, of one
+
+
+def common_support(tables: Sequence[ComparedTable]) -> np.ndarray:
+    """Find the bins that hold the data of all tables but for the ends of their tails.
+
+    From the median to the 5 % and 95 % quantiles and about as far again: 3.3 standard deviations
+    of a Gaussian where noise is 0.006, 3 where it is more, and up to 5 where there is less of it.
+    All bins along a direction that shows more mass beyond than noise explains, and along all
+    directions where together they show a tenth of a per cent more: little mass, but far away,
+    can be most of a distance, and where it is does not show.
+    """
+    strategy = tables[0].strategy
+    n_bins, typical = strategy.n_bins, max(table.cdf_noise for table in tables)
+    wider = _WIDER + _WIDER_A_DECADE * np.log10(_COMMON_NOISE / max(typical, 1e-12))
+    stretch = 1 + np.clip(wider, _LEAST_WIDER, _MOST_WIDER)
+    lows, highs = [], []
+    for table in (one.smooth for one in tables):
+        quantiles = table.quantiles(np.array([_TAIL, 0.5, 1 - _TAIL]))
+        quantiles = (quantiles - table.edges[:, :1]) / (2 * table.half_widths[:, None] / n_bins)
+        low, middle, high = quantiles.T
+        lows.append(middle - stretch * (middle - low))
+        highs.append(middle + stretch * (high - middle))
+    first = np.clip(np.floor(np.min(lows, axis=0)), 0, n_bins - 2).astype(np.intp)
+    last = np.clip(np.ceil(np.max(highs, axis=0)), first + 2, n_bins).astype(np.intp)
+    deviations = np.sqrt(np.diag(strategy.known_total_covariance))
+    for one in tables:
+        entries = one.statistic / one.n_samples
+        inner = known_total(entries @ strategy.decoder.T, strategy, 1.0)
+        missed = _mass_beyond(inner, deviations * one.noise, first, last)
+        first, last = np.where(missed, 0, first), np.where(missed, n_bins, last)
+    return np.stack([first, last], axis=1)
+
+
+def _mass_beyond(
+    inner: np.ndarray, deviations: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> np.ndarray:
+    """Say along which directions noise does not explain the mass outside of first to last."""
+    rows = np.arange(len(inner))
+    padded = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
+    spread = np.pad(deviations, 1)
+    beyond = padded[rows, first] + 1.0 - padded[rows, last]
+    # The two ends together: at most as uncertain as if they were one.
+    noise = spread[first] + spread[last]
+    alone = beyond > _SURELY * noise + _NOTICED
+    together = beyond.mean() > _CLEARLY * np.linalg.norm(noise) / len(noise) + _NEGLIGIBLE
+    missed: np.ndarray = alone | together
+    return missed
+
+
+def restricted(cdf: np.ndarray, support: np.ndarray) -> np.ndarray:
+    """Move what lies outside of each row's support to its ends."""
+    edges = np.arange(cdf.shape[1])
+    cut: np.ndarray = np.where(edges <= support[:, :1], 0.0, cdf)
+    return np.where(edges >= support[:, 1:], 1.0, cut)
+
+
+class SupportedDecoder:
+    """From released entries to distribution functions, given their supports (n_projections, 2).
+
+    The histogram that fits best among those of the known total on the support: generalised
+    least squares for the cumulative counts, without any prior on their shape. It is linear up
+    to the isotonic regression at the end.
+    """
+
+    def __init__(self, strategy: SquareRootStrategy, support: np.ndarray) -> None:
+        if len(support) * strategy.n_bins**2 > _MOST_ENTRIES:
+            raise ValueError(
+                f"A comparison of {len(support)} slices of {strategy.n_bins} bins takes too much "
+                f"memory: n_projections * n_bins**2 may be {_MOST_ENTRIES} at most. "
+                "SlicedSketch.distance compares any, without subtracting noise."
+            )
+        spans, row = np.unique(support, axis=0, return_inverse=True)
+        maps = [_cumulative_map(strategy, int(first), int(last)) for first, last in spans]
+        self._gains = np.stack([gain for gain, _ in maps])[row.ravel()]
+        self._offsets = np.stack([offset for _, offset in maps])[row.ravel()]
+
+    def decode(self, entries: np.ndarray, inner: np.ndarray | None = None) -> np.ndarray:
+        """Decode a released table, or what is added to known functions at the inner edges."""
+        start = self._offsets if inner is None else inner
+        return increasing(start + np.matmul(self._gains, entries[:, :, None])[:, :, 0])
+
+
+def _cumulative_map(
+    strategy: SquareRootStrategy, first: int, last: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return gain and offset from entries to inner values, for data in bins first to last - 1.
+
+    Least squares under ``sum(h) = 1``: ``h = G s + (1 - 1ᵀG s) q``, where G is the pseudo-inverse
+    of the columns of A that the data can reach, and q the direction in which the fit suffers
+    least, ``(AᵀA)⁻¹1`` scaled to sum to one.
+    """
+    n_bins = strategy.n_bins
+    reached = strategy.matrix[:, first:last]
+    inverse = np.linalg.inv(reached.T @ reached)
+    pseudo = inverse @ reached.T
+    give = inverse.sum(axis=1) / inverse.sum()
+    gain, offset = np.zeros((n_bins - 1, n_bins)), np.zeros(n_bins - 1)
+    within = slice(first, last - 1)
+    gain[within] = np.cumsum(pseudo - np.outer(give, pseudo.sum(axis=0)), axis=0)[:-1]
+    offset[within] = np.cumsum(give)[:-1]
+    offset[last - 1 :] = 1.0
+    return gain, offset

@@ -209,7 +209,7 @@ class NoisyAccumulator:
         device: "torch.device | None",
     ) -> None:
         self._plan, self._device = plan, device
-        self._bounds, self._directions, self._half_widths = bounds, directions, half_widths
+        self._measured = bounds, directions, half_widths
         # The statistic in units of the noise's lattice, an integer fraction of the strategy's.
         self._factor = round(plan.strategy.lattice / plan.lattice)
         shape = (plan.n_classes, plan.n_projections, plan.strategy.n_bins)
@@ -230,31 +230,30 @@ class NoisyAccumulator:
         would count some rows twice, which the sensitivity does not cover.
         """
         self._check_whole()
+        bounds, directions, half_widths = self._measured
+        n_classes, strategy = self._plan.n_classes, self._plan.strategy
+        # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
+        # and much faster than integers.
+        matrix = strategy.integer_matrix.T.astype(np.float64)
         try:
-            self._add(rows, codes)
+            counts = count_projections(
+                rows,
+                directions,
+                half_widths,
+                strategy.n_bins,
+                codes=codes,
+                n_classes=n_classes,
+                bounds=bounds,
+                device=self._device,
+            )
+            for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
+                table += (part @ matrix).astype(np.int64) * self._factor
             self.n_rows += len(rows)
             if self.label_counts is not None and codes is not None:
-                self.label_counts += np.bincount(codes, minlength=self._plan.n_classes)
+                self.label_counts += np.bincount(codes, minlength=n_classes)
         except BaseException:
             del self._table
             raise
-
-    def _add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
-        # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
-        # and much faster than integers.
-        strategy = self._plan.strategy.integer_matrix.T.astype(np.float64)
-        counts = count_projections(
-            rows,
-            self._directions,
-            self._half_widths,
-            self._plan.strategy.n_bins,
-            codes=codes,
-            n_classes=self._plan.n_classes,
-            bounds=self._bounds,
-            device=self._device,
-        )
-        for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
-            table += (part @ strategy).astype(np.int64) * self._factor
 
     def close(self) -> Release:
         """End, and return the release; its value is float64."""
@@ -263,9 +262,7 @@ class NoisyAccumulator:
         del self._table
         release = sketch_release(
             table,
-            self._bounds,
-            self._directions,
-            self._half_widths,
+            *self._measured,
             sigma=float(plan.sigma),
             lattice=plan.lattice,
             sensitivity=plan.sensitivity,

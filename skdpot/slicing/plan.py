@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
+from scipy.stats.qmc import Halton
 
 from skdpot._utils.rng import Streams
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
@@ -172,11 +173,7 @@ def _spread_order(n_steps: int) -> np.ndarray:
     That of the van der Corput sequence, whose digits are those of 0, 1, 2, ... in base 2 the
     other way round: whoever takes some neighbouring directions gets angles from everywhere.
     """
-    remaining, digit = np.arange(n_steps), 0.5
-    values = np.zeros(n_steps)
-    while remaining.any():
-        values += digit * (remaining % 2)
-        remaining, digit = remaining // 2, digit / 2
+    values: np.ndarray = Halton(1, scramble=False).random(n_steps)[:, 0]
     return values.argsort().argsort()
 
 
@@ -255,7 +252,7 @@ class SquareRootStrategy:
         """Root mean square deviation of a cumulative count, for noise of unit variance."""
         return float(np.sqrt(np.diag(self.covariance).mean()))
 
-    def sensitivity(self, n_projections: int, *, conditional: bool) -> float:
+    def sensitivity(self, n_projections: int, *, conditional: bool, group_size: int = 1) -> float:
         """Return the L2 sensitivity of the released statistic under replace-one.
 
         A record adds one count to one bin of each of the L histograms. Replacing it moves
@@ -267,13 +264,21 @@ class SquareRootStrategy:
         Both are attained with one slice; with many, by records whose projections fall in
         the maximal bins of all of them.
 
+        Where labels are public, neighbours replace the values of a row and keep its label: the
+        table of its class moves as a table without classes would, by at most Δ, and the other
+        tables stay. A person with k rows of k different labels moves k of the tables, each by at
+        most Δ. They are different coordinates of the release, so that their squares add up:
+        ``sqrt(k) Δ``, the sensitivity of k L histograms of one table. (Were two of the rows in
+        one table, their moves could add up in length, to 2 Δ; hence the different labels.)
+
         Parameters
         ----------
         n_projections : int
             Number of slices L.
         conditional : bool
-            Whether there is one table a class and the class is protected too. Where classes are
-            public knowledge see `skdpot.slicing.plan.table_sensitivity`.
+            Whether there is one table a class and the class is protected too.
+        group_size : int, default=1
+            Number k of rows of one person; more than 1 only where labels are public.
 
         Returns
         -------
@@ -290,7 +295,8 @@ class SquareRootStrategy:
         else:
             squared = int((diagonal[:, None] + diagonal[None, :] - 2 * gram).max())
         # Whole numbers up to here; one unit in the last place pays for the square root.
-        return float(np.nextafter(self.lattice * np.sqrt(float(n_projections * squared)), np.inf))
+        squared *= group_size * n_projections
+        return float(np.nextafter(self.lattice * np.sqrt(float(squared)), np.inf))
 
 
 @lru_cache(maxsize=32)
@@ -453,13 +459,12 @@ class SketchPlan:
     n_projections: int
     n_classes: int  # number of tables; 1 without classes
     strategy: SquareRootStrategy
-    sensitivity: float  # of the whole table, as in `table_sensitivity`
+    sensitivity: float  # of the whole table
     sigma: float  # of each entry; 0 without privacy
     lattice: float  # of the noise, a fraction of the strategy's
     bounds: DataBounds | BoundsPlan  # public, or how they are estimated first
     event: Event  # everything together
-    public_labels: bool = False
-    group_size: int = 1  # how many rows, all of different labels, one person may have given
+    public_labels: bool
 
 
 def plan_sketch(
@@ -495,15 +500,14 @@ def plan_sketch(
             "it must have fewer than 2^31 entries."
         )
     strategy = square_root_strategy(n_bins)
-    changes_table = n_classes is not None and not public_labels
-    sensitivity = table_sensitivity(
-        strategy, n_projections, changes_table=changes_table, group_size=group_size
+    conditional = n_classes is not None and not public_labels
+    sensitivity = strategy.sensitivity(
+        n_projections, conditional=conditional, group_size=group_size
     )
     shape = (n_projections, tables, strategy, sensitivity)
-    labels = (public_labels, group_size)
     limits = bounds_or_plan(bounds, n_features, target.mu_cap, group_size)
     if math.isinf(target.epsilon):
-        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), *labels)
+        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), public_labels)
 
     def fit_event(sigma: float) -> Event:
         lattice = noise_lattice(sigma, strategy.lattice)
@@ -515,24 +519,7 @@ def plan_sketch(
     event = calibrate(target, fit_event)
     table = event.phases[-1]
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
-    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, *labels)
-
-
-def table_sensitivity(
-    strategy: SquareRootStrategy, n_projections: int, *, changes_table: bool, group_size: int = 1
-) -> float:
-    """Return the L2 sensitivity of the tables of all classes together.
-
-    Private labels, or no classes: one record is replaced, as `SquareRootStrategy.sensitivity`
-    says. Public labels: neighbours replace the values of a row and keep its label, so that one
-    row moves a count within each of the L histograms of its own class: the table of that class
-    moves as a table without classes would, by at most Δ, and the other tables stay. A person
-    with k rows of k different labels moves k of the tables, each by at most Δ. They are
-    different coordinates of the release, so that their squares add up: ``sqrt(k) Δ``, the
-    sensitivity of k L histograms of one table. (Were two of the rows in one table, their moves
-    could add up in length, to 2 Δ; hence the different labels.)
-    """
-    return strategy.sensitivity(group_size * n_projections, conditional=changes_table)
+    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels)
 
 
 def bounds_or_plan(
@@ -543,16 +530,6 @@ def bounds_or_plan(
         return bounds
     of_bounds = mu * math.sqrt(bounds_share(bounds, n_features, mu, group_size))
     return plan_private_bounds(bounds, n_features, of_bounds, group_size=group_size)
-
-
-def check_class_number(classes: Any, n_samples: int | None) -> None:
-    """Refuse more classes than rows, before any charge."""
-    n_classes = 0 if classes is None else len(np.unique(classes))
-    if n_samples is not None and n_classes > n_samples:
-        raise ValueError(
-            f"There are {n_classes} classes for {n_samples} rows; a class-conditional fit needs "
-            "at least one row per class."
-        )
 
 
 def check_public_labels(n_classes: int | None, public_labels: bool, group_size: int) -> None:

@@ -51,7 +51,6 @@ from skdpot.slicing.plan import after_bounds, bounds_or_plan, make_directions
 
 _ROW_UNITS = 2.0**28
 _DIRECTION_UNITS = 2.0**23
-_UNITS = _ROW_UNITS * _DIRECTION_UNITS
 _ROUNDING_SHARE = 1 / 1024  # of the sensitivity, that rounding to the lattice may add
 _LATTICE_STEPS = 16.0
 _BLOCK = 8192
@@ -150,23 +149,15 @@ class StepDirections:
 
 @dataclass(frozen=True, kw_only=True)
 class RowPlan:
-    """The public parameters of one release of projected rows.
-
-    `sigma` (0 without privacy) and `sensitivity` (of one release under replace-one, rounding
-    included) are in the units of the mapped rows where `unit` is their public radius; in shares of
-    the radius where `unit` is 1 because the radius is estimated first. `lattice` is a share of the
-    radius, a power of two; None without a lattice. `event` is everything together.
-    """
+    """The public parameters of one release of projected rows; `event` is everything together."""
 
     directions: StepDirections
     n_samples: int
     batch_size: int
     sampling: str
     bounds: DataBounds | BoundsPlan
-    unit: float
-    sensitivity: float
-    sigma: float = 0.0
-    lattice: float | None = None
+    unit: float  # of the noise: the public radius of the rows, or 1 where that is estimated first
+    sensitivity: float  # of one release under replace-one, rounding included, in `unit`
     event: Event = NonPrivateEvent()
 
     @property
@@ -178,6 +169,18 @@ class RowPlan:
     def noise_event(self) -> GaussianEvent | SampledGaussianEvent | None:
         """The part of the event that pays for the rows; None without noise."""
         return self.event.phases[-1] if self.event.is_private else None
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise, in `unit`; 0 without privacy."""
+        return 0.0 if self.noise_event is None else self.noise_event.sigma
+
+    @property
+    def lattice(self) -> float | None:
+        """Spacing of the noise as a share of the radius, a power of two; None without a lattice."""
+        if self.noise_event is None or self.noise_event.lattice is None:
+            return None
+        return self.noise_event.lattice / self.unit
 
     @property
     def step_mu(self) -> float:
@@ -261,18 +264,15 @@ def plan_rows(
     if no_noise:
         return plan
 
-    def lattice_of(sigma: float) -> float:
-        """Return a power of two, fine beside what one record changes and beside the noise."""
-        rounding = exact * _ROUNDING_SHARE / math.sqrt(n_projections)
-        steps = min(rounding, sigma / unit / _LATTICE_STEPS)
-        return float(2.0 ** math.floor(math.log2(steps)))
-
-    def rows_event(sigma: float) -> GaussianEvent | SampledGaussianEvent:
+    def fit_event(sigma: float) -> Event:
         sensitivity, lattice = exact, None
         if noise == "discrete":
-            lattice = lattice_of(sigma)
-            sensitivity = rounded_sensitivity(exact, lattice, n_projections)
-            lattice *= unit
+            # A power of two, fine beside what one record changes and beside the noise.
+            rounding = exact * _ROUNDING_SHARE / math.sqrt(n_projections)
+            steps = min(rounding, sigma / unit / _LATTICE_STEPS)
+            share = float(2.0 ** math.floor(math.log2(steps)))
+            sensitivity = rounded_sensitivity(exact, share, n_projections)
+            lattice = share * unit
         shared: dict[str, Any] = {
             "sigma": sigma,
             "sensitivity": sensitivity * unit * (1.0 + 1e-15),
@@ -281,25 +281,16 @@ def plan_rows(
             "label": "Noisy rows",
         }
         if plan.all_rows:
-            return GaussianEvent(**shared)
+            return after_bounds(limits, GaussianEvent(**shared))
+        drawn: dict[str, Any] = {"batch_sizes": (size,), "group_sizes": (n_samples,)}
+        kind = "fixed_size"
         if sampling == "poisson":
-            drawn: dict[str, Any] = {"sampling_rate": size / n_samples, "n_samples": n_samples}
-            return SampledGaussianEvent(sampling="poisson_rows", **drawn, **shared)
-        drawn = {"batch_sizes": (size,), "group_sizes": (n_samples,)}
-        return SampledGaussianEvent(sampling="fixed_size", **drawn, **shared)
-
-    def fit_event(sigma: float) -> Event:
-        return after_bounds(limits, rows_event(sigma))
+            drawn = {"sampling_rate": size / n_samples, "n_samples": n_samples}
+            kind = "poisson_rows"
+        return after_bounds(limits, SampledGaussianEvent(sampling=kind, **drawn, **shared))
 
     event = fit_event(sigma) if sigma else calibrate(target, fit_event)
-    paid = event.phases[-1]
-    plan = replace(
-        plan,
-        sensitivity=paid.sensitivity,
-        sigma=paid.sigma,
-        lattice=None if paid.lattice is None else lattice_of(paid.sigma),
-        event=event,
-    )
+    plan = replace(plan, sensitivity=event.phases[-1].sensitivity, event=event)
     plan.check_noise_can_be_drawn()
     return plan
 
@@ -344,16 +335,16 @@ def _noisy(
     stream: SecretStream,
 ) -> npt.NDArray[np.float64]:
     """Project rows of the ball and add noise, in the units of the rows."""
-    shape = (len(directions), len(rows))
-    noise = plan.noise_event
-    if noise is None or noise.lattice is None or plan.lattice is None:
+    shape, lattice = (len(directions), len(rows)), plan.lattice
+    if lattice is None:
         values = project_rows(rows, directions, radius)
-        if noise is not None:
-            values += gaussian_noise(noise.sigma / plan.unit, shape, stream)
+        if plan.sigma > 0:
+            values += gaussian_noise(plan.sigma / plan.unit, shape, stream)
     else:
-        units = lattice_noise(noise.sigma, shape, stream, lattice=noise.lattice, mu=plan.step_mu)
-        units += project_to_lattice(rows, directions, radius, plan.lattice)
-        values = units.astype(np.float64) * plan.lattice
+        steps = {"lattice": lattice * plan.unit, "mu": plan.step_mu}
+        units = lattice_noise(plan.sigma, shape, stream, **steps)
+        units += round_to_lattice(project_rows(rows, directions, radius), lattice)
+        values = units.astype(np.float64) * lattice
     values *= radius
     return values
 
@@ -367,19 +358,7 @@ def project_rows(
     rows: npt.NDArray[Any], directions: npt.NDArray[np.float32], radius: float
 ) -> npt.NDArray[np.float64]:
     """Project rows of a ball on directions of the grid, in units of the ball's radius."""
-    return _integer_projections(rows, directions, radius) / _UNITS
-
-
-def project_to_lattice(
-    rows: npt.NDArray[Any], directions: npt.NDArray[np.float32], radius: float, lattice: float
-) -> npt.NDArray[np.int64]:
-    """Project like `project_rows` and round to the nearest multiples of `lattice`."""
-    return round_to_lattice(_integer_projections(rows, directions, radius), lattice * _UNITS)
-
-
-def _integer_projections(
-    rows: npt.NDArray[Any], directions: npt.NDArray[np.float32], radius: float
-) -> npt.NDArray[np.float64]:
     cut = np.trunc(rows.astype(np.float64) / radius * _ROW_UNITS)
-    exact = directions.astype(np.float64) * _DIRECTION_UNITS
-    return exact @ cut.T
+    projected = (directions.astype(np.float64) * _DIRECTION_UNITS) @ cut.T
+    projected /= _ROW_UNITS * _DIRECTION_UNITS
+    return projected

@@ -1,6 +1,7 @@
 """The frozen private sketch: noisy distribution functions along L directions."""
 
-from copy import deepcopy
+from copy import copy, deepcopy
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
@@ -27,12 +28,10 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.recording import Release
 from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 from skdpot.slicing.histogram import NoisyAccumulator
 from skdpot.slicing.plan import (
     assumptions,
-    check_class_number,
     make_directions,
     plan_sketch,
     projection_half_widths,
@@ -42,26 +41,6 @@ from skdpot.slicing.plan import (
 )
 from skdpot.slicing.sketch_record import SketchRecord, check_comparable, merged_fields
 from skdpot.slicing.table import CDFTable, decode
-
-
-def declared_rows(given: Any, before: int | None, first: bool) -> int | None:
-    """Return the declared number of rows; only the first chunk can declare it."""
-    if given is None:
-        return before
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
-        raise ValueError(f"n_samples={given!r} must be an integer of at least 1.")
-    if not first and given != before:
-        raise ValueError(f"n_samples={given} differs from the {before} of the first chunk.")
-    return int(given)
-
-
-def check_arrivals(n_before: int, n_rows: int, declared: int | None) -> None:
-    """Refuse a chunk that does not fit in the declared number of rows, before any charge."""
-    if declared is not None and n_before + n_rows > declared:
-        raise ValueError(
-            f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
-            "chunk was not added."
-        )
 
 
 def _not_closed(sketch: "SlicedSketch") -> bool:
@@ -74,6 +53,23 @@ def _not_closed(sketch: "SlicedSketch") -> bool:
     return True
 
 
+def check_arrivals(sketch: "SlicedSketch", n_rows: int, given: Any) -> None:
+    """Refuse, before any charge, a chunk that does not fit in the declared number of rows."""
+    n_before, declared = 0, given
+    if sketch._is_open:  # only the first chunk can declare it
+        n_before, declared = sketch._accumulator.n_rows, sketch._declared
+    if given is not None:
+        if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+            raise ValueError(f"n_samples={given!r} must be an integer of at least 1.")
+        if given != declared:
+            raise ValueError(f"n_samples={given} differs from the {declared} of the first chunk.")
+    if declared is not None and n_before + n_rows > declared:
+        raise ValueError(
+            f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
+            "chunk was not added."
+        )
+
+
 # What every estimator of rows may be told of their range.
 ROW_BOUNDS: dict[str, list[Any]] = {
     "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
@@ -81,6 +77,7 @@ ROW_BOUNDS: dict[str, list[Any]] = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
     """Noisy distribution functions of private data along many directions.
 
@@ -164,8 +161,8 @@ n_features), default="axes+orthogonal"
     -------
     Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one
     Gaussian event under replace-one, with the sensitivity of
-    `skdpot.slicing.plan.table_sensitivity`, after the two events of the bounds when these are
-    private. Public: the number of rows, of features and their names, the dtype, the set of
+    `skdpot.slicing.SquareRootStrategy.sensitivity`, after the two events of the bounds when these
+    are private. Public: the number of rows, of features and their names, the dtype, the set of
     classes, the directions, and that all values are finite and all labels known: a fit that is
     refused for that reason shows it. Protected: each row of X, and its label unless
     ``public_labels=True``: then whoever sees the sketch knows how many rows each class has, and a
@@ -186,15 +183,23 @@ n_features), default="axes+orthogonal"
     True
     """
 
-    directions_: np.ndarray
-    half_widths_: np.ndarray
-    cdf_: np.ndarray
-    class_counts_: np.ndarray
-    bounds_: DataBounds
-    n_samples_: int
-    release_: Release
-    _label_counts: np.ndarray  # only where labels are public
-    _parameter_constraints: dict[str, list[Any]] = {
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    bounds: Any = "private"
+    norm_bound: float | None = None
+    n_projections: int | str = "auto"
+    n_bins: int | str = "auto"
+    projections: Any = "axes+orthogonal"
+    conditional: bool = False
+    classes: ArrayLike | None = None
+    public_labels: bool = False
+    group_size: int = 1
+    device: str = "auto"
+    random_state: Any = None
+
+    _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         **ROW_BOUNDS,
         "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -206,39 +211,6 @@ n_features), default="axes+orthogonal"
         "group_size": [Interval(Integral, 1, None, closed="left")],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
     }
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        budget: PrivacyBudget | None = None,
-        bounds: Any = "private",
-        norm_bound: float | None = None,
-        n_projections: int | str = "auto",
-        n_bins: int | str = "auto",
-        projections: Any = "axes+orthogonal",
-        conditional: bool = False,
-        classes: ArrayLike | None = None,
-        public_labels: bool = False,
-        group_size: int = 1,
-        device: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
-        self.bounds = bounds
-        self.norm_bound = norm_bound
-        self.n_projections = n_projections
-        self.n_bins = n_bins
-        self.projections = projections
-        self.conditional = conditional
-        self.classes = classes
-        self.public_labels = public_labels
-        self.group_size = group_size
-        self.device = device
-        self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -306,8 +278,7 @@ n_features), default="axes+orthogonal"
         with all_or_nothing(self):
             first = not self._is_open
             rows, codes, _ = self._validate(X, y, reset=first)
-            declared = declared_rows(n_samples, None if first else self._declared, first)
-            check_arrivals(0 if first else self._accumulator.n_rows, len(rows), declared)
+            check_arrivals(self, len(rows), n_samples)
             if first:
                 streams = spawn_streams(self.random_state, type(self).__name__)
                 classes = self.classes if self.conditional else None
@@ -333,8 +304,7 @@ n_features), default="axes+orthogonal"
         if not self._is_open:
             raise OpenSketchError("close() ends a stream that partial_fit began; there is none.")
         self.n_samples_ = self._accumulator.n_rows
-        if self._accumulator.label_counts is not None:
-            self._label_counts = self._accumulator.label_counts
+        self._label_counts = self._accumulator.label_counts  # None unless labels are public
         self.release_ = self._accumulator.close()
         del self._accumulator, self._declared
         self._decode()
@@ -369,13 +339,19 @@ n_features), default="axes+orthogonal"
     ) -> None:
         """Plan, charge, draw the directions and the noise: in this order."""
         bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
-        check_class_number(classes, n_samples)
+        if classes is not None:
+            classes = np.unique(classes)
+            if n_samples is not None and len(classes) > n_samples:
+                raise ValueError(
+                    f"There are {len(classes)} classes for {n_samples} rows; a class-conditional "
+                    "fit needs at least one row per class."
+                )
         fixed = None if isinstance(self.projections, str) else len(self.projections)
         plan = plan_sketch(
             privacy_target(self.epsilon, self.delta, self.budget),
             n_samples or len(rows),
             rows.shape[1],
-            None if classes is None else len(np.unique(classes)),
+            None if classes is None else len(classes),
             n_projections=fixed or self.n_projections,
             n_bins=self.n_bins,
             bounds=bounds or len(rows),
@@ -395,8 +371,8 @@ n_features), default="axes+orthogonal"
                 classes,
                 bounds,
                 streams,
-                public_labels=plan.public_labels,
-                group_size=plan.group_size,
+                public_labels=self.public_labels,
+                group_size=self.group_size,
             ),
             scales=(plan.sigma, plan.sensitivity),
             mechanism=(
@@ -405,10 +381,9 @@ n_features), default="axes+orthogonal"
             ),
         )
         self.bounds_ = settled_bounds(plan.bounds, rows, streams)
-        for name in ("classes_", "_label_counts"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("classes_", None)
         if classes is not None:
-            self.classes_ = np.unique(classes)
+            self.classes_ = classes
         self.directions_ = directions
         self.half_widths_ = projection_half_widths(self.bounds_, directions)
         self._declared = n_samples
@@ -463,8 +438,10 @@ n_features), default="axes+orthogonal"
         parties = (self, *others)
         for party in parties:
             party._check_readable()
-        check_comparable(parties)
-        return self._restored(self.get_params(), merged_fields(parties))
+        total = copy(self)
+        total.__dict__.update(merged_fields(parties))
+        total._decode()
+        return total
 
     def cdf(self, x: ArrayLike, *, label: Any = None) -> np.ndarray:
         """Distribution functions of the projections of the mapped rows.
@@ -614,12 +591,17 @@ n_features), default="axes+orthogonal"
         """Store what follows from the released table."""
         strategy = square_root_strategy(self.statistic_.shape[-1])
         measured = (self.n_samples_, self.noise_scale_, self.directions_, self.half_widths_)
-        counts = getattr(self, "_label_counts", None)
-        self.cdf_, self.class_counts_ = decode(self.statistic_, strategy, *measured, counts)
+        decoded = decode(self.statistic_, strategy, *measured, self._label_counts)
+        self.cdf_, self.class_counts_ = decoded
 
     @property
     def _is_open(self) -> bool:
         return hasattr(self, "_accumulator")
+
+    @property
+    def _is_declared(self) -> bool:
+        """Whether bounds were declared rather than found: only then is their unit known before."""
+        return not isinstance(self.bounds, str) or self.norm_bound is not None
 
     def _position(self, label: Any) -> int:
         try:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,16 +20,12 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.slicing.histogram import bin_edges, sketch_release
-from skdpot.slicing.plan import projection_half_widths, square_root_strategy, table_sensitivity
+from skdpot.slicing.plan import projection_half_widths, square_root_strategy
 
 FloatArray = npt.NDArray[np.float64]
 
+_FITTED = ("directions", "half_widths", "bounds", "n_samples")  # as they stand in the sketch
 _PARAMETERS = ("epsilon", "delta", "norm_bound", "conditional", "public_labels", "group_size")
-_FITTED = ("directions", "half_widths", "statistic", "bounds", "n_samples", "noise_scale")
-_SHARED = (
-    *("bounds_", "classes_", "directions_", "half_widths_", "n_features_in_"),
-    "feature_names_in_",
-)
 _MOST_BINS = 4096
 _LARGEST_NOISE = 1e15
 _LARGEST_RADIUS = 1e150
@@ -64,11 +61,13 @@ class SketchRecord(Record):
     @classmethod
     def of(cls, sketch: Any) -> "SketchRecord":
         """Return the record of a closed sketch; ValueError if its classes are other objects."""
-        classes, names = (getattr(sketch, n, None) for n in ("classes_", "feature_names_in_"))
-        counts = getattr(sketch, "_label_counts", None)
+        optional = ("classes_", "feature_names_in_", "_label_counts")
+        classes, names, counts = (getattr(sketch, name, None) for name in optional)
         return cls(
             **{name: _as_plain(getattr(sketch, name)) for name in _PARAMETERS},
             **{name: _as_plain(getattr(sketch, f"{name}_")) for name in _FITTED},
+            statistic=sketch.statistic_,
+            noise_scale=sketch.noise_scale_,
             declared_bounds=not isinstance(sketch.bounds, str),
             label_counts=None if counts is None else tuple(counts.tolist()),
             classes=None if classes is None else _without_objects(classes),
@@ -79,9 +78,7 @@ class SketchRecord(Record):
     def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the parameters and fitted attributes of a sketch, or raise ValueError."""
         with refusing(self.noun):
-            self._check_shapes()
-            self._check_counts()
-            self._check_widths()
+            self._check_table()
             self._check_parameters()
             self._check_statement()
             return self._parameters(), self._fitted()
@@ -98,31 +95,28 @@ class SketchRecord(Record):
         return parameters | {"projections": self.directions, "n_bins": self.statistic.shape[-1]}
 
     def _fitted(self) -> dict[str, Any]:
-        measured = (self.bounds, self.directions, self.half_widths)
-        release = sketch_release(self.statistic, *measured)
+        measured = (self.statistic, self.bounds, self.directions, self.half_widths)
         stated: Any = self.spent.sensitivity
-        fitted: dict[str, Any] = {
-            **dict(zip(("bounds_", "directions_", "half_widths_"), measured, strict=True)),
-            "release_": replace(
-                release, sigma=float(self.noise_scale), sensitivity=stated, event=self.spent.event
-            ),
-            "n_samples_": self.n_samples,
+        noise = {"sigma": float(self.noise_scale), "sensitivity": stated, "event": self.spent.event}
+        counts, names = self.label_counts, self.feature_names
+        optional = {
+            "classes_": self.classes,
+            "feature_names_in_": None if names is None else np.array(names, dtype=object),
+        }
+        return {
+            **{f"{name}_": getattr(self, name) for name in _FITTED},
+            **{name: value for name, value in optional.items() if value is not None},
+            "release_": sketch_release(*measured, **noise),
             "n_features_in_": self.bounds.n_features,
             "privacy_spent_": self.spent,
+            "_label_counts": None if counts is None else np.array(counts, dtype=np.int64),
         }
-        if self.classes is not None:
-            fitted["classes_"] = self.classes
-        if self.feature_names is not None:
-            fitted["feature_names_in_"] = np.array(self.feature_names, dtype=object)
-        if self.label_counts is not None:
-            fitted["_label_counts"] = np.array(self.label_counts, dtype=np.int64)
-        return fitted
 
-    def _check_shapes(self) -> None:
+    def _check_table(self) -> None:
+        """Refuse a table that its rows, its noise and its bounds cannot give."""
         directions, statistic, classes = self.directions, self.statistic, self.classes
-        n_classes = 1 if classes is None else len(classes)
-        n_features = self.bounds.n_features
-        consistent = (
+        n_classes, n_features = 1 if classes is None else len(classes), self.bounds.n_features
+        if not (
             directions.ndim == 2
             and directions.shape[1] == n_features
             and self.half_widths.shape == (len(directions),)
@@ -131,19 +125,15 @@ class SketchRecord(Record):
             and n_classes >= 1
             and 2 <= statistic.shape[2] <= _MOST_BINS
             and (self.feature_names is None or len(self.feature_names) == n_features)
-        )
-        if not consistent:
+        ):
             raise ValueError("The arrays of the sketch have inconsistent shapes.")
         if not np.isfinite(bin_edges(self.half_widths, 1)).all():
             raise ValueError("The arrays of the sketch hold non-finite values.")
         if classes is not None and not np.array_equal(np.unique(classes), classes):
             raise ValueError("The classes of the sketch must be different and sorted.")
-
-    def _check_counts(self) -> None:
-        """Refuse a table that its rows and its noise cannot give."""
         counts, n_samples, noise = self.label_counts, self.n_samples, self.noise_scale
         if counts is not None and not (
-            len(counts) == len(self.statistic) and min(counts) >= 0 and sum(counts) == n_samples
+            len(counts) == n_classes and min(counts) >= 0 and sum(counts) == n_samples
         ):
             raise ValueError("The numbers of rows of the classes of the sketch cannot be.")
         if not 1 <= n_samples <= LARGEST_COUNT:
@@ -151,15 +141,15 @@ class SketchRecord(Record):
         if not 0 <= noise <= _LARGEST_NOISE:
             raise ValueError(f"noise_scale of the sketch is {noise!r:.40}, which cannot be.")
         # No entry of the strategy matrix exceeds 1.
-        reached = np.abs(self.statistic).max(axis=(1, 2))
+        reached = np.abs(statistic).max(axis=(1, 2))
         most = n_samples if counts is None else np.array(counts)
         if not (reached <= most + _NOISE_REACH * noise).all():
             raise ValueError(
                 "The table of the sketch holds values that its rows and its noise cannot reach."
             )
 
-    def _check_widths(self) -> None:
-        """Refuse directions and ranges that no sketch with these bounds has."""
+    def _check_parameters(self) -> None:
+        """Refuse ranges and parameters that do not go together."""
         if not 1 / _LARGEST_RADIUS <= self.bounds.radius <= _LARGEST_RADIUS:
             raise ValueError("The radius of the bounds of the sketch is out of range.")
         lengths = np.linalg.norm(np.clip(self.directions, -2, 2), axis=1)
@@ -168,8 +158,6 @@ class SketchRecord(Record):
         widths = projection_half_widths(self.bounds, self.directions)
         if not np.allclose(self.half_widths, widths, rtol=_ROUNDING, atol=0):
             raise ValueError("The binned ranges of the sketch do not follow from its bounds.")
-
-    def _check_parameters(self) -> None:
         check_epsilon_delta(self.epsilon, self.delta, self.noun)
         if not (self.norm_bound is None or 0 < self.norm_bound < math.inf):
             raise ValueError("norm_bound of the sketch must be a positive number or nothing.")
@@ -193,10 +181,9 @@ class SketchRecord(Record):
             return
         table = tables[-1]
         strategy = square_root_strategy(self.statistic.shape[2])
-        due = table_sensitivity(
-            strategy,
+        due = strategy.sensitivity(
             self.statistic.shape[1],
-            changes_table=self.conditional and not self.public_labels,
+            conditional=self.conditional and not self.public_labels,
             group_size=self.group_size,
         )
         if charged is not None:
@@ -245,32 +232,39 @@ def _without_objects(classes: np.ndarray) -> np.ndarray:
 
 
 _BOUNDS = "bounds; declare the same public bounds=(low, high) or norm_bound= in all of them"
+_PERSONS = "numbers of rows of one person; give all the largest group_size"
+
+Readings = Sequence[tuple[Callable[[Any], Any], str]]
+
+_MEASURED: Readings = (
+    (
+        attrgetter("directions_"),
+        "directions; draw them once and pass the same array as projections= to all of them",
+    ),
+    (lambda sketch: sketch.statistic_.shape[-1], "numbers of bins; give all the same n_bins"),
+    (attrgetter("bounds_"), _BOUNDS),
+    (attrgetter("half_widths_"), _BOUNDS),
+)
+_ADDED: Readings = (
+    (lambda sketch: getattr(sketch, "classes_", ()), "classes; declare the same classes="),
+    (
+        lambda sketch: sketch._label_counts is None,
+        "public_labels: labels are public in some of them",
+    ),
+    (attrgetter("group_size"), _PERSONS),
+    (attrgetter("release_.sensitivity"), _PERSONS),  # parameters may have changed since the fit
+)
 
 
-def check_comparable(sketches: Sequence[Any]) -> None:
-    """Raise ValueError unless all sketches measure the same features, directions and bins."""
-    alike = "directions; draw them once and pass the same array as projections= to all of them"
-    _check_same(sketches, lambda sketch: sketch.directions_, alike)
-    _check_same(
-        sketches,
-        lambda sketch: sketch.statistic_.shape[-1],
-        "numbers of bins; give all the same n_bins",
-    )
-    _check_same(sketches, lambda sketch: sketch.bounds_, _BOUNDS)
-    _check_same(sketches, lambda sketch: sketch.half_widths_, _BOUNDS)
+def check_comparable(sketches: Sequence[Any], readings: Readings = _MEASURED) -> list[Any]:
+    """Refuse sketches that do not measure the same; return those with names of features."""
+    named = [sketch for sketch in sketches if hasattr(sketch, "feature_names_in_")]
     names = "names of features; give the columns the same names, in the same order"
-    _check_same(_named(sketches), lambda sketch: sketch.feature_names_in_, names)
-
-
-def _check_same(sketches: Sequence[Any], read: Callable[[Any], Any], name: str) -> None:
-    """Refuse sketches that differ in what is read from them."""
-    if not all(np.array_equal(read(other), read(sketches[0])) for other in sketches[1:]):
-        raise ValueError(f"The sketches have different {name}.")
-
-
-def _named(sketches: Sequence[Any]) -> list[Any]:
-    """Return those sketches whose rows had names of features."""
-    return [sketch for sketch in sketches if hasattr(sketch, "feature_names_in_")]
+    of_all: Any = [(sketches, *reading) for reading in readings]
+    for some, read, name in (*of_all, (named, attrgetter("feature_names_in_"), names)):
+        if not all(np.array_equal(read(other), read(some[0])) for other in some[1:]):
+            raise ValueError(f"The sketches have different {name}.")
+    return named
 
 
 def _one_release(first: Any, second: Any) -> bool:
@@ -280,41 +274,22 @@ def _one_release(first: Any, second: Any) -> bool:
 
 
 def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
-    """Return the fitted attributes of the sum of disjoint sketches.
+    """Return the fitted attributes in which the sum of disjoint sketches differs from the first.
 
     By parallel composition a person is protected by the sketch of the party that holds
     their row, so the statement is that of the party whose event is the least private: the
     largest mu. The largest epsilon would not do, as parties may state different deltas.
     """
+    named = check_comparable(sketches)
     if any(_one_release(*pair) for pair in combinations(sketches, 2)):
         raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
-    if any(isinstance(one.bounds, str) and one.norm_bound is None for one in sketches):
+    if not all(one._is_declared for one in sketches):
         raise ValueError(
             'merge needs bounds that were declared: a sketch with bounds="private" has '
             "bounds of its own. Give all parties the same bounds=(low, high) or norm_bound=."
         )
-    persons = "numbers of rows of one person; give all the largest group_size"
-    for read, name in (
-        (lambda sketch: getattr(sketch, "classes_", ()), "classes; declare the same classes="),
-        (
-            lambda sketch: hasattr(sketch, "_label_counts"),
-            "public_labels: labels are public in some of them",
-        ),
-        (lambda sketch: sketch.group_size, persons),
-        # Parameters may have changed since the fit.
-        (lambda sketch: sketch.release_.sensitivity, persons),
-    ):
-        _check_same(sketches, read, name)
+    check_comparable(sketches, _ADDED)
     first = sketches[0]
-    named = _named(sketches)[:1]
-    fields = {
-        name: getattr(one, name)
-        for one in (*named, first)
-        for name in _SHARED
-        if hasattr(one, name)
-    }
-    if hasattr(first, "_label_counts"):
-        fields["_label_counts"] = sum(one._label_counts for one in sketches)
     statement = max(
         (one.privacy_spent_ for one in sketches),
         key=lambda spent: compose(spent.event).mu_without_sampling,
@@ -326,4 +301,9 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
         event=statement.event,
     )
     n_samples = sum(one.n_samples_ for one in sketches)
-    return fields | {"release_": total, "n_samples_": n_samples, "privacy_spent_": statement}
+    fields = {"release_": total, "n_samples_": n_samples, "privacy_spent_": statement}
+    if named:
+        fields["feature_names_in_"] = named[0].feature_names_in_
+    if first._label_counts is not None:
+        fields["_label_counts"] = sum(one._label_counts for one in sketches)
+    return fields

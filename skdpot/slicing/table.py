@@ -22,9 +22,9 @@ Gaussians are fitted to whitened values, whose noise is independent. Units: posi
 direction are divided by the half width of its binned range.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,52 +74,38 @@ class CDFTable:
 
     def squared_distances(self, other: "CDFTable") -> np.ndarray:
         """Return W₂² to `other`, which has the same directions, by slice; exact."""
-        pairs = zip(self.edges, self.cdf, other.edges, other.cdf, strict=True)
-        return np.array(
-            [
-                squared_quantile_distance(
-                    np.union1d(f, g), partial(_inverse, f, x), partial(_inverse, g, y)
-                )
-                for x, f, y, g in pairs
-            ]
-        )
+        return self._squared_distances(other.quantiles_along, other.cdf)
 
     def squared_distances_to_sample(self, projections: np.ndarray) -> np.ndarray:
         """Return W₂² to a sample's projections (n_projections, n_rows), by slice; exact."""
-        steps = np.arange(projections.shape[1] + 1) / projections.shape[1]
-        return np.array(
-            [
-                squared_quantile_distance(
-                    np.union1d(f, steps), partial(_inverse, f, x), partial(_order_statistic, p)
-                )
-                for x, f, p in zip(self.edges, self.cdf, np.sort(projections), strict=True)
-            ]
-        )
+        ordered, n_rows = np.sort(projections), projections.shape[1]
 
+        def order_statistics(slice_number: int, levels: np.ndarray) -> Any:
+            return ordered[slice_number, np.clip((levels * n_rows).astype(int), 0, n_rows - 1)]
 
-def squared_quantile_distance(
-    levels: np.ndarray,
-    first: Callable[[np.ndarray], np.ndarray],
-    second: Callable[[np.ndarray], np.ndarray],
-) -> float:
-    """Return ∫ (first - second)² over [0, 1] for functions linear between `levels`.
+        steps = np.arange(n_rows + 1) / n_rows
+        return self._squared_distances(order_statistics, [steps] * len(ordered))
 
-    Both functions are read inside each interval, where they have no jump; the integral of
-    the square of a linear function with end values a, b over a length h is
-    ``h (a² + ab + b²) / 3``.
-    """
-    start, width = levels[:-1], np.diff(levels)
-    near = first(start + width / 3) - second(start + width / 3)
-    far = first(start + 2 * width / 3) - second(start + 2 * width / 3)
-    left, right = 2 * near - far, 2 * far - near
-    return float(width @ (left**2 + left * right + right**2)) / 3
+    def _squared_distances(
+        self, quantiles: Callable[[int, np.ndarray], np.ndarray], steps: Iterable[np.ndarray]
+    ) -> np.ndarray:
+        """Integrate the squared difference to quantile functions that are linear between steps.
 
-
-def _order_statistic(ordered: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return the quantile function of a sorted sample between its steps."""
-    at = np.clip((levels * len(ordered)).astype(int), 0, len(ordered) - 1)
-    quantiles: np.ndarray = ordered[at]
-    return quantiles
+        Both functions are read inside each interval, where they have no jump; the integral of
+        the square of a linear function with end values a, b over a length h is
+        ``h (a² + ab + b²) / 3``.
+        """
+        integrals = []
+        for k, (own, others) in enumerate(zip(self.cdf, steps, strict=True)):
+            levels = np.union1d(own, others)
+            start, width = levels[:-1], np.diff(levels)
+            near, far = (
+                self.quantiles_along(k, inside) - quantiles(k, inside)
+                for inside in (start + width / 3, start + 2 * width / 3)
+            )
+            left, right = 2 * near - far, 2 * far - near
+            integrals.append(float(width @ (left**2 + left * right + right**2)) / 3)
+        return np.array(integrals)
 
 
 def _inverse(cdf: np.ndarray, edges: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -177,7 +163,7 @@ def measured_cdf(sketch: Any, label: Any = None) -> MeasuredCDF:
     else:
         position = sketch._position(label)
         statistic, total = sketch.statistic_[position], float(sketch.class_counts_[position])
-        if not hasattr(sketch, "_label_counts"):
+        if sketch._label_counts is None:
             others = 1 - 1 / len(sketch.statistic_)
             spread = others * strategy.covariance[-1, -1] / len(smooth)
             variances = variances + (smooth[:, 1:-1] - last) ** 2 * spread

@@ -471,7 +471,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "preprocessing/test_private_scaler.py::test_the_charge_comes_before_noise_and_data"}),
     ],
     5: [
-        (given("table_sensitivity", "plan_sketch", changes_table=False),
+        (given("SquareRootStrategy.sensitivity", "plan_sketch", conditional=False),
          {"sketch with classes": "slicing/test_sensitivity.py::"
           "test_a_change_of_class_alone_needs_the_larger_sensitivity",
           "sketch with classes, by audit": _AUDIT + "[sketch with classes]"}),
@@ -685,7 +685,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "privacy/test_bounds.py::test_plan_costs_what_was_asked"}),
     ],
     18: [
-        (given("table_sensitivity", group_size=1),
+        (given("SquareRootStrategy.sensitivity", group_size=1),
          {"table of a sketch": "slicing/test_sensitivity.py::"
           "test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a " "person]",
           "table of a sketch, by audit": _AUDIT + "[sketch of persons]"}),
@@ -918,7 +918,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"a reach of true values": _REPLAY + "_follows_from_its_releases[flow, automatic]"}),
         (returning("_norm_radius", the_largest_norm),
          {"a radius of true norms": _REPLAY + "_follows_from_its_releases[sketch, norms]"}),
-        (given("NoisyAccumulator._add", rows=warned_of),
+        (given("NoisyAccumulator.add", rows=warned_of),
          {"a warning of rows that are cut": _REPLAY + "_follows_from_its_releases[sketch, box]"}),
         (returning("_range", up_to_the_largest_value),
          {"upper bounds at the largest value":

@@ -40,7 +40,7 @@ from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing.plan import square_root_strategy, table_sensitivity
+from skdpot.slicing.plan import square_root_strategy
 from skdpot.slicing.sketch_record import SketchRecord
 from skdpot.tables.table_record import TableRecord
 from tests.contract.hostile_files import (
@@ -442,9 +442,8 @@ def test_directions_must_have_unit_length_where_ranges_do_not_show_it(factor):
 def proves(facts, statistic, conditional):
     """Whether a statement holds, by the textbook: what its noise gives at its epsilon."""
     spent, event = facts["spent"], facts["spent"]["event"]
-    due = table_sensitivity(
-        square_root_strategy(statistic.shape[2]), statistic.shape[1], changes_table=conditional
-    )
+    strategy = square_root_strategy(statistic.shape[2])
+    due = strategy.sensitivity(statistic.shape[1], conditional=conditional)
     mu = due / event["sigma"]
     return gdp_delta(spent["epsilon"], mu) <= spent["delta"] * (1 + 1e-5) and facts[
         "noise_scale"

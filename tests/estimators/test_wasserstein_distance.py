@@ -299,9 +299,9 @@ def test_parties_with_different_people_share_one_charge(monkeypatch):
     seen = []
     release = SlicedSketch._release
 
-    def watched(self, *args):
+    def watched(self, *args, **options):
         seen.append(len(budget.history()))
-        return release(self, *args)
+        return release(self, *args, **options)
 
     monkeypatch.setattr(SlicedSketch, "_release", watched)
     estimator = sliced(budget=budget, epsilon=1.0)

@@ -15,7 +15,6 @@ from skdpot.slicing import (
     debiased_distance,
     debiased_squared_distance,
     orthogonal_directions,
-    quantile_pieces,
     recommended_distance_n_projections,
     wasserstein_1d,
 )
@@ -378,7 +377,7 @@ def test_arguments_are_checked():
 
 
 def test_a_shape_beyond_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(quantile_pieces, "_MOST_ENTRIES", 32**2)
+    monkeypatch.setattr(debiased_distance, "_MOST_ENTRIES", 32**2)
     first = exact(cloud(0))
     with pytest.raises(ValueError, match="too much memory"):
         debiased_squared_distance(first, cloud(1))

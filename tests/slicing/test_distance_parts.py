@@ -7,15 +7,17 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from skdpot.slicing import CDFTable, orthogonal_directions, square_root_strategy
-from skdpot.slicing.debiased_distance import copula_rows, sampling_deviations
-from skdpot.slicing.histogram import count_projections
-from skdpot.slicing.quantile_pieces import (
+from skdpot.slicing.debiased_distance import (
+    ComparedTable,
     SupportedDecoder,
     common_support,
+    copula_rows,
     refined,
     restricted,
+    sampling_deviations,
     squared_distances,
 )
+from skdpot.slicing.histogram import count_projections
 from skdpot.slicing.table import decode_cumulative
 
 masses = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
@@ -73,8 +75,9 @@ def support_of(tables, noise=0.0):
     """The common support where noise moves no more than it usually does."""
     strategy = square_root_strategy(tables[0].cdf.shape[1] - 1)
     level = noise / np.sqrt(np.diag(strategy.covariance).mean())
-    statistics = [np.diff(one.cdf, axis=1) @ strategy.matrix.T for one in tables]
-    return common_support(tables, statistics, [level] * len(tables))
+    counted = [np.diff(one.cdf, axis=1) @ strategy.matrix.T for one in tables]
+    pairs = zip(counted, tables, strict=True)
+    return common_support([ComparedTable(counts, 1, level, one) for counts, one in pairs])
 
 
 def test_the_support_holds_the_deviations_of_all_tables():
@@ -117,7 +120,7 @@ def test_decoding_on_a_support_is_exact_without_noise():
     strategy = square_root_strategy(8)
     counts = np.array([[0, 0, 3, 5, 1, 1, 0, 0], [4, 0, 0, 6, 0, 0, 0, 0]])
     decoder = SupportedDecoder(strategy, np.array([[2, 6], [0, 4]]))
-    np.testing.assert_allclose(decoder.decode(counts @ strategy.matrix.T, 10), cdf(*counts))
+    np.testing.assert_allclose(decoder.decode(counts @ strategy.matrix.T / 10), cdf(*counts))
 
 
 def test_a_support_takes_noise_away_inside_too():
@@ -130,11 +133,11 @@ def test_a_support_takes_noise_away_inside_too():
     for _ in range(300):
         statistic = counts @ strategy.matrix.T + 30 * rng.standard_normal((1, 32))
         plain = decode_cumulative(statistic, strategy, 8000)
-        found = decoder.decode(statistic, 8000)
+        found = decoder.decode(statistic / 8000)
         np.testing.assert_allclose(
             found,
-            decoder.remeasured(
-                cdf(counts[0])[:, 1:-1], statistic / 8000 - counts @ strategy.matrix.T / 8000
+            decoder.decode(
+                statistic / 8000 - counts @ strategy.matrix.T / 8000, cdf(counts[0])[:, 1:-1]
             ),
             atol=1e-12,
         )

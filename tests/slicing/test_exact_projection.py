@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skdpot.privacy.noise import round_to_lattice
 from skdpot.slicing.plan import orthogonal_directions, uniform_directions
 from skdpot.slicing.rows import (
     StepDirections,
     on_direction_grid,
     project_rows,
-    project_to_lattice,
 )
 
 
@@ -85,7 +85,7 @@ def test_lattice_values_are_the_nearest():
     rows = _rows(rng, 100, 4)
     theta = on_direction_grid(uniform_directions(9, 4, rng))
     for lattice in (2.0**-3, 2.0**-11, 2.0**-40):
-        units = project_to_lattice(rows, theta, 1.0, lattice)
+        units = round_to_lattice(project_rows(rows, theta, 1.0), lattice)
         assert units.dtype == np.int64
         assert np.abs(units * lattice - project_rows(rows, theta, 1.0)).max() <= lattice / 2
 

@@ -64,7 +64,9 @@ def quick_decode(sketch):
     """What the bands need of the decoded table; the real one takes a hundred times longer."""
     strategy = square_root_strategy(sketch.statistic_.shape[-1])
     totals = (sketch.statistic_ @ strategy.decoder.T)[:, :, -1].mean(axis=1)
-    counts = getattr(sketch, "_label_counts", class_totals(totals, sketch.n_samples_))
+    counts = sketch._label_counts
+    if counts is None:
+        counts = class_totals(totals, sketch.n_samples_)
     sketch.class_counts_ = np.asarray(counts, dtype=float)
     parts = [X] if len(totals) == 1 else [X[Y == "a"], X[Y == "b"]]
     edges = sketch.half_widths_[:, None] * np.linspace(-1, 1, 13)

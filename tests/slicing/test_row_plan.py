@@ -15,8 +15,9 @@ from skdpot.privacy.events import (
     NonPrivateEvent,
     SampledGaussianEvent,
 )
+from skdpot.privacy.noise import round_to_lattice
 from skdpot.slicing.plan import orthogonal_directions
-from skdpot.slicing.rows import StepDirections, on_direction_grid, plan_rows, project_to_lattice
+from skdpot.slicing.rows import StepDirections, on_direction_grid, plan_rows, project_rows
 
 TARGET = SingleFitTarget(2.0, 1e-5)
 UNIT_BALL = DataBounds.from_norm(1.0, 8)
@@ -73,8 +74,9 @@ def test_rounded_projections_of_neighbours_stay_within_the_sensitivity():
     rows = rng.standard_normal((3000, 8))
     rows[0] = np.linalg.svd(theta.astype(float))[2][0]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    units = project_to_lattice(rows, theta, 1.0, plan.lattice)
-    moved = np.linalg.norm((units - project_to_lattice(-rows, theta, 1.0, plan.lattice)), axis=0)
+    units = round_to_lattice(project_rows(rows, theta, 1.0), plan.lattice)
+    opposite = round_to_lattice(project_rows(-rows, theta, 1.0), plan.lattice)
+    moved = np.linalg.norm(units - opposite, axis=0)
     others = np.linalg.norm(units - np.roll(units, 1, axis=1), axis=0)
     assert max(moved.max(), others.max()) * plan.lattice <= plan.sensitivity
     assert moved.max() * plan.lattice > 0.999 * plan.sensitivity

@@ -179,7 +179,6 @@ def test_nothing_private_is_touched_before_the_charge(monkeypatch):
         "fixed_size_batches",
         "poisson_batches",
         "project_rows",
-        "project_to_lattice",
     ):
         place = plan if name == "release_private_bounds" else noisy_rows
         monkeypatch.setattr(place, name, forbidden)

@@ -213,21 +213,21 @@ def test_streamed_neighbours_differ_by_as_little(n_chunks):
     assert np.linalg.norm(tables[1] - tables[0]) <= setting.stated()
 
 
-def halved(self, n_projections, *, conditional):
-    return EXACT(self, n_projections, conditional=conditional) / 2
+def halved(self, n_projections, **shape):
+    return EXACT(self, n_projections, **shape) / 2
 
 
-def without_classes(self, n_projections, *, conditional):
-    return EXACT(self, n_projections, conditional=False)
+def without_classes(self, n_projections, **shape):
+    return EXACT(self, n_projections, **shape | {"conditional": False})
 
 
-def of_one_row(self, n_projections, *, conditional):
-    return EXACT(self, 2, conditional=conditional)  # two slices, whatever the group
+def of_one_row(self, n_projections, **shape):
+    return EXACT(self, n_projections, **shape | {"group_size": 1})
 
 
-def without_root_two(self, n_projections, *, conditional):
-    exact = EXACT(self, n_projections, conditional=conditional)
-    return exact / math.sqrt(2) if conditional else exact
+def without_root_two(self, n_projections, **shape):
+    exact = EXACT(self, n_projections, **shape)
+    return exact / math.sqrt(2) if shape["conditional"] else exact
 
 
 EXACT = SquareRootStrategy.sensitivity
