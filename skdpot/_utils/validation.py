@@ -152,10 +152,16 @@ def _without_tables(text: str, estimator: BaseEstimator) -> str:
 
 
 @contextmanager
-def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Leave `estimator` as it was when the block raises: a refused call changes nothing."""
+def all_or_nothing(estimator: BaseEstimator, *, forget: bool = False) -> Iterator[None]:
+    """Leave `estimator` as it was when the block raises: a refused call changes nothing.
+
+    With `forget` the block begins without what an earlier fit has learned.
+    """
     before = dict(vars(estimator))
     try:
+        for name in before:
+            if forget and name.endswith("_"):
+                delattr(estimator, name)
         yield
     except BaseException:
         vars(estimator).clear()

@@ -6,6 +6,7 @@ group and its size. They never say which rows it holds.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -39,6 +40,7 @@ from skdpot.nets.training import (
     with_trained_parameters,
 )
 from skdpot.nets.wasserstein_gradient import Cells
+from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
 
 # What a statement of privacy says of the neighbours that it protects among.
@@ -116,18 +118,21 @@ _UNSCALED = 100  # the largest feature of a row, in most rows
 _LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
 
 
+@dataclass(eq=False, repr=False)
 class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     """A network trained for its loss and for alike outputs of groups, with privacy."""
 
-    alpha: float
-    module: Any
-    mechanism: str | FairGradients
-    callbacks: Sequence[Any] | None
-    device: str
-    random_state: Any
-    network_: nn.Module
+    alpha: float = 0.5
+    _: KW_ONLY
+    module: Any = "linear"
+    mechanism: str | FairGradients = "sketch"
+    callbacks: Sequence[Any] | None = None
+    budget: PrivacyBudget | None = None
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="left")],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],

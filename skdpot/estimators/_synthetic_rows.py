@@ -1,24 +1,147 @@
-"""What every fitted source of synthetic rows gives; all of it is post-processing."""
+"""What samplers share: the terms of a fit, what is kept of its release, drawing and scoring.
 
+Whatever follows from the release is post-processing.
+"""
+
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.devices import resolve_device
+from skdpot._utils.rng import solver_generator, spawn_streams
+from skdpot._utils.validation import (
+    StrOptions,
+    all_or_nothing,
+    check_is_fitted,
+    fit_context,
+    validate_rows,
+)
+from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
 from skdpot.metrics import sliced_wasserstein_distance
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.slicing.rows import SmoothedProjections
+from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 _TOO_MANY = 2**31  # rows of a call
 
 
-class SyntheticRows(BaseEstimator):
-    """Sampling and scoring, whatever the rows are drawn from."""
+@dataclass(eq=False, repr=False)
+class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
+    """A mechanism with its terms; what is drawn from is made of the release, once."""
 
-    classes_: np.ndarray
-    _frame_out: bool
+    mechanism: Any = "sketch"
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    bounds: Any = "private"
+    norm_bound: float | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    _stated_in = ("sketch_",)
+    _mechanisms: ClassVar[dict[str, type[Any]]]
+    _made_last: ClassVar[str]  # the attribute that `_make` sets in the end
+    _parameter_constraints = {
+        **PrivateEstimatorMixin._parameter_constraints,
+        **ROW_BOUNDS,
+        "verbose": ["verbose"],
+    }
+
+    def _make(self, rng: np.random.Generator) -> None:
+        """Make what samples are drawn from: post-processing of the release."""
+        raise NotImplementedError
+
+    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
+        """Keep what was released."""
+        if isinstance(release.value, SlicedSketch):
+            self.sketch_ = release.value
+        elif isinstance(release.value, SmoothedProjections):
+            self.releases_ = release.value
+        self.mechanism_, self.bounds_ = mechanism, release.bounds
+        self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
+
+    def _ready(self, random_state: Any) -> np.random.Generator:
+        """Return a generator; make what an interrupted fit has left undone."""
+        check_is_fitted(self)
+        rng = solver_generator(random_state)
+        if not hasattr(self, self._made_last):
+            self._make(rng)
+        return rng
+
+
+@dataclass(eq=False, repr=False)
+class SyntheticRows(PrivateSampler):
+    """Samplers of rows, with a class or without."""
+
+    _: KW_ONLY
+    conditional: bool = False
+    n_steps: Any = None
+    device: str = "auto"
+
+    _parameter_constraints = PrivateSampler._parameter_constraints | {
+        "conditional": ["boolean"],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+    }
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Publish a release of X, and make of it what rows are drawn from.
+
+        An interrupt after the release loses nothing that was paid for: the release stays, and
+        the first `sample` or `score` does the rest.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : array-like of shape (n_samples,), optional
+            Class labels, only used with ``conditional=True``; private unless the mechanism says
+            that they are public.
+
+        Returns
+        -------
+        self : estimator
+            Fitted sampler.
+
+        Raises
+        ------
+        ValueError
+            If parameters or data are not usable. Nothing is charged.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+        """
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        mechanism = chosen_mechanism(self.mechanism, self._mechanisms)
+        resolve_device(self.device)  # refused before any charge
+        with all_or_nothing(self, forget=True):
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            release = mechanism.release(
+                FitContext.of(self, X, streams),
+                rows,
+                y,
+                conditional=self.conditional,
+                n_steps=self.n_steps,
+                **self._options(mechanism, rows, y, streams.solver),
+            )
+            if release.classes is not None:
+                self.classes_ = release.classes
+            self.n_samples_, self._class_shares = len(rows), release.class_shares
+            self._store(mechanism, release, X)
+        if not hasattr(self, self._made_last):  # training may be the release
+            self._make(streams.solver)
+        return self
+
+    def _options(
+        self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """Return what else the mechanism is told; refuse what cannot be made of its release."""
+        return {}
 
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return rows in the units of the data, and the positions of their classes."""
@@ -48,10 +171,8 @@ class SyntheticRows(BaseEstimator):
         ValueError
             If `n_samples` is not a positive integer.
         """
-        check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
-        rows, _ = self._draw(n_samples, solver_generator(random_state))
-        return like_input(self, rows)
+        rng = self._ready(random_state)
+        return like_input(self, self._draw(check_n_samples(n_samples), rng)[0])
 
     def sample_labeled(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, Any]:
         """Draw synthetic rows with their classes; free of any privacy cost.
@@ -82,8 +203,8 @@ class SyntheticRows(BaseEstimator):
                 f"sample_labeled needs a {type(self).__name__} that was fitted with "
                 "conditional=True; this one knows no classes. Use sample."
             )
-        n_samples = check_n_samples(n_samples)
-        rows, positions = self._draw(n_samples, solver_generator(random_state))
+        rng = self._ready(random_state)
+        rows, positions = self._draw(check_n_samples(n_samples), rng)
         return like_input(self, rows), self.classes_[positions]
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -101,7 +222,7 @@ class SyntheticRows(BaseEstimator):
         float
             −SW₂ in the units of the data, along 256 or more fixed directions; higher is better.
         """
-        check_is_fitted(self)
+        self._ready(0)
         rows = validate_rows(self, X, reset=False)
         return -sliced_wasserstein_distance(rows, self._scored_rows())
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -46,6 +47,7 @@ _PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": Cod
 _LARGEST_CODE = 1e8  # of a network in single precision; norms of longer ones would overflow
 
 
+@dataclass(eq=False, repr=False)
 class PrivateSWAutoencoder(
     PrivateEstimatorMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -177,7 +179,23 @@ class PrivateSWAutoencoder(
     8.0
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    latent_dim: int = 8
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    private: bool = True
+    penalty: str | CodePenalty | None = None
+    architecture: Any = "mlp"
+    mechanism: str | DPSGD = "dpsgd"
+    callbacks: Sequence[Any] | None = None
+    bounds: Any = "private"
+    norm_bound: float | None = None
+    budget: PrivacyBudget | None = None
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
+
+    _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "private": ["boolean"],
@@ -190,41 +208,6 @@ class PrivateSWAutoencoder(
         "device": [StrOptions({"auto", "cpu", "cuda"})],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        latent_dim: int = 8,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        private: bool = True,
-        penalty: str | CodePenalty | None = None,
-        architecture: Any = "mlp",
-        mechanism: str | DPSGD = "dpsgd",
-        callbacks: Sequence[Any] | None = None,
-        bounds: Any = "private",
-        norm_bound: float | None = None,
-        budget: PrivacyBudget | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.latent_dim = latent_dim
-        self.epsilon = epsilon
-        self.delta = delta
-        self.private = private
-        self.penalty = penalty
-        self.architecture = architecture
-        self.mechanism = mechanism
-        self.callbacks = callbacks
-        self.bounds = bounds
-        self.norm_bound = norm_bound
-        self.budget = budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    penalty_: CodePenalty | None
 
     def _epsilon_due(self) -> float:
         return self.epsilon if self.private else math.inf

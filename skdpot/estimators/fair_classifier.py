@@ -1,7 +1,6 @@
 """A private classifier whose predicted probabilities are alike in all groups."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,11 +19,10 @@ from skdpot._utils.validation import (
 )
 from skdpot.estimators._fair_predictor import SAME_CLASS, SAME_GROUP, FairPredictor, within_classes
 from skdpot.mechanisms.base import FitContext
-from skdpot.mechanisms.fair import FairGradients, FairTask, mu_share
+from skdpot.mechanisms.fair import FairTask, mu_share
 from skdpot.nets.fair_training import network_outputs
 from skdpot.nets.output_tables import plan_threshold, tuned_threshold
 from skdpot.nets.wasserstein_gradient import Cells, Probabilities
-from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event
 
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
@@ -34,6 +32,7 @@ _LABELS = LabelWords(
 )
 
 
+@dataclass(eq=False, repr=False)
 class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     r"""Classifier that treats groups alike, trained with differential privacy.
 
@@ -144,43 +143,18 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
     3.0
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        **FairPredictor._parameter_constraints,
+    fairness: str = "demographic_parity"
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    tune_threshold: bool = False
+    classes: Any = None
+
+    _parameter_constraints = FairPredictor._parameter_constraints | {
         "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
         "tune_threshold": ["boolean"],
         "classes": ["array-like", None],
     }
-
-    def __init__(
-        self,
-        alpha: float = 0.5,
-        fairness: str = "demographic_parity",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        module: Any = "linear",
-        mechanism: str | FairGradients = "sketch",
-        callbacks: Sequence[Any] | None = None,
-        tune_threshold: bool = False,
-        classes: Any = None,
-        budget: PrivacyBudget | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.fairness = fairness
-        self.epsilon = epsilon
-        self.delta = delta
-        self.module = module
-        self.mechanism = mechanism
-        self.callbacks = callbacks
-        self.tune_threshold = tune_threshold
-        self.classes = classes
-        self.budget = budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **fit_params: Any) -> Self:

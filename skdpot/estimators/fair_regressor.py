@@ -1,7 +1,7 @@
 """A private regressor whose predictions are alike in all groups."""
 
 import math
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +12,13 @@ from sklearn.utils import Tags
 from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
 from skdpot.estimators._fair_predictor import SAME_GROUP, FairPredictor
 from skdpot.mechanisms.base import FitContext
-from skdpot.mechanisms.fair import FairGradients, FairTask
+from skdpot.mechanisms.fair import FairTask
 from skdpot.nets.networks import from_network_units, to_network_units
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.plan import bounds_or_plan, public_bounds
 
 
+@dataclass(eq=False, repr=False)
 class FairPrivateRegressor(RegressorMixin, FairPredictor):
     r"""Regressor that treats groups alike, trained with differential privacy.
 
@@ -115,39 +114,14 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
     (3, 2)
     """
 
-    target_bounds_: DataBounds
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    target_bounds: Any = "private"
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        **FairPredictor._parameter_constraints,
+    _parameter_constraints = FairPredictor._parameter_constraints | {
         "target_bounds": [str, tuple, list, np.ndarray],
     }
-
-    def __init__(
-        self,
-        alpha: float = 0.5,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        module: Any = "linear",
-        mechanism: str | FairGradients = "sketch",
-        callbacks: Sequence[Any] | None = None,
-        target_bounds: Any = "private",
-        budget: PrivacyBudget | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.delta = delta
-        self.module = module
-        self.mechanism = mechanism
-        self.callbacks = callbacks
-        self.target_bounds = target_bounds
-        self.budget = budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **fit_params: Any) -> Self:

@@ -1,31 +1,20 @@
 """Synthetic rows from a private release, by a particle flow."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import Streams, solver_generator, spawn_streams
-from skdpot._utils.validation import (
-    Interval,
-    StrOptions,
-    all_or_nothing,
-    check_is_fitted,
-    fit_context,
-    validate_rows,
-)
+from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import Interval, StrOptions, check_is_fitted
 from skdpot.estimators._synthetic_rows import SyntheticRows, check_n_samples
 from skdpot.flows import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.base import Mechanism
 from skdpot.mechanisms.rows import Presample, Resample
 from skdpot.mechanisms.sketch import Sketch
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -69,7 +58,8 @@ class FlowTrace:
     classes: np.ndarray | None
 
 
-class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
+@dataclass(eq=False, repr=False)
+class DPSlicedFlowSampler(SyntheticRows):
     """Differentially private synthetic rows by a sliced Wasserstein flow.
 
     `fit` releases projections of the data with noise and moves particles until theirs have the
@@ -184,108 +174,21 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
     5.0
     """
 
-    _stated_in = ("sketch_",)
+    _: KW_ONLY
+    n_particles: int | None = None
+    n_steps: int = 200
+    step_size: float | str = "auto"
+    diffusion: float = 0.0
+
     _mechanisms = MECHANISMS
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
-        **ROW_BOUNDS,
-        "conditional": ["boolean"],
+    _made_last = "particles_"
+    _parameter_constraints = SyntheticRows._parameter_constraints | {
         "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
         "diffusion": [Interval(Real, 0, None, closed="left")],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        mechanism: str | Mechanism = "sketch",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        budget: PrivacyBudget | None = None,
-        bounds: Any = "private",
-        norm_bound: float | None = None,
-        conditional: bool = False,
-        n_particles: int | None = None,
-        n_steps: int = 200,
-        step_size: float | str = "auto",
-        diffusion: float = 0.0,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.mechanism = mechanism
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
-        self.bounds = bounds
-        self.norm_bound = norm_bound
-        self.conditional = conditional
-        self.n_particles = n_particles
-        self.n_steps = n_steps
-        self.step_size = step_size
-        self.diffusion = diffusion
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Publish a release of X and move particles to it.
-
-        An interrupt during the flow loses nothing that was paid for: the release stays, and
-        the first `sample` or `score` runs the flow.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private rows, at least two.
-        y : array-like of shape (n_samples,), optional
-            Class labels, only used with ``conditional=True``; private unless the mechanism says
-            that they are public.
-
-        Returns
-        -------
-        self : DPSlicedFlowSampler
-            Fitted sampler.
-
-        Raises
-        ------
-        ValueError
-            If parameters or data are not usable. Nothing is charged.
-        BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
-        """
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
-        resolve_device(self.device)  # refused before any charge
-        with all_or_nothing(self):
-            self._release(mechanism, streams, X, y)
-        self._generate(streams.solver)
-        return self
-
-    def _release(self, mechanism: Any, streams: Streams, X: Any, y: Any) -> None:
-        """Charge and release: the only step that sees private rows."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        rows = validate_rows(self, X, reset=True, min_samples=2)
-        context = FitContext.of(self, X, streams)
-        release = mechanism.release(
-            context, rows, y, conditional=self.conditional, n_steps=self.n_steps
-        )
-        if isinstance(release.value, SlicedSketch):
-            self.sketch_ = release.value
-        else:
-            self.releases_ = release.value
-        if release.classes is not None:
-            self.classes_ = release.classes
-        self.mechanism_ = mechanism
-        self.bounds_, self.privacy_spent_ = release.bounds, release.privacy_spent
-        self.n_samples_, self._class_shares = len(rows), release.class_shares
-        self._frame_out = isinstance(X, pd.DataFrame)
 
     def trace(
         self, steps: Any = None, *, n_particles: int = 1000, random_state: Any = None
@@ -354,7 +257,7 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
             classes,
         )
 
-    def _generate(self, rng: np.random.Generator) -> None:
+    def _make(self, rng: np.random.Generator) -> None:
         """Run the flows of all classes and keep their particles."""
         total = self.n_particles or int(np.clip(self.n_samples_, _MIN_PARTICLES, _MAX_PARTICLES))
         sizes = apportion(total, self._class_shares)
@@ -363,7 +266,6 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
         self._positions = np.repeat(np.arange(len(sizes)), sizes)
         if hasattr(self, "classes_"):
             self.particle_labels_ = self.classes_[self._positions]
-        # Last, because it tells that the flow is done.
         self.particles_ = np.concatenate([self._to_data(result.particles) for result in results])
 
     def _flow(
@@ -397,13 +299,7 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
         steps = (self.n_steps, self.step_size, self.diffusion)
         return self.mechanism_.schedule(self._released, *steps)
 
-    def _check_generated(self, rng: np.random.Generator) -> None:
-        """Run the flow if there is a release but no particles: `fit` was interrupted."""
-        if not hasattr(self, "particles_"):
-            self._generate(rng)
-
     def _scored_rows(self) -> np.ndarray:
-        self._check_generated(solver_generator(None))
         return self.particles_
 
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -412,7 +308,6 @@ class DPSlicedFlowSampler(PrivateEstimatorMixin, SyntheticRows):
         Up to the number of particles they are a random subset of them; for more, a new flow
         with as many particles is run.
         """
-        self._check_generated(rng)
         sizes = rng.multinomial(n_samples, self._class_shares)
         parts = [self._draw_class(k, int(size), rng) for k, size in enumerate(sizes) if size]
         order = rng.permutation(n_samples)

@@ -2,28 +2,26 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 
 from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import Streams, solver_generator, spawn_streams
+from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
     StrOptions,
-    all_or_nothing,
     check_is_fitted,
     encode_labels,
     fit_context,
-    validate_rows,
 )
 from skdpot.estimators._synthetic_rows import SyntheticRows
 from skdpot.mechanisms.architecture import LatentNetwork
-from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.mechanisms.base import Mechanism, Released
 from skdpot.mechanisms.gradient import Gradient
 from skdpot.mechanisms.rows import Resample
 from skdpot.mechanisms.sketch import Sketch
@@ -38,10 +36,6 @@ from skdpot.nets.generator_training import (
 )
 from skdpot.nets.networks import draw_latents, evaluate
 from skdpot.nets.training import check_callbacks, train_network
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.rows import SmoothedProjections
-from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -49,17 +43,14 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "gradient": Gradient,
 }
 
-_FITTED = (
-    *("mechanism_", "sketch_", "releases_", "module_", "n_steps_", "bounds_", "n_samples_"),
-    *("classes_", "privacy_spent_", "n_features_in_", "feature_names_in_"),
-)
 _STEPS_PER_ROOT, _FEWEST_STEPS, _MOST_STEPS = 15, 60, 2000
 _FEWEST_LATENTS, _MOST_LATENTS, _FEWEST_PER_CLASS = 256, 1000, 64
 _FEWEST_SCORED, _MOST_SCORED = 1000, 10_000
 _NARROWEST, _WIDEST, _UNITS_PER_ROOT = 32, 256, 1.5
 
 
-class DPSlicedGenerator(PrivateEstimatorMixin, SyntheticRows):
+@dataclass(eq=False, repr=False)
+class DPSlicedGenerator(SyntheticRows):
     """Network that turns random numbers into differentially private synthetic rows.
 
     Like `DPSlicedFlowSampler` it makes the sliced Wasserstein distance to private rows small,
@@ -178,123 +169,42 @@ class DPSlicedGenerator(PrivateEstimatorMixin, SyntheticRows):
     5.0
     """
 
-    _stated_in = ("sketch_",)
+    _: KW_ONLY
+    module: Any = None
+    n_steps: int | None = None
+    learning_rate: float = 5e-3
+    callbacks: Sequence[Any] | None = None
+
     _mechanisms = MECHANISMS
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
-        **ROW_BOUNDS,
-        "conditional": ["boolean"],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
+    _made_last = "module_"
+    _parameter_constraints = SyntheticRows._parameter_constraints | {
         "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "module": [HasMethods("forward"), callable, LatentNetwork, None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
         "callbacks": [list, tuple, None],
-        "verbose": ["verbose"],
     }
 
-    def __init__(
-        self,
-        mechanism: str | Mechanism = "sketch",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        module: Any = None,
-        n_steps: int | None = None,
-        learning_rate: float = 5e-3,
-        callbacks: Sequence[Any] | None = None,
-        conditional: bool = False,
-        bounds: Any = "private",
-        norm_bound: float | None = None,
-        budget: PrivacyBudget | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.mechanism = mechanism
-        self.epsilon = epsilon
-        self.delta = delta
-        self.module = module
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.callbacks = callbacks
-        self.conditional = conditional
-        self.bounds = bounds
-        self.norm_bound = norm_bound
-        self.budget = budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Publish a release of X and train the network on it.
-
-        An interrupt during the training on a sketch or on projections loses nothing that was
-        paid for: the release stays, and the first `sample` or `score` trains.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private rows, at least two.
-        y : array-like of shape (n_samples,), optional
-            Class labels, only used with ``conditional=True``; private unless the mechanism says
-            that they are public.
-
-        Returns
-        -------
-        self : DPSlicedGenerator
-            Fitted generator.
-
-        Raises
-        ------
-        ValueError
-            If parameters or data are not usable. Nothing is charged.
-        BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
-        """
+    def _options(
+        self, mechanism: Any, rows: np.ndarray, y: Any, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """Return what is trained, where training is the release; refuse what cannot be trained."""
         check_callbacks(self.callbacks)
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
-        resolve_device(self.device)  # refused before any charge
-        with all_or_nothing(self):
-            self._release(mechanism, streams, X, y)
-        if not hasattr(self, "module_"):
-            self._train(streams.solver)
-        return self
-
-    def _release(self, mechanism: Any, streams: Streams, X: Any, y: Any) -> None:
-        """Charge and release: the only step that sees private rows."""
-        for name in _FITTED:
-            self.__dict__.pop(name, None)
-        rows = validate_rows(self, X, reset=True, min_samples=2)
-        network, options = LatentNetwork.of(self.module), {}
-        if isinstance(mechanism, Gradient):  # training is the release
-            options = {
-                "latent": network,
-                "learning_rate": self.learning_rate,
-                "callbacks": self.callbacks,
-            }
-        elif network.module is not None:  # what cannot be trained is refused before any charge
+        network = LatentNetwork.of(self.module)
+        if isinstance(mechanism, Gradient):
+            rate, callbacks = self.learning_rate, self.callbacks
+            return {"latent": network, "learning_rate": rate, "callbacks": callbacks}
+        if network.module is not None:
             classes = getattr(mechanism, "classes", None)
             labels = encode_labels(y, len(rows), classes)[1] if self.conditional else ()
-            network.build(rows.shape[1], len(labels), 1, streams.solver)
-        context = FitContext.of(self, X, streams)
-        release = mechanism.release(
-            context, rows, y, conditional=self.conditional, n_steps=self.n_steps, **options
-        )
-        if isinstance(release.value, SlicedSketch):
-            self.sketch_ = release.value
-        elif isinstance(release.value, SmoothedProjections):
-            self.releases_ = release.value
-        else:
+            network.build(rows.shape[1], len(labels), 1, rng)
+        return {}
+
+    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
+        """Keep what was released, which may be the network."""
+        super()._store(mechanism, release, X)
+        if isinstance(release.value, TrainedGenerator):
             self._keep(release.value)
-        if release.classes is not None:
-            self.classes_ = release.classes
-        self.mechanism_ = mechanism
-        self.bounds_, self.privacy_spent_ = release.bounds, release.privacy_spent
-        self.n_samples_, self._class_shares = len(rows), release.class_shares
-        self._frame_out = isinstance(X, pd.DataFrame)
 
     @fit_context(prefer_skip_nested_validation=True)
     def retrain(self, random_state: Any = None) -> Self:
@@ -325,10 +235,10 @@ class DPSlicedGenerator(PrivateEstimatorMixin, SyntheticRows):
                 "themselves: call fit, which is charged, or use another mechanism."
             )
         check_callbacks(self.callbacks)
-        self._train(solver_generator(random_state))
+        self._make(solver_generator(random_state))
         return self
 
-    def _train(self, rng: np.random.Generator) -> None:
+    def _make(self, rng: np.random.Generator) -> None:
         """Train a network on what was released, all classes at once and with equal weight."""
         n, d, latent = self.n_samples_, self.n_features_in_, LatentNetwork.of(self.module)
         n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
@@ -369,7 +279,7 @@ class DPSlicedGenerator(PrivateEstimatorMixin, SyntheticRows):
         """Store a network and what is needed to run it."""
         self.n_steps_, self._units = trained.n_steps, trained.units
         self._latent_dim = trained.latent_dim
-        self.module_ = trained.network  # last, because it tells that training is done
+        self.module_ = trained.network
 
     def _scored_rows(self) -> np.ndarray:
         """Return a fixed sample of as many rows as were fitted, within limits."""
@@ -378,8 +288,6 @@ class DPSlicedGenerator(PrivateEstimatorMixin, SyntheticRows):
 
     def _draw(self, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return rows in the units of the data, and the positions of their classes."""
-        if not hasattr(self, "module_"):  # fit was interrupted
-            self._train(rng)
         positions, indicators = np.zeros(n_samples, dtype=int), None
         if hasattr(self, "classes_"):
             n_classes = len(self.classes_)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -115,9 +115,9 @@ def _of_winner(method: str, doc: str) -> Any:
 
 
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": np.inf}
-_FITTED = ("best_estimator_", "best_params_", "best_score_", "plan_", "privacy_spent_")
 
 
+@dataclass(eq=False, repr=False)
 class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     r"""Hyper-parameter search that spends one (epsilon, delta), choice included.
 
@@ -260,8 +260,23 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     ['mechanism__learning_rate', 'mechanism__n_steps']
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
+    estimator: Any
+    param_distributions: Any
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    scoring: Any = None
+    score_on: str = "held_out"
+    score_bounds: Any = None
+    cv: Any = 0.2
+    distribution: str | float = "geometric"
+    n_trials: float = 10
+    refit: bool = False
+    budget: PrivacyBudget | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "estimator": [HasMethods(["fit", "get_params", "set_params"])],
         "param_distributions": [dict, list],
         "scoring": [str, callable, None],
@@ -273,39 +288,6 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         "refit": ["boolean"],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        estimator: Any,
-        param_distributions: Any,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        scoring: Any = None,
-        score_on: str = "held_out",
-        score_bounds: Any = None,
-        cv: Any = 0.2,
-        distribution: str | float = "geometric",
-        n_trials: float = 10,
-        refit: bool = False,
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.epsilon = epsilon
-        self.delta = delta
-        self.scoring = scoring
-        self.score_on = score_on
-        self.score_bounds = score_bounds
-        self.cv = cv
-        self.distribution = distribution
-        self.n_trials = n_trials
-        self.refit = refit
-        self.budget = budget
-        self.random_state = random_state
-        self.verbose = verbose
 
     def plan(self, X: Any, y: Any = None) -> SearchPlan:
         """Return what `fit` will cost; nothing is charged and no row is looked at.
@@ -361,9 +343,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         -----
         A search that is interrupted, or of which a candidate fails, leaves nothing but its charge.
         """
-        with all_or_nothing(self):
-            for name in (*_FITTED, "n_features_in_", "feature_names_in_", "classes_"):
-                self.__dict__.pop(name, None)
+        with all_or_nothing(self, forget=True):
             parts, scorer, by_class = self._settle()
             n_samples, y, classes = read_rows_and_targets(self, X, y, by_class)
             options = read_options(self, fit_params, n_samples)

@@ -1,7 +1,7 @@
 """Synthetic tables from noisy marginals."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -36,7 +36,7 @@ from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import TablePlan, TableProblem, fit_table, plan_tables
 from skdpot.tables.marginals import IntArray, NoisyMarginal
-from skdpot.tables.model import TableModel, draw_cells
+from skdpot.tables.model import draw_cells
 from skdpot.tables.table_record import TableRecord
 
 _ASSUMPTIONS = (
@@ -54,6 +54,7 @@ _FEWEST_PARTICLES, _MOST_PARTICLES = 20_000, 100_000
 _SCORED_ROWS = 20_000
 
 
+@dataclass(eq=False, repr=False)
 class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Synthetic tables with numbers, categories, dates and missing values.
 
@@ -160,41 +161,22 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
+    schema: TableSchema | str | None = None
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    target: str | None = None
+    budget: PrivacyBudget | None = None
+    n_particles: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "schema": [TableSchema, str, PathLike, None],
         "target": [str, None],
         "n_particles": [Interval(Integral, 100, None, closed="left"), None],
         "verbose": ["verbose"],
     }
-
-    schema_: TableSchema
-    model_: TableModel
-    n_samples_: int
-    privacy_spent_: PrivacySpent
-    _kind: str
-    _grids: tuple[ColumnGrid, ...]
-
-    def __init__(
-        self,
-        schema: TableSchema | str | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        target: str | None = None,
-        budget: PrivacyBudget | None = None,
-        n_particles: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.schema = schema
-        self.epsilon = epsilon
-        self.delta = delta
-        self.target = target
-        self.budget = budget
-        self.n_particles = n_particles
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: object = None) -> Self:

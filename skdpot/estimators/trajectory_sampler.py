@@ -1,32 +1,29 @@
 """Trajectories of a population from one point a person, with privacy."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from skdpot._utils.rng import Streams, solver_generator, spawn_streams
+from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
-    check_is_fitted,
     fit_context,
     validate_rows,
 )
-from skdpot.estimators._synthetic_rows import check_n_samples, like_input
-from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
+from skdpot.estimators._synthetic_rows import PrivateSampler, check_n_samples, like_input
+from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 from skdpot.metrics import wasserstein_distance
-from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.slicing.sketch import SlicedSketch
 from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
 from skdpot.trajectories.time_axis import read_stamps, timed_rows
 
@@ -35,7 +32,8 @@ MECHANISMS: dict[str, type[Any]] = {"sketch": TrajectorySketch, "mfld": MeanFiel
 _MOST_SCORED = 2000  # rows of a time that a score looks at
 
 
-class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class PrivateTrajectorySampler(PrivateSampler):
     """Differentially private trajectories of a population, from one point a person.
 
     Everybody is seen once, at some time. `fit` releases what the population looks like at each
@@ -162,11 +160,17 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
     1.0
     """
 
-    _stated_in = ("sketch_",)
+    _: KW_ONLY
+    n_times: int | None = None
+    n_time_subsample: int | None = None
+    group_size: int = 1
+    n_particles: int | None = None
+    diffusivity: float = 0.05
+    coupling: str = "entropic"
+
     _mechanisms = MECHANISMS
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
-        **ROW_BOUNDS,
+    _made_last = "path_"
+    _parameter_constraints = PrivateSampler._parameter_constraints | {
         "group_size": SlicedSketch._parameter_constraints["group_size"],
         "mechanism": [StrOptions(set(MECHANISMS)), *MECHANISMS.values()],
         "n_times": [Interval(Integral, 1, None, closed="left"), None],
@@ -174,41 +178,7 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "diffusivity": [Interval(Real, 0, None, closed="neither")],
         "coupling": [StrOptions({"entropic", "exact"})],
-        "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        mechanism: str | Mechanism = "sketch",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        budget: PrivacyBudget | None = None,
-        bounds: Any = "private",
-        norm_bound: float | None = None,
-        n_times: int | None = None,
-        n_time_subsample: int | None = None,
-        group_size: int = 1,
-        n_particles: int | None = None,
-        diffusivity: float = 0.05,
-        coupling: str = "entropic",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.mechanism = mechanism
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
-        self.bounds = bounds
-        self.norm_bound = norm_bound
-        self.n_times = n_times
-        self.n_time_subsample = n_time_subsample
-        self.group_size = group_size
-        self.n_particles = n_particles
-        self.diffusivity = diffusivity
-        self.coupling = coupling
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -246,9 +216,27 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
         streams = spawn_streams(self.random_state, type(self).__name__)
-        with all_or_nothing(self):
-            self._release(streams, X, _one_of(y, t), groups)
-        self._generate(streams.solver)
+        with all_or_nothing(self, forget=True):
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            data = timed_rows(
+                rows,
+                _one_of(y, t),
+                n_times=self.n_times,
+                n_time_subsample=self.n_time_subsample,
+                group_size=self.group_size,
+                groups=groups,
+                rng=streams.public,
+            )
+            mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
+            context, size = FitContext.of(self, X, streams), self._size(mechanism)
+            release = mechanism.release(context, data, size, self.diffusivity)
+            self._store(mechanism, release, X)
+            self._moved = None if hasattr(self, "sketch_") else release.value
+            self.n_samples_, self.time_counts_ = len(data.rows), data.counts
+            self.times_, self._axis = data.axis.stamps, data.axis
+            for name, value in release.attributes.items():
+                setattr(self, name, self._to_data(value) if name == "centers_" else value)
+        self._make(streams.solver)
         return self
 
     def sample(self, n_samples: int = 1, times: Any = None, random_state: Any = None) -> np.ndarray:
@@ -371,45 +359,20 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
             distances.append(wasserstein_distance(rows[seen], self.particles_[i]))
         return -float(np.mean(distances))
 
-    def _release(self, streams: Streams, X: Any, t: Any, groups: Any) -> None:
-        """Publish: the only step that sees private rows."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        rows = validate_rows(self, X, reset=True, min_samples=2)
-        data = timed_rows(
-            rows,
-            t,
-            n_times=self.n_times,
-            n_time_subsample=self.n_time_subsample,
-            group_size=self.group_size,
-            groups=groups,
-            rng=streams.public,
-        )
-        mechanism = chosen_mechanism(self.mechanism, MECHANISMS)
-        size = self.n_particles or mechanism.default_particles
-        release = mechanism.release(
-            FitContext.of(self, X, streams), data, int(size), self.diffusivity
-        )
-        self.mechanism_, self.privacy_spent_ = mechanism, release.privacy_spent
-        self.bounds_ = release.bounds
-        self.n_samples_, self.time_counts_ = len(data.rows), data.counts
-        self.times_, self._axis = data.axis.stamps, data.axis
-        self._moved = None
-        if isinstance(release.value, SlicedSketch):
-            self.sketch_ = release.value
-        else:
-            self._moved = release.value
-        for name, value in release.attributes.items():
-            setattr(self, name, self._to_data(value) if name == "centers_" else value)
-        self._frame_out = isinstance(X, pd.DataFrame)
+    def _size(self, mechanism: Any) -> int:
+        return int(self.n_particles or mechanism.default_particles)
 
-    def _generate(self, rng: np.random.Generator) -> None:
+    def _make(self, rng: np.random.Generator) -> None:
         """Run what follows from the release, and keep particles and paths."""
         moved = self._moved
         if moved is None:
-            size = int(self.n_particles or self.mechanism_.default_particles)
             moved = self.mechanism_.move(
-                self.sketch_, self._axis, size, self.diffusivity, rng, bool(self.verbose)
+                self.sketch_,
+                self._axis,
+                self._size(self.mechanism_),
+                self.diffusivity,
+                rng,
+                bool(self.verbose),
             )
         particles, self.displacements_ = moved
         self.particles_ = self._to_data(particles)
@@ -417,16 +380,7 @@ class PrivateTrajectorySampler(PrivateEstimatorMixin, BaseEstimator):
             plans = exact_plans(particles)
         else:
             plans = entropic_plans(particles, self._axis.spacings, self.diffusivity)
-        # Last, because it tells that everything is done.
         self.path_ = PathMeasure(self._axis.unit_knots, particles, plans, self.diffusivity)
-
-    def _ready(self, random_state: Any) -> np.random.Generator:
-        """Return a generator; run what an interrupted fit has left undone."""
-        check_is_fitted(self)
-        rng = solver_generator(random_state)
-        if not hasattr(self, "path_"):
-            self._generate(rng)
-        return rng
 
     def _to_data(self, points: np.ndarray) -> np.ndarray:
         """Map to the units of the data, inside the bounds that the rows were in."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -30,12 +31,6 @@ from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
 
-# What a fit sets, beyond what scikit-learn takes care of.
-_FITTED = (
-    *("sketch_", "reference_", "privacy_spent_", "n_samples_", "bounds_"),
-    *("feature_names_in_", "_own"),
-)
-
 
 def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
     """Say whether `transform` exists: always, but for a sketch after `fit` alone.
@@ -50,6 +45,7 @@ def _publishes(estimator: "PrivateWassersteinDistance") -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
     """Wasserstein distance between data sets of parties who cannot share them.
 
@@ -138,33 +134,22 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
 
     _stated_in = ("sketch_",)
     _mechanisms = PROTOCOLS
-    _parameter_constraints: dict[str, list[Any]] = {
+    protocol: str | Mechanism = "sliced"
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    bounds: Any = "private"
+    norm_bound: float | None = None
+    device: str = "auto"
+    random_state: Any = None
+
+    _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
-        "protocol": [StrOptions(set(PROTOCOLS)), *PROTOCOLS.values()],
         **ROW_BOUNDS,
+        "protocol": [StrOptions(set(PROTOCOLS)), *PROTOCOLS.values()],
         "device": [StrOptions({"auto", "cpu", "cuda"})],
     }
-
-    def __init__(
-        self,
-        protocol: str | Mechanism = "sliced",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        budget: PrivacyBudget | None = None,
-        bounds: Any = "private",
-        norm_bound: float | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.protocol = protocol
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
-        self.bounds = bounds
-        self.norm_bound = norm_bound
-        self.device = device
-        self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, masses: Any = None) -> Self:
@@ -192,9 +177,7 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         BudgetExceededError
             If `budget` cannot pay. Nothing is charged and nothing changes.
         """
-        with all_or_nothing(self):
-            for name in _FITTED:
-                self.__dict__.pop(name, None)
+        with all_or_nothing(self, forget=True):
             rows = validate_rows(self, X, reset=True, min_samples=2)
             protocol = chosen_mechanism(self.protocol, PROTOCOLS)
             streams = spawn_streams(

@@ -44,6 +44,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from skdpot.exceptions import ReplayError
 from skdpot.privacy.events import Event
@@ -392,7 +393,7 @@ def _parts(value: Any) -> dict[Any, Any] | None:
         return dict(value.bit_generator.state)
     if isinstance(value, MethodType):
         return {"function": value.__func__, "owner": value.__self__}
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, BaseEstimator):  # which has learned more
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return getattr(value, "__dict__", None)
 
