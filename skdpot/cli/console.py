@@ -9,7 +9,6 @@ import tempfile
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -210,16 +209,23 @@ class OutputFile:
         draft = self._draft()
         try:
             fill(draft)
-            _let_others_read(draft)
-            if self._force:
-                draft.replace(self.path)
-                return
-            taken = not _take_name(draft, self.path)
+            # Any new file may be read by others, and a draft by its owner alone.
+            mask = os.umask(0)
+            os.umask(mask)
+            draft.chmod(0o666 & ~mask)
+            if not self._force:
+                self._reserve()
+            draft.replace(self.path)
         finally:
-            with suppress(FileNotFoundError):
-                draft.unlink()
-        if taken:
-            raise CommandError(f"{self.name} came to exist while this was running; it was kept.")
+            draft.unlink(missing_ok=True)
+
+    def _reserve(self) -> None:
+        """Take the name, unless somebody else has taken it in the meantime."""
+        try:
+            self.path.touch(exist_ok=False)
+        except FileExistsError:
+            text = f"{self.name} came to exist while this was running; it was kept."
+            raise CommandError(text) from None
 
     def _draft(self) -> Path:
         handle, draft = tempfile.mkstemp(
@@ -240,25 +246,3 @@ def check_outputs(outputs: Iterable[OutputFile | None], inputs: Iterable[str | N
             raise CommandError(f"{output.name} is named twice; every file needs a name of its own.")
         taken.add(place)
         output.check()
-
-
-def _take_name(draft: Path, path: Path) -> bool:
-    """Rename a draft unless the name is taken; whether it was free."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    except OSError:  # no hard links here: reserve the name, then replace our own reservation
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            return False
-        draft.replace(path)
-    return True
-
-
-def _let_others_read(path: Path) -> None:
-    """Give a draft, which is its owner's alone, the permissions of any new file."""
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)

@@ -29,7 +29,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import brentq
 from sklearn.model_selection import KFold, ShuffleSplit
 
@@ -209,32 +208,6 @@ class SearchPlan:
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}.")
         return self.law.quantile(level)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the plan as one row with a column a figure.
-
-        Returns
-        -------
-        DataFrame
-        """
-        row = {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "trial_epsilon": self.trial_epsilon,
-            "fit_epsilon": self.fit.epsilon,
-            "fit_delta": self.fit.delta,
-            "refit_epsilon": math.nan if self.refit is None else self.refit.epsilon,
-            "score": self.score,
-            "score_deviation": self.score_deviation,
-            "mean_trials": self.law.mean,
-            "median_trials": self.n_trials(0.5),
-            "trials_95": self.n_trials(0.95),
-            "misses_best_tenth": self.law.misses(0.1),
-            "n_trained": self.n_trained,
-            "n_scored": self.n_scored,
-            "n_fits": self.n_fits,
-        }
-        return pd.DataFrame([row])
 
     def __str__(self) -> str:
         """Return the plan, a fact a line."""

@@ -8,7 +8,6 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import sklearn
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, check_cv
@@ -18,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from tqdm import tqdm
 
 from skdpot._utils.pages import html_card
-from skdpot._utils.rng import SecretStream, Streams, spawn_streams
+from skdpot._utils.rng import SecretStream, spawn_streams
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
@@ -46,10 +45,11 @@ from skdpot.estimators._search_trials import (
     private_parts,
     refuse_reserved,
 )
+from skdpot.mechanisms.base import FitContext
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import parts_of, warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
+from skdpot.privacy.provenance import parts_of
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 from skdpot.slicing.plan import assumptions as common_assumptions
 
 _LABELS = LabelWords(needed_by="A classifier")
@@ -302,7 +302,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         SearchPlan
-            Prints as text and shows as a card; ``to_frame()`` is a table.
+            Prints as text and shows as a card.
 
         Raises
         ------
@@ -349,8 +349,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             options = read_options(self, fit_params, n_samples)
             streams = spawn_streams(self.random_state, type(self).__name__)
             splits, plan = self._plan(n_samples, streams.public, parts, scorer)
-            spent = self._charge(plan, n_samples, streams, classes)
-            warn_of_composition(X, spent, self.budget, type(self).__name__)
+            context = FitContext.of(self, X, streams)
+            spent = self._charge(context, plan, n_samples, classes)
             if self.verbose:
                 tqdm.write(str(plan))
             task = SearchTask(
@@ -408,15 +408,14 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def _charge(
-        self, plan: SearchPlan, n_samples: int, streams: Streams, classes: Any
+        self, context: FitContext, plan: SearchPlan, n_samples: int, classes: Any
     ) -> PrivacySpent:
         score = plan.score_noise
-        return charge(
-            self,
+        return context.charge_event(
             plan.event,
-            n_samples=n_samples,
-            assumptions=(
-                *common_assumptions(classes, None, streams),
+            n_samples,
+            (
+                *common_assumptions(classes, None, context.streams),
                 "the split of the rows, drawn from their number alone",
                 "the distribution of the candidates, and that of the number of trials",
                 "what the candidates take as public: groups, given bounds, weights of networks",
@@ -424,8 +423,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
                 "nobody sees how long the search takes, nor anything else of the other trials",
                 "the score of a held-out row depends on that row and the candidate alone",
             ),
+            f"best of a random number of trials, scored by {plan.score}",
             scales=(None, None) if score is None else (score.sigma, score.sensitivity),
-            mechanism=f"best of a random number of trials, scored by {plan.score}",
         )
 
     def _unchecked(self) -> tuple[str, ...]:
@@ -510,15 +509,6 @@ class SearchLeaks:
     has_budget: bool
     stops: bool
     facts: tuple[str, ...]
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row with a column a field.
-
-        Returns
-        -------
-        DataFrame
-        """
-        return pd.DataFrame([vars(self) | {"facts": " ".join(self.facts)}])
 
     def __str__(self) -> str:
         """Return the facts, one a line."""

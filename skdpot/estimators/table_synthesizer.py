@@ -14,10 +14,11 @@ from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
 from skdpot._utils.notices import warn_of_privacy
-from skdpot._utils.rng import solver_generator, spawn_streams
+from skdpot._utils.rng import Streams, solver_generator, spawn_streams
 from skdpot._utils.validation import Interval, all_or_nothing, check_is_fitted, fit_context
 from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.estimators.table_report import TableQualityReport, make_report
+from skdpot.mechanisms.base import FitContext
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
 from skdpot.preprocessing.column_base import ColumnGrid
 from skdpot.preprocessing.table_frames import PlainColumn, Table, build_table, read_table
@@ -28,11 +29,9 @@ from skdpot.preprocessing.table_schema import (
     release_schema,
     warn_of_guess,
 )
-from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.recording import Release
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
+from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import TablePlan, TableProblem, fit_table, plan_tables
 from skdpot.tables.marginals import IntArray, NoisyMarginal
@@ -210,26 +209,23 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         -------
         The class documentation says what is released; ``privacy_spent_`` states the event.
         """
+        streams = spawn_streams(self.random_state, type(self).__name__)
         with all_or_nothing(self):
             table, schema, readings = self._read(X)
-            plan = plan_tables(
-                privacy_target(self.epsilon, self.delta, self.budget), schema, table.n_rows
-            )
+            context = FitContext.of(self, X, streams)
+            plan = plan_tables(context.target, schema, table.n_rows)
             noise = plan.marginal_sigmas("columns", np.ones(len(schema)))
             _warn_of_small_table(float(noise[0]), table.n_rows)
             guessed = (GUESSED,) if schema.guessed else ()
             seeded = ("nobody knows random_state",) if self.random_state is not None else ()
             before = "" if plan.schema.event is None else "private schema, "
-            spent = charge(
-                self,
+            self.privacy_spent_ = context.charge_event(
                 plan.event,
-                n_samples=plan.n_samples,
-                assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
-                mechanism=f"{before}noisy counts of columns and of chosen pairs",
+                plan.n_samples,
+                (*_ASSUMPTIONS, *guessed, *seeded),
+                f"{before}noisy counts of columns and of chosen pairs",
             )
-            warn_of_composition(X, spent, self.budget, type(self).__name__)
-            self._release(table.kind, readings, plan)
-            self.privacy_spent_ = spent
+            self._release(streams, table.kind, readings, plan)
         return self
 
     def _read(self, X: Any) -> tuple[Table, TableSchema, dict[str, PlainColumn]]:
@@ -249,9 +245,10 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         warn_of_guess(schema, type(self).__name__)
         return table, schema, readings
 
-    def _release(self, kind: str, readings: dict[str, PlainColumn], plan: TablePlan) -> None:
+    def _release(
+        self, streams: Streams, kind: str, readings: dict[str, PlainColumn], plan: TablePlan
+    ) -> None:
         """Publish: the only step that sees private rows."""
-        streams = spawn_streams(self.random_state, type(self).__name__)
         n_particles = self.n_particles
         if n_particles is None:
             n_particles = int(np.clip(4 * plan.n_samples, _FEWEST_PARTICLES, _MOST_PARTICLES))

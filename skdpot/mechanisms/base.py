@@ -13,6 +13,7 @@ from skdpot._utils.validation import check_parameters
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import Event
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.slicing.plan import assumptions
@@ -104,15 +105,18 @@ class FitContext:
         With `sigma_given` the caller fixed the noise: the statement says what it costs at delta.
         """
         bounds = plan.bounds if isinstance(plan.bounds, DataBounds) else None
-        spent = charge(
-            self,
-            plan.event,
-            n_samples=plan.n_samples,
-            assumptions=(*assumptions(None, bounds, self.streams), *public),
-            mechanism=mechanism,
-            scales=(plan.sigma, plan.sensitivity),
-            noise_given=sigma_given,
+        facts = (*assumptions(None, bounds, self.streams), *public)
+        scales = (plan.sigma, plan.sensitivity)
+        return self.charge_event(
+            plan.event, plan.n_samples, facts, mechanism, scales=scales, noise_given=sigma_given
         )
+
+    def charge_event(
+        self, event: Event, n_samples: int, public: Iterable[str], mechanism: str, **stated: Any
+    ) -> PrivacySpent:
+        """Charge a fit as `skdpot.privacy.spent.charge` does, and warn of what came before it."""
+        facts: dict[str, Any] = {"n_samples": n_samples, "assumptions": public}
+        spent = charge(self, event, mechanism=mechanism, **facts, **stated)
         warn_of_composition(self.source, spent, self.budget, self.caller)
         return spent
 

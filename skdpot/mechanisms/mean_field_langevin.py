@@ -11,8 +11,6 @@ from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.noise import required_bits
-from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import charge
 from skdpot.slicing.plan import assumptions, bounds_or_plan, public_bounds, settled_bounds
 from skdpot.trajectories.langevin import (
     LangevinPlan,
@@ -159,19 +157,15 @@ class MeanFieldLangevin(Mechanism):
         sensitivities = tuple(
             2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
         )
-        spent = charge(
-            context,
+        spent = context.charge_event(
             plan.event,
-            n_samples=len(data.rows),
-            assumptions=(*public_facts, *data.assumptions),
+            len(data.rows),
+            (*public_facts, *data.assumptions),
+            f"{plan.n_iter} noisy sums of clipped gradients of {n_particles} particles "
+            f"at each of {data.axis.n_times} times",
             scales=(plan.sigmas, sensitivities),
             noise_given=self.noise_multiplier is not None,
-            mechanism=(
-                f"{plan.n_iter} noisy sums of clipped gradients of {n_particles} particles "
-                f"at each of {data.axis.n_times} times"
-            ),
         )
-        warn_of_composition(context.source, spent, context.budget, context.caller)
         bounds = settled_bounds(plan.bounds, data.rows, streams)
         mapped = bounds.to_ball(data.rows) * (math.sqrt(n_features) / bounds.radius)
         rows = [mapped[data.positions == i] for i in range(data.axis.n_times)]
