@@ -6,7 +6,6 @@ value: scikit-learn's own texts are kept where they speak of shapes and types on
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral, Real
 from typing import Any
@@ -259,14 +258,13 @@ def check_covariance(matrix: np.ndarray, name: str) -> None:
 
 def as_finite(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
     """Return finite numbers as an array of doubles."""
-    try:
-        with np.errstate(all="ignore"):
-            given = np.asarray(values)
-            real = given.dtype.kind not in "cmMSUV"
-            numbers: np.ndarray | None = given.astype(np.float64) if real else None
-    except Exception:  # an array of another library may raise anything
-        numbers = None
-    if numbers is None or not np.isfinite(numbers).all():
+    numbers = np.full(1, np.nan)
+    # An array of another library may raise anything.
+    with suppress(Exception), np.errstate(all="ignore"):
+        given = np.asarray(values)
+        if given.dtype.kind not in "cmMSUV":
+            numbers = given.astype(np.float64)
+    if not np.isfinite(numbers).all():
         raise ValueError(f"{name} {must}")
     return numbers
 
@@ -275,12 +273,11 @@ def validate_targets(y: Any, n_samples: int) -> np.ndarray:
     """Validate y as finite real targets."""
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
-    try:
-        with np.errstate(all="ignore"):
-            targets: np.ndarray | None = np.asarray(_without_times(y), dtype=np.float64)
-    except Exception:  # a column of another library may raise anything
-        targets = None
-    if targets is None or targets.ndim not in (1, 2) or 0 in targets.shape:
+    targets = np.empty(0)
+    # A column of another library may raise anything.
+    with suppress(Exception), np.errstate(all="ignore"):
+        targets = np.asarray(_without_times(y), dtype=np.float64)
+    if targets.ndim not in (1, 2) or 0 in targets.shape:
         raise ValueError("y must hold numbers: shape (n_samples,) or (n_samples, n_targets).")
     if len(targets) != n_samples:
         raise ValueError(
@@ -303,43 +300,32 @@ def _refusal(error: Exception, not_numeric: str) -> Exception:
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
-@dataclass(frozen=True)
-class LabelWords:
-    """How messages speak of a column of labels.
-
-    Parameters
-    ----------
-    argument : str, default="y"
-        Name of the argument.
-    meaning : str, default="class label"
-        What one label is.
-    needed_by : str, default="conditional=True"
-        What cannot do without the labels.
-    advice : str
-        What to do with values that cannot be labels.
-    warns_of_column : bool, default=True
-        Whether a table of one column is worth a warning, as it is for y in scikit-learn.
-    """
-
-    argument: str = "y"
-    meaning: str = "class label"
-    needed_by: str = "conditional=True"
-    advice: str = "to model a continuous target, make it a column of X"
-    warns_of_column: bool = True
-
-
 def encode_labels(
-    y: Any, n_samples: int, classes: Any | None = None, *, words: LabelWords | None = None
+    y: Any,
+    n_samples: int,
+    classes: Any | None = None,
+    *,
+    argument: str = "y",
+    meaning: str = "class label",
+    needed_by: str = "conditional=True",
+    advice: str = "to model a continuous target, make it a column of X",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Encode class labels as positions in the sorted set of classes."""
-    words = words or LabelWords()
-    name = words.argument
+    """Encode labels as positions in the sorted set of classes.
+
+    Messages name the `argument`, the `meaning` of a label, what labels are `needed_by`, and an
+    `advice` for values that cannot be labels.
+    """
     if y is None:
-        given = "the target y" if name == "y" else name
-        raise ValueError(f"{words.needed_by} requires {name} to be passed, but {given} is None.")
-    labels = _label_column(y, words)
+        given = "the target y" if argument == "y" else argument
+        raise ValueError(f"{needed_by} requires {argument} to be passed, but {given} is None.")
+    labels, fault = _label_column(y, argument)
+    if fault:
+        raise ValueError(
+            f"Unknown label type: {fault}. {needed_by} needs {meaning}s (integers, strings or "
+            f"booleans, and none missing) in {argument}; {advice}."
+        )
     if len(labels) != n_samples:
-        raise ValueError(f"{name} has {len(labels)} labels for {n_samples} rows of X.")
+        raise ValueError(f"{argument} has {len(labels)} labels for {n_samples} rows of X.")
     known, codes = np.unique(labels, return_inverse=True)
     if classes is not None:
         public = np.unique(np.asarray(classes))
@@ -348,33 +334,30 @@ def encode_labels(
         codes = np.searchsorted(public, known)[codes]
         codes = np.minimum(codes, len(public) - 1)
         if not np.array_equal(public[codes], labels):
-            raise ValueError(f"{name} holds a label not among the {len(public)} declared classes.")
+            raise ValueError(
+                f"{argument} holds a label not among the {len(public)} declared classes."
+            )
         known = public
     return codes, known
 
 
-def _label_column(y: Any, words: LabelWords) -> np.ndarray:
-    """Return y as one column of discrete labels, or say what kind of values it holds.
+def _label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
+    """Return y as one column of discrete labels, and what kind of values it holds if not.
 
     `sklearn.utils.multiclass.type_of_target` is not used: it quotes values, and some
     releases warn when many different labels occur, which would publish a private fact.
     """
-    refusal: ValueError | None = None
+    text = ""
     try:
-        labels = _one_kind(column_or_1d(_as_given(y), warn=words.warns_of_column))
-        found = _label_fault(labels)
+        # A table of one column is worth a warning where scikit-learn gives it: of y.
+        labels = _one_kind(column_or_1d(_as_given(y), warn=argument == "y"))
+        return labels, _label_fault(labels)
     except Exception as error:  # a column of another library may raise anything
-        found = "unknown"
         if "should be a 1d array" in str(error):  # speaks of the shape
-            refusal = ValueError(str(error).replace("y should", f"{words.argument} should", 1))
-    if refusal is not None:
-        raise refusal
-    if not found:
-        return labels
-    raise ValueError(
-        f"Unknown label type: {found}. {words.needed_by} needs {words.meaning}s (integers, "
-        f"strings or booleans, and none missing) in {words.argument}; {words.advice}."
-    )
+            text = str(error).replace("y should", f"{argument} should", 1)
+    if text:
+        raise ValueError(text)
+    return np.empty(0), "unknown"
 
 
 def _as_given(y: Any) -> Any:

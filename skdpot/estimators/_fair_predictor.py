@@ -21,7 +21,6 @@ from skdpot._utils.rng import spawn_streams, torch_randomness
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
-    LabelWords,
     StrOptions,
     check_is_fitted,
     encode_labels,
@@ -70,15 +69,9 @@ def read_groups(
 
     Groups are strings, integers, booleans or categories, none missing. No row's value is quoted.
     """
-    words = LabelWords(
-        argument="sensitive_features",
-        meaning="group label",
-        needed_by=needed_by,
-        advice=_ADVICE,
-        warns_of_column=False,
-    )
+    words = {"argument": "sensitive_features", "meaning": "group label", "advice": _ADVICE}
     try:
-        codes, labels = encode_labels(sensitive_features, n_samples, words=words)
+        codes, labels = encode_labels(sensitive_features, n_samples, needed_by=needed_by, **words)
     except ValueError as error:
         text = str(error)
     else:
@@ -137,9 +130,6 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, 1, closed="left")],
         "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
         "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
-        "callbacks": [list, tuple, None],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "verbose": ["verbose"],
     }
 
     def _read(self, X: Any, sensitive_features: Any) -> tuple[np.ndarray, Cells, FitContext]:

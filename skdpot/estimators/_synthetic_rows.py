@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import (
-    StrOptions,
     all_or_nothing,
     check_is_fitted,
     fit_context,
@@ -50,7 +49,6 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         **ROW_BOUNDS,
-        "verbose": ["verbose"],
     }
 
     def _make(self, rng: np.random.Generator) -> None:
@@ -86,7 +84,6 @@ class SyntheticRows(PrivateSampler):
 
     _parameter_constraints = PrivateSampler._parameter_constraints | {
         "conditional": ["boolean"],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
     }
 
     @fit_context(prefer_skip_nested_validation=True)

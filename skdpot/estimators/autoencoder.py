@@ -202,11 +202,8 @@ class PrivateSWAutoencoder(
         "penalty": [StrOptions(set(_PENALTIES)), *_PENALTIES.values(), None],
         "architecture": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list, Architecture],
         "mechanism": [StrOptions(set(_MECHANISMS)), *_MECHANISMS.values()],
-        "callbacks": [list, tuple, None],
         "bounds": [StrOptions({"private"}), tuple, list],
         "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "verbose": ["verbose"],
     }
 
     def _epsilon_due(self) -> float:

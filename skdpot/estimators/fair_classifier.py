@@ -11,7 +11,6 @@ from sklearn.utils import Tags
 from torch.nn import functional
 
 from skdpot._utils.validation import (
-    LabelWords,
     StrOptions,
     all_or_nothing,
     encode_labels,
@@ -27,9 +26,10 @@ from skdpot.privacy.events import Event
 
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
-_LABELS = LabelWords(
-    needed_by="A classifier", advice="for a continuous target use FairPrivateRegressor"
-)
+_LABELS = {
+    "needed_by": "A classifier",
+    "advice": "for a continuous target use FairPrivateRegressor",
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -191,7 +191,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         self._refuse(fit_params)
         with all_or_nothing(self):
             rows, cells, context = self._read(X, sensitive_features)
-            codes, self.classes_ = encode_labels(y, len(rows), self.classes, words=_LABELS)
+            codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
             self._check_classes()
             if cells.strata and self.fairness == "equalized_odds":
                 cells = within_classes(cells, codes, self.classes_)

@@ -182,7 +182,6 @@ class DPSlicedGenerator(SyntheticRows):
         "module": [HasMethods("forward"), callable, LatentNetwork, None],
         "n_steps": [Interval(Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(Real, 0, 10, closed="right")],
-        "callbacks": [list, tuple, None],
     }
 
     def _options(

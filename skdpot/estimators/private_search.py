@@ -21,7 +21,6 @@ from skdpot._utils.rng import SecretStream, spawn_streams
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
-    LabelWords,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
@@ -52,8 +51,6 @@ from skdpot.privacy.provenance import parts_of
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 from skdpot.slicing.plan import assumptions as common_assumptions
 
-_LABELS = LabelWords(needed_by="A classifier")
-
 
 def read_rows_and_targets(
     search: Any, X: Any, y: Any, by_class: bool
@@ -67,7 +64,7 @@ def read_rows_and_targets(
     if is_classifier(search.estimator):
         found = (getattr(part, "classes", None) for part in parts_of(search.estimator))
         declared = next((classes for classes in found if classes is not None), None)
-        codes, search.classes_ = encode_labels(y, n_samples, declared, words=_LABELS)
+        codes, search.classes_ = encode_labels(y, n_samples, declared, needed_by="A classifier")
         return n_samples, search.classes_[codes], search.classes_
     if is_regressor(search.estimator):
         return n_samples, validate_targets(y, n_samples), None
@@ -286,7 +283,6 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         "distribution": [StrOptions(set(_SHAPES)), Interval(Real, -0.5, None, closed="left")],
         "n_trials": [Interval(Real, 1, 1e6, closed="both")],
         "refit": ["boolean"],
-        "verbose": ["verbose"],
     }
 
     def plan(self, X: Any, y: Any = None) -> SearchPlan:

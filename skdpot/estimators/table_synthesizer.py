@@ -174,7 +174,6 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         "schema": [TableSchema, str, PathLike, None],
         "target": [str, None],
         "n_particles": [Interval(Integral, 100, None, closed="left"), None],
-        "verbose": ["verbose"],
     }
 
     @fit_context(prefer_skip_nested_validation=True)

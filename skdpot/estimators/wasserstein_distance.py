@@ -148,7 +148,6 @@ class PrivateWassersteinDistance(PrivateEstimatorMixin, BaseEstimator):
         **PrivateEstimatorMixin._parameter_constraints,
         **ROW_BOUNDS,
         "protocol": [StrOptions(set(PROTOCOLS)), *PROTOCOLS.values()],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
     }
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -26,7 +26,7 @@ from sklearn.utils import get_tags
 from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.pages import html_card
 from skdpot._utils.records import LARGEST_COUNT
-from skdpot._utils.validation import Interval
+from skdpot._utils.validation import Interval, StrOptions
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose, privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
@@ -190,6 +190,10 @@ class PrivateEstimatorMixin:
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "budget": [PrivacyBudget, None],
         "random_state": ["random_state"],
+        # Where an estimator has them:
+        "callbacks": [list, tuple, None],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "verbose": ["verbose"],
     }
 
     def _epsilon_due(self) -> float:
