@@ -1,7 +1,7 @@
 """DP-SGD for an autoencoder, and the penalties of its codes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -39,8 +39,14 @@ _LENGTH = Interval(Real, 1e-30, 1e30, closed="both")
 _COUNT = Interval(Integral, 1, None, closed="left")
 
 
+@dataclass(eq=False, repr=False)
 class CodePenalty(Mechanism):
     """What both penalties read: a squared sliced Wasserstein distance of codes, and its weight."""
+
+    alpha: float = 0.1
+    _: KW_ONLY
+    n_projections: int = 50
+    clip_jacobian: float = 1.0
 
     needs_groups: ClassVar[bool] = False
 
@@ -49,13 +55,6 @@ class CodePenalty(Mechanism):
         "n_projections": [_COUNT],
         "clip_jacobian": [_LENGTH],
     }
-
-    def __init__(
-        self, alpha: float = 0.1, *, n_projections: int = 50, clip_jacobian: float = 1.0
-    ) -> None:
-        self.alpha = alpha
-        self.n_projections = n_projections
-        self.clip_jacobian = clip_jacobian
 
 
 class PriorPenalty(CodePenalty):
@@ -84,6 +83,7 @@ class PriorPenalty(CodePenalty):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CodeParity(CodePenalty):
     """Penalty of an autoencoder: the mean distance of the codes of two groups.
 
@@ -105,23 +105,15 @@ class CodeParity(CodePenalty):
         whose norm is 1.
     """
 
+    _: KW_ONLY
+    clip_output: float = 2.0
+
     needs_groups = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CodePenalty._parameter_constraints,
         "clip_output": [_LENGTH],
     }
-
-    def __init__(
-        self,
-        alpha: float = 0.1,
-        *,
-        n_projections: int = 50,
-        clip_jacobian: float = 1.0,
-        clip_output: float = 2.0,
-    ) -> None:
-        super().__init__(alpha, n_projections=n_projections, clip_jacobian=clip_jacobian)
-        self.clip_output = clip_output
 
     def distance(
         self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
@@ -145,6 +137,7 @@ class TrainedAutoencoder:
     stopped: BaseException | None = None
 
 
+@dataclass(eq=False, repr=False)
 class DPSGD(Mechanism):
     """Training by noisy sums of clipped gradients of single records (DP-SGD).
 
@@ -178,6 +171,14 @@ class DPSGD(Mechanism):
     M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
     """
 
+    n_steps: int | None = None
+    learning_rate: float | str = "auto"
+    _: KW_ONLY
+    batch_size: int = 250
+    clip: float = 1.0
+    sampling: str = "auto"
+    sigma: float | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_steps": [_COUNT, None],
         "learning_rate": [Interval(Real, 0, 10, closed="right"), StrOptions({"auto"})],
@@ -186,23 +187,6 @@ class DPSGD(Mechanism):
         "sampling": [StrOptions({"auto", "poisson", "without_replacement"})],
         "sigma": [Interval(Real, 0, 1e30, closed="both"), None],
     }
-
-    def __init__(
-        self,
-        n_steps: int | None = None,
-        learning_rate: float | str = "auto",
-        *,
-        batch_size: int = 250,
-        clip: float = 1.0,
-        sampling: str = "auto",
-        sigma: float | None = None,
-    ) -> None:
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.clip = clip
-        self.sampling = sampling
-        self.sigma = sigma
 
     def loss(
         self,

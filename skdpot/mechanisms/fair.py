@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -55,15 +55,17 @@ class FairPlan:
     description: str
 
 
+@dataclass(eq=False, repr=False)
 class FairGradients(Mechanism):
     """What both mechanisms of the fair predictors read."""
 
-    n_steps: int | None
-    learning_rate: float | str
-    batch_fraction: float
-    clip_loss: float
-    clip_output: float | None
-    n_projections: int
+    n_steps: int | None = None
+    learning_rate: float | str = "auto"
+    _: KW_ONLY
+    batch_fraction: float = 0.2
+    clip_loss: float = 2.0
+    clip_output: float | None = None
+    n_projections: int = 50
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_steps": [_COUNT, None],
@@ -100,6 +102,7 @@ class FairGradients(Mechanism):
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class SketchedOutputs(FairGradients):
     r"""Private gradients of a fair predictor by a sketch of its outputs: the default.
 
@@ -130,29 +133,13 @@ class SketchedOutputs(FairGradients):
         many they are.
     """
 
+    _: KW_ONLY
+    n_releases: int = 20
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **FairGradients._parameter_constraints,
         "n_releases": [_COUNT],
     }
-
-    def __init__(
-        self,
-        n_steps: int | None = None,
-        learning_rate: float | str = "auto",
-        *,
-        batch_fraction: float = 0.2,
-        clip_loss: float = 2.0,
-        clip_output: float | None = None,
-        n_projections: int = 50,
-        n_releases: int = 20,
-    ) -> None:
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.batch_fraction = batch_fraction
-        self.clip_loss = clip_loss
-        self.clip_output = clip_output
-        self.n_projections = n_projections
-        self.n_releases = n_releases
 
     def _plan(
         self, context: FitContext, task: FairTask, loss: FairLoss, n_steps: int
@@ -197,6 +184,7 @@ class SketchedOutputs(FairGradients):
         return training, steps, text
 
 
+@dataclass(eq=False, repr=False)
 class RankedOutputs(FairGradients):
     r"""Private gradients of a fair predictor by ranks, as in the paper.
 
@@ -226,29 +214,13 @@ class RankedOutputs(FairGradients):
     Wasserstein gradients", 2025.
     """
 
+    _: KW_ONLY
+    clip_jacobian: float = 0.25
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **FairGradients._parameter_constraints,
         "clip_jacobian": [_LENGTH],
     }
-
-    def __init__(
-        self,
-        n_steps: int | None = None,
-        learning_rate: float | str = "auto",
-        *,
-        batch_fraction: float = 0.2,
-        clip_loss: float = 2.0,
-        clip_output: float | None = None,
-        clip_jacobian: float = 0.25,
-        n_projections: int = 50,
-    ) -> None:
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.batch_fraction = batch_fraction
-        self.clip_loss = clip_loss
-        self.clip_output = clip_output
-        self.clip_jacobian = clip_jacobian
-        self.n_projections = n_projections
 
     def _loss(self, task: FairTask) -> FairLoss:
         return replace(super()._loss(task), clip_jacobian=float(self.clip_jacobian))

@@ -1,6 +1,7 @@
 """A mechanism for trajectories: private mean-field Langevin dynamics."""
 
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
@@ -40,6 +41,7 @@ _START_SPREAD = 0.5  # of particles that no warm start has placed
 _OF_STABLE = 0.9  # of the longest stable step, where times are near to each other
 
 
+@dataclass(eq=False, repr=False)
 class MeanFieldLangevin(Mechanism):
     """Release noisy sums of clipped gradients: Algorithm 1 of Gu, Chien and Greenewald.
 
@@ -103,6 +105,17 @@ class MeanFieldLangevin(Mechanism):
     >>> sampler = PrivateTrajectorySampler(mechanism=MeanFieldLangevin(warm_start="mean"))
     """
 
+    schedule: Any = None
+    warm_start: Literal["mean", "kmeans"] | None = None
+    warm_start_share: float = 0.2
+    n_clusters: int = 3
+    sampling_rate: float = 1.0
+    clip: float | None = None
+    bandwidth: float = 0.1
+    noise_multiplier: Any = None
+    regularization: float = 0.01
+    smooth: bool = True
+
     default_particles = 300
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "schedule": ["array-like", None],
@@ -116,30 +129,6 @@ class MeanFieldLangevin(Mechanism):
         "regularization": [Interval(Real, 0, None, closed="left")],
         "smooth": ["boolean"],
     }
-
-    def __init__(
-        self,
-        schedule: Any = None,
-        warm_start: Literal["mean", "kmeans"] | None = None,
-        warm_start_share: float = 0.2,
-        n_clusters: int = 3,
-        sampling_rate: float = 1.0,
-        clip: float | None = None,
-        bandwidth: float = 0.1,
-        noise_multiplier: Any = None,
-        regularization: float = 0.01,
-        smooth: bool = True,
-    ) -> None:
-        self.schedule = schedule
-        self.warm_start = warm_start
-        self.warm_start_share = warm_start_share
-        self.n_clusters = n_clusters
-        self.sampling_rate = sampling_rate
-        self.clip = clip
-        self.bandwidth = bandwidth
-        self.noise_multiplier = noise_multiplier
-        self.regularization = regularization
-        self.smooth = smooth
 
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float

@@ -284,6 +284,7 @@ _SCHEDULE = ((1.0, None, 60), (0.5, None, 60), (0.15, None, 60))
 _OF_SKETCH = ("n_projections", "n_bins", "projections", "device")
 
 
+@dataclass(eq=False, repr=False)
 class TrajectorySketch(Mechanism):
     """Release one `SlicedSketch` with a table for each time; particles follow from it for free.
 
@@ -328,6 +329,14 @@ n_features), default="axes+orthogonal"
     >>> sampler = PrivateTrajectorySampler(mechanism=TrajectorySketch(n_bins=32))
     """
 
+    n_projections: int | str = "auto"
+    n_bins: int | str = "auto"
+    projections: str | ArrayLike = "axes+orthogonal"
+    regularization: float = 1e-4
+    smooth: bool = True
+    schedule: Any = None
+    device: str = "auto"
+
     default_particles = 500
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{name: SlicedSketch._parameter_constraints[name] for name in _OF_SKETCH},
@@ -335,24 +344,6 @@ n_features), default="axes+orthogonal"
         "smooth": ["boolean"],
         "schedule": ["array-like", None],
     }
-
-    def __init__(
-        self,
-        n_projections: int | str = "auto",
-        n_bins: int | str = "auto",
-        projections: str | ArrayLike = "axes+orthogonal",
-        regularization: float = 1e-4,
-        smooth: bool = True,
-        schedule: Any = None,
-        device: str = "auto",
-    ) -> None:
-        self.n_projections = n_projections
-        self.n_bins = n_bins
-        self.projections = projections
-        self.regularization = regularization
-        self.smooth = smooth
-        self.schedule = schedule
-        self.device = device
 
     def release(
         self, context: FitContext, data: TimedRows, n_particles: int, diffusivity: float
