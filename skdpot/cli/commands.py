@@ -15,12 +15,10 @@ import pandas as pd
 
 from skdpot.cli.console import (
     BUDGET_EXCEEDED,
-    OK,
     USAGE,
     CommandError,
     Console,
     OutputFile,
-    check_outputs,
     explain,
 )
 from skdpot.cli.table_files import (
@@ -101,7 +99,7 @@ def summary(path: str, budget: PrivacyBudget) -> str:
 _BAR = 30
 
 
-def run_budget(args: Namespace, console: Console) -> int:
+def run_budget(args: Namespace, console: Console) -> None:
     """Show the cap of a ledger, what is spent and left, and the history."""
     budget = PrivacyBudget.from_ledger(args.ledger)
     facts = budget_facts(args.ledger, budget)
@@ -121,7 +119,6 @@ def run_budget(args: Namespace, console: Console) -> int:
         time = charge["time"][:19].replace("T", " ")
         lines.append(f"{time:<21}{rounded_up(charge['epsilon']):<15}{charge['label'] or '-'}")
     console.result(lines, facts, wanted=True)
-    return OK
 
 
 _GUESSED = (
@@ -142,10 +139,9 @@ _NO_TERMINAL = (
 )
 
 
-def run_schema(args: Namespace, console: Console) -> int:
+def run_schema(args: Namespace, console: Console) -> None:
     """Guess a schema, show it, ask, and write what was confirmed."""
-    output = None if args.output is None else OutputFile(args.output, force=args.force)
-    check_outputs([output], [args.data])
+    outputs = OutputFile.of(args, ["output"], [args.data])
     if not args.yes and not sys.stdin.isatty():
         raise CommandError(_NO_TERMINAL)
     form = FileFormat(args.sep, args.missing, args.encoding)
@@ -162,15 +158,14 @@ def run_schema(args: Namespace, console: Console) -> int:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("not confirmed; nothing was written.")
     schema = schema.confirm()
-    if output is None:
+    if not outputs:
         console.text(schema.to_json())
-        return OK
-    output.write(schema.to_json)
+        return
+    outputs["output"].write(schema.to_json)
     columns = [{"name": c.name, "kind": c.kind, "open": not c.is_resolved} for c in schema]
     facts = {"command": "schema", "output": args.output, "columns": columns}
     line = f"wrote {args.output}: {_columns(len(schema))}, confirmed as public"
     console.result([line], facts, wanted=False)
-    return OK
 
 
 def _with_options(schema: TableSchema, args: Namespace) -> TableSchema:
@@ -227,16 +222,12 @@ _OF_A_FIT = ("epsilon", "delta", "schema", "target", "ledger", "epsilon_cap", "s
 _CHARGED = "the fit was made and charged before what follows went wrong; {}."
 
 
-def run_synth(args: Namespace, console: Console) -> int:
+def run_synth(args: Namespace, console: Console) -> None:
     """Fit or load a synthesizer, draw rows, and write what was asked for."""
     started = time.monotonic()
     _check_usage(args)
-    outputs = {
-        name: OutputFile(getattr(args, name), force=args.force)
-        for name in ("output", "report", "save")
-        if getattr(args, name) is not None
-    }
-    check_outputs(outputs.values(), (args.data, args.model, args.schema, args.ledger))
+    inputs = args.data, args.model, args.schema, args.ledger
+    outputs = OutputFile.of(args, ("output", "report", "save"), inputs)
     form = FileFormat(args.sep, args.missing, args.encoding)
     facts: dict[str, Any] = {"command": "synth"}
     if args.model is not None:
@@ -258,7 +249,6 @@ def run_synth(args: Namespace, console: Console) -> int:
         lines.append(f"left out by the schema: {left_out}")
     named = [f"{name}: {facts[name]}" for name in ("report", "model") if name in facts]
     console.result([rows, *lines, *named, f"{facts['seconds']:.1f} s"], facts, wanted=False)
-    return OK
 
 
 def confirmed_schema(path: str) -> TableSchema:
@@ -386,7 +376,7 @@ class _Rows:
     assumptions: tuple[str, ...] = ()
 
 
-def run_distance(args: Namespace, console: Console) -> int:
+def run_distance(args: Namespace, console: Console) -> None:
     """Publish a sketch of either table and compare the two."""
     form = FileFormat(args.sep, args.missing, args.encoding)
     if args.schema is not None and (args.columns or args.bounds):
@@ -439,7 +429,6 @@ def run_distance(args: Namespace, console: Console) -> int:
     facts["budgets"] = [budget_facts(*pair) for pair in charged]
     lines += [summary(*pair) for pair in charged]
     console.result(lines, facts, wanted=True)
-    return OK
 
 
 def _check_rows(args: Namespace, rows: _Rows) -> None:
@@ -524,13 +513,12 @@ def _check_affordable(
             )
 
 
-def run_report(args: Namespace, console: Console) -> int:
+def run_report(args: Namespace, console: Console) -> None:
     """Report on a model that ``skdpot synth --save`` has written."""
     from skdpot.audit.report import privacy_report  # loads torch, which takes seconds
     from skdpot.audit.report_page import percent_at_most, protected_in_words
 
-    output = None if args.output is None else OutputFile(args.output, force=args.force)
-    check_outputs([output], [args.model, args.holdout, args.ledger])
+    outputs = OutputFile.of(args, ["output"], [args.model, args.holdout, args.ledger])
     synthesizer = DPTableSynthesizer.load(args.model)
     holdout: Any = None
     if args.holdout is not None:
@@ -552,9 +540,8 @@ def run_report(args: Namespace, console: Console) -> int:
         *(part.verdict for part in report.audits),
         *(f"{figure.name}: {figure.value:.4g} ({figure.meaning})" for figure in report.utility),
     ]
-    if output is not None:
-        output.write(report.to_html)
+    if outputs:
+        outputs["output"].write(report.to_html)
         lines.append(f"wrote {args.output}")
     facts = {"command": "report", "output": args.output} | report.to_dict()
     console.result(lines, facts, wanted=True)
-    return OK

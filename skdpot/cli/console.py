@@ -8,10 +8,11 @@ import shutil
 import tempfile
 import textwrap
 import traceback
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from skdpot.exceptions import BudgetExceededError, SkdpotError
 
@@ -192,6 +193,24 @@ class OutputFile:
         self.name = path
         self._force = force
 
+    @classmethod
+    def of(
+        cls, args: Namespace, options: Iterable[str], inputs: Iterable[str | None]
+    ) -> dict[str, Self]:
+        """Return the files that options name; refuse those that are one another or an input."""
+        taken = {os.path.realpath(os.path.expanduser(path)) for path in inputs if path is not None}
+        found = {}
+        for option in options:
+            if (name := getattr(args, option)) is None:
+                continue
+            found[option] = output = cls(name, force=args.force)
+            place = os.path.realpath(output.path)
+            if place in taken:
+                raise CommandError(f"{name} is named twice; every file needs a name of its own.")
+            taken.add(place)
+            output.check()
+        return found
+
     def check(self) -> None:
         """Refuse what cannot be written, before anything is charged."""
         if self.path.is_dir():
@@ -233,16 +252,3 @@ class OutputFile:
         )
         os.close(handle)
         return Path(draft)
-
-
-def check_outputs(outputs: Iterable[OutputFile | None], inputs: Iterable[str | None]) -> None:
-    """Refuse outputs that cannot be written, or that are one another or an input."""
-    taken = {os.path.realpath(os.path.expanduser(path)) for path in inputs if path is not None}
-    for output in outputs:
-        if output is None:
-            continue
-        place = os.path.realpath(output.path)
-        if place in taken:
-            raise CommandError(f"{output.name} is named twice; every file needs a name of its own.")
-        taken.add(place)
-        output.check()

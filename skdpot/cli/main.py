@@ -246,21 +246,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else OK
     console = Console(sys.stdout, sys.stderr, as_json=args.json, quiet=args.quiet)
     try:
-        code = _run(args, console)
+        _run(args, console)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the result has seen enough
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except (Exception, KeyboardInterrupt) as error:
         text, code = explain(error)
         if args.verbose:
             console.trace(where_it_happened(error))
         console.fail(text)
-    return code
+        return code
+    return OK
 
 
-def _run(args: Namespace, console: Console) -> int:
+def _run(args: Namespace, console: Console) -> None:
     """Load a command, which may take a second, and run it."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -273,7 +273,7 @@ def _run(args: Namespace, console: Console) -> int:
             warnings.simplefilter("always", category)
         warnings.showwarning = show
         commands: Any = import_module("skdpot.cli.commands")
-        return getattr(commands, f"run_{args.command}")(args, console)
+        getattr(commands, f"run_{args.command}")(args, console)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from argparse import Namespace
 from importlib.util import find_spec
 from io import StringIO
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.cli import table_files
-from skdpot.cli.console import CommandError, OutputFile, check_outputs
+from skdpot.cli.console import CommandError, OutputFile
 from skdpot.cli.table_files import (
     MISSING_TEXTS,
     FileFormat,
@@ -311,16 +312,19 @@ def test_others_may_read_it_as_any_new_file(tmp_path):
 
 def test_outputs_that_cannot_be(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    new = OutputFile("x.csv", force=True)
+
+    def named(inputs=(), **options):
+        return OutputFile.of(Namespace(force=True, **options), options, inputs)
+
     with pytest.raises(CommandError, match=r"x\.csv is named twice"):
-        check_outputs([new, OutputFile("./x.csv", force=True)], [])
+        named(output="x.csv", report="./x.csv")
     (tmp_path / "data.csv").write_text("")
     (tmp_path / "link.csv").symlink_to("data.csv")
     with pytest.raises(CommandError, match=r"link\.csv is named twice"):
-        check_outputs([OutputFile("link.csv", force=True)], ["data.csv", None])
+        named(["data.csv", None], output="link.csv")
     with pytest.raises(CommandError, match="is a directory"):
         OutputFile(str(tmp_path), force=True).check()
     with pytest.raises(CommandError, match="cannot be written: .*No such file"):
         OutputFile("no/x.csv", force=True).check()
-    check_outputs([new, None], ["data.csv"])
+    assert list(named(["data.csv"], output="x.csv", report=None)) == ["output"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "link.csv"]
