@@ -129,7 +129,7 @@ def pack(kind: str, version: int, content: Any, arrays: Mapping[str, np.ndarray]
     header: dict[str, Any] = {"__metadata__": {"skdpot": text}}
     end, parts = 0, []
     for name in _order(held):
-        dtype, shape = _layout(held[name])
+        dtype, shape = _NAMES[held[name].dtype], list(held[name].shape)
         parts.append(held[name].tobytes("C"))
         place = [end, end := end + len(parts[-1])]
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": place}
@@ -179,12 +179,8 @@ def _order(arrays: Mapping[str, np.ndarray]) -> list[str]:
     return sorted(arrays, key=lambda name: (arrays[name].dtype == np.uint8, name))
 
 
-def _layout(array: np.ndarray) -> tuple[str, list[int]]:
-    return _NAMES[array.dtype], list(array.shape)
-
-
 def _checksum(facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
-    layout = {name: _layout(array) for name, array in arrays.items()}
+    layout = {name: (_NAMES[a.dtype], a.shape) for name, a in arrays.items()}
     checksum = zlib.crc32(_text([facts, layout]).encode())
     for name in _order(arrays):
         checksum = zlib.crc32(np.ascontiguousarray(arrays[name]).data, checksum)

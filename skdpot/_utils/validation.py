@@ -355,6 +355,7 @@ def _label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
     except Exception as error:  # a column of another library may raise anything
         if "should be a 1d array" in str(error):  # speaks of the shape
             text = str(error).replace("y should", f"{argument} should", 1)
+            text += " Join several columns into one column of labels."
     if text:
         raise ValueError(text)
     return np.empty(0), "unknown"

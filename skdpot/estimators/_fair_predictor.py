@@ -69,24 +69,23 @@ def read_groups(
 
     Groups are strings, integers, booleans or categories, none missing. No row's value is quoted.
     """
-    words = {"argument": "sensitive_features", "meaning": "group label", "advice": _ADVICE}
-    try:
-        codes, labels = encode_labels(sensitive_features, n_samples, needed_by=needed_by, **words)
-    except ValueError as error:
-        text = str(error)
-    else:
-        if len(labels) > 1:
-            codes = codes.astype(np.intp, copy=False)
-            sizes = tuple(np.bincount(codes, minlength=len(labels)).tolist())
-            names = tuple(map(str, labels))
-            return Cells(codes, sizes, (tuple(range(len(labels))),), names), labels
-        text = (
+    codes, labels = encode_labels(
+        sensitive_features,
+        n_samples,
+        argument="sensitive_features",
+        meaning="group label",
+        needed_by=needed_by,
+        advice=_ADVICE,
+    )
+    if len(labels) == 1:
+        raise ValueError(
             f"{needed_by} needs at least two groups, but sensitive_features holds the group "
             f"{labels.tolist()[0]!r} alone."
         )
-    if "should be a 1d array" in text:
-        text = f"{text} Join several columns into one column of labels."
-    raise ValueError(text)
+    codes = codes.astype(np.intp, copy=False)
+    sizes = tuple(np.bincount(codes, minlength=len(labels)).tolist())
+    names = tuple(map(str, labels))
+    return Cells(codes, sizes, (tuple(range(len(labels))),), names), labels
 
 
 def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cells:

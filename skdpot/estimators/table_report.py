@@ -444,19 +444,16 @@ def drawn_marginal(
     if column.missing:
         joined = np.append(joined, n_groups)
     real = project_to_total(_join(noisy.counts, joined), n_rows) / n_rows
-    drawn = _join(synthetic, joined)
     noise = noisy.sigma * np.sqrt(np.bincount(joined)) / n_rows
     order = np.arange(n_groups)
     if not grid.ordered:  # neither a scale nor categories in an order: the frequent ones first
         order = np.argsort(-real[:n_groups], kind="stable")
         values = values[order]
-    parts = (real, drawn, noise)
+    parts = (real, _join(synthetic, joined), noise)
     lost = [float(part[-1]) if column.missing else 0.0 for part in parts]
     real, drawn, noise = (part[order] for part in parts)
-    marginal = ColumnShares(
-        column.name, column.figure, values, real, drawn, lost[0], lost[1], noise, lost[2], ticks
-    )
-    return marginal, joined
+    facts = (real, drawn, lost[0], lost[1], noise, lost[2], ticks)
+    return ColumnShares(column.name, column.figure, values, *facts), joined
 
 
 def _places(grid: ColumnGrid) -> tuple[IntArray, int]:
