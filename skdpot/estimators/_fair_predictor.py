@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,8 +22,10 @@ from skdpot._utils.validation import (
     HasMethods,
     Interval,
     StrOptions,
+    all_or_nothing,
     check_is_fitted,
     encode_labels,
+    fit_context,
     validate_rows,
 )
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
@@ -131,13 +133,60 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
     }
 
-    def _read(self, X: Any, sensitive_features: Any) -> tuple[np.ndarray, Cells, FitContext]:
-        """Return rows, groups and the terms of a fit."""
-        self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
-        rows = self._rows(X, reset=True)
-        cells, self.groups_ = self._groups(sensitive_features, len(rows))
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        return rows, cells, FitContext.of(self, X, streams)
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **fit_params: Any) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, scaled to about [-1, 1].
+        y : array-like of shape (n_samples,), or of a regressor also (n_samples, n_targets)
+            Private class of each row, an integer, string or boolean; or private targets.
+        sensitive_features : array-like of shape (n_samples,), optional
+            Group of each row: integers, strings, booleans or categories; public. None is one
+            group, for which `alpha` has no effect.
+        **fit_params : dict
+            None are supported; `sample_weight` is refused with the reason.
+
+        Returns
+        -------
+        self : estimator
+            Fitted predictor.
+
+        Raises
+        ------
+        ValueError
+            If parameters, network or data are not usable. Nothing is charged.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+
+        Notes
+        -----
+        A fit that is interrupted leaves nothing behind but its charge.
+        """
+        if fit_params.pop("sample_weight", None) is not None:
+            raise ValueError(
+                "sample_weight is not supported: a weight would multiply what a record adds to a "
+                "gradient, which clipping is there to bound."
+            )
+        if fit_params:
+            raise TypeError(
+                f"{type(self).__name__}.fit takes X, y and sensitive_features, not "
+                f"{', '.join(sorted(fit_params))}."
+            )
+        check_callbacks(self.callbacks)
+        with all_or_nothing(self):
+            self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+            rows = self._rows(X, reset=True)
+            cells, self.groups_ = self._groups(sensitive_features, len(rows))
+            streams = spawn_streams(self.random_state, type(self).__name__)
+            self._fit(FitContext.of(self, X, streams), rows, y, cells)
+        return self
+
+    def _fit(self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells) -> None:
+        """Read the targets, plan, charge, and only then touch the rows."""
+        raise NotImplementedError
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
         rows = validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
@@ -224,20 +273,6 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
                 "ranges, or in a pipeline after PrivateScaler with one budget for both."
             )
         return evaluate(self.network_, rows, resolve_device(self.device))
-
-    def _refuse(self, fit_params: dict[str, Any]) -> None:
-        """Refuse, before any charge, weights of records and callbacks that need their losses."""
-        if fit_params.pop("sample_weight", None) is not None:
-            raise ValueError(
-                "sample_weight is not supported: a weight would multiply what a record adds to a "
-                "gradient, which clipping is there to bound."
-            )
-        if fit_params:
-            raise TypeError(
-                f"{type(self).__name__}.fit takes X, y and sensitive_features, not "
-                f"{', '.join(sorted(fit_params))}."
-            )
-        check_callbacks(self.callbacks)
 
 
 def _in_double(network: nn.Module) -> bool:

@@ -1,7 +1,7 @@
 """A private classifier whose predicted probabilities are alike in all groups."""
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ from torch.nn import functional
 
 from skdpot._utils.validation import (
     StrOptions,
-    all_or_nothing,
     encode_labels,
-    fit_context,
 )
 from skdpot.estimators._fair_predictor import SAME_CLASS, SAME_GROUP, FairPredictor, within_classes
 from skdpot.mechanisms.base import FitContext
@@ -156,61 +154,11 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         "classes": ["array-like", None],
     }
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **fit_params: Any) -> Self:
-        """Train the network.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private rows, scaled to about [-1, 1].
-        y : array-like of shape (n_samples,)
-            Private class of each row: integers, strings or booleans.
-        sensitive_features : array-like of shape (n_samples,), optional
-            Group of each row: integers, strings, booleans or categories; public. None is one
-            group, for which `alpha` has no effect.
-        **fit_params : dict
-            None are supported; `sample_weight` is refused with the reason.
-
-        Returns
-        -------
-        self : FairPrivateClassifier
-            Fitted classifier.
-
-        Raises
-        ------
-        ValueError
-            If parameters, network or data are not usable. Nothing is charged.
-        BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
-
-        Notes
-        -----
-        A fit that is interrupted leaves nothing behind but its charge.
-        """
-        self._refuse(fit_params)
-        with all_or_nothing(self):
-            rows, cells, context = self._read(X, sensitive_features)
-            codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
-            self._check_classes()
-            if cells.strata and self.fairness == "equalized_odds":
-                cells = within_classes(cells, codes, self.classes_)
-            self._fit(context, rows, codes, cells)
-        return self
-
-    def _check_classes(self) -> None:
-        """Refuse too few classes to learn, and too many for one threshold."""
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "y holds a single class; a classifier needs two. Declare others with classes=."
-            )
-        if self.tune_threshold and len(self.classes_) > 2:
-            raise ValueError(
-                f"tune_threshold=True is for two classes, and there are {len(self.classes_)}."
-            )
-
-    def _fit(self, context: FitContext, rows: np.ndarray, codes: np.ndarray, cells: Cells) -> None:
-        """Plan, charge, and only then touch the rows."""
+    def _fit(self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells) -> None:
+        codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
+        self._check_classes()
+        if cells.strata and self.fairness == "equalized_odds":
+            cells = within_classes(cells, codes, self.classes_)
         n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         network = self._network(rows.shape[1], n_outputs, context.streams.solver)
         public, tuning = self._public(cells), None
@@ -238,6 +186,17 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
             outputs = network_outputs(self.network_, records.rows.to("cpu", torch.float32))
             probabilities = outputs[:, 0].sigmoid().numpy()
             self.threshold_ = tuned_threshold(probabilities, codes, tuning, context.streams.secret)
+
+    def _check_classes(self) -> None:
+        """Refuse too few classes to learn, and too many for one threshold."""
+        if len(self.classes_) < 2:
+            raise ValueError(
+                "y holds a single class; a classifier needs two. Declare others with classes=."
+            )
+        if self.tune_threshold and len(self.classes_) > 2:
+            raise ValueError(
+                f"tune_threshold=True is for two classes, and there are {len(self.classes_)}."
+            )
 
     def _public(self, cells: Cells) -> tuple[str, ...]:
         """Return what the statement takes to be public beside what always is."""

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.validation import all_or_nothing, fit_context, validate_targets
+from skdpot._utils.validation import validate_targets
 from skdpot.estimators._fair_predictor import SAME_GROUP, FairPredictor
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FairTask
@@ -123,50 +123,9 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         "target_bounds": [str, tuple, list, np.ndarray],
     }
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **fit_params: Any) -> Self:
-        """Train the network.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Private rows, scaled to about [-1, 1].
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Private targets.
-        sensitive_features : array-like of shape (n_samples,), optional
-            Group of each row: integers, strings, booleans or categories; public. None is one
-            group, for which `alpha` has no effect.
-        **fit_params : dict
-            None are supported; `sample_weight` is refused with the reason.
-
-        Returns
-        -------
-        self : FairPrivateRegressor
-            Fitted regressor.
-
-        Raises
-        ------
-        ValueError
-            If parameters, network or data are not usable. Nothing is charged.
-        BudgetExceededError
-            If `budget` cannot pay. Nothing is charged and nothing changes.
-
-        Notes
-        -----
-        A fit that is interrupted leaves nothing behind but its charge.
-        """
-        self._refuse(fit_params)
-        with all_or_nothing(self):
-            rows, cells, context = self._read(X, sensitive_features)
-            targets = validate_targets(y, len(rows))
-            self._flat = targets.ndim == 1
-            self._fit(context, rows, targets.reshape(len(rows), -1), cells)
-        return self
-
-    def _fit(
-        self, context: FitContext, rows: np.ndarray, targets: np.ndarray, cells: Cells
-    ) -> None:
-        """Plan, charge, and only then touch the rows."""
+    def _fit(self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells) -> None:
+        targets = validate_targets(y, len(rows))
+        self._flat, targets = targets.ndim == 1, targets.reshape(len(rows), -1)
         n_samples, n_targets = targets.shape
         network = self._network(rows.shape[1], n_targets, context.streams.solver)
         if isinstance(self.target_bounds, str) and self.target_bounds != "private":
