@@ -4,7 +4,6 @@ Whatever follows from the release is post-processing.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import (
     all_or_nothing,
+    check_count,
     check_is_fitted,
     fit_context,
     validate_rows,
@@ -25,8 +25,6 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.rows import SmoothedProjections
 from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
-
-_TOO_MANY = 2**31  # rows of a call
 
 
 @dataclass(eq=False, repr=False)
@@ -165,11 +163,11 @@ class SyntheticRows(PrivateSampler):
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If `n_samples` is not a positive integer.
         """
         rng = self._ready(random_state)
-        return like_input(self, self._draw(check_n_samples(n_samples), rng)[0])
+        return like_input(self, self._draw(check_count(n_samples, "n_samples"), rng)[0])
 
     def sample_labeled(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, Any]:
         """Draw synthetic rows with their classes; free of any privacy cost.
@@ -191,7 +189,7 @@ class SyntheticRows(PrivateSampler):
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If the estimator was fitted without classes, or `n_samples` is not positive.
         """
         check_is_fitted(self)
@@ -201,7 +199,7 @@ class SyntheticRows(PrivateSampler):
                 "conditional=True; this one knows no classes. Use sample."
             )
         rng = self._ready(random_state)
-        rows, positions = self._draw(check_n_samples(n_samples), rng)
+        rows, positions = self._draw(check_count(n_samples, "n_samples"), rng)
         return like_input(self, rows), self.classes_[positions]
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -222,15 +220,6 @@ class SyntheticRows(PrivateSampler):
         self._ready(0)
         rows = validate_rows(self, X, reset=False)
         return -sliced_wasserstein_distance(rows, self._scored_rows())
-
-
-def check_n_samples(n_samples: Any, name: str = "n_samples") -> int:
-    """Return a number of rows, of whatever type it is, as an int of Python."""
-    whole = isinstance(n_samples, Integral) and not isinstance(n_samples, bool)
-    if not whole or not 1 <= n_samples < _TOO_MANY:
-        given = repr(n_samples) if isinstance(n_samples, int | float | str) else "what was given"
-        raise ValueError(f"{name}={given} must be an integer of at least 1 and below 2^31.")
-    return int(n_samples)
 
 
 def like_input(estimator: Any, rows: np.ndarray) -> Any:

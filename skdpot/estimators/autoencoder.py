@@ -17,13 +17,14 @@ from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
+    check_count,
     check_is_fitted,
     fit_context,
     read_rows,
     validate_rows,
 )
 from skdpot.estimators._fair_predictor import SAME_GROUP, one_cell, read_groups
-from skdpot.estimators._synthetic_rows import check_n_samples, like_input
+from skdpot.estimators._synthetic_rows import like_input
 from skdpot.mechanisms.architecture import Architecture
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.dpsgd import (
@@ -389,11 +390,11 @@ class PrivateSWAutoencoder(
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If `n_samples` is not a positive integer.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_count(n_samples, "n_samples")
         prior: Prior = "sphere" if self.architecture_.normalize_codes else "normal"
         rng = solver_generator(random_state)
         rows = self._decode(prior_samples(prior, int(n_samples), self._n_features_out, rng))

@@ -9,8 +9,8 @@ import numpy as np
 
 from skdpot._utils.devices import resolve_device
 from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import Interval, StrOptions, check_is_fitted
-from skdpot.estimators._synthetic_rows import SyntheticRows, check_n_samples
+from skdpot._utils.validation import Interval, StrOptions, check_count, check_is_fitted
+from skdpot.estimators._synthetic_rows import SyntheticRows
 from skdpot.flows import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.mechanisms.base import Mechanism
 from skdpot.mechanisms.rows import Presample, Resample
@@ -231,7 +231,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         """
         check_is_fitted(self)
         wanted = _recorded_steps(steps, self._schedule().n_steps)
-        sizes = apportion(check_n_samples(n_particles, "n_particles"), self._class_shares)
+        sizes = apportion(check_count(n_particles, "n_particles"), self._class_shares)
         rng = solver_generator(random_state)
         results = [self._flow(k, size, rng, wanted) for k, size in enumerate(sizes.tolist())]
         distances = [

@@ -15,7 +15,6 @@ from scipy.optimize import isotonic_regression
 import skdpot
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.rng import solver_generator
-from skdpot.estimators._synthetic_rows import check_n_samples
 from skdpot.metrics._panels import cut_short, data_address
 from skdpot.metrics.marginals import (
     PAIR_BINS,
@@ -247,7 +246,7 @@ def make_report(
     spent, of_rows = synthesizer.privacy_spent_, X is not None
     table = read_table(synthesizer, X, reset=False, names=schema.names) if of_rows else None
     n_rows = model.n_rows if table is None else table.n_rows
-    size = int(np.clip(n_rows, _FEWEST, _MOST)) if n_samples is None else check_n_samples(n_samples)
+    size = int(np.clip(n_rows, _FEWEST, _MOST)) if n_samples is None else n_samples
     rng = solver_generator(random_state)
     drawn = Table.of(synthesizer.sample(size, random_state=int(rng.integers(2**31))), schema.names)
     if table is None:
@@ -257,7 +256,7 @@ def make_report(
     return TableQualityReport(
         of_rows=of_rows,
         n_rows=n_rows,
-        n_samples=size,
+        n_samples=drawn.n_rows,
         **compared,
         cautions=(*_of_the_fit(schema, spent, of_rows), *_of_columns(model, grids)),
         schema=schema,

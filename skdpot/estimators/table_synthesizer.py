@@ -15,8 +15,13 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import Streams, solver_generator, spawn_streams
-from skdpot._utils.validation import Interval, all_or_nothing, check_is_fitted, fit_context
-from skdpot.estimators._synthetic_rows import check_n_samples
+from skdpot._utils.validation import (
+    Interval,
+    all_or_nothing,
+    check_count,
+    check_is_fitted,
+    fit_context,
+)
 from skdpot.estimators.table_report import TableQualityReport, make_report
 from skdpot.mechanisms.base import FitContext
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
@@ -312,11 +317,11 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If `n_samples` is not a positive integer, or no value satisfies a condition.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_count(n_samples, "n_samples")
         wanted = parse_conditions(conditions, self._grids)
         rng = solver_generator(random_state)
         model = self.model_

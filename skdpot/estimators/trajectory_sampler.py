@@ -15,10 +15,11 @@ from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
+    check_count,
     fit_context,
     validate_rows,
 )
-from skdpot.estimators._synthetic_rows import PrivateSampler, check_n_samples, like_input
+from skdpot.estimators._synthetic_rows import PrivateSampler, like_input
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
@@ -259,12 +260,12 @@ class PrivateTrajectorySampler(PrivateSampler):
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If `n_samples` is not a positive integer, or a time lies outside the fitted ones.
         """
         rng = self._ready(random_state)
         at = self._axis.unit_knots if times is None else self._axis.to_unit(times)
-        return self._to_data(self.path_.sample(check_n_samples(n_samples), at, rng))
+        return self._to_data(self.path_.sample(check_count(n_samples, "n_samples"), at, rng))
 
     def sample_frame(
         self, n_samples: int = 1, times: Any = None, random_state: Any = None
@@ -321,11 +322,11 @@ class PrivateTrajectorySampler(PrivateSampler):
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If `n_samples` is not a positive integer, or the time lies outside the fitted ones.
         """
         rng = self._ready(random_state)
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_count(n_samples, "n_samples")
         if np.ndim(time) > 0:
             raise ValueError("time must be a single time; for several at once use sample.")
         (at,) = self._axis.to_unit(time)

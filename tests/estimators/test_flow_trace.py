@@ -139,7 +139,7 @@ def test_steps_that_are_not_in_the_flow(sampler, steps):
 
 
 def test_other_refusals(sampler):
-    with pytest.raises(ValueError, match="n_particles=0 must be an integer"):
+    with pytest.raises(ValueError, match="n_particles == 0, must be >= 1"):
         sampler.trace(n_particles=0)
     with pytest.raises(NotFittedError):
         DPSlicedFlowSampler().trace()

@@ -272,7 +272,7 @@ def test_every_rendering_says_whose_rows_it_shows(report, page, beside):
 def test_wrong_rows_are_refused(grown):
     with pytest.raises(ValueError, match="feature names should match"):
         grown.quality_report(GROWN[["age"]])
-    with pytest.raises(ValueError, match="n_samples=0 must be an integer"):
+    with pytest.raises(ValueError, match="n_samples == 0, must be >= 1"):
         grown.quality_report(n_samples=0)
     with pytest.raises(NotFittedError):
         DPTableSynthesizer().quality_report()
