@@ -90,25 +90,20 @@ def refuse_reserved(names: Any, prefixes: tuple[str, ...]) -> None:
 
 
 def give_budget(
-    candidate: Any,
-    prefixes: tuple[str, ...],
-    budget: PrivacyBudget,
-    epsilon: float,
-    seed: int | None,
-    classes: Any = None,
+    candidate: Any, budget: PrivacyBudget, epsilon: float, seed: int | None, classes: Any
 ) -> None:
     """Give a candidate its budget, and silence it: how often it speaks would be counted."""
-    known = candidate.get_params()
     given = {"epsilon": epsilon, "delta": budget.delta, "budget": budget}
     given |= {"random_state": seed, "verbose": False}
-    chosen = {prefix + name: value for prefix in prefixes for name, value in given.items()}
-    for prefix, _ in leaves(candidate, composite=True):
-        chosen |= {prefix + name: value for name, value in _OF_COMPOSITES.items()}
-    if classes is not None:
-        for prefix, part in leaves(candidate):
-            if prefix in prefixes:
-                chosen |= {prefix + name: value for name, value in _declared(part, classes).items()}
-    candidate.set_params(**{name: value for name, value in chosen.items() if name in known})
+    for _, composite in leaves(candidate, composite=True):
+        _set_known(composite, _OF_COMPOSITES)
+    for part in parts_of(candidate):
+        _set_known(part, given | ({} if classes is None else _declared(part, classes)))
+
+
+def _set_known(part: Any, given: Mapping[str, Any]) -> None:
+    known = part.get_params(deep=False)
+    part.set_params(**{name: value for name, value in given.items() if name in known})
 
 
 def hand_over(candidate: Any, prefixes: tuple[str, ...], spent: PrivacySpent) -> None:
@@ -149,27 +144,15 @@ def check_learned_nothing(candidate: Any) -> None:
             )
 
 
-def needs_classes(part: Any) -> bool:
-    """Say whether a private part takes the set of classes from the labels that it is fitted to."""
-    mechanism = _mechanism_with_classes(part)
-    known = part.get_params(deep=False) | ({} if mechanism is None else mechanism.get_params())
-    return "classes" in known and known["classes"] is None and bool(known.get("conditional", True))
-
-
-def _mechanism_with_classes(part: Any) -> Any:
-    """Return a copy of the mechanism of a part that declares its classes; None without one."""
-    if not (hasattr(part, "mechanism") and hasattr(part, "_mechanisms")):
-        return None
-    mechanism = chosen_mechanism(part.mechanism, part._mechanisms)
-    return mechanism if hasattr(mechanism, "classes") else None
-
-
-def _declared(part: Any, classes: np.ndarray) -> dict[str, Any]:
-    """Return the parameters that declare the classes of a part which declares none."""
-    mechanism = _mechanism_with_classes(part)
-    if mechanism is None:
-        return {"classes": classes} if getattr(part, "classes", None) is None else {}
-    return {"mechanism": mechanism.set_params(classes=classes)} if mechanism.classes is None else {}
+def _declared(part: Any, classes: Any) -> dict[str, Any]:
+    """Return what declares the classes of a part that would take them from its labels."""
+    if not getattr(part, "conditional", True):
+        return {}
+    if hasattr(part, "mechanism") and hasattr(part, "_mechanisms"):
+        mechanism = chosen_mechanism(part.mechanism, part._mechanisms)
+        if getattr(mechanism, "classes", classes) is None:
+            return {"mechanism": mechanism.set_params(classes=classes)}
+    return {"classes": classes} if getattr(part, "classes", classes) is None else {}
 
 
 def _check_composite(composite: Any) -> None:
@@ -212,7 +195,7 @@ def check_candidates(estimator: Any, distributions: Any, prefixes: tuple[str, ..
         for part in parts_of(candidate):
             if hasattr(part, "_parameter_constraints"):
                 part._validate_params()
-            needed = needed or needs_classes(part)
+            needed = needed or bool(_declared(part, ()))
     return needed
 
 
@@ -475,7 +458,7 @@ def fit_alone(
     candidate = make_candidate(task.estimator, parameters, task.parts)
     budget = PrivacyBudget(terms.epsilon, terms.delta)
     seed = secret.random_bits(31) if secret.reproducible else None
-    give_budget(candidate, task.parts, budget, terms.part_epsilon, seed, task.classes)
+    give_budget(candidate, budget, terms.part_epsilon, seed, task.classes)
     targets = () if rows.y is None else (rows.y,)
     candidate.fit(rows.X, *targets, **rows.options)
     check_paid(candidate, len(task.parts), budget)
