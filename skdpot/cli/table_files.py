@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,7 +33,6 @@ MISSING_TEXTS = frozenset(
         *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     )
 )
-_CHUNK = 10_000
 _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert the file to CSV."
 
 
@@ -209,14 +207,6 @@ def _read_texts(path: str, form: FileFormat) -> tuple[list[str], list[list[str]]
 def _read_columns(path: str, reader: Any, n_columns: int) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(n_columns)]
     known: dict[str, str] = {}  # equal texts are kept once
-    rows = _full_rows(path, reader, n_columns)
-    while chunk := list(islice(rows, _CHUNK)):
-        for column, texts in zip(columns, zip(*chunk, strict=True), strict=True):
-            column.extend(known.setdefault(text, text) for text in texts)
-    return columns
-
-
-def _full_rows(path: str, reader: Any, n_columns: int) -> Iterator[list[str]]:
     for row in reader:
         fields = row or [""]  # an empty line is a record too: one empty field
         if len(fields) != n_columns:
@@ -225,7 +215,9 @@ def _full_rows(path: str, reader: Any, n_columns: int) -> Iterator[list[str]]:
                 f"{n_columns}. Mend the line, delete it if it is empty, quote fields that hold "
                 "the separator, or name another --sep."
             )
-        yield fields
+        for column, text in zip(columns, fields, strict=True):
+            column.append(known.setdefault(text, text))
+    return columns
 
 
 def _checked_names(path: str, header: list[str]) -> list[str]:
