@@ -251,9 +251,8 @@ class PrivateSWAutoencoder(
             self._frame_out, self._latent_dim = isinstance(X, pd.DataFrame), self.latent_dim
             self.mechanism_ = chosen_mechanism(self.mechanism, _MECHANISMS)
             self.architecture_ = Architecture.of(self.architecture)
-            self.penalty_ = None
-            if self.penalty is not None:
-                self.penalty_ = chosen_mechanism(self.penalty, _PENALTIES)
+            given = self.penalty
+            self.penalty_ = None if given is None else chosen_mechanism(given, _PENALTIES)
             trained = self._fit(X, rows, sensitive_features)
             self.bounds_, self.n_steps_ = trained.bounds, trained.n_steps
             self.privacy_spent_ = trained.privacy_spent

@@ -1,7 +1,8 @@
 """The networks of the autoencoder and of the generator, as parameters."""
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -30,6 +31,7 @@ class _Networks(BaseEstimator):
         return chosen
 
 
+@dataclass(eq=False, repr=False)
 class Architecture(_Networks):
     """Encoder and decoder of an autoencoder.
 
@@ -53,22 +55,16 @@ class Architecture(_Networks):
     Wasserstein distance", 2023, appendix C.2.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    networks: Any = "mlp"
+    _: KW_ONLY
+    image_shape: tuple[int, ...] | None = None
+    normalize_codes: bool = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "networks": [StrOptions({"mlp", "conv", "dcgan"}), tuple, list],
         "image_shape": [tuple, list, None],
         "normalize_codes": ["boolean"],
     }
-
-    def __init__(
-        self,
-        networks: Any = "mlp",
-        *,
-        image_shape: tuple[int, ...] | None = None,
-        normalize_codes: bool = True,
-    ) -> None:
-        self.networks = networks
-        self.image_shape = image_shape
-        self.normalize_codes = normalize_codes
 
     def build(
         self, n_features: int, latent_dim: int, rng: np.random.Generator, *, box: bool
@@ -109,7 +105,7 @@ class LatentNetwork(_Networks):
         one more.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "module": [HasMethods("forward"), callable, None],
         "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
     }
