@@ -402,15 +402,15 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "estimators/test_row_mechanisms.py::test_as_much_noise_is_drawn_as_is_charged"
           "[presample]"}),
         (given("SampledGaussianEvent.__init__", "plan_training", n_steps=1),
-         {"sums of Poisson batches": _DRAWS + "[classifier]",
-          "sums of batches of a fixed size": _DRAWS + "[classifier, ranks]"}),
+         {"sums of Poisson batches": _DRAWS + "[classifier, threshold]",
+          "sums of batches of a fixed size": _DRAWS + "[classifier, odds, ranks]"}),
         (given("plan_tables", n_releases=1),
-         {"fair tables, histograms of a threshold": _DRAWS + "[classifier]"}),
+         {"fair tables, histograms of a threshold": _DRAWS + "[classifier, threshold]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", n_steps=1),
          {"steps of mean-field Langevin": "trajectories/test_langevin_plan.py::"
           "test_given_noise_is_accounted_for_whatever_the_target"}),
         (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1),
-         {"Lloyd steps": _DRAWS + "[trajectories, mfld, kmeans]"}),
+         {"Lloyd steps": _DRAWS + "[paths, mfld, kmeans]"}),
         (instead("SecretStream.generator", the_same_generator),
          {"a generator that starts anew":
           "slicing/test_row_release.py::test_each_step_draws_fresh_noise"}),
@@ -927,7 +927,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"trials compared by exact scores":
           "contract/test_replay.py::test_a_search_follows_from_its_releases[held out]"}),
         (given("_iterations", plan=with_noises_exchanged),
-         {"phases with each other's noise": _DRAWS + "[trajectories, mfld, phases]"}),
+         {"phases with each other's noise": _DRAWS + "[paths, mfld, rough]"}),
     ],
     26: [
         (rewritten("leaves", ("yield from leaves(..., ..., ...)", "yield prefix, part")),

@@ -3,32 +3,23 @@
 Noise is seeded, so that two fits that see the same clipped rows are equal to the last bit.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 
-from skdpot import (
-    DPTableSynthesizer,
-    FairPrivateClassifier,
-    FairPrivateRegressor,
-    PrivacyBudget,
-    PrivateScaler,
-    PrivateSWAutoencoder,
-    PrivateTrajectorySampler,
-    PrivateWassersteinDistance,
-    SlicedSketch,
-    TableEncoder,
-)
+from skdpot import FairPrivateRegressor, PrivacyBudget
+from tests.contract.fits import FITS, TABLES, N
 from tests.estimators.reachable import reachable
-from tests.flat_options import flat_options, flow_sampler, sliced_generator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning"),
     pytest.mark.filterwarnings("ignore::skdpot.exceptions.FairnessWarning"),
 ]
 
-N = 200
 ROWS = np.random.default_rng(0).uniform(-1, 1, (N, 3))
 FAR = ROWS.copy()
 FAR[:5] = [
@@ -38,58 +29,26 @@ FAR[:5] = [
     [3e38, -3e38, 1e39],
     [-1.0, 1.0, -1.0000000000000002],
 ]
-HALVES, THIRDS = np.arange(N) % 2, np.arange(N) % 3
-SHORT = {"n_steps": 3}
-FLOW = SHORT | {"n_particles": 50}
-
-# What is fitted, and the arguments besides the rows.
-BOUNDED = {
-    "sketch": (SlicedSketch, {}, ()),
-    "sketch with classes": (SlicedSketch, {"conditional": True}, (HALVES,)),
-    "flow by a sketch": (flow_sampler, FLOW, ()),
-    "flow, resample": (flow_sampler, FLOW | {"mechanism": "resample", "batch_size": 50}, ()),
-    "flow, presample": (flow_sampler, FLOW | {"mechanism": "presample"}, ()),
-    "generator by a sketch": (sliced_generator, SHORT, ()),
-    "generator, smoothing": (sliced_generator, SHORT | {"mechanism": "smoothing"}, ()),
-    "generator, gradient": (sliced_generator, SHORT | {"mechanism": "gradient"}, ()),
-    "autoencoder": (PrivateSWAutoencoder, SHORT | {"latent_dim": 2}, ()),
-    "distance": (PrivateWassersteinDistance, {}, ()),
-    "trajectories by a sketch": (PrivateTrajectorySampler, {"n_particles": 10}, (THIRDS,)),
-    "trajectories, mfld": (
-        PrivateTrajectorySampler,
-        {"mechanism": "mfld", "n_particles": 10},
-        (THIRDS,),
-    ),
-}
-FAR_TARGET = np.where(np.arange(N) == 0, 1.7e308, HALVES).astype(float)
-FREE = {
-    "scaler": (PrivateScaler, {}, ()),
-    "encoder": (TableEncoder, {}, ()),
-    "synthesizer": (DPTableSynthesizer, {"n_particles": 500}, ()),
-    "fair classifier": (FairPrivateClassifier, SHORT, (HALVES,)),
-    "fair classifier, equalized odds": (
-        FairPrivateClassifier,
-        SHORT | {"fairness": "equalized_odds"},
-        (HALVES,),
-    ),
-    "fair regressor": (FairPrivateRegressor, SHORT | {"target_bounds": (0, 1)}, (FAR_TARGET,)),
-    "fair regressor, no bounds": (FairPrivateRegressor, SHORT, (FAR_TARGET,)),
-}
-EVERY = {name: (make, {"bounds": "private"} | options, arguments)
-         for name, (make, options, arguments) in BOUNDED.items()} | FREE  # fmt: skip
+FAR_TARGET = np.where(np.arange(N) == 0, 1.7e308, np.arange(N) % 2).astype(float)
+BOUNDED = (
+    "sketch", "sketch, classes", "flow", "flow, resample", "flow, presample", "generator",
+    "generator, smoothing", "generator, gradient", "autoencoder", "distance", "paths",
+    "paths, mfld",
+)  # fmt: skip
+NUMERIC = (*BOUNDED, "scaler", "classifier", "classifier, odds", "regressor, bounds", "regressor")
+OF_TABLES = ("encoder", "synthesizer, nothing known")
 
 
-def made(case, **more):
-    make, options, _ = case
-    return make(**flat_options(make, epsilon=2.0, random_state=0, **options, **more))
-
-
-def fit(estimator, case, rows):
-    make, _, arguments = case
-    if make in (TableEncoder, DPTableSynthesizer):
-        rows = pd.DataFrame(rows, columns=["a", "b", "c"])
-    groups = {"sensitive_features": THIRDS % 2} if "Fair" in make.__name__ else {}
-    return estimator.fit(rows, *arguments, **groups)
+def ready(name, rows, **options):
+    """Return an estimator, and what fits it."""
+    if name in OF_TABLES:
+        estimator, given, rows = TABLES[name], {}, pd.DataFrame(rows, columns=["a", "b", "c"])
+    else:
+        estimator, given, _ = FITS[name]
+    if isinstance(estimator, FairPrivateRegressor):
+        given = given | {"y": FAR_TARGET}
+    chosen = clone(estimator).set_params(epsilon=2.0, random_state=0, **options)
+    return chosen, partial(chosen.fit, rows, **given)
 
 
 def numbers(estimator):
@@ -104,37 +63,34 @@ def numbers(estimator):
 def test_rows_beyond_the_bounds_count_as_rows_on_them(name, dtype):
     with np.errstate(over="ignore"):
         far = np.nan_to_num(FAR.astype(dtype))
-    case = BOUNDED[name]
-    first, second = (
-        numbers(fit(made(case, bounds=(-1, 1)), case, rows)) for rows in (far, np.clip(far, -1, 1))
-    )
+    fits = (ready(name, rows, bounds=(-1, 1))[1] for rows in (far, np.clip(far, -1, 1)))
+    first, second = (numbers(fit()) for fit in fits)
     assert len(first) == len(second) > 0
     for one, other in zip(first, second, strict=True):
         assert np.isfinite(one).all()
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [*NUMERIC, *OF_TABLES])
 def test_no_finite_value_is_an_error_after_the_charge(name):
     """Nor a warning of numpy, whatever the caller has told numpy to raise."""
-    case = EVERY[name]
     budget = PrivacyBudget(9.0)
+    fitted, fit = ready(name, FAR, budget=budget)
     with np.errstate(all="raise"):
-        fitted = fit(made(case, budget=budget), case, FAR)
+        fit()
     assert len(budget.history()) == 1
     assert all(np.isfinite(array).all() for array in numbers(fitted))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", [name for name in EVERY if name not in ("encoder", "synthesizer")])
+@pytest.mark.parametrize("name", NUMERIC)
 def test_what_is_not_finite_is_refused_before_the_charge(name, bad):
     """Of a table NaN is a missing value; infinity is refused in `test_table_encoder`."""
-    case, rows = EVERY[name], ROWS.copy()
+    rows, budget = ROWS.copy(), PrivacyBudget(9.0)
     rows[7, 1] = bad
-    budget = PrivacyBudget(9.0)
-    estimator = made(case, budget=budget)
+    estimator, fit = ready(name, rows, budget=budget)
     before = set(vars(estimator))
     with pytest.raises(ValueError, match="contains NaN|infinity"):
-        fit(estimator, case, rows)
+        fit()
     assert budget.epsilon_spent() == 0.0
     assert set(vars(estimator)) == before

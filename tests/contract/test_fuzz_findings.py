@@ -345,7 +345,9 @@ REFUSED = {
     **{
         f"{make.__name__}({n!r})": (partial(make, n, *more), "n_paths|n_samples")
         for n in (True, np.bool_(True))
-        for make, *more in ((datasets.branching_paths, [0.0]), (datasets.make_biased_classification,))
+        for make, *more in (
+            (datasets.branching_paths, [0.0]), (datasets.make_biased_classification,),
+        )
     },
     **{
         f"the profile at {epsilon!r}": (partial(gdp_delta, epsilon, 1.0), "epsilon")
