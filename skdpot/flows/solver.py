@@ -309,7 +309,10 @@ class NumpyDrift:
             below = _counts_below(cell)
         target = _interpolate(batch.quantiles, below / particles.shape[0])
         edges = low + width * np.arange(_N_CELLS + 1, dtype=np.float32)
-        offset, slope = _lines(edges - target)
+        # With k the cell and u the position in units of cells, a line is ``offset + slope u``.
+        values = edges - target
+        slope = np.diff(values, axis=1)
+        offset = values[:, :-1] - slope * np.arange(_N_CELLS, dtype=np.float32)
         np.take(slope, cell, out=moved, mode="clip")
         moved *= position
         np.take(offset, cell, out=position, mode="clip")
@@ -350,16 +353,6 @@ def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
     flat = quantiles.ravel()
     below = flat[left]
     return below + share * (flat[left + 1] - below)
-
-
-def _lines(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return offset and slope of the lines between consecutive values, flattened.
-
-    With k the cell and u the position in units of cells, the line is ``offset + slope u``.
-    """
-    slope = np.diff(values, axis=1)
-    offset = values[:, :-1] - slope * np.arange(slope.shape[1], dtype=np.float32)
-    return offset.ravel(), slope.ravel()
 
 
 @dataclass(frozen=True, eq=False)

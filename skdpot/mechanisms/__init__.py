@@ -45,35 +45,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DPSGD": "skdpot.mechanisms.dpsgd",
-    "Architecture": "skdpot.mechanisms.architecture",
-    "CodeParity": "skdpot.mechanisms.dpsgd",
-    "FedWad": "skdpot.mechanisms.plain_distance",
-    "FitContext": "skdpot.mechanisms.base",
-    "Gradient": "skdpot.mechanisms.gradient",
-    "LatentNetwork": "skdpot.mechanisms.architecture",
-    "MeanFieldLangevin": "skdpot.mechanisms.mean_field_langevin",
-    "Mechanism": "skdpot.mechanisms.base",
-    "Presample": "skdpot.mechanisms.rows",
-    "PriorPenalty": "skdpot.mechanisms.dpsgd",
-    "RankedOutputs": "skdpot.mechanisms.fair",
-    "Resample": "skdpot.mechanisms.rows",
-    "Sketch": "skdpot.mechanisms.sketch",
-    "SketchedOutputs": "skdpot.mechanisms.fair",
-    "Sliced": "skdpot.mechanisms.sliced_distance",
-    "TrajectorySketch": "skdpot.mechanisms.trajectory_sketch",
-    "Triangle": "skdpot.mechanisms.plain_distance",
-    "chosen_mechanism": "skdpot.mechanisms.base",
+    "architecture": ("Architecture", "LatentNetwork"),
+    "base": ("FitContext", "Mechanism", "chosen_mechanism"),
+    "dpsgd": ("DPSGD", "CodeParity", "PriorPenalty"),
+    "fair": ("RankedOutputs", "SketchedOutputs"),
+    "gradient": ("Gradient",),
+    "mean_field_langevin": ("MeanFieldLangevin",),
+    "plain_distance": ("FedWad", "Triangle"),
+    "rows": ("Presample", "Resample"),
+    "sketch": ("Sketch",),
+    "sliced_distance": ("Sliced",),
+    "trajectory_sketch": ("TrajectorySketch",),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

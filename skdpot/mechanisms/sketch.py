@@ -127,8 +127,12 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
             f"is about {noise:.2f} on the scale of a distribution function, from 0 to 1. Use more "
             f"rows, a larger epsilon,{classes} fewer features or tight bounds."
         )
-    elif _is_private_ball(sketch):
-        few = len(sketch.bounds_.center) <= MAX_AUTO_FEATURES
+        return
+    bounds, n_features = sketch.bounds_, len(sketch.bounds_.center)
+    # Private bounds may be one radius that was found; a fallback has its own warning.
+    found = not sketch._is_declared and bounds.radius != ball_radius(n_features)
+    if found and np.all(bounds.scale == 1.0):
+        few = n_features <= MAX_AUTO_FEATURES
         share = _narrow_features(sketch)
         if share > (_MOST_NARROW_OF_FEW if few else _MOST_NARROW):
             why = "too few rows" if few else f"more than {MAX_AUTO_FEATURES} features"
@@ -137,13 +141,6 @@ def warn_of_noise(sketch: SlicedSketch, caller: str) -> None:
                 "features vary less than its resolution, so that synthetic values leave their "
                 "range. State the limits of the features, such as bounds=(0, 1) of pixels."
             )
-
-
-def _is_private_ball(sketch: SlicedSketch) -> bool:
-    """Whether private bounds are one radius that was found; a fallback has its own warning."""
-    bounds = sketch.bounds_
-    found = not sketch._is_declared and bounds.radius != ball_radius(len(bounds.center))
-    return found and bool(np.all(bounds.scale == 1.0))
 
 
 def _typical_noise(sketch: SlicedSketch) -> float:

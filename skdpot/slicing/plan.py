@@ -155,8 +155,12 @@ def _plane_blocks(n_blocks: int, rng: np.random.Generator | None) -> np.ndarray:
     A quarter turn maps a pair on itself, so the angles divide a right angle. All of them are
     moved by one random angle, and each pair is turned by right angles and reflected at random:
     the eight symmetries of a pair. Without a stream the first pair is the axes.
+
+    They come in the order of the van der Corput sequence, of which every stretch is spread out:
+    whoever takes some neighbouring directions gets angles from everywhere.
     """
-    steps = _spread_order(n_blocks) / n_blocks
+    order = Halton(1, scramble=False).random(n_blocks)[:, 0].argsort().argsort()
+    steps = order / n_blocks
     signs = np.ones(n_blocks)
     if rng is not None:
         steps = (steps + rng.random()) % 1 + rng.integers(0, 4, n_blocks)
@@ -165,16 +169,6 @@ def _plane_blocks(n_blocks: int, rng: np.random.Generator | None) -> np.ndarray:
     first, second = np.stack([cos, sin], axis=1), np.stack([-sin * signs, cos * signs], axis=1)
     pairs: np.ndarray = np.stack([first, second], axis=1).reshape(-1, 2)
     return pairs + 0.0  # no negative zeros
-
-
-def _spread_order(n_steps: int) -> np.ndarray:
-    """Return 0, ..., n - 1 from 0 on in an order of which every stretch is spread out.
-
-    That of the van der Corput sequence, whose digits are those of 0, 1, 2, ... in base 2 the
-    other way round: whoever takes some neighbouring directions gets angles from everywhere.
-    """
-    values: np.ndarray = Halton(1, scramble=False).random(n_steps)[:, 0]
-    return values.argsort().argsort()
 
 
 def longest_step(directions: np.ndarray) -> np.ndarray:

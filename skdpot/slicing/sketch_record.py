@@ -81,18 +81,16 @@ class SketchRecord(Record):
             self._check_table()
             self._check_parameters()
             self._check_statement()
-            return self._parameters(), self._fitted()
-
-    def _parameters(self) -> dict[str, Any]:
-        parameters = {name: getattr(self, name) for name in _PARAMETERS}
-        if self.declared_bounds:
-            bounds = self.bounds
-            side = bounds.scale * (bounds.radius / math.sqrt(bounds.n_features))
-            limits = bounds.center - side, bounds.center + side
-            if not np.isfinite(limits).all():
-                raise ValueError("The bounds of the sketch are not finite.")
-            parameters["bounds"] = limits if bounds.box else bounds
-        return parameters | {"projections": self.directions, "n_bins": self.statistic.shape[-1]}
+            parameters = {name: getattr(self, name) for name in _PARAMETERS}
+            parameters |= {"projections": self.directions, "n_bins": self.statistic.shape[-1]}
+            if self.declared_bounds:
+                bounds = self.bounds
+                side = bounds.scale * (bounds.radius / math.sqrt(bounds.n_features))
+                limits = bounds.center - side, bounds.center + side
+                if not np.isfinite(limits).all():
+                    raise ValueError("The bounds of the sketch are not finite.")
+                parameters["bounds"] = limits if bounds.box else bounds
+            return parameters, self._fitted()
 
     def _fitted(self) -> dict[str, Any]:
         measured = (self.statistic, self.bounds, self.directions, self.half_widths)
@@ -267,12 +265,6 @@ def check_comparable(sketches: Sequence[Any], readings: Readings = _MEASURED) ->
     return named
 
 
-def _one_release(first: Any, second: Any) -> bool:
-    """Return whether two sketches hold the same noise: no two releases do by chance."""
-    noisy = first.noise_scale_ > 0 and second.noise_scale_ > 0
-    return first is second or (noisy and np.array_equal(first.statistic_, second.statistic_))
-
-
 def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     """Return the fitted attributes in which the sum of disjoint sketches differs from the first.
 
@@ -281,8 +273,11 @@ def merged_fields(sketches: Sequence[Any]) -> dict[str, Any]:
     largest mu. The largest epsilon would not do, as parties may state different deltas.
     """
     named = check_comparable(sketches)
-    if any(_one_release(*pair) for pair in combinations(sketches, 2)):
-        raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
+    for one, other in combinations(sketches, 2):
+        noisy = one.noise_scale_ > 0 and other.noise_scale_ > 0
+        # No two releases hold the same noise by chance.
+        if one is other or (noisy and np.array_equal(one.statistic_, other.statistic_)):
+            raise ValueError("merge was given one sketch twice; the parties must be disjoint.")
     if not all(one._is_declared for one in sketches):
         raise ValueError(
             'merge needs bounds that were declared: a sketch with bounds="private" has '
