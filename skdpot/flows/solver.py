@@ -318,8 +318,7 @@ class NumpyDrift:
         np.take(offset, cell, out=position, mode="clip")
         moved += position
         with one_blas_thread():
-            residual: np.ndarray = moved.T @ batch.directions
-        return residual
+            return moved.T @ batch.directions
 
 
 def _counts_below(cell: np.ndarray) -> np.ndarray:
@@ -485,8 +484,7 @@ class FlowState:
 
     def result(self) -> np.ndarray:
         """Return the particles."""
-        particles: np.ndarray = self._particles
-        return particles
+        return self._particles
 
     def _placed(self, array: np.ndarray) -> Any:
         """Return an array where the particles are."""

@@ -214,7 +214,7 @@ def sliced_wasserstein_distance(
     p = float(p)
     directions = directions_of(first.shape[1], n_projections, random_state)
     distances = wasserstein_1d(directions @ first.T, directions @ second.T, a, b, p=p)
-    return power_mean(np.asarray(distances), p)
+    return float(power_mean(np.asarray(distances), p))
 
 
 @dataclass(frozen=True, eq=False)

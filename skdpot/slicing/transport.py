@@ -93,9 +93,7 @@ def wasserstein_1d(
     if not (np.isfinite(rows_u).all() and np.isfinite(rows_v).all()):
         raise ValueError("u and v must hold finite positions, without NaN.")
     if a is None and b is None and rows_u.shape == rows_v.shape:
-        gaps = _gaps(np.sort(rows_u, axis=1), np.sort(rows_v, axis=1))
-        unit = _unit(float(gaps.max()), p)
-        distances: np.ndarray = unit * np.mean((gaps / unit) ** p, axis=1) ** (1 / p)
+        distances = power_mean(_gaps(np.sort(rows_u, axis=1), np.sort(rows_v, axis=1)), p)
     else:
         distances = np.array([_merge(x, y, a, b, p) for x, y in zip(rows_u, rows_v, strict=True)])
     return float(distances[0]) if first.ndim == 1 else distances
@@ -126,20 +124,17 @@ def sliced_wasserstein_distance(
     JMIV 2015.
     """
     distances = wasserstein_1d(directions @ np.asarray(X).T, directions @ np.asarray(Y).T, p=p)
-    return power_mean(np.asarray(distances), p)
+    return float(power_mean(np.asarray(distances), p))
 
 
-def power_mean(distances: np.ndarray, p: float) -> float:
-    """Return ``mean(distances^p)^(1/p)``, also where a power would overflow."""
-    unit = _unit(float(distances.max()), p)
-    return float(unit * np.mean((distances / unit) ** p) ** (1 / p))
-
-
-def _unit(largest: float, p: float) -> float:
-    """Return what to divide by before powers are taken: 1 for numbers of ordinary size."""
-    if largest == 0.0 or abs(np.log10(largest)) < _SAFE / p:
-        return 1.0
-    return max(float(largest), float(np.finfo(np.float64).tiny))
+def power_mean(distances: np.ndarray, p: float, weights: np.ndarray | None = None) -> Any:
+    """Return ``mean(distances^p)^(1/p)`` along the last axis, also where a power would overflow."""
+    largest = float(distances.max())
+    ordinary = largest == 0.0 or abs(np.log10(largest)) < _SAFE / p
+    unit = 1.0 if ordinary else max(largest, float(np.finfo(np.float64).tiny))
+    powers = (distances / unit) ** p
+    mean = np.mean(powers, axis=-1) if weights is None else weights @ powers
+    return unit * mean ** (1 / p)
 
 
 def point_masses(weights: ArrayLike | None, size: int, name: str) -> np.ndarray | None:
@@ -170,9 +165,7 @@ def _merge(
     middles = levels[:-1] + widths / 2
     i = np.minimum(np.searchsorted(u_steps, middles), len(u) - 1)
     j = np.minimum(np.searchsorted(v_steps, middles), len(v) - 1)
-    gaps = _gaps(u[i], v[j])
-    unit = _unit(float(gaps.max()), p)
-    return float(unit * (widths @ (gaps / unit) ** p) ** (1 / p))
+    return float(power_mean(_gaps(u[i], v[j]), p, widths))
 
 
 def _gaps(u: np.ndarray, v: np.ndarray) -> np.ndarray:
