@@ -235,8 +235,8 @@ def the_largest_norm(radius, X):
     return float(np.linalg.norm(X, axis=1).max())
 
 
-def with_a_true_reach(found, X, feature):
-    return (*found[:2], float(np.abs(X[:, feature] - found[0]).max()))
+def with_a_true_reach(found, used):
+    return (*found[:2], float(np.abs(used - found[0]).max()))
 
 
 def up_to_the_largest_value(found, used):
@@ -950,7 +950,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],
     27: [
-        (given("_full_rows", reader=without_empty_lines),
+        (given("_read_columns", reader=without_empty_lines),
          {"empty lines passed over":
           "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
         (rewritten("TableSchema.from_dtypes",
