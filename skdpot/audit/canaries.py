@@ -362,7 +362,7 @@ def _half_a_scale_apart(estimator: Any, slots: _Slots) -> CanaryPairs:
     return CanaryPairs(first=np.stack(sides[0], axis=1), second=np.stack(sides[1], axis=1))
 
 
-def _with_values(column: TableColumn, table: Table) -> TableColumn:
+def _with_values(column: Any, table: Table) -> Any:
     """Return a column that says which values it has, by public rows where it leaves that open."""
     if not column.is_numbered:
         raise ValueError(f"Rows of audits are numbers: number the categories of {column.name!r}.")
@@ -374,7 +374,10 @@ def _with_values(column: TableColumn, table: Table) -> TableColumn:
             f"Nothing says which values column {column.name!r} has: give some rows, or state its "
             "bounds or categories in the schema."
         )
-    return column.completed(values[~np.isnan(values)])
+    known = np.unique(values[~np.isnan(values)])
+    if column.on_scale:
+        return column.within(float(known[0]), float(known[-1]))
+    return column.replace(categories=tuple(known.tolist()))
 
 
 def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:

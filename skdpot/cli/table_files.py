@@ -15,13 +15,7 @@ import pandas as pd
 
 from skdpot.cli.console import CommandError
 from skdpot.preprocessing.categorical_column import text_truths
-from skdpot.preprocessing.column_base import (
-    present_texts,
-    strings,
-    text_double,
-    text_number,
-    text_numbers,
-)
+from skdpot.preprocessing.column_base import present_texts, strings, text_numbers
 from skdpot.preprocessing.numeric_column import text_doubles, text_integers
 from skdpot.preprocessing.table_frames import Table
 from skdpot.preprocessing.table_schema import TableSchema
@@ -95,12 +89,12 @@ def read_guessable(path: str, form: FileFormat) -> Any:
 def inferred_values(texts: Iterable[str], missing: frozenset[str]) -> pd.Series:
     """Return a column with the data type that its texts suggest, which depends on every row."""
     values = present_texts(texts, missing)
-    numbers = text_numbers(values, text_number)
+    numbers = text_numbers(values)
     if numbers is not None:
         whole = [number for number in numbers if isinstance(number, int)]
         present = [number for number in numbers if number is not None]
         if len(whole) < len(present):
-            return text_doubles(text_numbers(values, text_double) or [])
+            return text_doubles(numbers)
         if not present or -(2**63) <= min(whole) <= max(whole) < 2**63:
             found = text_integers(numbers)
             return found if len(present) < len(numbers) else found.astype("int64")

@@ -38,7 +38,7 @@ from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.recording import Release
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 from skdpot.tables.conditions import parse_conditions
-from skdpot.tables.fitting import TablePlan, TableProblem, fit_table, plan_tables
+from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.marginals import IntArray, NoisyMarginal
 from skdpot.tables.model import draw_cells
 from skdpot.tables.table_record import TableRecord
@@ -264,13 +264,16 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
             schema = release_schema(readings, plan.schema, streams)
             grids = tuple(column.grid() for column in schema)
-            problem = TableProblem(
+            fit = TableFit(
+                plan,
+                streams,
                 codes=_codes(readings, grids),
                 grids=grids,
                 target=None if self.target is None else schema.names.index(self.target),
                 n_particles=n_particles,
+                advance=advance,
             )
-            self.model_ = fit_table(problem, plan, streams, advance)
+            self.model_ = fit.model()
         self.schema_, self._grids = schema, grids
         self.n_samples_, self._kind = plan.n_samples, kind
 

@@ -17,7 +17,6 @@ from skdpot.preprocessing.column_base import (
     TableColumn,
     present_texts,
     strings,
-    text_number,
     text_numbers,
 )
 from skdpot.preprocessing.numeric_column import no_number
@@ -69,12 +68,10 @@ _DIGITS = {"1": True, "1.0": True, "0": False, "0.0": False}
 class CodedColumn(TableColumn):
     """Base class of columns of categories, which are coded by their places in `levels`."""
 
+    levels: tuple[Any, ...]  # all values that the column can have
     ordered: bool
-
-    @property
-    def levels(self) -> tuple[Any, ...]:
-        """All values that the column can have."""
-        raise NotImplementedError
+    other: Any = None
+    _places: dict[Any, int]  # of levels, by their `category_key`
 
     @property
     def n_categories(self) -> int:
@@ -101,34 +98,59 @@ class CodedColumn(TableColumn):
             message names the column and quotes no value.
         """
         column = self.read(values)
-        places = [*(self._place(key) for key in column.keys if key), -1]
+        unknown = -1 if self.likely_empty is None else self.likely_empty
+        places = [*(self._places.get(key, unknown) for key in column.keys), -1]
         return np.array(places, dtype=np.int64)[column.distinct[0]]
 
-    def _place(self, key: tuple[str, Any]) -> int:
-        """Return the position of what `category_key` made of a value that was read."""
-        raise NotImplementedError
-
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
-        """Return the categories at positions in `levels`, of which -1 is a missing value."""
-        raise NotImplementedError
+        """Return the categories at positions in `levels`.
+
+        Parameters
+        ----------
+        codes : array-like of int of shape (n_rows,)
+            Positions; -1 is a missing value.
+
+        Returns
+        -------
+        Series of shape (n_rows,)
+            Of the data type of the column.
+
+        Raises
+        ------
+        ValueError
+            If a code is out of range, or -1 although `missing` is False.
+        """
+        positions, last = np.asarray(codes), self.n_categories - 1
+        integers = positions.dtype.kind in "iu"
+        if positions.size and not (integers and -1 <= positions.min() <= positions.max() <= last):
+            raise self.error(f": codes must be integers from -1 (missing) to {last}.")
+        positions = positions.astype(np.int64)
+        missing = positions < 0
+        self.check_missing(missing)
+        dtype = self.dtype or self.default
+        family = dtype_family(dtype)
+        if (inside := category_dtype(dtype)) is not None:
+            index = pd.Index(list(self.levels), dtype=object)
+            if inside != "object" and not any(_misfit(key, inside) for key in self._places):
+                index = index.astype(inside)
+            kinds = pd.CategoricalDtype(index, ordered=self.ordered)
+            return pd.Series(pd.Categorical.from_codes(positions, dtype=kinds))
+        held = {"text": "object", "integer": dtype.lower(), "boolean": "bool"}
+        levels = np.array([*self.levels, None if family == "text" else 0], held.get(family, "f8"))
+        return self.finish(levels[positions], missing, dtype)
 
     def level(self, value: Any) -> int | None:
-        """Return the place of a category; None if there is no such."""
-        raise NotImplementedError
+        """Return the place of a category, None if there is no such."""
+        return None if (key := category_key(value)) is None else self._places.get(key)
 
     def grid(self) -> "ColumnGrid":
         """Return a cell for each category."""
-        return ColumnGrid(self, self.n_categories, self.is_ranked)
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether the order of the categories means something to who counts them."""
-        return self.ordered
+        return ColumnGrid(self, self.n_categories, self.ordered)
 
     @property
     def likely_empty(self) -> int | None:
         """Place of the category that stands for all others."""
-        return None
+        return None if self.other is None else self.level(self.other)
 
     def to_unit(self, values: Any) -> FloatArray:
         """Return the place of each category in their order."""
@@ -170,14 +192,6 @@ class CodedColumn(TableColumn):
     def _last_step(self) -> int:
         return self.n_categories - 1
 
-    def checked_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return codes as integers and refuse those that are out of range."""
-        given = np.asarray(codes)
-        last = self.n_categories - 1
-        if given.size and (given.dtype.kind not in "iu" or given.min() < -1 or given.max() > last):
-            raise self.error(f": codes must be integers from -1 (missing) to {last}.")
-        return given.astype(np.int64)
-
     def compared(self, values: pd.Series) -> pd.Series:
         """Return values as text, in their order if they have one."""
         names = list(map(str, self.levels))
@@ -217,8 +231,12 @@ class BooleanColumn(CodedColumn):
     kind: ClassVar[str] = "boolean"
     families: ClassVar[tuple[str, ...]] = ("boolean", "text", "integer", "float")
 
+    is_numbered: ClassVar[bool] = True
+    default: ClassVar[str] = "bool"
+
+    levels = (False, True)
     ordered = True
-    is_ranked = False
+    _places = {("boolean", False): 0, ("boolean", True): 1, ("number", 0): 0, ("number", 1): 1}
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
@@ -229,58 +247,20 @@ class BooleanColumn(CodedColumn):
                 "categorical column."
             )
 
-    @property
-    def levels(self) -> tuple[bool, bool]:
-        """The two values."""
-        return False, True
-
     def describe(self, *, in_full: bool = False) -> str:
         """Say in a few words which values the column can have."""
         return "True and False"
 
-    @property
-    def is_numbered(self) -> bool:
-        """Whether an array of numbers can hold the values."""
-        return True
-
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse what is neither True nor False."""
         column = super().read(values)
-        if any(key is None or key[0] == "text" or key[1] not in (0, 1) for key in column.keys):
+        if not self._places.keys() >= set(column.keys):
             raise self.error(" must hold True and False, or 1 and 0; else declare its categories.")
         return column
 
-    def _place(self, key: tuple[str, Any]) -> int:
-        return int(key[1])
-
-    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
-        """Return True for 1 and False for 0.
-
-        Parameters
-        ----------
-        codes : array-like of int of shape (n_rows,)
-            -1 is a missing value.
-
-        Returns
-        -------
-        Series of shape (n_rows,)
-            Of the data type of the column.
-
-        Raises
-        ------
-        ValueError
-            If a code is out of range, or -1 although `missing` is False.
-        """
-        positions = self.checked_codes(codes)
-        return self.finish(positions == 1, positions < 0, self.dtype or "bool")
-
-    def level(self, value: Any) -> int | None:
-        """Return 1 for True and 0 for False, and for numbers that are equal."""
-        alike = [pd.api.types.is_scalar(value) and level == value for level in self.levels]
-        return alike.index(True) if any(alike) else None
-
-    def _text_dtype(self) -> str:
-        return "bool"
+    def grid(self) -> ColumnGrid:
+        """Return two cells, whose order means nothing to who counts them."""
+        return ColumnGrid(self, 2, False)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts of a file as truth values."""
@@ -344,6 +324,7 @@ class CategoricalColumn(CodedColumn):
 
     kind: ClassVar[str] = "categorical"
     families: ClassVar[tuple[str, ...]] = ("text", "category", "integer", "float")
+    default: ClassVar[str] = "object"
 
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
@@ -377,7 +358,7 @@ class CategoricalColumn(CodedColumn):
         return self.categories is not None
 
     @cached_property
-    def levels(self) -> tuple[Any, ...]:
+    def levels(self) -> tuple[Any, ...]:  # type: ignore[override]
         """All values that the column can have: the categories, and `other` if it is no such."""
         if self.categories is None:
             raise self.error(
@@ -388,25 +369,12 @@ class CategoricalColumn(CodedColumn):
         return (*self.categories, self.other) if extra else self.categories
 
     @property
-    def is_numbered(self) -> bool:
+    def is_numbered(self) -> bool:  # type: ignore[override]
         """Whether an array of numbers can hold the values."""
         return all(isinstance(level, int | float) for level in self.categories or ())
 
-    def completed(self, values: npt.NDArray[Any]) -> Self:
-        """Return the column with the categories that occur among public values."""
-        return self.replace(categories=tuple(np.unique(values).tolist()))
-
-    @property
-    def likely_empty(self) -> int | None:
-        """Place of the category that stands for all others."""
-        return None if self.other is None else self.level(self.other)
-
-    def level(self, value: Any) -> int | None:
-        """Return the place of a category, of which True is none of the number 1."""
-        return None if (key := category_key(value)) is None else self._places.get(key)
-
     @cached_property
-    def _places(self) -> dict[Any, int]:
+    def _places(self) -> dict[Any, int]:  # type: ignore[override]
         return {category_key(level): place for place, level in enumerate(self.levels)}
 
     def describe(self, *, in_full: bool = False) -> str:
@@ -453,7 +421,8 @@ class CategoricalColumn(CodedColumn):
             return values.present
         codes = values.distinct[0]
         plain = np.empty(len(values.keys), dtype=object)
-        plain[:] = [_plain(key[1]) for key in values.keys if key]
+        whole = (key for key in values.keys if key)
+        plain[:] = [int(v) if k == "number" and v == int(v) else v for k, v in whole]
         return plain[codes[codes >= 0]]
 
     def listed(self, selected: tuple[Any, ...]) -> Self:
@@ -465,46 +434,6 @@ class CategoricalColumn(CodedColumn):
             # None is left when each value of the data type was selected: there are no others.
             other = next((name for name in names if category_key(name) not in taken), None)
         return self.replace(categories=selected, other=other)
-
-    def _place(self, key: tuple[str, Any]) -> int:
-        unknown = -1 if self.other is None else self._places[category_key(self.other)]
-        return self._places.get(key, unknown)
-
-    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
-        """Return the categories at positions in `levels`.
-
-        Parameters
-        ----------
-        codes : array-like of int of shape (n_rows,)
-            Positions; -1 is a missing value.
-
-        Returns
-        -------
-        Series of shape (n_rows,)
-            Of the data type of the column.
-
-        Raises
-        ------
-        ValueError
-            If a code is out of range, or -1 although `missing` is False.
-        """
-        positions = self.checked_codes(codes)
-        missing = positions < 0
-        self.check_missing(missing)
-        dtype = self.dtype or "object"
-        if (inside := category_dtype(dtype)) is not None:
-            index = pd.Index(list(self.levels), dtype=object)
-            if inside != "object" and not any(_misfit(key, inside) for key in self._places):
-                index = index.astype(inside)
-            kinds = pd.CategoricalDtype(index, ordered=self.ordered)
-            return pd.Series(pd.Categorical.from_codes(positions, dtype=kinds))
-        levels = np.empty(len(self.levels) + 1, dtype=object)
-        levels[:] = [*self.levels, None]
-        if dtype_family(dtype) == "text":
-            return self.finish(levels[positions], missing, dtype)
-        held = dtype.lower() if dtype_family(dtype) == "integer" else "float64"
-        numbers = np.array([*self.levels, 0], dtype=held)
-        return self.finish(numbers[positions], missing, dtype)
 
     def _plain(self, value: Any, field: str) -> Any:
         """Return a category as a plain Python value that fits the data type."""
@@ -553,23 +482,24 @@ class CategoricalColumn(CodedColumn):
         family = dtype_family(category_dtype(self.dtype) or self.dtype)
         return "number" if family in ("integer", "float") else "text"
 
-    def _text_dtype(self) -> str:
-        return "str" if self._held() == "text" else "object"
+    def stated(self) -> Self:
+        """Return a copy that states its data type, so that no text in a file can."""
+        return self.bind("str" if self._held() == "text" else self.default)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts of a file as categories; one that is listed is not missing."""
-        levels = {str(level): level for level in self.levels} if self.is_resolved else {}
+        known = self.levels if self.is_resolved else ()
+        levels: dict[Any, Any] = {str(level): level for level in known}
         values = present_texts(texts, missing - levels.keys())
         held = self._held()
         if held == "number":
-            numbers = text_numbers(values, text_number)
+            numbers = text_numbers(values)
             if numbers is None:
                 raise no_number(self.name)
             return pd.Series(numbers, dtype=object)
         if held == "text":
             return strings(values)
-        known = [None if value is None else levels.get(value, value) for value in values]
-        return pd.Series(known, dtype=object)
+        return pd.Series([levels.get(value, value) for value in values], dtype=object)
 
     def condition(self, text: str) -> Any:
         """Return one category, or several that are separated by commas, or None for missing."""
@@ -582,12 +512,6 @@ class CategoricalColumn(CodedColumn):
         if text and all(part in levels for part in parts):
             return [levels[part] for part in parts]
         return text or None
-
-
-def _plain(value: Any) -> Any:
-    """Return a category, a whole number as an integer."""
-    whole = isinstance(value, float) and value == int(value)
-    return int(value) if whole else value
 
 
 def _misfit(key: tuple[str, Any], dtype: str) -> str:
@@ -626,12 +550,12 @@ def _left_out(distinct: Iterable[Any], n: int) -> str:
     if sum(map(bool, map(_DATE.fullmatch, texts))) > _MOST * len(texts):
         return _NO_DATE
     alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
-    if len(alike) > _MOST * len(texts) and text_numbers(alike, float) is None:
+    if len(alike) > _MOST * len(texts) and text_numbers(alike) is None:
         return _NO_NUMBER
     found = [_NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts]
     units = [match[2] for match in found if match]
     measured = len(units) >= len(texts) - 3 and len(set(units)) <= 2
-    if len(texts) == len(values) > _FEW and measured and text_numbers(texts, float) is None:
+    if len(texts) == len(values) > _FEW and measured and text_numbers(texts) is None:
         return _NO_NUMBER
     if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
         return (

@@ -7,7 +7,7 @@ a record would no longer move one count by one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -33,9 +33,11 @@ class TableColumn:
 
     kind: ClassVar[str]
     families: ClassVar[tuple[str, ...]]  # of data types that it reads
+    default: ClassVar[str]  # data type where no table has one
     on_scale: ClassVar[bool] = False  # whether it has bounds rather than categories
     figure: ClassVar[str] = "category"  # what it is in figures: "number", "date" or "category"
     is_time: ClassVar[bool] = False  # whether text in a table may stand for its values
+    is_numbered: ClassVar[bool] = False  # whether an array of numbers can hold its values
 
     name: str
     _: KW_ONLY
@@ -50,8 +52,12 @@ class TableColumn:
                 "the columns of a table with strings."
             )
         for item in fields(self):
+            value = getattr(self, item.name)
             if item.type in (bool, "bool"):
-                self._store(item.name, self._boolean(item.name))
+                if not isinstance(value, bool | np.bool_):
+                    given = type(value).__name__
+                    raise self.error(f": {item.name} must be True or False, got {given}.")
+                self._store(item.name, bool(value))
         if self.dtype is not None:
             self._check_dtype(self.dtype)
 
@@ -59,15 +65,6 @@ class TableColumn:
     def is_resolved(self) -> bool:
         """Whether nothing is left to be estimated privately."""
         return True
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether an array of numbers can hold the values."""
-        return False
-
-    def completed(self, values: npt.NDArray[Any]) -> "TableColumn":
-        """Return the column with what it leaves open taken from public values, none missing."""
-        return self
 
     def describe(self, *, in_full: bool = False) -> str:
         """Say which values the column can have, in a few words or without leaving one out."""
@@ -151,10 +148,7 @@ class TableColumn:
 
     def stated(self) -> Self:
         """Return a copy that states its data type, so that no text in a file can."""
-        return self if self.dtype is not None else self.replace(dtype=self._text_dtype())
-
-    def _text_dtype(self) -> str:
-        raise NotImplementedError
+        return self.bind(self.default)
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts of a file as values of this column, each read by itself."""
@@ -176,20 +170,6 @@ class TableColumn:
         """Return the kind and the fields as JSON can hold them."""
         return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
 
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
-        """Rebuild a column from the fields that `to_dict` returned, without the kind."""
-        known = {item.name for item in fields(cls)}
-        for key in entries:
-            if key not in known:
-                raise ValueError(
-                    f"A {cls.kind} column has no field {key!r:.40}; there are "
-                    f"{', '.join(sorted(known))}."
-                )
-        if "name" not in entries:
-            raise ValueError(f"A {cls.kind} column of the schema has no name.")
-        return cls(**entries)
-
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse those that the column cannot hold.
 
@@ -210,7 +190,6 @@ class TableColumn:
         self, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_], dtype: str
     ) -> pd.Series:
         """Return decoded values as a Series of the data type of the column."""
-        self.check_missing(missing)
         target = pandas_dtype(dtype, self.missing)
         series = pd.Series(values, dtype=values.dtype)
         if self.missing and values.dtype.kind in "biu":
@@ -245,12 +224,6 @@ class TableColumn:
                 f"{' or '.join(self.families)} values. Choose another kind of column."
             )
 
-    def _boolean(self, field: str) -> bool:
-        value = getattr(self, field)
-        if not isinstance(value, bool | np.bool_):
-            raise self.error(f": {field} must be True or False, got {type(value).__name__}.")
-        return bool(value)
-
     def _store(self, field: str, value: object) -> None:
         """Set a field of the frozen instance while it is being made."""
         object.__setattr__(self, field, value)
@@ -278,13 +251,10 @@ class ScaledColumn(TableColumn):
     on_scale: ClassVar[bool] = True
     figure: ClassVar[str] = "number"
 
+    log_scale = False  # whether places are logarithmic rather than even
+
     lower: Any = None
     upper: Any = None
-
-    @property
-    def log_scale(self) -> bool:
-        """Whether places are logarithmic rather than even."""
-        return False
 
     @property
     def is_resolved(self) -> bool:
@@ -299,6 +269,67 @@ class ScaledColumn(TableColumn):
     @property
     def _last_step(self) -> int | None:
         return None if self.log_scale or self.n_values is None else self.n_values - 1
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Map values to [0, 1].
+
+        Parameters
+        ----------
+        values : Series of pandas or polars, or array-like of shape (n_rows,)
+            Those outside of the bounds are clipped.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            NaN where a value is missing.
+
+        Raises
+        ------
+        ValueError
+            If a bound is not known, if something is no finite value of this kind, or if something
+            misses although `missing` is False. The message names the column and quotes no value.
+        """
+        length = self._length()
+        column = self.read(values)
+        unit = np.minimum(self._distances(column) / (length or 1.0), 1.0)
+        unit[column.missing] = np.nan
+        return unit
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Map numbers of [0, 1] back to values.
+
+        Parameters
+        ----------
+        unit : array-like of shape (n_rows,)
+            Numbers outside of [0, 1] are clipped; NaN is a missing value.
+
+        Returns
+        -------
+        Series of shape (n_rows,)
+            Of the data type of the column; integers and times are the nearest ones.
+
+        Raises
+        ------
+        ValueError
+            If a bound is not known, or something misses although `missing` is False.
+        """
+        length = self._length()
+        numbers = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(numbers)
+        self.check_missing(missing)
+        return self._at(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * length, missing)
+
+    def _length(self) -> float:
+        """Return the distance of the upper bound from the lower one, if both are known."""
+        raise NotImplementedError
+
+    def _distances(self, column: PlainColumn) -> FloatArray:
+        """Return the distance of each value from the lower bound, on the scale that is encoded."""
+        raise NotImplementedError
+
+    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
+        """Return the values at distances from the lower bound."""
+        raise NotImplementedError
 
     def left_open(self) -> Self:
         """Return the column without bounds."""
@@ -319,10 +350,13 @@ class ScaledColumn(TableColumn):
             f"No value of {self.name!r} lies in the interval that conditions asks for: {why}."
         )
 
-    def _unbounded(self) -> ValueError:
-        return self.error(
-            " has no bounds yet: state them, or have a TableEncoder estimate them privately."
-        )
+    def _bounds(self) -> tuple[Any, Any]:
+        """Return both bounds, and refuse a column that lacks one."""
+        if not self.is_resolved:
+            raise self.error(
+                " has no bounds yet: state them, or have a TableEncoder estimate them privately."
+            )
+        return self.lower, self.upper
 
     def _frequent(self) -> FloatArray:
         """Return the places of values that many rows may share: the bounds."""
@@ -428,28 +462,22 @@ def strings(values: Sequence[str | None]) -> pd.Series:
     return pd.Series(values, dtype=pandas_dtype("str", True))
 
 
-def text_numbers(
-    values: Iterable[str | None], convert: Callable[[str], int | float | None]
-) -> list[int | float | None] | None:
-    """Return texts as numbers, None if some are none. What is NaN is missing."""
+def text_numbers(values: Iterable[str | None]) -> list[int | float | None] | None:
+    """Return integers of any size, and else the nearest doubles; None if a text is no number.
+
+    What is NaN is missing.
+    """
     try:
-        return [None if value is None else convert(value) for value in values]
+        return [None if value is None else _number(value) for value in values]
     except ValueError:  # it quotes the text
         return None
 
 
-def text_number(text: str) -> int | float | None:
-    """Return an integer, which may have any size, or else the nearest double."""
-    number = text_double(text)
-    try:
-        return int(text)
-    except ValueError:
-        return number
-
-
-def text_double(text: str) -> float | None:
-    """Return the nearest double."""
+def _number(text: str) -> int | float | None:
     if "_" in text or not text.isascii():  # Python reads more than other programs do
         raise ValueError
     number = float(text)
-    return None if math.isnan(number) else number
+    try:
+        return int(text)
+    except ValueError:
+        return None if math.isnan(number) else number

@@ -17,8 +17,6 @@ from skdpot.preprocessing.column_base import (
     ScaledColumn,
     TableColumn,
     present_texts,
-    text_double,
-    text_number,
     text_numbers,
 )
 from skdpot.preprocessing.table_frames import PlainColumn, dtype_family
@@ -81,6 +79,7 @@ class NumericColumn(ScaledColumn):
 
     kind: ClassVar[str] = "numeric"
     families: ClassVar[tuple[str, ...]] = ("integer", "float")
+    is_numbered: ClassVar[bool] = True
 
     lower: float | int | None = None
     upper: float | int | None = None
@@ -96,6 +95,11 @@ class NumericColumn(ScaledColumn):
             self._store(side, self._bound(side))
         if self.lower is not None and self.upper is not None:
             self._check_range(self.lower, self.upper)
+
+    @property
+    def default(self) -> str:  # type: ignore[override]
+        """Data type where no table has one."""
+        return "int64" if self.integer else "float64"
 
     @property
     def n_values(self) -> int | None:
@@ -115,68 +119,29 @@ class NumericColumn(ScaledColumn):
         private = "" if self.is_resolved else ", bounds to be estimated privately"
         return f"{numbers} from {ends[0]} to {ends[1]}{private} {scale}".rstrip()
 
-    def to_unit(self, values: Any) -> FloatArray:
-        """Map values to [0, 1].
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            Numbers; those outside of the bounds are clipped.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            NaN where a value is missing.
-
-        Raises
-        ------
-        ValueError
-            If something is not a finite number, or misses although `missing` is False. The
-            message names the column and quotes no value.
-        """
+    def _length(self) -> float:
         lower, upper = self._bounds()
-        column = self.read(values)
+        return math.log1p(upper - lower) if self.log_scale else float(upper - lower)
+
+    def _distances(self, column: PlainColumn) -> FloatArray:
+        lower, upper = self._bounds()
         if self.integer:
-            distance = (_integers(column, int(lower), int(upper)) - int(lower)).astype(np.float64)
+            steps = _integers(column, int(lower), int(upper)) - int(lower)
+            distance = steps.astype(np.float64)
         else:
             numbers = np.where(column.missing, lower, column.values.astype(np.float64))
             distance = np.clip(numbers, lower, upper) - lower
-        if self.log_scale:
-            distance = np.log1p(distance)
-        unit = distance / (self._length(lower, upper) or 1.0)
-        unit = np.minimum(unit, 1.0)
-        unit[column.missing] = np.nan
-        return unit
+        return np.log1p(distance) if self.log_scale else distance
 
-    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Map numbers of [0, 1] back to values.
-
-        Parameters
-        ----------
-        unit : array-like of shape (n_rows,)
-            Numbers outside of [0, 1] are clipped; NaN is a missing value.
-
-        Returns
-        -------
-        Series of shape (n_rows,)
-            Of the data type of the column; integers are the nearest ones.
-
-        Raises
-        ------
-        ValueError
-            If something misses although `missing` is False.
-        """
+    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
         lower, upper = self._bounds()
-        numbers = np.asarray(unit, dtype=np.float64)
-        missing = np.isnan(numbers)
-        distance = np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * self._length(lower, upper)
         if self.log_scale:
-            distance = np.expm1(distance)
+            distances = np.expm1(distances)
         if not self.integer:
-            restored = np.clip(lower + distance, lower, upper)
-            return self.finish(restored, missing, self.dtype or "float64")
-        steps = np.clip(np.rint(distance), 0.0, float(upper - lower)).astype(np.int64)
-        return self.finish(int(lower) + steps, missing, self.dtype or "int64")
+            restored = np.clip(lower + distances, lower, upper)
+            return self.finish(restored, missing, self.dtype or self.default)
+        steps = np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
+        return self.finish(int(lower) + steps, missing, self.dtype or self.default)
 
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse what is not a finite number."""
@@ -236,15 +201,6 @@ class NumericColumn(ScaledColumn):
     def _infinite(self) -> ValueError:
         return self.error(" holds infinity; every value must be finite or missing.")
 
-    def _bounds(self) -> tuple[float | int, float | int]:
-        if self.lower is None or self.upper is None:
-            raise self._unbounded()
-        return self.lower, self.upper
-
-    def _length(self, lower: float, upper: float) -> float:
-        """Return the length of the interval on the scale that is encoded."""
-        return math.log1p(upper - lower) if self.log_scale else float(upper - lower)
-
     def _bound(self, side: str) -> float | int | None:
         value = getattr(self, side)
         if value is None:
@@ -285,15 +241,6 @@ class NumericColumn(ScaledColumn):
         """How far apart the bounds of integers may be."""
         return _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
 
-    @property
-    def is_numbered(self) -> bool:
-        """Whether an array of numbers can hold the values."""
-        return True
-
-    def completed(self, values: npt.NDArray[Any]) -> Self:
-        """Return the column with bounds at the smallest and the largest of public values."""
-        return self.within(float(values.min()), float(values.max()))
-
     def _frequent(self) -> FloatArray:
         """Return the places of both bounds, and of zero between them."""
         lower, upper = self._bounds()
@@ -327,9 +274,7 @@ class NumericColumn(ScaledColumn):
         try:
             number = float(text)
         except (TypeError, ValueError):
-            number = None
-        if number is None:
-            raise ValueError(f"{self.name!r} is a number, not {text!r}.")
+            raise ValueError(f"{self.name!r} is a number, not {text!r}.") from None
         return int(number) if number.is_integer() else number
 
     def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
@@ -365,22 +310,17 @@ class NumericColumn(ScaledColumn):
         )
         return found, note
 
-    def _text_dtype(self) -> str:
-        return "int64" if self.integer else "float64"
-
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts of a file as numbers."""
-        values = present_texts(texts, missing)
-        numbers = text_numbers(values, text_number if self.integer else text_double)
+        numbers = text_numbers(present_texts(texts, missing))
         if numbers is None:
             raise no_number(self.name)
         if not self.integer:
             return text_doubles(numbers)
         try:
-            whole = [None if number is None else as_integer(number) for number in numbers]
+            return text_integers([None if n is None else as_integer(n) for n in numbers])
         except OverflowError:
             raise self._infinite() from None
-        return text_integers(whole)
 
 
 def _integers(column: PlainColumn, lower: int, upper: int) -> npt.NDArray[np.int64]:
@@ -445,7 +385,7 @@ def no_number(name: str) -> ValueError:
 
 def text_doubles(numbers: Sequence[int | float | None]) -> pd.Series:
     """Return numbers that were read from text as doubles, NaN for None."""
-    return pd.Series(np.array(numbers, dtype=np.float64))
+    return pd.Series([math.nan if n is None else as_float(n) for n in numbers], dtype="float64")
 
 
 def text_integers(numbers: Sequence[int | float | None]) -> pd.Series:

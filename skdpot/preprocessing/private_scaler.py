@@ -18,7 +18,7 @@ from skdpot._utils.validation import (
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds, release_feature_scales
+from skdpot.privacy.private_bounds import plan_private_bounds, release_feature_scales
 from skdpot.privacy.provenance import made_by, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 
@@ -159,42 +159,32 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         """
         with all_or_nothing(self):
             rows = validate_rows(self, X, reset=True, min_samples=2)
-            plan = self._plan(*rows.shape)
-            spent = self._charge(plan)
+            if not (self.with_centering or self.with_scaling):
+                raise ValueError(
+                    "with_centering=False and with_scaling=False leave nothing to learn; set one "
+                    "of them to True, or use 'passthrough' in place of this step."
+                )
+            mu = whole_mu(privacy_target(self.epsilon, self.delta, self.budget))
+            options: Any = {"mode": "features", "centers": self.with_centering}
+            plan = plan_private_bounds(len(rows), rows.shape[1], mu, **options)
+            mechanism = "noisy histograms of pair distances" + " and of values" * plan.centers
+            if not plan.event.is_private:
+                mechanism = "exact medians, no noise"
+            seeded = () if self.random_state is None else ("nobody knows random_state",)
+            spent = charge(
+                self,
+                plan.event,
+                n_samples=plan.n_samples,
+                assumptions=(*_ASSUMPTIONS, *seeded),
+                mechanism=mechanism,
+            )
             warn_of_composition(X, spent, self.budget, type(self).__name__)
-            self._release(rows, plan)
+            streams = spawn_streams(self.random_state, type(self).__name__)
+            found = release_feature_scales(rows, plan, streams)
+            self.center_ = found.center if self.with_centering else None
+            self.scale_ = found.spread if self.with_scaling else None
             self.privacy_spent_ = spent
         return self
-
-    def _plan(self, n_samples: int, n_features: int) -> BoundsPlan:
-        """Fix the noise so that the fit costs what was asked for and no more."""
-        if not (self.with_centering or self.with_scaling):
-            raise ValueError(
-                "with_centering=False and with_scaling=False leave nothing to learn; set one of "
-                "them to True, or use 'passthrough' in place of this step."
-            )
-        mu = whole_mu(privacy_target(self.epsilon, self.delta, self.budget))
-        options: Any = {"mode": "features", "centers": self.with_centering}
-        return plan_private_bounds(n_samples, n_features, mu, **options)
-
-    def _charge(self, plan: BoundsPlan) -> PrivacySpent:
-        seeded = () if self.random_state is None else ("nobody knows random_state",)
-        mechanism = "noisy histograms of pair distances" + " and of values" * plan.centers
-        if not plan.event.is_private:
-            mechanism = "exact medians, no noise"
-        return charge(
-            self,
-            plan.event,
-            n_samples=plan.n_samples,
-            assumptions=(*_ASSUMPTIONS, *seeded),
-            mechanism=mechanism,
-        )
-
-    def _release(self, rows: npt.NDArray[Any], plan: BoundsPlan) -> None:
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        found = release_feature_scales(rows, plan, streams)
-        self.center_ = found.center if self.with_centering else None
-        self.scale_ = found.spread if self.with_scaling else None
 
     def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Subtract the centres and divide by the scales; nothing is clipped.
@@ -209,14 +199,8 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         ndarray of shape (n_samples, n_features)
             The scaled rows.
         """
-        check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
-        scaled = rows.astype(np.float64)
-        if self.center_ is not None:
-            scaled -= self.center_
-        if self.scale_ is not None:
-            scaled /= self.scale_
-        return scaled.astype(rows.dtype, copy=False)
+        rows, center, scale = self._read(X)
+        return ((rows - center) / scale).astype(rows.dtype, copy=False)
 
     def fit_transform(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> Any:
         """Fit, then transform the same rows.
@@ -252,14 +236,16 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
         ndarray of shape (n_samples, n_features)
             Rows in the units of the data.
         """
+        rows, center, scale = self._read(X)
+        return (rows * scale + center).astype(rows.dtype, copy=False)
+
+    def _read(self, X: npt.ArrayLike) -> tuple[npt.NDArray[Any], Any, Any]:
+        """Return validated rows, and the centres and scales; 0 and 1 where there are none."""
         check_is_fitted(self)
         rows = validate_rows(self, X, reset=False)
-        restored = rows.astype(np.float64)
-        if self.scale_ is not None:
-            restored *= self.scale_
-        if self.center_ is not None:
-            restored += self.center_
-        return restored.astype(rows.dtype, copy=False)
+        zeros = np.zeros(rows.shape[1])
+        center = zeros if self.center_ is None else self.center_
+        return rows, center, zeros + 1.0 if self.scale_ is None else self.scale_
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of this estimator."""

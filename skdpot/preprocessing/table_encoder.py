@@ -19,7 +19,6 @@ from skdpot.preprocessing.private_scaler import whole_mu
 from skdpot.preprocessing.table_frames import PlainColumn, build_table, read_table
 from skdpot.preprocessing.table_schema import (
     GUESSED,
-    SchemaPlan,
     TableSchema,
     bound_schema,
     plan_schema,
@@ -28,7 +27,6 @@ from skdpot.preprocessing.table_schema import (
 )
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import Event
 from skdpot.privacy.provenance import made_by, passed_on, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 
@@ -209,38 +207,27 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
                 f"Found array with {n_rows} sample(s) while a minimum of 2 is required by "
                 "TableEncoder to estimate bounds and categories."
             )
-        plan = self._plan(schema, n_rows)
-        event = plan.event
-        if event is not None:
-            self.privacy_spent_ = self._charge(event, plan)
-            warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
-        streams = spawn_streams(self.random_state, type(self).__name__)
-        return release_schema(readings, plan, streams)
-
-    def _plan(self, schema: TableSchema, n_samples: int) -> SchemaPlan:
-        """Fix the noise so that the fit costs what was asked for and no more."""
         target = privacy_target(self.epsilon, self.delta, self.budget)
         tail = target.tail_delta
-        plan = plan_schema(schema, n_samples, mu=whole_mu(target), delta=tail)
-        event = plan.event
-        if event is not None and not target.admits(event):
+        plan = plan_schema(schema, n_rows, mu=whole_mu(target), delta=tail)
+        if not target.admits(plan.event):
             # A target that nothing is shared with spends all of delta: less the tails, then.
             rest = privacy_target(self.epsilon, self.delta - 1.001 * tail, self.budget)
-            plan = plan_schema(schema, n_samples, mu=whole_mu(rest), delta=tail)
-        return plan
-
-    def _charge(self, event: Event, plan: SchemaPlan) -> PrivacySpent:
-        guessed = (GUESSED,) if plan.schema.guessed else ()
+            plan = plan_schema(schema, n_rows, mu=whole_mu(rest), delta=tail)
+        guessed = (GUESSED,) if schema.guessed else ()
         seeded = ("nobody knows random_state",) if self.random_state is not None else ()
         names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}
         parts = [text for part, text in names.items() if getattr(plan, part) is not None]
-        return charge(
+        self.privacy_spent_ = charge(
             self,
-            event,
-            n_samples=plan.n_samples,
+            plan.event,
+            n_samples=n_rows,
             assumptions=(*_PUBLIC, *guessed, *seeded),
             mechanism=" and ".join(parts),
         )
+        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        return release_schema(readings, plan, streams)
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Encode rows.

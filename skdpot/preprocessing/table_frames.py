@@ -9,7 +9,7 @@ names for what only polars has: ``"date"`` and ``"enum"``.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from numbers import Integral, Real
 from os import PathLike
@@ -24,27 +24,22 @@ from skdpot._utils.validation import validate_frame, validate_rows
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-# Names of numpy, and those of the nullable types, which pandas and polars share.
-_INTEGERS = {
-    f"{sign}int{bits}": f"{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
-_FLOATS = {f"float{bits}": f"Float{bits}" for bits in (16, 32, 64)}
-_SIMPLE = {
-    **dict.fromkeys([*_INTEGERS, *_INTEGERS.values()], "integer"),
-    **dict.fromkeys([*_FLOATS, "Float32", "Float64"], "float"),
-    **dict.fromkeys(["bool", "boolean"], "boolean"),
-    **dict.fromkeys(["str", "string", "object"], "text"),
-    "enum": "category",
-    "date": "datetime",
+_INTEGER, _FLOAT = r"(u?int|U?Int)(8|16|32|64)", r"float(16|32|64)|Float(32|64)"
+_BOOLEAN, _TEXT = "bool(ean)?", "str|string|object"
+_FAMILIES = {
+    "integer": _INTEGER,
+    "float": _FLOAT,
+    "boolean": _BOOLEAN,
+    "text": _TEXT,
+    "category": rf"enum|category\[({_INTEGER}|{_FLOAT}|{_BOOLEAN}|{_TEXT})\]",
+    "datetime": r"date|datetime64\[(s|ms|us|ns)(, .+)?\]",
+    "timedelta": r"timedelta64\[(s|ms|us|ns)\]",
 }
 _POLARS_NAMES = {"String": "str", "Boolean": "bool", "Date": "date", "Enum": "enum"}
 _POLARS_NAMES["Categorical"] = "category[str]"
-_TIME_TYPES = {"datetime64": "Datetime", "timedelta64": "Duration"}  # of numpy and of polars
-_TIME = re.compile(r"(\w+64)\[(s|ms|us|ns)(?:, (.+))?\]")
-_CATEGORY = re.compile(r"category\[(\w+)\]")
+_TIME_TYPES = {"Datetime": "datetime64", "Duration": "timedelta64"}
 # Before pandas 3 "str" was no data type of its own.
 _OLD_STRINGS = not isinstance(pd.api.types.pandas_dtype("str"), pd.StringDtype)
-_IN_CATEGORIES = ("integer", "float", "boolean", "text")
 
 _NO_TABLE = (
     "X must be a DataFrame or a numeric array. It cannot be read as numbers: every argument must "
@@ -53,27 +48,18 @@ _NO_TABLE = (
 )
 
 
-def _time_parts(name: str) -> tuple[str, str, str | None] | None:
-    """Return numpy's name, the unit and the time zone in the name of a data type of times."""
-    found = _TIME.fullmatch(name)
-    return (found[1], found[2], found[3]) if found and found[1] in _TIME_TYPES else None
-
-
 def _is_polars(value: Any) -> bool:
     """Whether `value` belongs to polars, which need not be installed to ask."""
     kind = value if isinstance(value, type) else type(value)
     return kind.__module__.partition(".")[0] == "polars"
 
 
+@lru_cache
 def dtype_family(name: str) -> str:
     """Return what kind of values a data type holds, such as "integer", "text" or "datetime"."""
-    if name in _SIMPLE:
-        return _SIMPLE[name]
-    if (time := _time_parts(name)) is not None:
-        return time[0].removesuffix("64")
-    inside = _CATEGORY.fullmatch(name)
-    if inside and _SIMPLE.get(inside.group(1)) in _IN_CATEGORIES:
-        return "category"
+    for family, names in _FAMILIES.items():
+        if re.fullmatch(names, name):
+            return family
     raise ValueError(
         f"data type {name!r} is not supported: a column holds numbers, booleans, strings, "
         "categories, dates or durations. Convert it first"
@@ -99,24 +85,28 @@ def dtype_name(dtype: Any) -> str:
 def _polars_name(dtype: Any) -> str:
     text = str(dtype)
     kind = text.partition("(")[0]
-    for numpy_name, polars_name in _TIME_TYPES.items():
-        if kind == polars_name:
-            zone = getattr(dtype, "time_zone", None)
-            return f"{numpy_name}[{dtype.time_unit}{f', {zone}' if zone else ''}]"
-    number = kind.lower() if kind.lower() in (*_INTEGERS, *_FLOATS) else text
-    return _POLARS_NAMES.get(kind, number)
+    if kind in _TIME_TYPES:
+        zone = getattr(dtype, "time_zone", None)
+        return f"{_TIME_TYPES[kind]}[{dtype.time_unit}{f', {zone}' if zone else ''}]"
+    number = re.fullmatch(f"{_INTEGER}|{_FLOAT}", text)
+    return text.lower() if number else _POLARS_NAMES.get(kind, text)
 
 
 def datetime_zone(name: str | None) -> str | None:
     """Return the time zone in the name of a data type, None without one."""
-    time = _time_parts(name or "")
-    return time[2] if time else None
+    return (name or "").partition(", ")[2].removesuffix("]") or None
 
 
 def category_dtype(name: str) -> str | None:
     """Return the data type of the categories in ``"category[...]"``, None for other names."""
-    found = _CATEGORY.fullmatch("category[str]" if name == "enum" else name)
-    return found.group(1) if found else None
+    if name == "enum":
+        return "str"
+    return name[9:-1] if name.startswith("category[") else None
+
+
+def _nullable(name: str) -> str:
+    """Return the name that pandas and polars give a number or truth value that may be missing."""
+    return re.sub("^bool$", "boolean", name).replace("int", "Int").replace("uI", "UI")
 
 
 def pandas_dtype(name: str, missing: bool) -> Any:
@@ -124,8 +114,8 @@ def pandas_dtype(name: str, missing: bool) -> Any:
 
     Where values may be missing, integers and booleans are nullable.
     """
-    if missing:
-        name = {**_INTEGERS, "bool": "boolean"}.get(name, name)
+    if missing and dtype_family(name) in ("integer", "boolean"):
+        name = _nullable(name)
     if name == "str" and _OLD_STRINGS:
         name = "object"
     return pd.api.types.pandas_dtype("datetime64[s]" if name == "date" else name)
@@ -135,17 +125,12 @@ def _polars_dtype(pl: Any, name: str, categories: tuple[Any, ...]) -> Any:
     """Return the polars data type of a column; `categories` are those of an ``"enum"``."""
     if name == "enum":
         return pl.Enum([str(category) for category in categories])
-    if (time := _time_parts(name)) is not None:
-        kind, unit, zone = time
-        parts = ("ms" if unit == "s" else unit, *([zone] if zone else []))
-        return getattr(pl, _TIME_TYPES[kind])(*parts)
     inside = category_dtype(name)
-    if inside in ("str", "string", "object"):
+    if inside is not None and dtype_family(inside) == "text":
         return pl.Categorical
-    families = {"boolean": pl.Boolean, "text": pl.String, "datetime": pl.Date}
     name = inside or name
-    number = {**_INTEGERS, **_FLOATS}.get(name, name)
-    return families.get(dtype_family(name)) or getattr(pl, number)
+    simple = {"boolean": pl.Boolean, "text": pl.String}
+    return simple.get(dtype_family(name)) or getattr(pl, _nullable(name).replace("fl", "Fl"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +204,9 @@ def read_column(values: Any) -> PlainColumn:
         column = _read_polars(values)
     else:
         try:
-            series: pd.Series | None = _as_series(values)
+            series: Any = pd.Series(values)
+            if isinstance(values, list | tuple) and series.dtype.kind == "f":
+                series = pd.Series(values, dtype=object)  # one float made floats of all integers
         except Exception:  # an array of another library may raise anything, and quote its values
             series = None
         if series is None:
@@ -228,13 +215,6 @@ def read_column(values: Any) -> PlainColumn:
     if column.values.dtype.kind == "f":
         column.missing[:] |= np.isnan(column.values)
     return column
-
-
-def _as_series(values: Any) -> pd.Series:
-    series = values if isinstance(values, pd.Series) else pd.Series(values)
-    if isinstance(values, list | tuple) and series.dtype.kind == "f":
-        return pd.Series(values, dtype=object)  # one float would make floats of all integers
-    return series
 
 
 def _read_pandas(series: pd.Series) -> PlainColumn:
@@ -257,13 +237,11 @@ def _read_polars(series: Any) -> PlainColumn:
     name = dtype_name(series.dtype)
     family = dtype_family(name)
     missing = series.is_null().to_numpy().astype(bool)
-    time = ("datetime64", "D", None) if name == "date" else _time_parts(name)
     if family in ("text", "category"):
         values = np.empty(len(series), dtype=object)
         values[:] = series.to_list()
-    elif time is not None:
-        ticks = series.to_physical().fill_null(0).to_numpy().astype(np.int64)
-        values = ticks.astype(f"{time[0]}[{time[1]}]")
+    elif family in ("datetime", "timedelta"):
+        values = series.to_numpy()  # of times with a zone those of UTC
     else:
         values = series.fill_null(False if family == "boolean" else 0).to_numpy()
     return PlainColumn(values, missing, name)
@@ -442,18 +420,16 @@ def build_table(kind: str, columns: Mapping[str, pd.Series], schema: Any) -> Any
 def _polars_series(pl: Any, column: Any, series: pd.Series) -> Any:
     name = column.dtype or dtype_name(series.dtype)
     missing = series.isna().to_numpy(dtype=bool)
-    dtype = _polars_dtype(pl, name, getattr(column, "levels", ()))
-    time = ("datetime64", "D", None) if dtype == pl.Date else _time_parts(name)
-    if time is not None:
-        if time[2] is not None:
+    if dtype_family(name) in ("datetime", "timedelta"):
+        zone = datetime_zone(name)
+        if zone is not None:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        unit = "D" if dtype == pl.Date else dtype.time_unit
-        ticks = series.to_numpy().astype(f"{time[0]}[{unit}]").astype(np.int64)
-        found = pl.Series(column.name, ticks).set(pl.Series(missing), None)
-        if unit == "D":
-            return found.cast(pl.Int32).cast(pl.Date)
-        found = found.cast(type(dtype)(unit))
-        return found if time[2] is None else found.dt.replace_time_zone("UTC").cast(dtype)
+        if "[s" in name:  # polars counts no seconds
+            series = series.dt.as_unit("ms")
+        ticks = series.to_numpy().astype("datetime64[D]") if name == "date" else series.to_numpy()
+        found = pl.Series(column.name, ticks)
+        return found.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else found
+    dtype = _polars_dtype(pl, name, getattr(column, "levels", ()))
     if dtype.is_numeric() or dtype == pl.Boolean:
         plain = series.astype(object).where(~missing, None).tolist()
         return pl.Series(column.name, plain, dtype=dtype)

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from skdpot.privacy.category_selection import (
     plan_category_selection,
     select_categories,
 )
-from skdpot.privacy.events import ComposedEvent, Event
+from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.private_bounds import BoundsPlan, plan_private_bounds, release_ranges
 
 # Every kind of column that there is.  The first that reads the data type of a column is guessed.
@@ -44,7 +44,6 @@ _OF_FAMILY["boolean"] = BooleanColumn
 
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
-_KEYS = frozenset(("guessed", "excluded", "notes", "columns"))
 
 # Names of columns that tell who somebody is, when words for the person are taken off.
 _PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
@@ -315,7 +314,18 @@ class TableSchema:
             raise ValueError(
                 f"The array has {table.data.shape[1]} columns, the schema {len(self.columns)}."
             )
-        self._check_names(table)
+        lacking = [repr(name) for name in self.names if name not in table.names]
+        if lacking:
+            raise ValueError(
+                f"The schema describes {', '.join(lacking)}, and the table has no such column."
+            )
+        known = {*self.names, *self.excluded}
+        unknown = [repr(name) for name in table.names if name not in known]
+        if unknown:
+            raise ValueError(
+                f"The table has columns that the schema does not describe: {', '.join(unknown)}. "
+                "Drop them, add them to the schema, or list them as excluded."
+            )
         kept = [name for name in table.names if name in self.names]
         columns = tuple(self[name].bind(table.dtype(name)) for name in kept)
         return TableSchema(columns, self.excluded, self.guessed, self.notes)
@@ -323,20 +333,6 @@ class TableSchema:
     def read(self, table: Table) -> dict[str, PlainColumn]:
         """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
         return {column.name: table.read(column) for column in self.columns}
-
-    def _check_names(self, table: Table) -> None:
-        lacking = [repr(name) for name in self.names if name not in table.names]
-        known = {*self.names, *self.excluded}
-        unknown = [repr(name) for name in table.names if name not in known]
-        if lacking:
-            raise ValueError(
-                f"The schema describes {', '.join(lacking)}, and the table has no such column."
-            )
-        if unknown:
-            raise ValueError(
-                f"The table has columns that the schema does not describe: {', '.join(unknown)}. "
-                "Drop them, add them to the schema, or list them as excluded."
-            )
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Write the schema as JSON.
@@ -384,7 +380,22 @@ class TableSchema:
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
-        return cls(**_fields(text))
+        try:
+            content = json.loads(text, object_pairs_hook=_said_once)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"This is no schema: it is not valid JSON ({error}).") from None
+        if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+            raise ValueError(f'This is no schema: it does not say "format": "{_FORMAT}".')
+        version = content.pop("version", None)
+        if type(version) is not int or version != _VERSION:
+            reads = f"this release reads version {_VERSION}"
+            raise ValueError(f"The schema has version {version!r:.40}; {reads}.")
+        if unknown := set(content) - {item.name for item in fields(cls)}:
+            raise ValueError(f"The schema has an unknown entry {min(unknown)!r:.40}.")
+        columns = content.pop("columns", None)
+        if not isinstance(columns, list):
+            raise ValueError("The schema has no list of columns.")
+        return cls(tuple(map(_column, columns)), **content)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a column, to be read.
@@ -470,26 +481,6 @@ def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str
         return None, f"{str(error).removeprefix(f'Column {name!r}').lstrip(': ')}"
 
 
-def _fields(text: str) -> dict[str, Any]:
-    """Read what `TableSchema.to_json` wrote; somebody else may have written it."""
-    try:
-        content = json.loads(text, object_pairs_hook=_said_once)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"This is no schema: it is not valid JSON ({error}).") from None
-    if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
-        raise ValueError(f'This is no schema: it does not say "format": "{_FORMAT}".')
-    version = content.pop("version", None)
-    if type(version) is not int or version != _VERSION:
-        reads = f"this release reads version {_VERSION}"
-        raise ValueError(f"The schema has version {version!r:.40}; {reads}.")
-    if unknown := set(content) - _KEYS:
-        raise ValueError(f"The schema has an unknown entry {min(unknown)!r:.40}.")
-    columns = content.pop("columns", None)
-    if not isinstance(columns, list):
-        raise ValueError("The schema has no list of columns.")
-    return {"columns": tuple(_column(entries) for entries in columns), **content}
-
-
 def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) < len(pairs):
@@ -501,12 +492,16 @@ def _column(entries: Any) -> TableColumn:
     """Rebuild a column from what its `to_dict` returned."""
     if not isinstance(entries, Mapping):
         raise ValueError("Every column of a schema must be an object with a kind and a name.")
-    fields = dict(entries)
-    kind = fields.pop("kind", None)
+    given = {"name": None, **entries}
+    kind = given.pop("kind", None)
     if not isinstance(kind, str) or kind not in _BY_NAME:
         known = ", ".join(_BY_NAME)
         raise ValueError(f"A column has the unknown kind {kind!r:.40}; there are {known}.")
-    return _BY_NAME[kind].from_dict(fields)
+    due = sorted(item.name for item in fields(_BY_NAME[kind]))
+    if unknown := sorted(given.keys() - due):
+        known = ", ".join(due)
+        raise ValueError(f"A {kind} column has no field {unknown[0]!r:.40}; there are {known}.")
+    return _BY_NAME[kind](**given)
 
 
 # What a privacy statement assumes where nobody has confirmed a guessed schema.
@@ -525,7 +520,7 @@ class SchemaPlan:
     categories: CategorySelectionPlan | None
 
     @property
-    def event(self) -> Event | None:
+    def event(self) -> Any:
         """The charge for everything; None if nothing is left to be estimated."""
         events = tuple(plan.event for plan in (self.ranges, self.categories) if plan is not None)
         return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
@@ -571,7 +566,13 @@ def release_schema(
         ranges = release_ranges(numbers, plan.ranges, streams)
         for column, found in zip(unbounded, ranges, strict=True):
             columns.append(column.bounded(found.lower, found.upper, found.found))
-        _warn_of_fallback([c.name for c, r in zip(unbounded, ranges, strict=True) if not r.found])
+        hidden = [repr(c.name) for c, r in zip(unbounded, ranges, strict=True) if not r.found]
+        if hidden:
+            warn_of_privacy(
+                f"Private bounds: {', '.join(hidden)} did not stand out from the privacy noise, "
+                "and got public bounds that may have nothing to do with the data (-4 and 4, or "
+                "1900 and 2100). State bounds in the schema, or use more rows or a larger epsilon."
+            )
     if plan.categories is not None:
         shown: dict[str, float] = {}
         for column in _left_open(plan.schema, False):
@@ -609,13 +610,4 @@ def _warn_of_others(shown: dict[str, float]) -> None:
             "dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
             "thousands=','), leave out names and free text, state categories in the schema, or "
             "raise epsilon."
-        )
-
-
-def _warn_of_fallback(names: list[str]) -> None:
-    if names:
-        warn_of_privacy(
-            f"Private bounds: {', '.join(map(repr, names))} did not stand out from the privacy "
-            "noise, and got public bounds that may have nothing to do with the data (-4 and 4, or "
-            "1900 and 2100). State bounds in the schema, or use more rows or a larger epsilon."
         )

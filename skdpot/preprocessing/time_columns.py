@@ -1,7 +1,7 @@
 """Columns of dates, times and durations between two bounds, in ticks of a resolution."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from numbers import Number
@@ -32,10 +32,8 @@ _SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 # Sooner or later a nanosecond counter overflows.
-_NANOSECONDS = (date(1678, 1, 1), date(2261, 12, 31))
-_EPOCH = datetime(1970, 1, 1)
-_DAYS = (date.min + timedelta(days=1), date.max - timedelta(days=1))
-_FIRST_SECOND, _LAST_SECOND = ((day.toordinal() - _EPOCH.toordinal()) * 86400 for day in _DAYS)
+_NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
+_DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
 _DATED = "a date or time in ISO format between the years 1 and 9999, such as '2024-01-31'"
 
 # What Python reads, many times as fast as pandas does.
@@ -43,7 +41,7 @@ _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
 
-_LONGEST = 100_000 * 86_400  # seconds; a counter of nanoseconds ends after 106,751 days
+_LONGEST = np.timedelta64(100_000, "D")  # a counter of nanoseconds ends after 106,751 days
 _ISO_SPAN = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
 _TEXT = re.compile(rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
 
@@ -53,9 +51,11 @@ class TickColumn(ScaledColumn):
     """Base class of columns of times between two bounds, in ticks of a resolution."""
 
     is_time: ClassVar[bool] = True
-    default: ClassVar[str]  # data type
+    nouns: ClassVar[str]  # what its values are
     pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
     unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
+    wanted: ClassVar[str]  # in a condition
+    _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
 
     lower: str | None = None
     upper: str | None = None
@@ -85,10 +85,28 @@ class TickColumn(ScaledColumn):
 
     def bounded(self, lower: float, upper: float, found: bool) -> Self:
         """Return the column with estimates for the bounds that it lacks, in seconds."""
-        return self.within(*(self.bounds_around(lower, upper).values() if found else self.unknown))
+        return self.within(*(self.bounds_around(lower, upper) if found else self.unknown))
 
-    def _text_dtype(self) -> str:
-        return self.default
+    @staticmethod
+    def _time(value: Any) -> Any:
+        """Return a Timestamp, in UTC if it has an offset, or a Timedelta; None for what is none."""
+        raise NotImplementedError
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a time."""
+        column = super().read(values)
+        if column.values.dtype.kind == "O":
+            codes, distinct = column.distinct
+            found = list(map(self._time, distinct))
+            zoned = {getattr(time, "tzinfo", None) is not None for time in found}
+            if None not in found and len(zoned) <= 1:
+                plain = [*(time.to_numpy() for time in found), 0]
+                ticks = np.array(plain, dtype=f"{self.kind}64[us]")[codes]
+                zone = ", UTC" if True in zoned else ""
+                column = PlainColumn(ticks, column.missing, f"{self.kind}64[us{zone}]")
+        if column.values.dtype.kind != np.dtype(f"{self.kind}64").kind:
+            raise self.error(f" must hold {self.nouns} (pandas.to_{self.kind}). {OTHER_KIND}")
+        return column
 
     def _bound_seconds(self, bound: str) -> int:
         """Return a bound as `seconds` counts."""
@@ -102,21 +120,16 @@ class TickColumn(ScaledColumn):
             return ticks * (step * _SECONDS[unit])
         return ticks * step // _PER_SECOND[unit]
 
-    def bounds_around(self, first: float, last: float) -> dict[str, str]:
+    def bounds_around(self, first: float, last: float) -> tuple[str, str]:
         """Return bounds that hold the seconds from `first` to `last`, in whole days."""
-        raise NotImplementedError
-
-    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
-        """Return values that `seconds` counts like that."""
-        raise NotImplementedError
+        days = np.array([np.floor(first / 86400), np.ceil(last / 86400)]).astype(np.int64)
+        lower, upper = np.clip(days.astype(f"{self.kind}64[D]"), *self._limits)
+        return str(lower), str(upper)
 
     @property
     def n_values(self) -> int | None:
         """Number of ticks; None while a bound is not known."""
-        if self.lower is None or self.upper is None:
-            return None
-        length = self._bound_seconds(self.upper) - self._bound_seconds(self.lower)
-        return length // _SECONDS[self.resolution] + 1
+        return int(self._length()) + 1 if self.is_resolved else None
 
     def describe(self, *, in_full: bool = False) -> str:
         """Say in a few words which values the column can have."""
@@ -124,33 +137,29 @@ class TickColumn(ScaledColumn):
         ends = f"{length} from {self.lower or '?'} to {self.upper or '?'}"
         return ends if self.is_resolved else f"{ends}, bounds to be estimated privately"
 
-    def to_unit(self, values: Any) -> FloatArray:
-        """Return the place of each time between the bounds, which it is clipped to."""
-        first, last = self._ticks()
-        column = self.read(values)
-        tick = _SECONDS[self.resolution]
-        seconds = np.clip(self.seconds(column), first, first + last * tick)
-        unit: FloatArray = (seconds - first) // tick / np.float64(last or 1)
-        unit[column.missing] = np.nan
-        return unit
+    def _length(self) -> float:
+        lower, upper = map(self._bound_seconds, self._bounds())
+        return float((upper - lower) // _SECONDS[self.resolution])
 
-    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Return the times on the nearest ticks."""
-        first, last = self._ticks()
-        numbers = np.asarray(unit, dtype=np.float64)
-        missing = np.isnan(numbers)
-        self.check_missing(missing)
-        ticks = np.rint(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * last)
-        return self._from_seconds(
-            first + ticks.astype(np.int64) * _SECONDS[self.resolution], missing
-        )
+    def _distances(self, column: PlainColumn) -> FloatArray:
+        first, tick = self._first(), _SECONDS[self.resolution]
+        seconds = np.clip(self.seconds(column), first, first + int(self._length()) * tick)
+        return ((seconds - first) // tick).astype(np.float64)
 
-    def _ticks(self) -> tuple[int, int]:
-        """Return the seconds of the first tick and the number of the last."""
-        n_values = self.n_values
-        if self.lower is None or n_values is None:
-            raise self._unbounded()
-        return self._bound_seconds(self.lower), n_values - 1
+    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
+        seconds = self._first() + np.rint(distances).astype(np.int64) * _SECONDS[self.resolution]
+        times = seconds.astype(f"{self.kind}64[s]")
+        times[missing] = "NaT"
+        target = pandas_dtype(self.dtype or self.default, self.missing)
+        return pd.Series(self._localized(pd.Index(times)).astype(target))
+
+    def _first(self) -> int:
+        """Return the seconds of the first tick."""
+        return self._bound_seconds(str(self.lower))
+
+    def _localized(self, times: Any) -> Any:
+        """Return times that `seconds` counts like that in the time zone of the column."""
+        return times
 
     def numbers(self, values: Any) -> FloatArray:
         """Return seconds, NaN where a time is missing."""
@@ -172,7 +181,8 @@ class TickColumn(ScaledColumn):
         for resolution in ("D", "h", "min", "s"):
             found = self.replace(resolution=resolution)
             seconds = found.seconds(kept)
-            found = found.replace(**found.bounds_around(seconds.min(), seconds.max() + 1))
+            lower, upper = found.bounds_around(seconds.min(), seconds.max() + 1)
+            found = found.replace(lower=lower, upper=upper)
             decoded = read_column(found.from_unit(found.to_unit(kept)))
             if np.array_equal(decoded.values, kept.values):
                 break
@@ -186,14 +196,23 @@ class TickColumn(ScaledColumn):
         start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
         # Times between two ticks became the earlier.
         if self.from_unit([start])[0] < lowest:
-            start += 1.0 / max((self.n_values or 1) - 1, 1)
+            start += 1.0 / (self._length() or 1.0)
         if start > stop:
             raise self._nothing(f"it holds no value of the resolution {self.resolution!r}")
         return (*self.from_unit([start, stop]), start, stop)
 
+    def _end(self, value: Any) -> Any:
+        """Return a value that ends an interval, or None for what is none."""
+        return self._time(value)
+
     def _limit(self, value: Any) -> Any:
         """Return the end of an interval as the values of the column are."""
-        raise NotImplementedError
+        if (found := self._end(value)) is None:
+            raise ValueError(
+                f"The condition on {self.name!r} must be {self.wanted}, or a tuple of two, or of "
+                "one and None."
+            )
+        return found
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts, which are read as times when the column is."""
@@ -239,6 +258,7 @@ class DatetimeColumn(TickColumn):
     families: ClassVar[tuple[str, ...]] = ("datetime",)
     figure: ClassVar[str] = "date"
     default: ClassVar[str] = "datetime64[s]"
+    nouns: ClassVar[str] = "dates or times"
     pattern: ClassVar[re.Pattern[str]] = re.compile(r"\d{4}.{4,}", re.DOTALL)
     unknown: ClassVar[tuple[str, str]] = ("1900-01-01", "2100-01-01")
 
@@ -266,16 +286,24 @@ class DatetimeColumn(TickColumn):
         resolution = "D" if dtype == "date" else "s"
         return cls(name, dtype=dtype, missing=missing, resolution=resolution)
 
+    @staticmethod
+    def _time(value: Any) -> pd.Timestamp | None:
+        if not isinstance(value, str | date | np.datetime64):
+            return None
+        try:
+            if isinstance(value, str) and _ISO.fullmatch(value):
+                value = datetime.fromisoformat(value)
+            elif isinstance(value, str):
+                value = pd.to_datetime(value, format="ISO8601")
+            if getattr(value, "tzinfo", None) is not None:
+                value = value.astimezone(UTC)
+            return pd.Timestamp(value).floor("us").as_unit("us")
+        except (ValueError, OverflowError):
+            return None
+
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is not a time."""
+        """Read values and refuse what is not a time, or not as the data type says."""
         column = super().read(values)
-        if column.values.dtype.kind == "O" and (times := as_times(column.present)) is not None:
-            found, zoned = times
-            ticks = np.zeros(len(column), dtype=found.dtype)
-            ticks[~column.missing] = found
-            column = PlainColumn(ticks, column.missing, f"datetime64[us{', UTC' * zoned}]")
-        if column.values.dtype.kind != "M":
-            raise self.error(f" must hold dates or times (pandas.to_datetime). {OTHER_KIND}")
         zones = [datetime_zone(dtype) for dtype in (column.dtype, self.dtype)]
         if self.dtype is not None and zones.count(None) == 1:
             raise self.error(
@@ -293,89 +321,71 @@ class DatetimeColumn(TickColumn):
         zone = datetime_zone(self.dtype or column.dtype)
         if self.resolution != "D" or zone is None:
             return seconds
-        known = np.clip(seconds, _FIRST_SECOND, _LAST_SECOND).astype("datetime64[s]")
+        known = np.clip(seconds.astype("datetime64[s]"), *_DAYS)
         clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
         return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
 
-    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
-        times = seconds.astype("datetime64[s]")
-        times[missing] = np.datetime64("NaT")
-        target = pandas_dtype(self.dtype or self.default, self.missing)
-        zone = datetime_zone(self.dtype)
-        index = pd.DatetimeIndex(times)
-        if zone is None:
-            return pd.Series(index.astype(target))
+    def _localized(self, times: Any) -> Any:
+        if (zone := datetime_zone(self.dtype)) is None:
+            return times
         if self.resolution == "D":  # midnight of the zone; where there are two, the first
-            earlier = np.ones(len(index), dtype=bool)
-            index = index.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
-        else:
-            index = index.tz_localize("UTC").tz_convert(zone)
-        return pd.Series(index.astype(target))
+            earlier = np.ones(len(times), dtype=bool)
+            return times.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
+        return times.tz_localize("UTC").tz_convert(zone)
 
-    def bounds_around(self, first: float, last: float) -> dict[str, str]:
-        """Return bounds in ISO format that hold the seconds from `first` to `last`, in days."""
-        days = [np.floor(first / 86400), np.ceil(last / 86400)]
-        earliest, latest = (day.toordinal() for day in self._limits)
-        ordinals = [int(np.clip(day + _EPOCH.toordinal(), earliest, latest)) for day in days]
+    def bounds_around(self, first: float, last: float) -> tuple[str, str]:
+        """Return bounds in ISO format, at midnight in UTC of times with a zone."""
+        lower, upper = super().bounds_around(first, last)
         zoned = datetime_zone(self.dtype) is not None and self.resolution != "D"
-        offset = "T00:00:00+00:00" if zoned else ""
-        lower, upper = (date.fromordinal(day).isoformat() + offset for day in ordinals)
-        return {"lower": lower, "upper": upper}
+        midnight = "T00:00:00+00:00" if zoned else ""
+        return lower + midnight, upper + midnight
 
     @property
-    def _limits(self) -> tuple[date, date]:
+    def _limits(self) -> tuple[Any, Any]:  # type: ignore[override]
         """First and last day that the data type can hold, wherever on earth it is read."""
-        if (self.dtype or self.default).startswith("datetime64[ns"):
-            return _NANOSECONDS
-        return _DAYS
+        dtype = self.dtype or self.default
+        return _NANOSECONDS if dtype.startswith("datetime64[ns") else _DAYS
 
     def _bound_seconds(self, bound: str) -> int:
-        """Return a bound as `seconds` counts."""
-        time, zone = _parsed(bound), datetime_zone(self.dtype)
-        if time.tzinfo is None:
-            if zone is not None and self.resolution != "D":
-                stamp = pd.Timestamp(time).as_unit("s")
-                local = stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
-                time = local.tz_convert("UTC").tz_localize(None).to_pydatetime()
-        elif zone is None and self.dtype is not None:
+        time = _parsed(bound)
+        if self.dtype is None and time.tzinfo is not None:
+            time = time.astimezone(UTC).replace(tzinfo=None)
+        stamp = self._end(pd.Timestamp(time).as_unit("s"))
+        if stamp is None:
             raise self.error(
                 f": the bound {bound!r} has an offset from UTC, but the column has no time zone; "
                 "leave the offset out."
             )
-        elif zone is not None and self.resolution == "D":
-            stamp = pd.Timestamp(time).as_unit("s").tz_convert(zone)
-            time = stamp.tz_localize(None).to_pydatetime()
-        else:
-            time = time.astimezone(UTC).replace(tzinfo=None)
         if self.resolution == "D":
-            time = datetime(time.year, time.month, time.day)
-        return (time - _EPOCH) // timedelta(seconds=1)
+            stamp = stamp.tz_localize(None).floor("D")
+        return int(stamp.timestamp())
 
-    def _limit(self, value: Any) -> pd.Timestamp:
-        """Return a limit like the column's values; without an offset it is in the column's zone."""
+    def _end(self, value: Any) -> pd.Timestamp | None:
+        """Return a time in the column's zone; without an offset it is read there."""
         zone = datetime_zone(self.dtype)
         try:
             stamp = pd.Timestamp("" if isinstance(value, Number) else value)  # a number is no time
             if zone is not None and stamp.tzinfo is None:
-                return stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
-            if not pd.isna(stamp) and (stamp.tzinfo is None) == (zone is None):
-                return stamp if zone is None else stamp.tz_convert(zone)
+                stamp = stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+            elif zone is not None:
+                stamp = stamp.tz_convert(zone)
         except (ValueError, TypeError, OverflowError):
-            pass
-        offset = "" if zone else " without an offset from UTC"
-        raise ValueError(
-            f"The condition on {self.name!r} must be a date or time in ISO format{offset}, or a "
-            "tuple of two, or of one and None."
-        )
+            return None
+        return None if pd.isna(stamp) or (stamp.tzinfo is None) != (zone is None) else stamp
+
+    @property
+    def wanted(self) -> str:  # type: ignore[override]
+        """What a condition must be."""
+        offset = "" if datetime_zone(self.dtype) else " without an offset from UTC"
+        return f"a date or time in ISO format{offset}"
 
     def condition(self, text: Any) -> str:
         """Return the text of a date that somebody typed."""
         try:
             pd.Timestamp(text)
         except (TypeError, ValueError):
-            text = None
-        if text is None:
-            raise ValueError(f"{self.name!r} is a date; write it in ISO format, as 2024-01-31.")
+            hint = "write it in ISO format, as 2024-01-31"
+            raise ValueError(f"{self.name!r} is a date; {hint}.") from None
         return str(text).strip()
 
     def compared(self, values: pd.Series) -> pd.Series:
@@ -398,47 +408,6 @@ class DatetimeColumn(TickColumn):
 
 def _parsed(bound: str) -> datetime:
     return datetime.fromisoformat(bound).replace(microsecond=0)
-
-
-def as_times(values: Iterable[Any]) -> tuple[npt.NDArray[Any], bool] | None:
-    """Return dates, times and ISO texts as times, and whether they have offsets or zones.
-
-    Those with an offset are in UTC. None if they are not all times, or some have an offset and
-    others none.
-    """
-    known: dict[Any, tuple[np.datetime64, bool]] = {}
-    found = []
-    for value in values:
-        if not isinstance(value, str | date | np.datetime64):
-            return None
-        key = (type(value), value)  # a date and the midnight that it begins with are two
-        if key not in known:
-            try:
-                known[key] = _time(value)
-            except (ValueError, OverflowError):
-                return None
-        found.append(known[key])
-    zones = {zoned for _, zoned in found}
-    if len(zones) > 1:
-        return None
-    return np.array([time for time, _ in found], dtype="datetime64[us]"), True in zones
-
-
-def _time(value: Any) -> tuple[np.datetime64, bool]:
-    """Return one time, in UTC if it has an offset, and whether it has one."""
-    if isinstance(value, str):
-        if _ISO.fullmatch(value):
-            value = datetime.fromisoformat(value)
-        else:
-            value = pd.to_datetime(value, format="ISO8601")
-    if isinstance(value, np.datetime64 | pd.Timestamp):  # of any unit, and so of any year
-        stamp = pd.Timestamp(value)
-        zoned = stamp.tzinfo is not None
-        stamp = stamp.tz_convert("UTC").tz_localize(None) if zoned else stamp
-        return stamp.floor("us").as_unit("us").to_datetime64(), zoned
-    if getattr(value, "tzinfo", None) is None:
-        return np.datetime64(value, "us"), False
-    return np.datetime64(value.astimezone(UTC).replace(tzinfo=None), "us"), True
 
 
 @dataclass(frozen=True, repr=False)
@@ -477,16 +446,19 @@ class TimedeltaColumn(TickColumn):
     kind: ClassVar[str] = "timedelta"
     families: ClassVar[tuple[str, ...]] = ("timedelta",)
     default: ClassVar[str] = "timedelta64[s]"
+    nouns: ClassVar[str] = "durations"
     pattern: ClassVar[re.Pattern[str]] = _TEXT
     unknown: ClassVar[tuple[str, str]] = ("0 days", "365 days")
+    wanted: ClassVar[str] = "a duration, such as '36 h'"
+    _limits = (-_LONGEST, _LONGEST)
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
         super().__post_init__()
         for side in ("lower", "upper"):
             value = getattr(self, side)
-            found = None if value is None else _duration(value)
-            if value is not None and (found is None or abs(found.total_seconds()) > _LONGEST):
+            found = None if value is None else self._time(value)
+            if value is not None and found is None:
                 raise self.error(
                     f": {side} must be None or a duration of at most 100,000 days, such as '36 h' "
                     "or '1 days 02:30:00'."
@@ -495,45 +467,25 @@ class TimedeltaColumn(TickColumn):
         if self.is_resolved and (self.n_values or 0) < 1:
             raise self.error(f": lower={self.lower!r} is above upper={self.upper!r}.")
 
-    def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is not a duration."""
-        column = super().read(values)
-        if column.values.dtype.kind == "O":
-            codes, distinct = column.distinct
-            found = list(map(_duration, distinct))
-            if None not in found and all(abs(d.total_seconds()) <= _LONGEST for d in found if d):
-                ticks = np.array([*found, pd.Timedelta(0)], dtype="timedelta64[us]")[codes]
-                column = PlainColumn(ticks, column.missing, "timedelta64[us]")
-        if column.values.dtype.kind != "m":
-            raise self.error(f" must hold durations (pandas.to_timedelta). {OTHER_KIND}")
-        return column
-
-    def _from_seconds(self, seconds: npt.NDArray[np.int64], missing: Any) -> pd.Series:
-        spans = seconds.astype("timedelta64[s]")
-        spans[missing] = np.timedelta64("NaT")
-        return pd.Series(spans).astype(pandas_dtype(self.dtype or self.default, self.missing))
-
-    def bounds_around(self, first: float, last: float) -> dict[str, str]:
-        """Return bounds that hold the seconds from `first` to `last`, in whole days."""
-        ends = (np.floor(first / 86400), np.ceil(last / 86400))
-        days = np.clip(ends, -_LONGEST // 86400, _LONGEST // 86400).astype(int)
-        return {"lower": f"{days[0]} days", "upper": f"{days[1]} days"}
+    @staticmethod
+    def _time(value: Any) -> pd.Timedelta | None:
+        """Return one duration, None for what is none; a number without a unit is none."""
+        if isinstance(value, str) and not _TEXT.fullmatch(value):
+            return None
+        if isinstance(value, Number) and not isinstance(value, np.timedelta64):
+            return None
+        try:
+            found = pd.Timedelta(value)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return found if abs(found) <= _LONGEST else None  # not so of NaT
 
     def _bound_seconds(self, bound: str) -> int:
         return int(pd.Timedelta(bound) // timedelta(seconds=1))
 
-    def _limit(self, value: Any) -> pd.Timedelta:
-        found = _duration(value)
-        if found is None:
-            raise ValueError(
-                f"The condition on {self.name!r} must be a duration, such as '36 h', or a tuple "
-                "of two, or of one and None."
-            )
-        return found
-
     def condition(self, text: Any) -> str:
         """Return the text of a duration that somebody typed."""
-        if _duration(text) is None:
+        if self._time(text) is None:
             raise ValueError(f"{self.name!r} is a duration; write it with its unit, as 36 h.")
         return str(text).strip()
 
@@ -542,16 +494,3 @@ class TimedeltaColumn(TickColumn):
         column = self.read(values)
         seconds = column.values / np.timedelta64(1, "s")
         return pd.Series(np.where(column.missing, np.nan, seconds))
-
-
-def _duration(value: Any) -> pd.Timedelta | None:
-    """Return one duration, None for what is none; a number without a unit is none."""
-    if isinstance(value, str) and not _TEXT.fullmatch(value):
-        return None
-    if isinstance(value, Number) and not isinstance(value, np.timedelta64):
-        return None
-    try:
-        found = pd.Timedelta(value)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return None if pd.isna(found) else found

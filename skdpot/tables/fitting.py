@@ -34,7 +34,6 @@ from skdpot.tables.marginals import (
 )
 from skdpot.tables.model import (
     ColumnBins,
-    ColumnTree,
     TableModel,
     TreeNode,
     bin_codes,
@@ -269,11 +268,15 @@ _SWEEPS = 30
 
 
 @dataclass(frozen=True, eq=False)
-class TableProblem:
-    """A private table, and what is public about it.
+class TableFit:
+    """The fit of one private table.
 
     Parameters
     ----------
+    plan : TablePlan
+        What is released.
+    streams : Streams
+        Randomness.
     codes : ndarray of int32, shape (n_rows, n_columns)
         Private: the cell of each value.
     grids : tuple of ColumnGrid
@@ -282,133 +285,106 @@ class TableProblem:
         Column whose pairs matter most.
     n_particles : int
         Particles that potentials are fitted with.
+    advance : callable
+        Told the name of each stage that is over.
     """
 
+    plan: TablePlan
+    streams: Streams
     codes: IntArray
     grids: tuple[ColumnGrid, ...]
     target: int | None
     n_particles: int
+    advance: Callable[[str], None] = lambda stage: None
 
+    def model(self) -> TableModel:
+        """Release what the plan says and fit a model to it.
 
-def fit_table(
-    problem: TableProblem,
-    plan: TablePlan,
-    streams: Streams,
-    advance: Callable[[str], None] = lambda stage: None,
-) -> TableModel:
-    """Release what `plan` says and fit a model to it.
-
-    Privacy
-    -------
-    The caller has charged ``plan.event``. What is chosen after a release depends on it and on
-    public facts only.
-    """
-    alone = [
-        Marginal((column,), (np.arange(grid.size),)) for column, grid in enumerate(problem.grids)
-    ]
-    first = _released(problem.codes, alone, np.ones(len(alone)), plan, "columns", streams)
-    n_groups = plan.n_groups(len(alone))
-    bins = tuple(
-        coarsen(
-            noisy.counts,
-            noisy.sigma,
-            plan.n_samples,
-            ordered=grid.ordered,
-            missing=grid.column.missing,
-            doubtful=grid.is_doubtful,
-            n_groups=n_groups,
+        Privacy
+        -------
+        The caller has charged ``plan.event``. What is chosen after a release depends on it and on
+        public facts only.
+        """
+        alone = [Marginal((c,), (np.arange(grid.size),)) for c, grid in enumerate(self.grids)]
+        n_rows, n_columns = self.plan.n_samples, len(alone)
+        columns = self._released(self.codes, alone, np.ones(n_columns), "columns")
+        n_groups = self.plan.n_groups(n_columns)
+        bins = tuple(
+            coarsen(
+                noisy.counts,
+                noisy.sigma,
+                n_rows,
+                ordered=grid.ordered,
+                missing=grid.column.missing,
+                doubtful=grid.is_doubtful,
+                n_groups=n_groups,
+            )
+            for noisy, grid in zip(tables_of(columns), self.grids, strict=True)
         )
-        for noisy, grid in zip(tables_of(first), problem.grids, strict=True)
-    )
-    advance("columns")
-    codes = bin_codes(problem.codes, bins)
-    tree, pairs = _release_tree(problem, codes, bins, plan, streams)
-    advance("tree")
-    model = TableModel(plan.n_samples, (first,), bins, tree, ())
-    if len(bins) == 1:
-        return model
-    return _release_pairs(problem, codes, model, pairs, plan, streams, advance)
+        self.advance("columns")
+        codes = bin_codes(self.codes, bins)
+        nodes, pairs = self._release_tree(codes, bins)
+        by_columns = {n.marginal.columns: n for release in pairs for n in tables_of(release)}
+        target = self.target if n_columns > 1 else None
+        tree = fit_tree(nodes, [found.shares for found in bins], by_columns, n_rows, target)
+        self.advance("tree")
+        model = TableModel(n_rows, (columns,), bins, tree, ())
+        return model if n_columns == 1 else self._release_pairs(codes, model, pairs)
 
+    def _release_tree(
+        self, codes: IntArray, bins: tuple[ColumnBins, ...]
+    ) -> tuple[tuple[TreeNode, ...], tuple[Release, ...]]:
+        """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
+        if len(bins) == 1:
+            return (TreeNode(0, None),), ()
+        n_rows = self.plan.n_samples
+        marginals = all_pairs(bins)
+        independent = [
+            pair.joined(n_rows * np.outer(*(bins[column].shares for column in pair.columns)))
+            for pair in marginals
+        ]
+        candidates = self._candidates(codes, marginals, independent, "independence")
+        sigma = float(self.plan.marginal_sigmas("tree", np.ones(1))[0])
+        nodes, choice = choose_tree(candidates, len(bins), self.target, sigma)
+        if choice is None:
+            return nodes, ()
+        return nodes, (self._released(codes, choice.marginals, choice.weights, "tree"),)
 
-def _release_tree(
-    problem: TableProblem,
-    codes: IntArray,
-    bins: tuple[ColumnBins, ...],
-    plan: TablePlan,
-    streams: Streams,
-) -> tuple[ColumnTree, tuple[Release, ...]]:
-    """Choose a tree by how far pairs are from independent, and release its pairs, if any."""
-    shares = [found.shares for found in bins]
-    if len(bins) == 1:
-        return fit_tree((TreeNode(0, None),), shares, {}, plan.n_samples, None), ()
-    marginals = all_pairs(bins)
-    independent = [
-        pair.joined(plan.n_samples * np.outer(*(shares[column] for column in pair.columns)))
-        for pair in marginals
-    ]
-    candidates = _candidates(problem, codes, marginals, independent, plan, "independence", streams)
-    sigma = float(plan.marginal_sigmas("tree", np.ones(1))[0])
-    nodes, choice = choose_tree(candidates, len(bins), problem.target, sigma)
-    pairs: tuple[Release, ...] = ()
-    if choice is not None:
-        pairs = (_released(codes, choice.marginals, choice.weights, plan, "tree", streams),)
-    tables = [noisy for release in pairs for noisy in tables_of(release)]
-    by_columns = {(noisy.marginal.columns[0], noisy.marginal.columns[1]): noisy for noisy in tables}
-    return fit_tree(nodes, shares, by_columns, plan.n_samples, problem.target), pairs
+    def _release_pairs(
+        self, codes: IntArray, model: TableModel, pairs: tuple[Release, ...]
+    ) -> TableModel:
+        """Release the pairs that the tree gets worst, and fit potentials to all."""
+        particles = model.particles(self.n_particles, self.streams.solver)
+        marginals = all_pairs(model.bins)
+        predictions = [pair.counts(particles.codes, particles.weights) for pair in marginals]
+        candidates = self._candidates(codes, marginals, predictions, "misfit")
+        choice = choose(candidates, float(self.plan.marginal_sigmas("pairs", np.ones(1))[0]))
+        worst = self._released(codes, choice.marginals, choice.weights, "pairs")
+        self.advance("pairs")
+        model = replace(model, releases=(*model.releases, *pairs, worst))
+        for noisy in model.marginals:
+            particles.add(noisy)
+        particles.run(_SWEEPS)
+        self.advance("particles")
+        return replace(model, potentials=tuple(particles.potentials))
 
+    def _candidates(
+        self,
+        codes: IntArray,
+        marginals: tuple[Marginal, ...],
+        predictions: Sequence[FloatArray],
+        release: str,
+    ) -> Candidates:
+        """Release misfits, and take off what chance and the noise explain."""
+        sigma, secret = self.plan.misfit_sigma(release, len(marginals)), self.streams.secret
+        noisy = release_misfits(codes, marginals, predictions, sigma, secret)
+        chance = [sampling_misfit(table, self.plan.n_samples) for table in predictions]
+        importance = [TARGET_IMPORTANCE if self.target in m.columns else 1.0 for m in marginals]
+        return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
 
-def _release_pairs(
-    problem: TableProblem,
-    codes: IntArray,
-    model: TableModel,
-    pairs: tuple[Release, ...],
-    plan: TablePlan,
-    streams: Streams,
-    advance: Callable[[str], None],
-) -> TableModel:
-    """Release the pairs that the tree gets worst, and fit potentials to all."""
-    particles = model.particles(problem.n_particles, streams.solver)
-    marginals = all_pairs(model.bins)
-    predictions = [pair.counts(particles.codes, particles.weights) for pair in marginals]
-    candidates = _candidates(problem, codes, marginals, predictions, plan, "misfit", streams)
-    choice = choose(candidates, float(plan.marginal_sigmas("pairs", np.ones(1))[0]))
-    worst = _released(codes, choice.marginals, choice.weights, plan, "pairs", streams)
-    advance("pairs")
-    model = replace(model, releases=(*model.releases, *pairs, worst))
-    for noisy in model.marginals:
-        particles.add(noisy)
-    particles.run(_SWEEPS)
-    advance("particles")
-    return replace(model, potentials=tuple(particles.potentials))
-
-
-def _candidates(
-    problem: TableProblem,
-    codes: IntArray,
-    marginals: tuple[Marginal, ...],
-    predictions: Sequence[FloatArray],
-    plan: TablePlan,
-    release: str,
-    streams: Streams,
-) -> Candidates:
-    """Release misfits, and take off what chance and the noise explain."""
-    sigma = plan.misfit_sigma(release, len(marginals))
-    noisy = release_misfits(codes, marginals, predictions, sigma, streams.secret)
-    chance = [sampling_misfit(table, plan.n_samples) for table in predictions]
-    importance = [
-        TARGET_IMPORTANCE if problem.target in marginal.columns else 1.0 for marginal in marginals
-    ]
-    return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))
-
-
-def _released(
-    codes: IntArray,
-    marginals: Sequence[Marginal],
-    weights: FloatArray,
-    plan: TablePlan,
-    name: str,
-    streams: Streams,
-) -> Release:
-    sigmas = plan.marginal_sigmas(name, weights)
-    event = events_of(plan.event, len(plan.schema.schema))[name]
-    return release_marginals(codes, marginals, sigmas, streams.secret, event)
+    def _released(
+        self, codes: IntArray, marginals: Sequence[Marginal], weights: FloatArray, name: str
+    ) -> Release:
+        sigmas = self.plan.marginal_sigmas(name, weights)
+        event = events_of(self.plan.event, len(self.grids))[name]
+        return release_marginals(codes, marginals, sigmas, self.streams.secret, event)

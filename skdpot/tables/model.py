@@ -376,7 +376,7 @@ def spanning_tree(
 def fit_tree(
     nodes: Sequence[TreeNode],
     shares: Sequence[FloatArray],
-    pairs: Mapping[tuple[int, int], NoisyMarginal],
+    pairs: Mapping[tuple[int, ...], NoisyMarginal],
     n_rows: int,
     target: int | None,
 ) -> ColumnTree:

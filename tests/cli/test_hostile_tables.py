@@ -148,7 +148,7 @@ def test_a_fit_that_fails_tells_no_value(run, folder, monkeypatch):
     def fail(*args, **kwargs):
         pd.to_numeric(people(5)["sex"].replace("Female", SECRET).replace("Male", SECRET))
 
-    monkeypatch.setattr("skdpot.estimators.table_synthesizer.fit_table", fail)
+    monkeypatch.setattr("skdpot.tables.fitting.TableFit.model", fail)
     code, out, err = run(
         *("synth", "data.csv", "--schema", "schema.json", "--epsilon", "1", "-o", "new.csv", "-v"),
         *("--ledger", "study.db"),

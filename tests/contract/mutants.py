@@ -847,14 +847,14 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs),
          {"shares of 1.2": "estimators/test_table_synthesizer_privacy.py::"
           "test_the_noise_that_is_drawn_is_the_noise_that_is_charged[None]"}),
-        (rewritten("fit_table", ("noisy.counts", "noisy.marginal.counts(problem.codes)")),
+        (rewritten("TableFit.model", ("noisy.counts", "noisy.marginal.counts(self.codes)")),
          {"bins by true counts": _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
-        (returning("release_misfits", true_misfits, "_release_tree"),
+        (returning("release_misfits", true_misfits, "TableFit._release_tree"),
          {"a tree by true strengths":
           _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
-        (returning("release_misfits", true_misfits, "_release_pairs"),
+        (returning("release_misfits", true_misfits, "TableFit._release_pairs"),
          {"pairs by true misfits": _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
-        (given("_candidates", "_release_pairs", predictions=true_counts),
+        (given("TableFit._candidates", "TableFit._release_pairs", predictions=true_counts),
          {"predictions from private rows":
           _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
         (returning("DPTableSynthesizer._release", keeping_rows),

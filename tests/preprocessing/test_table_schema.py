@@ -90,7 +90,7 @@ def spoilt(schema, change):
         (lambda c: c["columns"][0].update(kind="secret"), "unknown kind 'secret'"),
         (lambda c: c["columns"][0].update(kind=[]), "unknown kind"),
         (lambda c: c["columns"][0].update(sigma=1), "a numeric column has no field 'sigma'"),
-        (lambda c: c["columns"][0].pop("name"), "has no name"),
+        (lambda c: c["columns"][0].pop("name"), "needs a name that is a string"),
         (lambda c: c["columns"][0].update(name="x"), "'x' is in the schema twice"),
         (lambda c: c["columns"][0].update(lower=float("nan")), "lower must be None or a finite"),
         (lambda c: c["columns"][0].update(lower=[1]), "lower must be None or a finite"),

@@ -9,7 +9,7 @@ from skdpot._utils.rng import SecretStream, Streams
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.recording import record_releases
-from skdpot.tables.fitting import TableProblem, fit_table, plan_tables
+from skdpot.tables.fitting import TableFit, plan_tables
 from skdpot.tables.marginals import NoisyMarginal
 
 SCHEMA = TableSchema(
@@ -44,9 +44,8 @@ def streams(seed=None):
 
 
 def fitted(codes=CODES, epsilon=2.0, target=None, grids=GRIDS, schema=SCHEMA):
-    problem = TableProblem(codes, grids, target, 1000)
     plan = plan_tables(SingleFitTarget(epsilon, 1e-6), schema, len(codes))
-    return fit_table(problem, plan, streams()), plan
+    return TableFit(plan, streams(), codes, grids, target, 1000).model(), plan
 
 
 @pytest.mark.parametrize("target", [None, 3])
@@ -123,7 +122,6 @@ def test_one_column_is_released_once(target):
 
 def test_stages_are_told():
     told = []
-    problem = TableProblem(CODES, GRIDS, None, 500)
     plan = plan_tables(SingleFitTarget(1.0, 1e-6), SCHEMA, len(CODES))
-    fit_table(problem, plan, streams(), told.append)
+    TableFit(plan, streams(), CODES, GRIDS, None, 500, told.append).model()
     assert told == ["columns", "tree", "pairs", "particles"]
