@@ -189,7 +189,7 @@ class CodedColumn(TableColumn):
         return self.from_codes(np.where(codes == self.n_categories, -1, codes))
 
     @property
-    def _last_step(self) -> int:
+    def _last_step(self) -> int:  # type: ignore[override]
         return self.n_categories - 1
 
     def compared(self, values: pd.Series) -> pd.Series:

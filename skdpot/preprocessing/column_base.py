@@ -7,7 +7,7 @@ a record would no longer move one count by one.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -39,6 +39,15 @@ class TableColumn:
     is_time: ClassVar[bool] = False  # whether text in a table may stand for its values
     is_numbered: ClassVar[bool] = False  # whether an array of numbers can hold its values
 
+    # What each kind defines, besides `guessed` and `left_open`.
+    describe: ClassVar[Callable[..., str]]  # which values it can have: in a few words, or in_full
+    grid: ClassVar[Callable[..., "ColumnGrid"]]  # the finest cells that its values are counted in
+    to_unit: ClassVar[Callable[..., FloatArray]]  # the place of each value in [0, 1], or NaN
+    from_unit: ClassVar[Callable[..., pd.Series]]  # the values at such places
+    parse: ClassVar[Callable[..., pd.Series]]  # texts of a file, each read by itself
+    condition: ClassVar[Callable[..., Any]]  # what somebody typed, as a value to look for
+    _last_step: ClassVar[int | None]  # of values that are even steps apart
+
     name: str
     _: KW_ONLY
     missing: bool = False
@@ -65,22 +74,6 @@ class TableColumn:
     def is_resolved(self) -> bool:
         """Whether nothing is left to be estimated privately."""
         return True
-
-    def describe(self, *, in_full: bool = False) -> str:
-        """Say which values the column can have, in a few words or without leaving one out."""
-        raise NotImplementedError
-
-    def grid(self) -> "ColumnGrid":
-        """Return the finest cells that the values of a resolved column are counted in."""
-        raise NotImplementedError
-
-    def to_unit(self, values: Any) -> FloatArray:
-        """Return the place of each value in [0, 1], NaN where it is missing."""
-        raise NotImplementedError
-
-    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Return the values at places in [0, 1]."""
-        raise NotImplementedError
 
     @property
     def coordinates(self) -> list[str]:
@@ -116,11 +109,6 @@ class TableColumn:
             nearest = np.rint((nearest + 1) / 2 * last) / max(last, 1) * 2 - 1
         return 2 * mask > 1 + 2 * position * nearest - nearest**2
 
-    @property
-    def _last_step(self) -> int | None:
-        """How many even steps the values are apart; None if they are not even steps."""
-        raise NotImplementedError
-
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
         """Return a column of which only public facts are known."""
@@ -149,14 +137,6 @@ class TableColumn:
     def stated(self) -> Self:
         """Return a copy that states its data type, so that no text in a file can."""
         return self.bind(self.default)
-
-    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
-        """Return texts of a file as values of this column, each read by itself."""
-        raise NotImplementedError
-
-    def condition(self, text: str) -> Any:
-        """Return what somebody typed as a value, or several, to look for."""
-        raise NotImplementedError
 
     def compared(self, values: pd.Series) -> pd.Series:
         """Return values as metrics and figures compare them."""
@@ -252,6 +232,10 @@ class ScaledColumn(TableColumn):
     figure: ClassVar[str] = "number"
 
     log_scale = False  # whether places are logarithmic rather than even
+    n_values: ClassVar[int | None]  # None for a continuum, or while a bound is not known
+    _length: ClassVar[Callable[..., float]]  # of what lies between the bounds, on the scale
+    _distances: ClassVar[Callable[..., FloatArray]]  # of values from the lower bound
+    _at: ClassVar[Callable[..., pd.Series]]  # the values at such distances
 
     lower: Any = None
     upper: Any = None
@@ -262,12 +246,7 @@ class ScaledColumn(TableColumn):
         return self.lower is not None and self.upper is not None
 
     @property
-    def n_values(self) -> int | None:
-        """How many values there are; None for a continuum, or while a bound is not known."""
-        raise NotImplementedError
-
-    @property
-    def _last_step(self) -> int | None:
+    def _last_step(self) -> int | None:  # type: ignore[override]
         return None if self.log_scale or self.n_values is None else self.n_values - 1
 
     def to_unit(self, values: Any) -> FloatArray:
@@ -318,18 +297,6 @@ class ScaledColumn(TableColumn):
         missing = np.isnan(numbers)
         self.check_missing(missing)
         return self._at(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * length, missing)
-
-    def _length(self) -> float:
-        """Return the distance of the upper bound from the lower one, if both are known."""
-        raise NotImplementedError
-
-    def _distances(self, column: PlainColumn) -> FloatArray:
-        """Return the distance of each value from the lower bound, on the scale that is encoded."""
-        raise NotImplementedError
-
-    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
-        """Return the values at distances from the lower bound."""
-        raise NotImplementedError
 
     def left_open(self) -> Self:
         """Return the column without bounds."""

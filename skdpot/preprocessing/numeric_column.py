@@ -102,7 +102,7 @@ class NumericColumn(ScaledColumn):
         return "int64" if self.integer else "float64"
 
     @property
-    def n_values(self) -> int | None:
+    def n_values(self) -> int | None:  # type: ignore[override]
         """How many values there are; None for a continuum, or while a bound is not known."""
         if not self.integer or self.lower is None or self.upper is None:
             return None
@@ -125,34 +125,45 @@ class NumericColumn(ScaledColumn):
 
     def _distances(self, column: PlainColumn) -> FloatArray:
         lower, upper = self._bounds()
-        if self.integer:
-            steps = _integers(column, int(lower), int(upper)) - int(lower)
-            distance = steps.astype(np.float64)
-        else:
-            numbers = np.where(column.missing, lower, column.values.astype(np.float64))
-            distance = np.clip(numbers, lower, upper) - lower
+        values = np.clip(np.where(column.missing, lower, column.values), lower, upper)
+        distance = (values - lower).astype(np.float64)
         return np.log1p(distance) if self.log_scale else distance
 
     def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
         lower, upper = self._bounds()
         if self.log_scale:
             distances = np.expm1(distances)
-        if not self.integer:
-            restored = np.clip(lower + distances, lower, upper)
-            return self.finish(restored, missing, self.dtype or self.default)
-        steps = np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
-        return self.finish(int(lower) + steps, missing, self.dtype or self.default)
+        if self.integer:
+            found = lower + np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
+        else:
+            found = np.clip(lower + distances, lower, upper)
+        return self.finish(found, missing, self.dtype or self.default)
 
     def read(self, values: Any) -> PlainColumn:
-        """Read values and refuse what is not a finite number."""
+        """Return integers of 64 bits, or doubles; refuse what is not a finite number.
+
+        Each is converted on its own: the others must not depend on it.
+        """
         column = super().read(values)
-        if column.values.dtype.kind == "O":
-            column = self._from_objects(column)
-        if column.values.dtype.kind not in "biuf":
+        numbers, missing, present = column.values, column.missing, column.present
+        kinds = set(map(type, present)) if numbers.dtype.kind == "O" else {object}
+        if all(issubclass(kind, Real) and kind is not bool for kind in kinds):
+            numbers = np.zeros(len(column), self.default)
+            try:
+                numbers[~missing] = list(map(as_integer if self.integer else as_float, present))
+            except OverflowError:
+                raise self._infinite() from None
+        if numbers.dtype.kind not in "biuf":
             raise self.error(f" must hold numbers. {OTHER_KIND}")
-        if column.values.dtype.kind == "f" and np.isinf(column.present).any():
+        if numbers.dtype.kind == "f" and np.isinf(numbers[~missing]).any():
             raise self._infinite()
-        return column
+        if self.integer and numbers.dtype.kind == "f":
+            rounded = np.rint(np.where(missing, 0.0, numbers.astype(np.float64)))
+            numbers = np.clip(rounded, -LARGEST_INTEGER, LARGEST_INTEGER)
+        elif self.integer and numbers.dtype.kind == "u":
+            numbers = np.minimum(numbers.astype(np.uint64), np.uint64(LARGEST_INTEGER))
+        dtype = np.int64 if self.integer else np.float64
+        return PlainColumn(numbers.astype(dtype, copy=False), missing, column.dtype)
 
     def numbers(self, values: Any) -> FloatArray:
         """Return the values as doubles, NaN where one is missing."""
@@ -181,22 +192,6 @@ class NumericColumn(ScaledColumn):
             above = self.lower is None and self.upper is not None
             lower, upper = (upper - longest, upper) if above else (lower, lower + longest)
         return self.replace(lower=lower, upper=upper)
-
-    def _from_objects(self, column: PlainColumn) -> PlainColumn:
-        """Return numbers that are Python objects as integers or floats, if all are numbers.
-
-        Each is converted on its own: the others must not depend on it.
-        """
-        present = column.present
-        kinds = set(map(type, present))
-        if not all(issubclass(kind, Real) and kind is not bool for kind in kinds):
-            return column
-        values = np.zeros(len(column), dtype=np.int64 if self.integer else np.float64)
-        try:
-            values[~column.missing] = list(map(as_integer if self.integer else as_float, present))
-        except OverflowError:
-            raise self._infinite() from None
-        return PlainColumn(values, column.missing, column.dtype)
 
     def _infinite(self) -> ValueError:
         return self.error(" holds infinity; every value must be finite or missing.")
@@ -323,31 +318,15 @@ class NumericColumn(ScaledColumn):
             raise self._infinite() from None
 
 
-def _integers(column: PlainColumn, lower: int, upper: int) -> npt.NDArray[np.int64]:
-    """Return the nearest integers within the bounds; `lower` where a value is missing."""
-    values = column.values
-    if values.dtype.kind == "f":
-        rounded = np.rint(np.where(column.missing, 0.0, values.astype(np.float64)))
-        values = np.clip(rounded, -LARGEST_INTEGER, LARGEST_INTEGER)
-    elif values.dtype.kind == "u":
-        values = np.minimum(values.astype(np.uint64), np.uint64(LARGEST_INTEGER))
-    integers = np.where(column.missing, lower, values.astype(np.int64))
-    return np.clip(integers, lower, upper)
-
-
 def _written(bound: float) -> str:
     return f"{bound:,d}" if isinstance(bound, int) else f"{bound:,.12g}"
 
 
 def as_integer(value: Any) -> int:
     """Return the integer that is nearest to a number, between -2^62 and 2^62."""
-    if type(value) is int:
-        number = value
-    else:
-        number = int(value) if isinstance(value, Integral) else round(as_float(value))
-    if -LARGEST_INTEGER <= number <= LARGEST_INTEGER:
-        return number
-    return LARGEST_INTEGER if number > 0 else -LARGEST_INTEGER
+    whole = isinstance(value, int | Integral)
+    number = int(value) if whole else round(as_float(value))
+    return min(max(number, -LARGEST_INTEGER), LARGEST_INTEGER)
 
 
 def as_float(value: Any) -> float:

@@ -1,7 +1,7 @@
 """Columns of dates, times and durations between two bounds, in ticks of a resolution."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from numbers import Number
@@ -56,6 +56,8 @@ class TickColumn(ScaledColumn):
     unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
     wanted: ClassVar[str]  # in a condition
     _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
+    _time: ClassVar[Callable[..., Any]]  # a value in UTC, or None for what is none
+    _bound_seconds: ClassVar[Callable[..., int]]  # of a bound, as `seconds` counts
 
     lower: str | None = None
     upper: str | None = None
@@ -87,11 +89,6 @@ class TickColumn(ScaledColumn):
         """Return the column with estimates for the bounds that it lacks, in seconds."""
         return self.within(*(self.bounds_around(lower, upper) if found else self.unknown))
 
-    @staticmethod
-    def _time(value: Any) -> Any:
-        """Return a Timestamp, in UTC if it has an offset, or a Timedelta; None for what is none."""
-        raise NotImplementedError
-
     def read(self, values: Any) -> PlainColumn:
         """Read values and refuse what is not a time."""
         column = super().read(values)
@@ -108,10 +105,6 @@ class TickColumn(ScaledColumn):
             raise self.error(f" must hold {self.nouns} (pandas.to_{self.kind}). {OTHER_KIND}")
         return column
 
-    def _bound_seconds(self, bound: str) -> int:
-        """Return a bound as `seconds` counts."""
-        raise NotImplementedError
-
     def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
         """Return whole seconds, rounded down."""
         unit, step = np.datetime_data(column.values.dtype)
@@ -127,7 +120,7 @@ class TickColumn(ScaledColumn):
         return str(lower), str(upper)
 
     @property
-    def n_values(self) -> int | None:
+    def n_values(self) -> int | None:  # type: ignore[override]
         """Number of ticks; None while a bound is not known."""
         return int(self._length()) + 1 if self.is_resolved else None
 

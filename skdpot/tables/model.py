@@ -392,60 +392,45 @@ def fit_tree(
         above = roots[:, None] if node.parent is None else joint[node.parent]
         others = (target, node.parent)  # the first axes of the joint distribution
         tables = [
-            _Facts.of(pairs[pair], axis, node.column)
+            (axis, pairs[pair])
             for axis, other in enumerate(others)
             if other is not None
             and (pair := (min(other, node.column), max(other, node.column))) in pairs
         ]
-        fitted = _fit_clique(above, shares[node.column], tables, n_rows)
+        fitted = _fit_clique(above, shares[node.column], node.column, tables, n_rows)
         joint[node.column] = fitted.sum(axis=1)
         conditionals.append(fitted / fitted.sum(axis=2, keepdims=True))
     return ColumnTree(tuple(nodes), tuple(conditionals), target, roots)
 
 
-@dataclass(frozen=True, eq=False)
-class _Facts:
-    """What is known of one axis of a clique and its node, in groups of their bins."""
-
-    axis: int
-    counts: FloatArray
-    sigma: float
-    first: FloatArray  # of shape (n_bins, n_groups), 1 where a bin is in a group
-    last: FloatArray
-
-    @classmethod
-    def of(cls, noisy: NoisyMarginal, axis: int, column: int) -> "_Facts":
-        """Turn the table of a pair so that the node is last."""
-        marginal, counts = noisy.marginal, noisy.counts.reshape(noisy.marginal.shape)
-        first, last = (np.eye(groups.max() + 1)[groups] for groups in marginal.groups)
-        if marginal.columns[1] == column:
-            return cls(axis, counts, noisy.sigma, first, last)
-        return cls(axis, counts.T, noisy.sigma, last, first)
-
-    def expected(self, joint: FloatArray) -> FloatArray:
-        """Return what a joint distribution says of the groups."""
-        groups: FloatArray = self.first.T @ joint.sum(axis=1 - self.axis) @ self.last
-        return groups
-
-    def scale(self, joint: FloatArray, step: FloatArray) -> FloatArray:
-        """Multiply a joint distribution by the exponential of potentials of groups."""
-        factors = self.first @ np.exp(step) @ self.last.T
-        return joint * np.expand_dims(factors, 1 - self.axis)
-
-
 def _fit_clique(
-    above: FloatArray, shares: FloatArray, tables: Sequence[_Facts], n_rows: int
+    above: FloatArray,
+    shares: FloatArray,
+    node: int,
+    tables: Sequence[tuple[int, NoisyMarginal]],
+    n_rows: int,
 ) -> FloatArray:
-    """Fit (target, parent, node), whose first two axes are known."""
+    """Fit (target, parent, node), whose first two axes are known.
+
+    Tables are those of the node and of what lies on an axis, in groups of their bins.
+    """
     above = np.maximum(above, 1e-12)
     joint = above[:, :, None] * shares
-    potentials = [np.zeros_like(facts.counts) for facts in tables]
+    facts = []
+    for axis, noisy in tables:
+        counts = noisy.counts.reshape(noisy.marginal.shape)
+        # 1 where a bin is in a group.
+        first, last = (np.eye(groups.max() + 1)[groups] for groups in noisy.marginal.groups)
+        if noisy.marginal.columns[1] != node:
+            counts, first, last = counts.T, last, first
+        facts.append((axis, counts, noisy.sigma, first, last))
+    potentials = [np.zeros_like(counts) for _, counts, *_ in facts]
     for _ in range(_TREE_SWEEPS):
-        for place, facts in enumerate(tables):
-            expected = n_rows * facts.expected(joint)
-            step = scaling_step(facts.counts, expected, potentials[place], facts.sigma)
+        for place, (axis, counts, sigma, first, last) in enumerate(facts):
+            expected = n_rows * (first.T @ joint.sum(axis=1 - axis) @ last)
+            step = scaling_step(counts, expected, potentials[place], sigma)
             potentials[place] = potentials[place] + step
-            joint = facts.scale(joint, step)
+            joint = joint * np.expand_dims(first @ np.exp(step) @ last.T, 1 - axis)
         joint *= (above / joint.sum(axis=2))[:, :, None]
     return np.maximum(joint, 1e-15)
 
@@ -461,7 +446,9 @@ def _restricted(shares: FloatArray, allowed: FloatArray | None) -> tuple[FloatAr
 
 def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
     """Draw a bin for each row from the shares of its case, evenly within a case."""
-    order = stable_order(cases, len(shares))
+    # Short integers are sorted by their digits, many times faster.
+    short = cases.astype(np.int16) if len(shares) <= 2**15 else cases
+    order = np.argsort(short, kind="stable")
     sizes = np.bincount(cases, minlength=len(shares))
     drawn = np.empty(len(cases), dtype=np.int64)
     start = 0
@@ -474,12 +461,6 @@ def _stratified(cases: IntArray, shares: FloatArray, rng: np.random.Generator) -
         drawn[order[start : start + size]] = np.minimum(bins, last)
         start += size
     return drawn
-
-
-def stable_order(codes: IntArray, n_codes: int) -> IntArray:
-    """Return a stable argsort; short integers are sorted by their digits, many times faster."""
-    short = codes.astype(np.int16) if n_codes <= 2**15 else codes
-    return np.argsort(short, kind="stable")
 
 
 _PER_ROW = 4  # particles for each row that is drawn,

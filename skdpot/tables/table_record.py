@@ -150,7 +150,10 @@ class TableRecord(Record):
         events, charged = check_statement(spent, self.noun, (GaussianEvent, ThresholdedCountsEvent))
         if not events:
             return
-        paid = [sum(_squared_mu(noisy) for noisy in tables) for tables in self.releases]
+        paid = [
+            sum((MARGINAL_SENSITIVITY / n.sigma) ** 2 if n.sigma else math.inf for n in tables)
+            for tables in self.releases
+        ]
         if charged is not None:
             _require(sum(paid) <= charged**2 * (1 + _ROUNDING), _LESS_NOISE)
             return
@@ -182,10 +185,6 @@ def _read_schema(content: Any) -> TableSchema:
 def _are_close(stated: Any, due: Any) -> bool:
     alike = isinstance(stated, tuple) and len(stated) == len(due)
     return alike and np.allclose(stated, due, rtol=_ROUNDING, atol=0.0)
-
-
-def _squared_mu(noisy: NoisyMarginal) -> float:
-    return (MARGINAL_SENSITIVITY / noisy.sigma) ** 2 if noisy.sigma > 0.0 else math.inf
 
 
 def _check_model(model: TableModel, sizes: Sequence[int]) -> None:
@@ -242,8 +241,6 @@ def _n_bins(found: ColumnBins, size: int) -> int:
 
 def _check_tree(tree: ColumnTree, n_bins: Sequence[int]) -> None:
     """Refuse what is no forest, parents first, or has no distribution for a column."""
-    known = tree.target is None or 0 <= tree.target < len(n_bins)
-    _require(known, "its tree has a target that is no column")
     due = set(range(len(n_bins))) - {tree.target}
     seen: set[int | None] = {None}
     n_roots = 1 if tree.target is None else n_bins[tree.target]

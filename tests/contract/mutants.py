@@ -957,7 +957,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          ("_column_from_dtype(table, name)", "_column_with_categories(table, name)")),
          {"categories of a data type taken as public": "preprocessing/test_table_schema.py::"
           "test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
-        (rewritten("NumericColumn._from_objects",
+        (rewritten("NumericColumn.read",
          ("list(map(..., present))",
          "np.clip(np.array(list(present)), -(2**62), 2**62)")),
          {"objects as numbers of one type":
