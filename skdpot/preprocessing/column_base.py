@@ -236,6 +236,9 @@ class ScaledColumn(TableColumn):
     _length: ClassVar[Callable[..., float]]  # of what lies between the bounds, on the scale
     _distances: ClassVar[Callable[..., FloatArray]]  # of values from the lower bound
     _at: ClassVar[Callable[..., pd.Series]]  # the values at such distances
+    wanted: ClassVar[str]  # in a condition
+    _end: ClassVar[Callable[..., Any]]  # of an interval in a condition, or None for what is none
+    _inside: ClassVar[Callable[..., tuple[Any, Any, float, float]]]  # its values and their places
 
     lower: Any = None
     upper: Any = None
@@ -302,15 +305,26 @@ class ScaledColumn(TableColumn):
         """Return the column without bounds."""
         return self.replace(lower=None, upper=None)
 
-    def _clipped(self, lowest: Any, highest: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
-        """Return the part of an interval that lies inside the bounds."""
+    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        """Return the part of an interval inside the bounds, None being no end, and its places."""
+        lower, upper = map(self._limit, self._bounds())
+        lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
         if lowest is not None and highest is not None and lowest > highest:
             raise self._nothing("the smallest value that it allows exceeds the largest")
         lowest = lower if lowest is None else max(lowest, lower)
         highest = upper if highest is None else min(highest, upper)
         if lowest > highest:
             raise self._nothing(f"its schema has bounds {self.lower!r} and {self.upper!r}")
-        return lowest, highest
+        return self._inside(lowest, highest)
+
+    def _limit(self, value: Any) -> Any:
+        """Return the end of an interval as the values of the column are."""
+        if (found := self._end(value)) is None:
+            raise ValueError(
+                f"The condition on {self.name!r} must be {self.wanted}, or a tuple of two, or of "
+                "one and None."
+            )
+        return found
 
     def _nothing(self, why: str) -> ValueError:
         return ValueError(
@@ -410,12 +424,14 @@ class ColumnGrid:
             lower, upper = np.clip(lower, *within), np.clip(upper, *within)
         unit = lower + (upper - lower) * rng.random(len(codes))
         if column.n_values is not None:
-            # Values that are rounded may leave their cell: such are drawn again.
+            # Values that are rounded may leave their cell: such are drawn again, and in the end
+            # they are its middle.
             wrong = np.flatnonzero(upper > lower)
-            for _ in range(_TRIES):
+            for left in reversed(range(_TRIES + 1)):
                 reached = self.codes(column.from_unit(unit[wrong]))
                 wrong = wrong[reached != codes[wrong]]
-                unit[wrong] = (lower + (upper - lower) * rng.random(len(codes)))[wrong]
+                shares = rng.random(len(codes)) if left else 0.5
+                unit[wrong] = (lower + (upper - lower) * shares)[wrong]
         return column.from_unit(unit)
 
 

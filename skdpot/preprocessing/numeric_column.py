@@ -80,6 +80,7 @@ class NumericColumn(ScaledColumn):
     kind: ClassVar[str] = "numeric"
     families: ClassVar[tuple[str, ...]] = ("integer", "float")
     is_numbered: ClassVar[bool] = True
+    wanted: ClassVar[str] = "a number (True and False are no numbers)"
 
     lower: float | int | None = None
     upper: float | int | None = None
@@ -246,17 +247,11 @@ class NumericColumn(ScaledColumn):
         """Return the column without bounds, on its own scale."""
         return self.replace(lower=None, upper=None, log_scale=False)
 
-    def limits(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
-        """Return the part of an interval inside the bounds, None being no end, and its places."""
-        for limit in (lowest, highest):
-            number = isinstance(limit, Real) and not isinstance(limit, bool) and limit == limit
-            if limit is not None and not number:
-                raise ValueError(
-                    f"The condition on {self.name!r} must be a number or a tuple of two, or of a "
-                    "number and None; True and False are no numbers."
-                )
-        # Through the bounds first: infinity cannot be rounded.
-        lowest, highest = self._clipped(lowest, highest, self.lower, self.upper)
+    def _end(self, value: Any) -> Any:
+        number = isinstance(value, Real) and not isinstance(value, bool) and value == value
+        return value if number else None
+
+    def _inside(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
         if self.integer:
             lowest, highest = math.ceil(lowest), math.floor(highest)
             if lowest > highest:

@@ -301,8 +301,6 @@ class Table:
 
     def series(self, name: str) -> Any:
         """Return one column as its library has it."""
-        if name not in self.names:
-            raise ValueError(f"The table has no column {name!r}.")
         if self.kind == "array":
             return self.data[:, self.names.index(name)]
         return self.data[name]

@@ -532,9 +532,6 @@ def plan_schema(schema: TableSchema, n_samples: int, *, mu: float, delta: float)
     `delta` is the probability that the selection of categories may leave open. No data are
     touched, and everything that the plan is made of is public.
     """
-    for column in schema.columns:
-        if column.dtype is None:
-            raise ValueError(f"Column {column.name!r} has no data type; call schema.bind(table).")
     scaled, coded = (len(_left_open(schema, on_scale)) for on_scale in (True, False))
     per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
     ranges = categories = None
@@ -556,32 +553,38 @@ def release_schema(
     `skdpot.privacy.private_bounds` and `skdpot.privacy.category_selection`. Missing values are no
     category, and in no histogram.
     """
-    n_rows = {len(values) for values in readings.values()}
-    if n_rows != {plan.n_samples}:
-        raise ValueError(f"The plan is for {plan.n_samples} rows, got {max(n_rows)}.")
     columns: list[TableColumn] = []
+    unseen, hidden = [], []
     if plan.ranges is not None:
         unbounded = _left_open(plan.schema, True)
         numbers = [column.numbers(readings[column.name]) for column in unbounded]
         ranges = release_ranges(numbers, plan.ranges, streams)
         for column, found in zip(unbounded, ranges, strict=True):
             columns.append(column.bounded(found.lower, found.upper, found.found))
-        hidden = [repr(c.name) for c, r in zip(unbounded, ranges, strict=True) if not r.found]
-        if hidden:
-            warn_of_privacy(
-                f"Private bounds: {', '.join(hidden)} did not stand out from the privacy noise, "
-                "and got public bounds that may have nothing to do with the data (-4 and 4, or "
-                "1900 and 2100). State bounds in the schema, or use more rows or a larger epsilon."
-            )
+            if not found.found:
+                unseen.append(repr(column.name))
     if plan.categories is not None:
-        shown: dict[str, float] = {}
         for column in _left_open(plan.schema, False):
             values = column.labels(readings[column.name])
             selected, counts = select_categories(values, plan.categories, streams.secret)
             columns.append(column.listed(selected))
-            shown[column.name] = float(counts.sum()) / plan.n_samples
-        if plan.categories.event.is_private:
-            _warn_of_others(shown)
+            shown = float(counts.sum()) / plan.n_samples
+            if shown < _LEAST_SHOWN and plan.categories.event.is_private:
+                hidden.append(f"{column.name!r} (about {shown:.0%})")
+    if unseen:
+        warn_of_privacy(
+            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise, and "
+            "got public bounds that may have nothing to do with the data (-4 and 4, or 1900 and "
+            "2100). State bounds in the schema, or use more rows or a larger epsilon."
+        )
+    if hidden:
+        warn_of_privacy(
+            f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
+            "ones are missing or become 'other'. Convert dates that are text (pandas.to_datetime "
+            "with dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
+            "thousands=','), leave out names and free text, state categories in the schema, or "
+            "raise epsilon."
+        )
     return plan.schema.replace(*columns)
 
 
@@ -597,17 +600,3 @@ def warn_of_guess(schema: TableSchema, caller: str) -> None:
 def _left_open(schema: TableSchema, on_scale: bool) -> list[Any]:
     """Return the columns that lack bounds, or those that lack categories."""
     return [c for c in schema if c.on_scale == on_scale and not c.is_resolved]
-
-
-def _warn_of_others(shown: dict[str, float]) -> None:
-    """Warn of columns most of whose rows have no category that was released, by noisy counts."""
-    hidden = {name: share for name, share in shown.items() if share < _LEAST_SHOWN}
-    if hidden:
-        shares = ", ".join(f"{name!r} (about {share:.0%})" for name, share in hidden.items())
-        warn_of_privacy(
-            f"Private categories: only some rows keep their values in {shares}; rare ones are "
-            "missing or become 'other'. Convert dates that are text (pandas.to_datetime with "
-            "dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
-            "thousands=','), leave out names and free text, state categories in the schema, or "
-            "raise epsilon."
-        )

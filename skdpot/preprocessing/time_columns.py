@@ -54,7 +54,6 @@ class TickColumn(ScaledColumn):
     nouns: ClassVar[str]  # what its values are
     pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
     unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
-    wanted: ClassVar[str]  # in a condition
     _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
     _time: ClassVar[Callable[..., Any]]  # a value in UTC, or None for what is none
     _bound_seconds: ClassVar[Callable[..., int]]  # of a bound, as `seconds` counts
@@ -181,11 +180,7 @@ class TickColumn(ScaledColumn):
                 break
         return found, ""
 
-    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
-        """Return the first and the last tick that a condition allows, and their places."""
-        first, last = self._limit(self.lower), self._limit(self.upper)
-        lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
-        lowest, highest = self._clipped(lowest, highest, first, last)
+    def _inside(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
         start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
         # Times between two ticks became the earlier.
         if self.from_unit([start])[0] < lowest:
@@ -195,17 +190,7 @@ class TickColumn(ScaledColumn):
         return (*self.from_unit([start, stop]), start, stop)
 
     def _end(self, value: Any) -> Any:
-        """Return a value that ends an interval, or None for what is none."""
         return self._time(value)
-
-    def _limit(self, value: Any) -> Any:
-        """Return the end of an interval as the values of the column are."""
-        if (found := self._end(value)) is None:
-            raise ValueError(
-                f"The condition on {self.name!r} must be {self.wanted}, or a tuple of two, or of "
-                "one and None."
-            )
-        return found
 
     def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
         """Return texts, which are read as times when the column is."""

@@ -86,43 +86,34 @@ def _condition(grid: ColumnGrid, wanted: Any) -> Condition:
                 f"The condition on {name!r} must be one value or a tuple (smallest, largest), of "
                 "which None is no limit."
             )
-        return _interval(grid, *wanted) if grid.on_scale else Condition(_between(grid, *wanted))
+        return (_interval if grid.on_scale else _between)(grid, *wanted)
     several = isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes, Mapping))
-    if grid.on_scale and not (several or _is_missing(wanted)):
-        return _interval(grid, wanted, wanted)
-    values = list(wanted) if several else [wanted]
+    if not several:
+        return _one(grid, wanted)
+    values = list(wanted)
     if not values:
         raise ValueError(f"The condition on {name!r} lists no value.")
-    if several and grid.on_scale and grid.has_intervals:
+    if grid.on_scale and grid.has_intervals:
         raise ValueError(
             f"{name!r} is a scale with too many values for a list: give one value or a tuple "
             "(smallest, largest)."
         )
-    return Condition(np.max([_kept(grid, value) for value in values], axis=0))
+    return Condition(np.max([_one(grid, value).kept for value in values], axis=0))
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, NaT or the NA of pandas."""
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
-
-
-def _kept(grid: ColumnGrid, value: Any) -> FloatArray:
-    """Return which cells hold one value."""
-    if grid.on_scale and not _is_missing(value):
-        return _interval(grid, value, value).kept
-    if not _is_missing(value):
-        place = _level(grid, value)
-    elif grid.column.missing:
-        place = grid.n_cells
-    else:
+def _one(grid: ColumnGrid, value: Any) -> Condition:
+    """Return what one value asks for; None, NaN, NaT and the NA of pandas are missing values."""
+    is_missing = pd.api.types.is_scalar(value) and pd.isna(value)
+    if is_missing and not grid.column.missing:
         raise ValueError(f"Values of {grid.column.name!r} are never missing (see its schema).")
-    kept = np.zeros(grid.size)
-    kept[place] = 1.0
-    return kept
+    if grid.on_scale and not is_missing:
+        return _interval(grid, value, value)
+    place = grid.n_cells if is_missing else _level(grid, value)
+    return Condition(np.eye(1, grid.size, place)[0])
 
 
-def _between(grid: ColumnGrid, first: Any, last: Any) -> FloatArray:
-    """Return which categories lie in an interval."""
+def _between(grid: ColumnGrid, first: Any, last: Any) -> Condition:
+    """Return what an interval of categories asks for."""
     column: Any = grid.column
     start = 0 if first is None else _level(grid, first)
     # Without a limit it ends with the categories: what takes all others is not above them.
@@ -132,9 +123,8 @@ def _between(grid: ColumnGrid, first: Any, last: Any) -> FloatArray:
             f"No category of {column.name!r} lies in the interval that conditions asks for: the "
             "first comes after the last in the order of its categories."
         )
-    kept = np.zeros(grid.size)
-    kept[start : stop + 1] = 1.0
-    return kept
+    places = np.arange(grid.size)
+    return Condition(((start <= places) & (places <= stop)).astype(np.float64))
 
 
 def _level(grid: ColumnGrid, value: Any) -> int:

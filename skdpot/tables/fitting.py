@@ -310,15 +310,7 @@ class TableFit:
         columns = self._released(self.codes, alone, np.ones(n_columns), "columns")
         n_groups = self.plan.n_groups(n_columns)
         bins = tuple(
-            coarsen(
-                noisy.counts,
-                noisy.sigma,
-                n_rows,
-                ordered=grid.ordered,
-                missing=grid.column.missing,
-                doubtful=grid.is_doubtful,
-                n_groups=n_groups,
-            )
+            coarsen(noisy, grid, n_rows, n_groups)
             for noisy, grid in zip(tables_of(columns), self.grids, strict=True)
         )
         self.advance("columns")

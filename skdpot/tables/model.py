@@ -26,6 +26,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from skdpot.preprocessing.column_base import ColumnGrid
 from skdpot.privacy.recording import Release
 from skdpot.tables.marginals import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
 
@@ -75,22 +76,15 @@ def bin_codes(codes: IntArray, bins: Sequence[ColumnBins]) -> IntArray:
     return binned
 
 
-def coarsen(
-    counts: FloatArray,
-    sigma: float,
-    n_rows: int,
-    *,
-    ordered: bool,
-    missing: bool,
-    doubtful: npt.NDArray[np.bool_],
-    n_groups: int,
-) -> ColumnBins:
+def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) -> ColumnBins:
     """Choose bins by a noisy histogram.
 
     Neighbouring cells of a scale are joined until a bin stands out of the noise and has about its
     share of the rows; rare categories are joined to one bin. Missing values keep their own.
     """
-    empty = doubtful & (counts <= _SEEN_CATEGORY * sigma)
+    counts, sigma = noisy.counts, noisy.sigma
+    ordered, missing = grid.ordered, grid.column.missing
+    empty = grid.is_doubtful & (counts <= _SEEN_CATEGORY * sigma)
     if ordered:
         empty[: len(counts) - missing] |= ~_support(counts[: len(counts) - missing], sigma)
     if empty.all():

@@ -196,30 +196,29 @@ def _check_model(model: TableModel, sizes: Sequence[int]) -> None:
     fits = len(model.columns) == len(model.bins) == len(sizes)
     _require(fits, "its counts do not fit its columns")
     for place, (noisy, size) in enumerate(zip(model.columns, sizes, strict=True)):
-        marginal, groups = noisy.marginal, noisy.marginal.groups
-        fits = (marginal.columns, marginal.levels, len(groups)) == ((place,), (), 1)
-        whole = fits and np.array_equal(groups[0], np.arange(size))
+        fits = noisy.marginal == Marginal((place,), ()) and len(noisy.marginal.groups) == 1
+        whole = fits and np.array_equal(noisy.marginal.groups[0], np.arange(size))
         _require(whole, "its counts do not fit its columns")
-        _check_counts(noisy, model.n_rows)
     n_bins = [_n_bins(found, size) for found, size in zip(model.bins, sizes, strict=True)]
     _check_tree(model.tree, n_bins)
     for release in model.releases[1:]:
         marginals = [noisy.marginal for noisy in tables_of(release)]
         _require(len(set(marginals)) == len(marginals), "a release has one marginal twice")
-        for noisy in tables_of(release):
-            _check_marginal(noisy.marginal, n_bins)
-            _check_counts(noisy, model.n_rows)
+        for marginal in marginals:
+            _check_marginal(marginal, n_bins)
+    for noisy in tables:
+        _check_counts(noisy, model.n_rows)
     fits = len(model.potentials) == len(model.marginals)
     _require(fits, "its potentials do not fit its marginals")
     for noisy, potentials in zip(model.marginals, model.potentials, strict=True):
-        _check_length(potentials, noisy.marginal.n_cells, "potentials")
+        _check_shape(potentials, (noisy.marginal.n_cells,), "potentials")
         reached = (np.abs(potentials) <= _LARGEST_POTENTIAL).all()
         _require(reached, "it has potentials that no fit reaches")
 
 
 def _check_counts(noisy: NoisyMarginal, n_rows: int) -> None:
     """Refuse counts that no rows have, or that are off the lattice of their noise."""
-    _check_length(noisy.counts, noisy.marginal.n_cells, "counts")
+    _check_shape(noisy.counts, (noisy.marginal.n_cells,), "counts")
     reach = _NOISE_REACH * noisy.sigma
     possible = ((noisy.counts >= -reach) & (noisy.counts <= n_rows + reach)).all()
     _require(possible, "it has counts that its rows and its noise cannot reach")
@@ -230,11 +229,11 @@ def _check_counts(noisy: NoisyMarginal, n_rows: int) -> None:
 
 def _n_bins(found: ColumnBins, size: int) -> int:
     """Return the number of bins of a column with so many cells."""
-    _check_length(found.bins, size, "bins")
+    _check_shape(found.bins, (size,), "bins")
     _check_shares(found.cell_shares, (size,))
     _require((found.cell_shares > 0.0).all(), "every cell must be possible")
     n_bins = _n_groups(found.bins, "bins")
-    _check_length(found.coarse, n_bins, "groups of bins")
+    _check_shape(found.coarse, (n_bins,), "groups of bins")
     _n_groups(found.coarse, "groups of bins")
     return n_bins
 
@@ -266,7 +265,7 @@ def _check_marginal(marginal: Marginal, n_bins: Sequence[int]) -> None:
     )
     _require(known, "it has a marginal of columns that it does not have")
     for column, part in zip(columns, groups, strict=True):
-        _check_length(part, n_bins[column], "groups")
+        _check_shape(part, (n_bins[column],), "groups")
         _n_groups(part, "groups")
 
 
@@ -278,12 +277,12 @@ def _n_groups(groups: IntArray, what: str) -> int:
     return int(groups.max()) + 1
 
 
-def _check_length(array: np.ndarray, size: int, what: str) -> None:
-    _require(array.shape == (size,), f"its {what} do not fit its columns")
+def _check_shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
+    _require(array.shape == shape, f"its {what} do not fit its columns")
 
 
 def _check_shares(shares: FloatArray, shape: tuple[int, ...]) -> None:
-    _require(shares.shape == shape, "its shares do not fit its columns")
+    _check_shape(shares, shape, "shares")
     sums = shares.sum(axis=-1)
     right = (shares >= 0.0).all() and (np.abs(sums - 1.0) <= _ROUNDING).all()
     _require(right, "it has shares that do not add up to 1")

@@ -847,7 +847,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs),
          {"shares of 1.2": "estimators/test_table_synthesizer_privacy.py::"
           "test_the_noise_that_is_drawn_is_the_noise_that_is_charged[None]"}),
-        (rewritten("TableFit.model", ("noisy.counts", "noisy.marginal.counts(self.codes)")),
+        (rewritten("TableFit.model", ("coarsen(noisy, ..., ..., ...)",
+         "coarsen(replace(noisy, counts=noisy.marginal.counts(self.codes)), ..., ..., ...)")),
          {"bins by true counts": _REPLAY + "_of_a_table_follows_from_its_releases[synthesizer]"}),
         (returning("release_misfits", true_misfits, "TableFit._release_tree"),
          {"a tree by true strengths":

@@ -106,10 +106,6 @@ def test_the_plan_depends_on_public_facts_only(frame):
         for table in (frame, other)
     )
     assert first == second
-    with pytest.raises(ValueError, match=r"'x' has no data type; call schema.bind"):
-        plan_schema(TableSchema([NumericColumn("x")]), 9, mu=MU, delta=TAIL)
-    with pytest.raises(ValueError, match="The plan is for 20000 rows, got 3"):
-        released(frame.iloc[:3], first)
 
 
 def test_every_noise_is_charged_as_often_as_it_is_drawn(frame, monkeypatch):

@@ -1,5 +1,7 @@
 """Bins by noisy histograms: what holds of them whatever the noise."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
 
 from skdpot.tables import model
+from skdpot.tables.marginals import NoisyMarginal
 from skdpot.tables.model import (
     MAX_BINS,
     group_bins,
@@ -19,10 +22,11 @@ RNG = np.random.default_rng(5)
 N_GROUPS = 8
 
 
-def coarsen(counts, sigma, n_rows, n_groups=N_GROUPS, **options):
-    return model.coarsen(
-        np.asarray(counts, dtype=float), sigma, n_rows, n_groups=n_groups, **options
-    )
+def coarsen(counts, sigma, n_rows, *, ordered, missing, doubtful):
+    noisy = NoisyMarginal(None, np.asarray(counts, dtype=float), sigma)
+    column = SimpleNamespace(missing=missing)
+    grid = SimpleNamespace(ordered=ordered, column=column, is_doubtful=doubtful)
+    return model.coarsen(noisy, grid, n_rows, N_GROUPS)
 
 
 @st.composite
