@@ -34,7 +34,6 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Sooner or later a nanosecond counter overflows.
 _NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
 _DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
-_DATED = "a date or time in ISO format between the years 1 and 9999, such as '2024-01-31'"
 
 # What Python reads, many times as fast as pandas does.
 _ISO = re.compile(
@@ -55,6 +54,8 @@ class TickColumn(ScaledColumn):
     pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
     unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
     _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
+    _bounds_are: ClassVar[str]  # what bounds must be, and such a value as text, or else None
+    _bound: ClassVar[Callable[..., str | None]]
     _time: ClassVar[Callable[..., Any]]  # a value in UTC, or None for what is none
     _bound_seconds: ClassVar[Callable[..., int]]  # of a bound, as `seconds` counts
 
@@ -67,6 +68,14 @@ class TickColumn(ScaledColumn):
         super().__post_init__()
         if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
             raise self.error(f": resolution must be one of {', '.join(_SECONDS)}.")
+        for side in ("lower", "upper"):
+            value = getattr(self, side)
+            bound = None if value is None else self._bound(value)
+            if value is not None and bound is None:
+                raise self.error(f": {side} must be None or {self._bounds_are}.")
+            self._store(side, bound)
+        if self.is_resolved and self._length() < 0.0:
+            raise self.error(f": lower={self.lower!r} is after upper={self.upper!r}.")
 
     @classmethod
     def from_texts(cls, values: PlainColumn, base: TableColumn) -> TableColumn | None:
@@ -240,24 +249,6 @@ class DatetimeColumn(TickColumn):
     pattern: ClassVar[re.Pattern[str]] = re.compile(r"\d{4}.{4,}", re.DOTALL)
     unknown: ClassVar[tuple[str, str]] = ("1900-01-01", "2100-01-01")
 
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        first, last = self._limits
-        for side in ("lower", "upper"):
-            bound = self._bound(side)
-            self._store(side, bound)
-            if bound is not None and not first <= _parsed(bound).date() <= last:
-                raise self.error(
-                    f": {side}={bound!r} is not between {first} and {last}, which is what "
-                    f"{self.dtype or self.default!r} can hold."
-                )
-        if self.lower is not None and self.upper is not None:
-            offsets = {_parsed(bound).tzinfo is None for bound in (self.lower, self.upper)}
-            known = self.dtype is not None or len(offsets) == 1
-            if known and self._bound_seconds(self.lower) > self._bound_seconds(self.upper):
-                raise self.error(f": lower={self.lower!r} is after upper={self.upper!r}.")
-
     @classmethod
     def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
         """Return a column of which only public facts are known."""
@@ -370,18 +361,21 @@ class DatetimeColumn(TickColumn):
         """Return values as times, those written as text too."""
         return values if pd.api.types.is_datetime64_any_dtype(values) else pd.to_datetime(values)
 
-    def _bound(self, side: str) -> str | None:
-        value = getattr(self, side)
+    @property
+    def _bounds_are(self) -> str:  # type: ignore[override]
+        first, last = self._limits
+        return f"a date or time in ISO format between {first} and {last}, such as '2024-01-31'"
+
+    def _bound(self, value: Any) -> str | None:
         try:
             if isinstance(value, np.datetime64):
                 value = pd.Timestamp(value).to_pydatetime()
-            if isinstance(value, date):  # a datetime is one
-                value = value.isoformat()
-            if value is None or (isinstance(value, str) and _parsed(value)):
-                return value
+            text = value.isoformat() if isinstance(value, date) else value  # a datetime is one
+            first, last = self._limits
+            is_within = isinstance(text, str) and first <= _parsed(text).date() <= last
+            return text if is_within else None
         except (ValueError, OverflowError):
-            pass
-        raise self.error(f": {side} must be None or {_DATED}.")
+            return None
 
 
 def _parsed(bound: str) -> datetime:
@@ -429,21 +423,11 @@ class TimedeltaColumn(TickColumn):
     unknown: ClassVar[tuple[str, str]] = ("0 days", "365 days")
     wanted: ClassVar[str] = "a duration, such as '36 h'"
     _limits = (-_LONGEST, _LONGEST)
+    _bounds_are = "a duration of at most 100,000 days, such as '36 h' or '1 days 02:30:00'"
 
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        for side in ("lower", "upper"):
-            value = getattr(self, side)
-            found = None if value is None else self._time(value)
-            if value is not None and found is None:
-                raise self.error(
-                    f": {side} must be None or a duration of at most 100,000 days, such as '36 h' "
-                    "or '1 days 02:30:00'."
-                )
-            self._store(side, None if found is None else str(found.floor("s")))
-        if self.is_resolved and (self.n_values or 0) < 1:
-            raise self.error(f": lower={self.lower!r} is above upper={self.upper!r}.")
+    def _bound(self, value: Any) -> str | None:
+        found = self._time(value)
+        return None if found is None else str(found.floor("s"))
 
     @staticmethod
     def _time(value: Any) -> pd.Timedelta | None:
