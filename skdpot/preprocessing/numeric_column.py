@@ -146,9 +146,11 @@ class NumericColumn(ScaledColumn):
         Each is converted on its own: the others must not depend on it.
         """
         column = super().read(values)
-        numbers, missing, present = column.values, column.missing, column.present
-        kinds = set(map(type, present)) if numbers.dtype.kind == "O" else {object}
-        if all(issubclass(kind, Real) and kind is not bool for kind in kinds):
+        numbers, missing = column.values, column.missing
+        is_object = numbers.dtype.kind == "O"
+        present = column.present if is_object else ()
+        kinds = set(map(type, present))
+        if is_object and all(issubclass(kind, Real) and kind is not bool for kind in kinds):
             numbers = np.zeros(len(column), self.default)
             try:
                 numbers[~missing] = list(map(as_integer if self.integer else as_float, present))
@@ -319,7 +321,7 @@ def _written(bound: float) -> str:
 
 def as_integer(value: Any) -> int:
     """Return the integer that is nearest to a number, between -2^62 and 2^62."""
-    whole = isinstance(value, int | Integral)
+    whole = type(value) is int or isinstance(value, Integral)
     number = int(value) if whole else round(as_float(value))
     return min(max(number, -LARGEST_INTEGER), LARGEST_INTEGER)
 
