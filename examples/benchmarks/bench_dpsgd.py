@@ -41,12 +41,13 @@ from skdpot.nets.autoencoder_training import (
     reconstruction_gradient,
 )
 from skdpot.nets.networks import ToSphere, build_networks
-from skdpot.nets.noisy_sums import clipped_gradient_sum, plan_training
+from skdpot.nets.noisy_sums import by_jacobians, plan_training, pulled_back_sum
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 
 DEFAULT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist.npz"
 N_ROWS, LATENT_DIM = 30_000, 8
+CLIPPED = by_jacobians(1.0)
 
 
 def load_rows(path: Path, n_rows: int) -> torch.Tensor:
@@ -153,11 +154,11 @@ def bench_routes(architecture: str, batch: torch.Tensor, n_repeats: int) -> pd.D
         ((network(batch) - batch) ** 2).mean().backward()
 
     def clipped() -> None:
-        clipped_gradient_sum(network, batch, reconstruction_gradient, 1.0)
+        pulled_back_sum(network, batch, CLIPPED, reconstruction_gradient)
 
     def by_torch_func() -> None:
         with mock.patch.object(per_sample, "chain_of_layers", return_value=None):
-            clipped_gradient_sum(network, batch, reconstruction_gradient, 1.0, chunk_size=32)
+            pulled_back_sum(network, batch, CLIPPED, reconstruction_gradient, chunk_size=32)
 
     functions = {
         "without clipping": plain,
@@ -172,10 +173,10 @@ def peak_memory(architecture: str, batch_size: int, chunk_size: int) -> float:
     """Return the MiB that one clipped sum adds to this process' peak."""
     network = make_network(architecture)
     batch = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (batch_size, 784))).float()
-    clipped_gradient_sum(network, batch[:1], reconstruction_gradient, 1.0)
+    pulled_back_sum(network, batch[:1], CLIPPED, reconstruction_gradient)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = peak_mebibytes()
-    clipped_gradient_sum(network, batch, reconstruction_gradient, 1.0, chunk_size=chunk_size)
+    pulled_back_sum(network, batch, CLIPPED, reconstruction_gradient, chunk_size=chunk_size)
     return peak_mebibytes() - before
 
 

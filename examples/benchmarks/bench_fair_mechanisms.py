@@ -41,7 +41,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import fair
 from skdpot.nets import fair_training
 from skdpot.nets.fair_training import FairLoss
-from skdpot.nets.noisy_sums import pulled_back_sum, shares_of_jacobians, shares_of_vectors
+from skdpot.nets.noisy_sums import shares_of_jacobians, shares_of_vectors
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 0.95)
 LEVELS = (0.7, 0.8, 0.9)
@@ -58,9 +58,11 @@ class _PaperNoise(FairLoss):
 class _TogetherByRank(FairLoss):
     """Ranks with loss and penalty of a record clipped together, to (1 - alpha) C."""
 
-    def ranked_sum(self, network, batch, penalty, directions):
+    def ranked_vectors(self, network, batch, penalty, directions):
         n, alpha = len(batch.rows), self.alpha
-        pulls = self._rank_pulls(network, batch, penalty, directions)
+        values = self.compared.values(fair_training.network_outputs(network, batch.rows)).numpy()
+        of_cells = np.split(values, np.cumsum(penalty.batch_sizes)[:-1])
+        pulls = torch.from_numpy(np.concatenate(penalty.vectors(of_cells, directions)))
 
         def vectors(outputs, gram, records):
             shares = shares_of_jacobians(self.compared.gram(gram, outputs), self.clip_jacobian)
@@ -69,13 +71,13 @@ class _TogetherByRank(FairLoss):
             clip = (1 - alpha) * self.clip
             return total * shares_of_vectors(total, gram, clip)[:, None]
 
-        return pulled_back_sum(network, batch.rows, vectors)
+        return vectors
 
 
 class _Apart(FairLoss):
     """A sketch with loss and penalty of a record clipped one by one."""
 
-    def joint_sum(self, network, batch, of_batch, cells):
+    def joint_vectors(self, batch, of_batch, cells):
         clip = self.joint_clip(cells) / 2
 
         def vectors(outputs, gram, records):
@@ -87,7 +89,7 @@ class _Apart(FairLoss):
                 total = total + pull * shares_of_vectors(pull, gram, clip)[:, None]
             return total
 
-        return pulled_back_sum(network, batch.rows, vectors)
+        return vectors
 
 
 VARIANTS = {

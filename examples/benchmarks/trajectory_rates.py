@@ -100,13 +100,14 @@ def _recovered_density(sampler: PrivateTrajectorySampler, time: float) -> np.nda
     spacing = knots[left + 1] - knots[left]
     share = (time - knots[left]) / spacing
     variance = PROCESS["diffusivity"] * spacing * share * (1 - share) + SMOOTHING**2
-    plan = sampler.path_.plans[left]
-    places = (1 - share) * particles[left, plan.rows] + share * particles[left + 1, plan.columns]
+    plan = sampler.path_.plans[left].tocoo()
+    rows, columns = plan.coords
+    places = (1 - share) * particles[left, rows] + share * particles[left + 1, columns]
     # Each mass is divided between the two grid points beside it.
     position = (places - GRID[0]) / STEP
     below = position.astype(np.intp)
-    above = plan.masses * (position - below)
-    masses = np.bincount(below, plan.masses - above, len(GRID))
+    above = plan.data * (position - below)
+    masses = np.bincount(below, plan.data - above, len(GRID))
     masses += np.bincount(below + 1, above, len(GRID))
     reach = np.arange(-int(1.2 / STEP), int(1.2 / STEP) + 1) * STEP
     kernel = stats.norm(0.0, np.sqrt(variance)).pdf(reach)

@@ -15,7 +15,7 @@ from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FairTask
 from skdpot.nets.networks import from_network_units, to_network_units
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
-from skdpot.slicing.plan import bounds_or_plan, public_bounds
+from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
 
 
 @dataclass(eq=False, repr=False)
@@ -143,7 +143,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         plan = self.mechanism_.plan(context, task)
         public = ("the number of targets", *([] if self.groups_ is None else [SAME_GROUP]))
         self._charge(context, plan, network, public)
-        self.target_bounds_ = plan.training.settle_bounds(targets, context.streams)
+        self.target_bounds_ = settled_bounds(bounds, targets, context.streams)
         mapped = to_network_units(self.target_bounds_, targets)
         self._train(context, plan, network, self._records(network, rows, mapped))
 

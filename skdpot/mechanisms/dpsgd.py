@@ -16,6 +16,7 @@ from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
+    Prior,
     PriorDistance,
     private_steps,
     public_steps,
@@ -27,7 +28,7 @@ from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.plan import bounds_or_plan, public_bounds
+from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
 
 _EPOCHS = 40
 _FEWEST_STEPS = 60
@@ -71,16 +72,10 @@ class PriorPenalty(CodePenalty):
         Largest spectral norm L of the Jacobian of a record's code.
     """
 
-    def distance(
-        self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
-    ) -> PriorDistance:
+    def distance(self, *, on_sphere: bool, **sizes: Any) -> PriorDistance:
         """Return the distance to the uniform law on the sphere, or to the normal law."""
-        return PriorDistance(
-            prior="sphere" if on_sphere else "normal",
-            latent_dim=latent_dim,
-            batch_sizes=batch_sizes,
-            n_projections=self.n_projections,
-        )
+        prior: Prior = "sphere" if on_sphere else "normal"
+        return PriorDistance(prior=prior, n_projections=self.n_projections, **sizes)
 
 
 @dataclass(eq=False, repr=False)
@@ -115,16 +110,10 @@ class CodeParity(CodePenalty):
         "clip_output": [_LENGTH],
     }
 
-    def distance(
-        self, latent_dim: int, batch_sizes: tuple[int, ...], *, on_sphere: bool
-    ) -> ParityDistance:
+    def distance(self, *, on_sphere: bool, **sizes: Any) -> ParityDistance:
         """Return the mean distance between groups."""
-        return ParityDistance(
-            latent_dim=latent_dim,
-            batch_sizes=batch_sizes,
-            radius=1.0 if on_sphere else self.clip_output,
-            n_projections=self.n_projections,
-        )
+        radius = 1.0 if on_sphere else self.clip_output
+        return ParityDistance(radius=radius, n_projections=self.n_projections, **sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,13 +188,11 @@ class DPSGD(Mechanism):
         """Return what is minimised."""
         if penalty is None:
             return AutoencoderLoss(clip=self.clip)
-        sizes = self.batch_sizes(cells)
-        return AutoencoderLoss(
-            clip=self.clip,
-            penalty=penalty.distance(latent_dim, sizes, on_sphere=on_sphere),
-            alpha=penalty.alpha,
-            clip_jacobian=penalty.clip_jacobian,
+        distance = penalty.distance(
+            on_sphere=on_sphere, latent_dim=latent_dim, batch_sizes=self.batch_sizes(cells)
         )
+        shared = {"alpha": penalty.alpha, "clip_jacobian": penalty.clip_jacobian}
+        return AutoencoderLoss(clip=self.clip, penalty=distance, **shared)
 
     def batch_sizes(self, cells: Cells) -> tuple[int, ...]:
         """Return how many records a batch takes of each group that is compared, or of all."""
@@ -231,9 +218,19 @@ class DPSGD(Mechanism):
         what has been paid for is stored: the parameters are a function of noisy sums at any time.
         """
         plan = self._plan(context, autoencoder, loss, cells, rows.shape[1])
-        streams = context.streams
-        spent = self._charge(context, plan, public)
-        bounds = plan.settle_bounds(rows, streams)
+        streams, poisson = context.streams, plan.sampling == "poisson"
+        kind = "Poisson batches" if poisson else "batches without replacement"
+        batches = f"{kind} of {plan.batch_size} records"
+        if len(plan.batch_sizes) > 1:
+            batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
+        facts = ("the architecture and its initial weights", *[SINGLE_PRECISION] * poisson)
+        spent = context.charge(
+            plan,
+            (*facts, *public),
+            f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
+            sigma_given=self.sigma is not None,
+        )
+        bounds = settled_bounds(plan.bounds, rows, streams)
         tensor = _tensor(context, bounds, rows)
         step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells.members)
         finished, stopped = train_privately(
@@ -322,24 +319,6 @@ class DPSGD(Mechanism):
             n_parameters=trained_numbers(network),
             bounds=bounds_or_plan(known or n_samples, n_features, target.mu_cap),
             sigma=self.sigma,
-        )
-
-    def _charge(
-        self, context: FitContext, plan: TrainingPlan, public: Sequence[str]
-    ) -> PrivacySpent:
-        """Charge the whole fit, before any noise is drawn or row looked at."""
-        facts, kind = ["the architecture and its initial weights"], "batches without replacement"
-        if plan.sampling == "poisson":
-            facts.append(SINGLE_PRECISION)
-            kind = "Poisson batches"
-        batches = f"{kind} of {plan.batch_size} records"
-        if len(plan.batch_sizes) > 1:
-            batches += f" ({' + '.join(map(str, plan.batch_sizes))} by group)"
-        return context.charge(
-            plan,
-            (*facts, *public),
-            f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
-            sigma_given=self.sigma is not None,
         )
 
     def _number_of_steps(self, n_samples: int, fewest: int) -> int:

@@ -24,7 +24,7 @@ from skdpot.nets.networks import to_network_units
 from skdpot.nets.noisy_sums import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.training import check_per_record, train_privately
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
-from skdpot.slicing.plan import bounds_or_plan, public_bounds
+from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
 from skdpot.slicing.rows import StepDirections
 
 _WIDTH = 32  # of the default network, of which every parameter gets noise
@@ -110,7 +110,7 @@ class Gradient(Mechanism):
             f"of {plan.batch_size} rows",
             sigma_given=self.sigma is not None,
         )
-        bounds = plan.settle_bounds(rows, streams)
+        bounds = settled_bounds(plan.bounds, rows, streams)
         size = self.n_latents or plan.batch_size
         step = noisy_gradient_steps(
             to_network_units(bounds, rows.astype(np.float64, copy=False)),

@@ -9,9 +9,7 @@ import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
-from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.noise import required_bits
 from skdpot.slicing.plan import assumptions, bounds_or_plan, public_bounds, settled_bounds
 from skdpot.trajectories.langevin import (
     LangevinPlan,
@@ -25,7 +23,6 @@ from skdpot.trajectories.langevin import (
 from skdpot.trajectories.sinkhorn import WarmCoupling
 from skdpot.trajectories.time_axis import TimedRows
 from skdpot.trajectories.warm_start import (
-    WarmStartPlan,
     plan_warm_start,
     release_kmeans_start,
     release_mean_start,
@@ -194,6 +191,16 @@ class MeanFieldLangevin(Mechanism):
         target = context.target
         n_samples, n_features = data.rows.shape
         given = public_bounds(context.bounds, context.norm_bound, n_features)
+        warm = None
+        if self.warm_start is not None:
+            warm = plan_warm_start(
+                self.warm_start,
+                target.mu_cap * math.sqrt(self.warm_start_share),
+                math.sqrt(n_features),
+                n_features,
+                self.n_clusters,
+                group_size=data.group_size,
+            )
         plan = plan_langevin(
             target,
             phases,
@@ -202,28 +209,10 @@ class MeanFieldLangevin(Mechanism):
             sampling_rate=self.sampling_rate,
             bounds=bounds_or_plan(given or n_samples, n_features, target.mu_cap, data.group_size),
             noise_multiplier=self.noise_multiplier,
-            warm=self._warm_plan(target, n_features, data.group_size),
+            warm=warm,
             group_size=data.group_size,
         )
         _refuse_wild_steps(plan, int(data.counts.min()), n_particles * n_features)
-        return plan
-
-    def _warm_plan(
-        self, target: PrivacyTarget, n_features: int, group_size: int
-    ) -> WarmStartPlan | None:
-        """Plan the warm start, for its share of the squared mu."""
-        if self.warm_start is None:
-            return None
-        plan = plan_warm_start(
-            self.warm_start,
-            target.mu_cap * math.sqrt(self.warm_start_share),
-            math.sqrt(n_features),
-            n_features,
-            n_clusters=self.n_clusters,
-            group_size=group_size,
-        )
-        if plan.noise is not None:  # what cannot be drawn is refused here, before any charge
-            required_bits(plan.noise.sigma / plan.noise.lattice, plan.noise.mu)
         return plan
 
     def _check_regularization(self, data: TimedRows) -> None:

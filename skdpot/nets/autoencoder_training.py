@@ -24,7 +24,6 @@ Wasserstein gradients", 2025, appendix B.3.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +35,6 @@ from skdpot._utils.rng import SecretStream
 from skdpot.nets.noisy_sums import (
     TrainingPlan,
     by_jacobians,
-    clipped_gradient_sum,
     expected_batch,
     gradients_of_vectors,
     pulled_back_sum,
@@ -66,11 +64,6 @@ class PriorDistance:
     n_projections: int
 
     @property
-    def n_directions(self) -> int:
-        """Number of directions S, a multiple of the length of a code."""
-        return self.latent_dim * math.ceil(self.n_projections / self.latent_dim)
-
-    @property
     def radius(self) -> float:
         """Norm M that codes are shortened to before they are compared with the prior."""
         return 1.0 if self.prior == "sphere" else math.sqrt(self.latent_dim) + _NORMAL_MARGIN
@@ -86,8 +79,9 @@ class PriorDistance:
         return 2.0 * betaincinv(half, half, levels) - 1.0
 
     def directions(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw the directions of one step from a public stream."""
-        return orthogonal_directions(self.n_directions, self.latent_dim, rng)
+        """Draw the directions of one step from a public stream, in whole orthogonal blocks."""
+        n_blocks = math.ceil(self.n_projections / self.latent_dim)
+        return orthogonal_directions(n_blocks * self.latent_dim, self.latent_dim, rng)
 
     def sensitivity(self, clip_jacobian: float) -> float:
         r"""Bound how far one record moves the gradient, times the batch size.
@@ -249,7 +243,6 @@ class AutoencoderLoss:
     penalty: PriorDistance | ParityDistance | None = None
     alpha: float = 0.0
     clip_jacobian: float = 1.0
-    chunk_size: int | None = None
 
     @property
     def sensitivity(self) -> float:
@@ -262,32 +255,25 @@ class AutoencoderLoss:
     def clipped_sum(
         self, autoencoder: nn.Sequential, rows: torch.Tensor, directions: np.ndarray | None
     ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the summed, clipped gradient of a batch."""
-        total = clipped_gradient_sum(
-            autoencoder, rows, reconstruction_gradient, self.clip, chunk_size=self.chunk_size
-        )
+        """Return the summed, clipped gradient of a batch.
+
+        Privacy
+        -------
+        Not private by itself. Replacing one record moves it by at most `sensitivity`.
+        """
+        clipped = by_jacobians(self.clip)
+        total = pulled_back_sum(autoencoder, rows, clipped, reconstruction_gradient)
         if self.penalty is None or directions is None:
             return total
-        pull = self._clipped_pull(autoencoder[:-1], rows, self.penalty, directions)
+        encoder = autoencoder[:-1]
+        codes = torch.cat([record_outputs(encoder, chunk) for chunk in rows.split(_CODES_AT_ONCE)])
+        pulls = self.penalty.vectors(codes, directions)
+        pulled = pulled_back_sum(encoder, rows, by_jacobians(self.clip_jacobian, pulls))
         for parameter in total:
             total[parameter] *= 1.0 - self.alpha
-            if parameter in pull:
-                total[parameter] += self.alpha * pull[parameter]
+            if parameter in pulled:
+                total[parameter] += self.alpha * pulled[parameter]
         return total
-
-    def _clipped_pull(
-        self,
-        encoder: nn.Module,
-        rows: torch.Tensor,
-        penalty: PriorDistance | ParityDistance,
-        directions: np.ndarray,
-    ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the gradient of the penalty, times the batch size, by clipped Jacobians."""
-        chunks = rows.split(self.chunk_size or _CODES_AT_ONCE)
-        codes = torch.cat([record_outputs(encoder, chunk) for chunk in chunks])
-        pulls = penalty.vectors(codes, directions)
-        clipped = by_jacobians(self.clip_jacobian, pulls)
-        return pulled_back_sum(encoder, rows, clipped, chunk_size=self.chunk_size)
 
 
 def reconstruction_gradient(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -317,30 +303,26 @@ def private_steps(
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows[batch], directions)
         facts = {"loss": loss, "directions": directions}
-        linear = partial(_step_part, loss, directions)
-        release_gradient(autoencoder, total, plan, secret, facts, linear)
+        release_gradient(autoencoder, total, plan, secret, facts, _step_part)
 
     return step
 
 
 def _step_part(
-    loss: AutoencoderLoss,
-    directions: np.ndarray | None,
     autoencoder: Any,
     records: Records,
     shares: np.ndarray,
+    *,
+    loss: AutoencoderLoss,
+    directions: np.ndarray | None,
 ) -> dict[str, Any]:
     """Return what each record adds to `AutoencoderLoss.clipped_sum`.
 
     With a penalty, which compares the codes of a batch, among those of an expected batch.
     """
     rows, codes = records
-    own = gradients_of_vectors(
-        autoencoder,
-        rows,
-        by_jacobians(loss.clip),
-        lambda outputs, chunk: [reconstruction_gradient(outputs, chunk)],
-    )
+    clipped = by_jacobians(loss.clip)
+    own = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
     if loss.penalty is None or directions is None:
         return {"rows": own}
     encoder = autoencoder[:-1]

@@ -15,7 +15,6 @@ it is clipped together with the loss, and one record moves only its own term.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -124,23 +123,6 @@ class FairLoss:
     clip: float
     clip_jacobian: float = 1.0
 
-    def ranked_sum(
-        self,
-        network: nn.Module,
-        batch: Records,
-        penalty: ParityPenalty | None,
-        directions: np.ndarray,
-    ) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the clipped gradient of a batch, times its size.
-
-        Privacy
-        -------
-        Not private by itself. Replacing one record by another of its cell moves it by at most
-        `ranked_sensitivity`.
-        """
-        vectors = self.ranked_vectors(network, batch, penalty, directions)
-        return pulled_back_sum(network, batch.rows, vectors)
-
     def ranked_vectors(
         self,
         network: nn.Module,
@@ -148,9 +130,20 @@ class FairLoss:
         penalty: ParityPenalty | None,
         directions: np.ndarray,
     ) -> ClippedVectors:
-        """Return what `ranked_sum` pulls back of each record of a batch; as private as it is."""
+        """Return what is pulled back of each record of a batch: the gradient, times its size.
+
+        Privacy
+        -------
+        Not private by itself. Replacing one record by another of its cell moves the sum by at most
+        `ranked_sensitivity`.
+        """
         n, alpha = len(batch.rows), self.alpha if penalty else 0.0
-        pulls = None if penalty is None else self._rank_pulls(network, batch, penalty, directions)
+        pulls: torch.Tensor | None = None
+        if penalty is not None:
+            values = self.compared.values(network_outputs(network, batch.rows)).cpu().numpy()
+            of_cells = np.split(values, np.cumsum(penalty.batch_sizes)[:-1])
+            pulled = np.concatenate(penalty.vectors(of_cells, directions))
+            pulls = torch.from_numpy(pulled).to(batch.rows.device)
 
         def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
             own = self.gradient(outputs, batch.targets[records])
@@ -166,7 +159,7 @@ class FairLoss:
     def ranked_sensitivity(
         self, batch_size: int, penalty: ParityPenalty | None, width: float
     ) -> float:
-        r"""Bound how far one record moves `ranked_sum`, under replace-one within its cell.
+        r"""Bound how far one record moves a ranked sum, under replace-one within its cell.
 
         :math:`(1 - \alpha)\, 2 C` by the loss, whose clipped gradients are a sum, and
         :math:`\alpha n'` times what the penalty moves by (`ParityPenalty.sensitivity`).
@@ -176,18 +169,10 @@ class FairLoss:
         moved = penalty.sensitivity(width, self.clip_jacobian)
         return (1.0 - self.alpha) * 2.0 * self.clip + self.alpha * batch_size * moved
 
-    def _rank_pulls(
-        self, network: nn.Module, batch: Records, penalty: ParityPenalty, directions: np.ndarray
-    ) -> torch.Tensor:
-        values = self.compared.values(network_outputs(network, batch.rows)).cpu().numpy()
-        ends = np.cumsum(penalty.batch_sizes)[:-1]
-        pulls = penalty.vectors(np.split(values, ends), directions)
-        return torch.from_numpy(np.concatenate(pulls)).to(batch.rows.device)
-
-    def joint_sum(
-        self, network: nn.Module, batch: Records, local: LocalPenalty | None, cells: Cells
-    ) -> dict[nn.Parameter, torch.Tensor]:
-        r"""Return the sum over a batch of clipped gradients of loss and penalty together.
+    def joint_vectors(
+        self, batch: Records, local: LocalPenalty | None, cells: Cells
+    ) -> ClippedVectors:
+        r"""Return what is pulled back of each record: gradients of loss and penalty together.
 
         Record i contributes :math:`(1 - \alpha) \nabla \ell_i + \alpha J_i^\top w_i`, with the
         vector w of `LocalPenalty.vectors`, shortened to the norm `joint_clip`.
@@ -197,12 +182,6 @@ class FairLoss:
         Not private by itself. A record contributes a vector of norm at most `joint_clip`, which
         does not depend on the other records but through the release.
         """
-        return pulled_back_sum(network, batch.rows, self.joint_vectors(batch, local, cells))
-
-    def joint_vectors(
-        self, batch: Records, local: LocalPenalty | None, cells: Cells
-    ) -> ClippedVectors:
-        """Return what `joint_sum` pulls back of each record of a batch; as private as it is."""
         alpha = self._alpha(cells)
 
         def vectors(outputs: torch.Tensor, gram: torch.Tensor, records: slice) -> torch.Tensor:
@@ -216,7 +195,7 @@ class FairLoss:
         return vectors
 
     def joint_clip(self, cells: Cells) -> float:
-        """Return the largest norm of what a record contributes to `joint_sum`."""
+        """Return the largest norm of what a record contributes to a joint sum."""
         return (1.0 - self._alpha(cells)) * self.clip
 
     def _alpha(self, cells: Cells) -> float:
@@ -260,12 +239,11 @@ def ranked_steps(
     batches = plan.batches(secret, cells.members)
 
     def step(network: nn.Module, number: int) -> None:
-        batch = records.take(next(batches))
-        total = loss.ranked_sum(network, batch, penalty, directions[number])
-        along = directions[number]
+        batch, along = records.take(next(batches)), directions[number]
+        vectors = loss.ranked_vectors(network, batch, penalty, along)
+        total = pulled_back_sum(network, batch.rows, vectors)
         facts = {"loss": loss, "cells": cells, "penalty": penalty, "directions": along}
-        linear = partial(_ranked_part, loss, penalty, along)
-        release_gradient(network, total, plan, secret, facts, linear)
+        release_gradient(network, total, plan, secret, facts, _ranked_part)
 
     return step
 
@@ -303,23 +281,25 @@ def tabled_steps(
             local = LocalPenalty.of_release(tables, values, cells)
         batch = next(batches)
         of_batch = None if local is None else local.take(batch)
-        total = loss.joint_sum(network, records.take(batch), of_batch, cells)
+        chosen = records.take(batch)
+        total = pulled_back_sum(network, chosen.rows, loss.joint_vectors(chosen, of_batch, cells))
         facts = {"loss": loss, "cells": cells, "tables": tables}
-        linear = partial(_joint_part, loss, cells, tables)
-        release_gradient(network, total, plan, secret, facts, linear)
+        release_gradient(network, total, plan, secret, facts, _joint_part)
 
     return step
 
 
 def _ranked_part(
-    loss: FairLoss,
-    penalty: ParityPenalty | None,
-    directions: np.ndarray,
     network: nn.Module,
     given: recording.Records,
     shares: np.ndarray,
+    *,
+    loss: FairLoss,
+    penalty: ParityPenalty | None,
+    directions: np.ndarray,
+    **_: Any,
 ) -> dict[str, Any]:
-    """Return what each record adds to `FairLoss.ranked_sum`, in an expected batch."""
+    """Return what each record adds to a ranked sum, in an expected batch."""
     rows, targets, _, codes = given
     order, places, sizes = expected_batch(codes, shares)
     batch = Records(rows, targets).take(order)
@@ -330,14 +310,15 @@ def _ranked_part(
 
 
 def _joint_part(
-    loss: FairLoss,
-    cells: Cells,
-    tables: OutputTables | None,
     network: nn.Module,
     given: recording.Records,
     shares: np.ndarray,
+    *,
+    loss: FairLoss,
+    cells: Cells,
+    tables: OutputTables | None,
 ) -> dict[str, Any]:
-    """Return what each record adds to `FairLoss.joint_sum`.
+    """Return what each record adds to a joint sum.
 
     Its own penalty follows from its output under the network that the tables were released of.
     """

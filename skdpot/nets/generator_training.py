@@ -27,12 +27,12 @@ from skdpot.nets.noisy_sums import (
     release_gradient,
     shares_of_jacobians,
 )
-from skdpot.nets.per_sample import full_precision, record_jacobians, record_outputs
+from skdpot.nets.per_sample import record_jacobians, record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.wasserstein_gradient import (
     matched_means,
+    pulls_between,
     ranked_projections,
-    wasserstein_vectors,
 )
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.recording import Records, candidates
@@ -249,7 +249,7 @@ def noisy_gradient_steps(
         total = clipped_gradient(network, inputs, rows[next(batches)], along, clip_jacobian, reach)
         facts = {"inputs": inputs, "directions": along, "clip_jacobian": clip_jacobian}
         summed = {parameter: plan.batch_size * value for parameter, value in total.items()}
-        linear = partial(_step_part, plan, inputs.cpu(), along, clip_jacobian, reach)
+        linear = partial(_step_part, plan=plan, reach=reach)
         release_gradient(network, summed, plan, secret, facts, linear)
 
     return step
@@ -272,7 +272,7 @@ def clipped_gradient(
     """
     outputs = [record_outputs(network, chunk) for chunk in inputs.split(_INPUTS_AT_ONCE)]
     points = _in_ball(torch.cat(outputs).cpu().numpy().astype(np.float64), reach)
-    pulls = wasserstein_vectors(points, rows.astype(np.float64), directions)
+    (pulls,) = pulls_between([points, rows.astype(np.float64)], directions, n_moving=1)
     vectors = by_jacobians(clip_jacobian, torch.from_numpy(pulls).to(inputs.device))
     return pulled_back_sum(network, inputs, vectors)
 
@@ -285,14 +285,13 @@ def _in_ball(points: np.ndarray, radius: float) -> np.ndarray:
 
 
 def _step_part(
-    plan: TrainingPlan,
-    inputs: torch.Tensor,
-    directions: np.ndarray,
-    clip_jacobian: float,
-    reach: float,
     network: nn.Module,
     records: Records,
     shares: np.ndarray,
+    *,
+    plan: TrainingPlan,
+    inputs: np.ndarray,
+    **options: Any,
 ) -> dict[str, Any]:
     """Return what rows add to a step, to first order in the share of each.
 
@@ -301,15 +300,15 @@ def _step_part(
     matched with by the length of the j-th part's range that lies between u' and u. What this
     misses, a few per cent, is found by simulation.
     """
-    rows, codes = records
+    (rows, codes), latents = records, torch.from_numpy(inputs)
 
     def exact(batch: np.ndarray) -> np.ndarray:
-        total = clipped_gradient(network, inputs, batch, directions, clip_jacobian, reach)
+        total = clipped_gradient(network, latents, batch, **options)
         return plan.batch_size * torch.cat([v.flatten() for v in total.values()]).numpy()
 
     order, _, _ = expected_batch(codes, shares)
     center = exact(rows[order])
-    own = _derivative(network, rows, order, inputs, directions, clip_jacobian, reach)
+    own = _derivative(network, latents, rows, order, **options)
     found = {"rows": own, "center": center, "exact": False}
     if not np.any(shares < 1.0):
         return found
@@ -325,20 +324,18 @@ def _step_part(
 
 def _derivative(
     network: nn.Module,
+    inputs: torch.Tensor,
     rows: np.ndarray,
     order: np.ndarray,
-    inputs: torch.Tensor,
     directions: np.ndarray,
     clip_jacobian: float,
     reach: float,
 ) -> Gradients:
     """Return the derivative of the gradient by the weight of each row, times their number."""
     along = directions.astype(np.float64)
-    with full_precision(torch.device("cpu")):
-        jacobians = record_jacobians(network, inputs)
-    gram = torch.stack([part.gram() for part in jacobians.parts]).sum(0)
-    shares = shares_of_jacobians(gram, clip_jacobian).numpy()
-    points = _in_ball(jacobians.outputs.double().numpy(), reach)
+    jacobians = record_jacobians(network, inputs)
+    shares = shares_of_jacobians(jacobians.gram(), clip_jacobian).numpy()
+    points = _in_ball(jacobians.outputs.numpy(), reach)
     projections = along @ rows.T
     ordered = np.sort(projections[:, order], axis=1)
     n = ordered.shape[1]

@@ -145,38 +145,34 @@ def _dcgan(image: tuple[int, int, int], latent_dim: int) -> tuple[nn.Module, nn.
             f'{height} x {width}. Resize them, or use "conv".'
         )
     c = _DCGAN_CHANNELS
+
+    def widen(given: int, k: int, stride: int = 2, padding: int = 1) -> tuple[nn.Module, ...]:
+        convolution = nn.ConvTranspose2d(given, c * k, 4, stride=stride, padding=padding)
+        return convolution, nn.LeakyReLU(_SLOPE), nn.GroupNorm(8, c * k)
+
     encoder = nn.Sequential(
         nn.Unflatten(1, image),
         nn.Conv2d(channels, c, 3, padding=1),
         nn.LeakyReLU(_SLOPE),
-        *(layer for k in (1, 2, 4) for layer in _halve(c * k)),
+        *(
+            layer
+            for k in (c, 2 * c, 4 * c)
+            for layer in (nn.Conv2d(k, 2 * k, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE))
+        ),
         nn.Flatten(),
         nn.Linear(8 * c * (_DCGAN_SIZE // 8) ** 2, latent_dim),
     )
     decoder = nn.Sequential(
         nn.Unflatten(1, (latent_dim, 1, 1)),
-        nn.ConvTranspose2d(latent_dim, 8 * c, 4),
-        nn.LeakyReLU(_SLOPE),
-        nn.GroupNorm(8, 8 * c),
-        *(layer for k in (8, 4, 2) for layer in _double(c * k)),
+        *widen(latent_dim, 8, stride=1, padding=0),
+        *(layer for k in (8, 4, 2) for layer in widen(c * k, k // 2)),
         nn.ConvTranspose2d(c, channels, 4, stride=2, padding=1),
         nn.Flatten(),
     )
     return encoder, decoder
 
 
-def _halve(width: int) -> tuple[nn.Module, ...]:
-    return nn.Conv2d(width, 2 * width, 4, stride=2, padding=1), nn.LeakyReLU(_SLOPE)
-
-
-def _double(width: int) -> tuple[nn.Module, ...]:
-    half = width // 2
-    widen = nn.ConvTranspose2d(width, half, 4, stride=2, padding=1)
-    return widen, nn.LeakyReLU(_SLOPE), nn.GroupNorm(8, half)
-
-
 _N_COMPONENTS = 64
-_N_HIDDEN = 2
 _TINY = 1e-12
 
 
@@ -215,9 +211,7 @@ def make_mlp(latent_dim: int, n_classes: int, n_features: int, width: int) -> nn
     if latent_dim > 1:
         layers.append(encoding := LatentEncoding(latent_dim, n_inputs))
         n_inputs = encoding.n_outputs
-    for _ in range(_N_HIDDEN):
-        layers += [nn.Linear(n_inputs, width), nn.SiLU()]
-        n_inputs = width
+    layers += [nn.Linear(n_inputs, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()]
     return nn.Sequential(*layers, nn.Linear(width, n_features))
 
 
@@ -286,18 +280,12 @@ def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Mo
         outputs = "one logit for two classes, one a class for more; one column a target"
         rows = "one column a feature of X"
         return checked_network(module, n_features, n_outputs, inputs=rows, outputs=outputs)
-    if module == "linear":
-        return nn.Sequential(_from_zero(n_features, n_outputs))
-    hidden = nn.Linear(n_features, _HIDDEN_UNITS)
-    return nn.Sequential(hidden, nn.Tanh(), _from_zero(_HIDDEN_UNITS, n_outputs))
-
-
-def _from_zero(n_inputs: int, n_outputs: int) -> nn.Linear:
-    layer = nn.Linear(n_inputs, n_outputs)
-    with torch.no_grad():
-        layer.weight.zero_()
-        layer.bias.zero_()
-    return layer
+    widths = (n_features,) if module == "linear" else (n_features, _HIDDEN_UNITS)
+    hidden = [] if module == "linear" else [nn.Linear(*widths), nn.Tanh()]
+    last = nn.Linear(widths[-1], n_outputs)
+    for parameter in last.parameters():
+        nn.init.zeros_(parameter)
+    return nn.Sequential(*hidden, last)
 
 
 _ROWS_AT_ONCE = 512

@@ -28,14 +28,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.rng import SecretStream, Streams
-from skdpot.exceptions import CalibrationError
+from skdpot._utils.rng import SecretStream
 from skdpot.nets.per_sample import (
     ChunkJacobians,
-    Cotangents,
-    RecordGradients,
+    OutputGradient,
+    RecordJacobians,
     chain_of_layers,
-    full_precision,
     record_jacobians,
 )
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
@@ -49,7 +47,7 @@ from skdpot.privacy.noise import (
     poisson_batches,
     required_bits,
 )
-from skdpot.privacy.private_bounds import BoundsPlan, release_private_bounds
+from skdpot.privacy.private_bounds import BoundsPlan
 from skdpot.privacy.recording import Part, Records, Release, released
 
 # Products of matrices may round the same record in another way in a batch of another size.
@@ -68,7 +66,7 @@ class TrainingPlan:
     sampling: str
     sensitivity: float
     noise: LatticeNoise | None
-    bounds: DataBounds | BoundsPlan | None
+    bounds: Any  # DataBounds or BoundsPlan; None where there are none to settle
     event: Event
 
     @property
@@ -101,7 +99,8 @@ class TrainingPlan:
         self, stream: SecretStream, members: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
         """Yield the secret indices of each step's batch."""
-        members = self._checked(members)
+        if members is None:
+            members = np.split(np.arange(self.n_samples), np.cumsum(self.group_sizes)[:-1])
         if self.sampling == "poisson":
             draws = [poisson_batches(self.n_samples, self.sampling_rate, self.n_steps, stream)]
         else:
@@ -111,30 +110,6 @@ class TrainingPlan:
             np.concatenate([of_cell[drawn] for of_cell, drawn in zip(members, step, strict=True)])
             for step in zip(*draws, strict=True)
         )
-
-    def settle_bounds(self, rows: np.ndarray, streams: Streams) -> DataBounds:
-        """Return the public bounds, or release private ones.
-
-        Privacy
-        -------
-        What is released is part of `event`, which has to be charged before.
-        """
-        if self.bounds is None:
-            raise ValueError("This training was planned without bounds.")
-        if isinstance(self.bounds, DataBounds):
-            return self.bounds
-        return release_private_bounds(rows, self.bounds, streams)
-
-    def _checked(self, members: Sequence[np.ndarray] | None) -> Sequence[np.ndarray]:
-        """Return the records of each cell; a record in two cells would be drawn more often."""
-        if members is None:
-            return np.split(np.arange(self.n_samples), np.cumsum(self.group_sizes)[:-1])
-        found = tuple(len(of_cell) for of_cell in members)
-        if found != self.group_sizes or len(np.unique(np.concatenate(members))) < sum(found):
-            raise ValueError(
-                f"`members` must be disjoint sets of {self.group_sizes} indices, got {found}."
-            )
-        return members
 
 
 def plan_training(
@@ -171,11 +146,9 @@ def plan_training(
             batches = {"sampling_rate": sizes[0] / cells[0], "clipped_sum": True}
         return SampledGaussianEvent(
             sampling="poisson" if sampling == "poisson" else "fixed_size",
-            sigma=noise.sigma,
-            sensitivity=noise.sensitivity,
             n_steps=n_steps,
-            lattice=noise.lattice,
             label="Gradients",
+            **vars(noise),
             **batches,
         )
 
@@ -189,7 +162,11 @@ def plan_training(
         event = calibrate(target, whole)
     else:
         event = whole(sigma) if sigma > 0 else NonPrivateEvent()
-    noise = _noise(event)
+    noise = None
+    if event.is_private:
+        step = event.phases[-1]
+        noise = LatticeNoise(sigma=step.sigma, sensitivity=step.sensitivity, lattice=step.lattice)
+        required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
     return TrainingPlan(
         group_sizes=cells,
         batch_sizes=sizes,
@@ -205,20 +182,6 @@ def plan_training(
 def trained_numbers(network: nn.Module) -> int:
     """Return how many numbers of a network are trained."""
     return sum(p.numel() for p in network.parameters() if p.requires_grad)
-
-
-def _noise(event: Event) -> LatticeNoise | None:
-    """Return the noise of the training in the event of a whole fit, if it can be drawn."""
-    if not event.is_private:
-        return None
-    training = event.phases[-1]
-    if training.lattice is None:
-        raise CalibrationError("The noise of training lies on a lattice.")
-    noise = LatticeNoise(
-        sigma=training.sigma, sensitivity=training.sensitivity, lattice=training.lattice
-    )
-    required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
-    return noise
 
 
 # Why one part in a million is enough room for rounding
@@ -259,43 +222,23 @@ _LARGEST_CHUNK = 2048  # beyond, arrays leave the cache and nothing is gained
 _NUMBERS_HELD = 2**22  # to be in memory at the same time
 
 
-def clipped_gradient_sum(
-    network: nn.Module,
-    rows: torch.Tensor,
-    output_gradient: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    clip: float,
-    *,
-    chunk_size: int | None = None,
-) -> dict[nn.Parameter, torch.Tensor]:
-    """Sum the gradients of all records, each shortened to a norm of at most `clip`.
-
-    Privacy
-    -------
-    Not private by itself. Replacing one record moves the sum by at most 2C in the L2 norm.
-    """
-    return pulled_back_sum(
-        network,
-        rows,
-        by_jacobians(clip),
-        cotangents=lambda outputs, chunk: [output_gradient(outputs, chunk)],
-        chunk_size=chunk_size,
-    )
-
-
 def pulled_back_sum(
     network: nn.Module,
     rows: torch.Tensor,
     vectors: ClippedVectors,
+    output_gradient: OutputGradient | None = None,
     *,
-    cotangents: Cotangents | None = None,
     chunk_size: int | None = None,
 ) -> dict[nn.Parameter, torch.Tensor]:
     r"""Sum :math:`J_i^\top c_i` over all records, with vectors that are chosen by their size.
 
+    Where a loss has an `output_gradient`, it is the one output: of J is left the loss' gradient.
+
     Privacy
     -------
     Not private by itself. What a record adds is what `vectors` lets it add: at most C with
-    `shares_of_vectors`, :math:`L \|w_i\|` with `shares_of_jacobians`.
+    `shares_of_vectors`, :math:`L \|w_i\|` with `shares_of_jacobians`, C for a loss that these
+    shorten.
     Two neighbouring batches must have the same size, and the replaced record must keep its place:
     the last bits of a network's outputs depend on where in a chunk a record is.
     """
@@ -303,9 +246,8 @@ def pulled_back_sum(
     start, size = 0, chunk_size or _first_chunk_size(network, total)
     while total and start < len(rows):
         records = slice(start, min(start + size, len(rows)))
-        with full_precision(rows.device):
-            jacobians = record_jacobians(network, rows[records], cotangents)
-            _add(total, jacobians, vectors, records)
+        jacobians = record_jacobians(network, rows[records], output_gradient)
+        _add(total, jacobians, vectors, records)
         size = chunk_size or _chunk_size(jacobians.numbers_per_record)
         start = records.stop
     return total
@@ -352,8 +294,7 @@ def _add(
     records: slice,
 ) -> None:
     """Add the contributions of a chunk to the total."""
-    outputs = jacobians.outputs.double()
-    gram = torch.stack([part.gram() for part in jacobians.parts]).sum(0)
+    outputs, gram = jacobians.outputs, jacobians.gram()
     chosen = vectors(outputs, gram, records)
     if chosen.shape != gram.shape[:2]:
         raise ValueError(
@@ -410,7 +351,7 @@ class Gradients:
     record: it is never formed.
     """
 
-    parts: tuple[RecordGradients, ...]
+    parts: tuple[RecordJacobians, ...]
     trained: tuple[nn.Parameter, ...]
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
@@ -418,7 +359,7 @@ class Gradients:
         given = torch.from_numpy(np.asarray(weights, dtype=np.float64))
         found: dict[nn.Parameter, torch.Tensor] = {}
         for part in self.parts:
-            found.update(zip(part.parameters, part.weighted_sum(given), strict=True))
+            found.update(zip(part.parameters, part.pulled_back(given[:, None]), strict=True))
         return _flat([found[p] if p in found else torch.zeros_like(p) for p in self.trained])
 
     def inner(self, value: np.ndarray) -> np.ndarray:
@@ -430,18 +371,19 @@ class Gradients:
 
     def gram(self) -> np.ndarray:
         """Return the inner products of all pairs of records."""
-        return torch.stack([part.gram() for part in self.parts]).sum(0).numpy()
+        return torch.stack([part.products() for part in self.parts]).sum(0).numpy()
 
     def plus(self, other: "Gradients", share: float) -> "Gradients":
         """Mix with `share` of others, which may be for some of the parameters only."""
-        added = {part.parameters[0]: part for part in other.parts}
-        mixed = (part.plus(added.get(part.parameters[0]), share) for part in self.parts)
-        return Gradients(tuple(mixed), self.trained)
+        added = {parameter: part for part in other.parts for parameter in part.parameters}
+        return Gradients(tuple(part.plus(added, share) for part in self.parts), self.trained)
 
 
-# From a network, as it was before the step, the records and how many of each are expected to what
-# records add to the gradient of a step: arguments of `skdpot.privacy.recording.Part`.
-StepMap: TypeAlias = Callable[[nn.Module, Records, np.ndarray], dict[str, Any]]
+# From a network, as it was before the step, the records, how many of each are expected, and the
+# facts of the step, to what records add to its gradient: arguments of
+# `skdpot.privacy.recording.Part`.
+StepMap: TypeAlias = Callable[..., dict[str, Any]]
+_OF_EVERY_STEP = ("parameters", "plan")
 
 
 def release_gradient(
@@ -486,7 +428,8 @@ def _step(
 ) -> Iterator[Part]:
     """Yield what records add to a step, at the parameters that it was made with."""
     plan: TrainingPlan = release.facts["plan"]
-    found = linear(at_parameters(network, release.facts["parameters"]), records, shares)
+    facts = {name: fact for name, fact in release.facts.items() if name not in _OF_EVERY_STEP}
+    found = linear(at_parameters(network, release.facts["parameters"]), records, shares, **facts)
     rates = plan.rates(records[-1])
     yield Part(
         value=plan.batch_size * _flat([torch.from_numpy(value) for value in release.value]),
@@ -510,19 +453,16 @@ def gradients_of_vectors(
     network: nn.Module,
     rows: torch.Tensor,
     vectors: ClippedVectors,
-    cotangents: Cotangents | None = None,
+    output_gradient: OutputGradient | None = None,
     places: np.ndarray | None = None,
 ) -> Gradients:
     """Return what `skdpot.nets.noisy_sums.pulled_back_sum` sums over.
 
     `places` says where in the batch of `vectors` each row is, by default in their order.
     """
-    with full_precision(rows.device):
-        jacobians = record_jacobians(network, rows, cotangents)
-    outputs = jacobians.outputs.double()
-    gram = torch.stack([part.gram() for part in jacobians.parts]).sum(0)
+    jacobians = record_jacobians(network, rows, output_gradient)
     index: Any = slice(0, len(rows)) if places is None else torch.from_numpy(places)
-    chosen = vectors(outputs, gram, index).double()
+    chosen = vectors(jacobians.outputs, jacobians.gram(), index).double()
     return Gradients(tuple(part.of_each(chosen) for part in jacobians.parts), _trained(network))
 
 

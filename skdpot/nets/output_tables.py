@@ -62,13 +62,8 @@ def plan_tables(
         data_lattice=strategy.lattice,
     )
     required_bits(noise.sigma / noise.lattice, mu)  # for all of them; refuses before any charge
-    event = GaussianEvent(
-        sigma=noise.sigma,
-        sensitivity=noise.sensitivity,
-        lattice=noise.lattice,
-        n_steps=n_releases,
-        label="Outputs of each group, compared while training",
-    )
+    label = "Outputs of each group, compared while training"
+    event = GaussianEvent(**vars(noise), n_steps=n_releases, label=label)
     planned = TableNoise(strategy=strategy, sigma=noise.sigma, lattice=noise.lattice, mu=mu)
     return planned, event
 
@@ -239,12 +234,7 @@ def plan_threshold(
         return ThresholdNoise(coarse=coarse, fine=fine, count=None), (finds, measures)
     count = calibrate_lattice(mus["count"], 1.0)
     required_bits(count.sigma / count.lattice, count.mu)  # refuses before any charge
-    counts = GaussianEvent(
-        sigma=count.sigma,
-        sensitivity=1.0,
-        lattice=count.lattice,
-        label="Records of the second class",
-    )
+    counts = GaussianEvent(**vars(count), label="Records of the second class")
     return ThresholdNoise(coarse=coarse, fine=fine, count=count), (finds, measures, counts)
 
 

@@ -16,11 +16,11 @@ small cost", ICML 2023.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import Self, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -32,182 +32,143 @@ from torch.nn.modules import module as torch_module
 from skdpot.nets.networks import LatentEncoding, ToSphere
 
 Parameters: TypeAlias = tuple[nn.Parameter, ...]
+RecordJacobians: TypeAlias = "OuterProducts | FormedGradients"
+Others: TypeAlias = Mapping[nn.Parameter, "RecordJacobians"]
 
 _SMALLEST, _LARGEST = 1e-60, 1e60
 
 
-# Gradients, for some parameters, of each record of a chunk; and Jacobians of k outputs. All numbers
-# of Jacobians are in double precision. It holds the products of two single-precision numbers
+# Jacobians of k outputs by some parameters, for each record of a chunk; a gradient is one of k = 1.
+# All numbers are in double precision. It holds the products of two single-precision numbers
 # exactly, so that only additions round, and the squares of all of them: none underflows. Of
 # networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as infinite,
 # so that no product of four leaves the range either.
-RecordGradients: TypeAlias = "OuterProducts | FormedGradients"
-RecordJacobians: TypeAlias = "OuterProductJacobians | FormedJacobians"
-
-
 @dataclass(frozen=True)
-class OuterProducts:
-    """Gradients of a linear layer: g_i a_i' for the weights, g_i for the offset."""
-
+class _Factors:
     parameters: Parameters
-    inputs: torch.Tensor
-    output_gradients: torch.Tensor
+    factors: tuple[torch.Tensor, ...]
 
-    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
-        """Return the weighted sum over records."""
-        weighted = self.output_gradients * weights[:, None]
-        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
+    def finite(self) -> Self:
+        """Replace what is not finite."""
+        return replace(self, factors=tuple(factor.nan_to_num() for factor in self.factors))
+
+
+class OuterProducts(_Factors):
+    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset.
+
+    The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
+    """
+
+    @classmethod
+    def joined(cls, rows: Sequence["OuterProducts"]) -> "OuterProducts":
+        """Join the Jacobians of single outputs."""
+        gradients = torch.cat([row.factors[1] for row in rows], dim=1)
+        return cls(rows[0].parameters, (_exact(rows[0].factors[0]), _exact(gradients)))
 
     def gram(self) -> torch.Tensor:
-        """Return products of inner products: no outer product is formed."""
-        inputs = self.inputs @ self.inputs.T + float(len(self.parameters) - 1)
-        return inputs * (self.output_gradients @ self.output_gradients.T)
-
-    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the inner products of each record with a tensor a parameter."""
-        inner = ((self.output_gradients @ values[0]) * self.inputs).sum(1)
-        return inner + self.output_gradients @ values[1] if len(values) == 2 else inner
-
-    def formed(self) -> "FormedGradients":
-        """Form the outer products."""
-        weights = self.output_gradients[:, :, None] * self.inputs[:, None, :]
-        both = (weights, self.output_gradients)[: len(self.parameters)]
-        return FormedGradients(self.parameters, both)
-
-    def plus(self, other: "RecordGradients | None", share: float) -> RecordGradients:
-        """Add gradients of the same layer, which has the same inputs."""
-        if isinstance(other, FormedGradients):
-            return self.formed().plus(other, share)
-        total = (1.0 - share) * self.output_gradients
-        if other is not None:
-            total = total + share * other.output_gradients
-        return OuterProducts(self.parameters, self.inputs, total)
-
-    @staticmethod
-    def jacobian(rows: Sequence["OuterProducts"]) -> "OuterProductJacobians":
-        """Join the gradients of the outputs."""
-        gradients = torch.stack([row.output_gradients for row in rows], dim=1)
-        return OuterProductJacobians(rows[0].parameters, _exact(rows[0].inputs), _exact(gradients))
-
-
-@dataclass(frozen=True)
-class FormedGradients:
-    """Gradients that are there, as tensors of shape (n_records, *shape of the parameter)."""
-
-    parameters: Parameters
-    gradients: tuple[torch.Tensor, ...]
-
-    def weighted_sum(self, weights: torch.Tensor) -> list[torch.Tensor]:
-        """Return the weighted sum over records."""
-        return [torch.tensordot(weights, gradient, dims=1) for gradient in self.gradients]
-
-    def gram(self) -> torch.Tensor:
-        """Return the inner products of all pairs of records."""
-        flat = [gradient.flatten(1) for gradient in self.gradients]
-        return torch.stack([rows @ rows.T for rows in flat]).sum(0)
-
-    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the inner products of each record with a tensor a parameter."""
-        pairs = zip(self.gradients, values, strict=True)
-        return torch.stack([rows.flatten(1) @ value.flatten() for rows, value in pairs]).sum(0)
-
-    def formed(self) -> "FormedGradients":
-        """Return these gradients."""
-        return self
-
-    def plus(self, other: "RecordGradients | None", share: float) -> "FormedGradients":
-        """Return ``(1 - share)`` of these gradients and `share` of others of the same records."""
-        others = self if other is None else other.formed()
-        weight = 0.0 if other is None else share
-        pairs = zip(self.gradients, others.gradients, strict=True)
-        added = tuple((1.0 - share) * a + weight * b for a, b in pairs)
-        return FormedGradients(self.parameters, added)
-
-    @staticmethod
-    def jacobian(rows: Sequence["FormedGradients"]) -> "FormedJacobians":
-        """Join the gradients of the outputs."""
-        of_parameters = zip(*(row.gradients for row in rows), strict=True)
-        stacked = tuple(_exact(torch.stack(gradients, dim=1)) for gradients in of_parameters)
-        return FormedJacobians(rows[0].parameters, stacked)
-
-
-@dataclass(frozen=True)
-class OuterProductJacobians:
-    """Jacobians of the outputs of a linear layer: row r of record i is g_ir a_i' and g_ir."""
-
-    parameters: Parameters
-    inputs: torch.Tensor
-    output_gradients: torch.Tensor
-
-    @property
-    def numbers_per_record(self) -> int:
-        """How many numbers are held for each record."""
-        return self.inputs[0].numel() + self.output_gradients[0].numel()
-
-    def gram(self) -> torch.Tensor:
-        """Return the inner products of the rows: those of g times the square of a."""
-        scale = (self.inputs * self.inputs).sum(1)
+        """Return each record's inner products of the rows: those of g times the square of a."""
+        inputs, gradients = self.factors
+        scale = (inputs * inputs).sum(1)
         if len(self.parameters) == 2:
             scale = scale + 1.0
-        return scale[:, None, None] * (self.output_gradients @ self.output_gradients.mT)
+        return scale[:, None, None] * (gradients @ gradients.mT)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records of J' c: outer products again, of c'g and a."""
-        weighted = (vectors[:, :, None] * self.output_gradients).sum(1)
-        return [weighted.T @ self.inputs, weighted.sum(0)][: len(self.parameters)]
+        inputs, gradients = self.factors
+        weighted = (vectors[:, :, None] * gradients).sum(1)
+        return [weighted.T @ inputs, weighted.sum(0)][: len(self.parameters)]
 
-    def of_each(self, vectors: torch.Tensor) -> RecordGradients:
+    def of_each(self, vectors: torch.Tensor) -> "OuterProducts":
         """Return J' c of each record: an outer product of c'g and a."""
-        pulled = (vectors[:, :, None] * self.output_gradients).sum(1)
-        return OuterProducts(self.parameters, self.inputs, pulled)
+        inputs, gradients = self.factors
+        pulled = (vectors[:, :, None] * gradients).sum(1, keepdim=True)
+        return OuterProducts(self.parameters, (inputs, pulled))
 
-    def of_all(self, vectors: torch.Tensor) -> FormedGradients:
+    def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
         """Return the sums over records, one for each row of `vectors`."""
-        pulled = torch.einsum("njk,jku->nju", vectors, self.output_gradients)
-        weights = torch.einsum("nju,ji->nui", pulled, self.inputs)
-        both = (weights, pulled.sum(1))[: len(self.parameters)]
+        inputs, gradients = self.factors
+        pulled = torch.einsum("njk,jku->nju", vectors, gradients)
+        weights = torch.einsum("nju,ji->nui", pulled, inputs)[:, None]
+        both = (weights, pulled.sum(1, keepdim=True))[: len(self.parameters)]
         return FormedGradients(self.parameters, both)
 
-    def finite(self) -> "OuterProductJacobians":
-        """Replace what is not finite."""
-        inputs, gradients = self.inputs.nan_to_num(), self.output_gradients.nan_to_num()
-        return OuterProductJacobians(self.parameters, inputs, gradients)
+    def products(self) -> torch.Tensor:
+        """Return the inner products of all pairs of gradients: no outer product is formed."""
+        inputs, gradients = self.factors[0], self.factors[1][:, 0]
+        return (inputs @ inputs.T + float(len(self.parameters) - 1)) * (gradients @ gradients.T)
+
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each gradient with a tensor a parameter."""
+        inputs, gradients = self.factors[0], self.factors[1][:, 0]
+        inner = ((gradients @ values[0]) * inputs).sum(1)
+        return inner + gradients @ values[1] if len(values) == 2 else inner
+
+    def formed(self, parameter: nn.Parameter) -> torch.Tensor:
+        """Return the Jacobians by one of the parameters."""
+        inputs, gradients = self.factors
+        is_weight = parameter is self.parameters[0]
+        return gradients[..., None] * inputs[:, None, None] if is_weight else gradients
+
+    def plus(self, others: Others, share: float) -> "OuterProducts":
+        """Return ``(1 - share)`` of these and `share` of others, which have the same inputs."""
+        inputs, gradients = self.factors
+        mixed, other = (1.0 - share) * gradients, others.get(self.parameters[0])
+        if other is not None:
+            mixed = mixed + share * other.factors[1]
+        return OuterProducts(self.parameters, (inputs, mixed))
 
 
-@dataclass(frozen=True)
-class FormedJacobians:
+class FormedGradients(_Factors):
     """Jacobians that are there, as tensors of shape (n_records, k, *shape of the parameter)."""
 
-    parameters: Parameters
-    gradients: tuple[torch.Tensor, ...]
-
-    @property
-    def numbers_per_record(self) -> int:
-        """How many numbers are held for each record."""
-        return sum(gradient[0].numel() for gradient in self.gradients)
+    @classmethod
+    def joined(cls, rows: Sequence["FormedGradients"]) -> "FormedGradients":
+        """Join the Jacobians of single outputs."""
+        of_parameters = zip(*(row.factors for row in rows), strict=True)
+        joined = tuple(_exact(torch.cat(factors, dim=1)) for factors in of_parameters)
+        return cls(rows[0].parameters, joined)
 
     def gram(self) -> torch.Tensor:
-        """Return the inner products of the rows."""
-        rows = [gradient.flatten(2) for gradient in self.gradients]
+        """Return each record's inner products of the rows."""
+        rows = [factor.flatten(2) for factor in self.factors]
         return torch.stack([row @ row.mT for row in rows]).sum(0)
 
     def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum over records of J' c."""
-        return [torch.tensordot(vectors, g, dims=2) for g in self.gradients]
+        return [torch.tensordot(vectors, factor, dims=2) for factor in self.factors]
 
-    def of_each(self, vectors: torch.Tensor) -> RecordGradients:
+    def of_each(self, vectors: torch.Tensor) -> "FormedGradients":
         """Return J' c of each record."""
-        formed = tuple(torch.einsum("nk,nk...->n...", vectors, g) for g in self.gradients)
-        return FormedGradients(self.parameters, formed)
+        pulled = (torch.einsum("nk,nk...->n...", vectors, f)[:, None] for f in self.factors)
+        return FormedGradients(self.parameters, tuple(pulled))
 
-    def of_all(self, vectors: torch.Tensor) -> FormedGradients:
+    def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
         """Return the sums over records, one for each row of `vectors`."""
-        sums = tuple(torch.tensordot(vectors, g, dims=2) for g in self.gradients)
+        sums = tuple(torch.tensordot(vectors, f, dims=2)[:, None] for f in self.factors)
         return FormedGradients(self.parameters, sums)
 
-    def finite(self) -> "FormedJacobians":
-        """Replace what is not finite."""
-        return FormedJacobians(self.parameters, tuple(g.nan_to_num() for g in self.gradients))
+    def products(self) -> torch.Tensor:
+        """Return the inner products of all pairs of gradients."""
+        flat = [factor.flatten(1) for factor in self.factors]
+        return torch.stack([rows @ rows.T for rows in flat]).sum(0)
+
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each gradient with a tensor a parameter."""
+        pairs = zip(self.factors, values, strict=True)
+        return torch.stack([rows.flatten(1) @ value.flatten() for rows, value in pairs]).sum(0)
+
+    def formed(self, parameter: nn.Parameter) -> torch.Tensor:
+        """Return the Jacobians by one of the parameters."""
+        return next(f for p, f in zip(self.parameters, self.factors, strict=True) if p is parameter)
+
+    def plus(self, others: Others, share: float) -> "FormedGradients":
+        """Return ``(1 - share)`` of these and `share` of others, as far as there are any."""
+        mixed = [(1.0 - share) * factor for factor in self.factors]
+        for k, parameter in enumerate(self.parameters):
+            if parameter in others:
+                mixed[k] = mixed[k] + share * others[parameter].formed(parameter)
+        return FormedGradients(self.parameters, tuple(mixed))
 
 
 @dataclass(frozen=True)
@@ -216,7 +177,16 @@ class ChunkJacobians:
 
     outputs: torch.Tensor
     parts: list[RecordJacobians]
-    numbers_per_record: int
+    activations: int  # of a record
+
+    @property
+    def numbers_per_record(self) -> int:
+        """How many numbers are held for each record."""
+        return self.activations + sum(f[0].numel() for part in self.parts for f in part.factors)
+
+    def gram(self) -> torch.Tensor:
+        """Return each record's inner products of the Jacobian's rows."""
+        return torch.stack([part.gram() for part in self.parts]).sum(0)
 
 
 def _exact(values: torch.Tensor) -> torch.Tensor:
@@ -229,7 +199,7 @@ def _exact(values: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
+def _full_precision(device: torch.device) -> Iterator[None]:
     """Keep products from being rounded to half precision or TF32, whatever is set outside."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -245,31 +215,35 @@ _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 # A guess for networks whose inner works we do not see; it only sets the size of chunks.
 _ACTIVATIONS_PER_INPUT = 32
 
+# From the outputs and the rows to the gradient of a loss by the outputs, record by record.
+OutputGradient: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
 
 
-# Outputs, the gradients of each vector, and how many activations a record has.
-_Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordGradients]], int]
-
-
-def record_gradients(
-    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
-) -> list[list[RecordGradients]]:
-    """Pull vectors at the outputs of a network back to its parameters, record by record."""
-    return _pull(network, rows, cotangents, targets)[1]
+# Outputs, a Jacobian of one row for each vector and layer, and how many activations a record has.
+_Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordJacobians]], int]
 
 
 def record_jacobians(
-    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents | None = None
+    network: nn.Module, rows: torch.Tensor, output_gradient: OutputGradient | None = None
 ) -> ChunkJacobians:
-    """Compute the outputs of records and their Jacobians, each record by itself."""
-    outputs, gradients, activations = _pull(network, rows, cotangents or _units, rows)
-    parts = [type(of_layer[0]).jacobian(of_layer) for of_layer in zip(*gradients, strict=True)]
-    held = sum(part.numbers_per_record for part in parts)
-    return ChunkJacobians(outputs, parts, held + activations)
+    """Compute the outputs of records and their Jacobians, each record by itself.
+
+    With `output_gradient` this vector at the outputs takes the place of the rows of the identity.
+    """
+
+    def given(outputs: torch.Tensor, records: torch.Tensor) -> Sequence[torch.Tensor]:
+        return _units(outputs) if output_gradient is None else [output_gradient(outputs, records)]
+
+    layers = chain_of_layers(network)
+    with _full_precision(rows.device):
+        pulled = None if layers is None else _by_layers(layers, rows, given)
+        outputs, gradients, activations = pulled or _by_torch_func(network, rows, given)
+    parts = [type(of_layer[0]).joined(of_layer) for of_layer in zip(*gradients, strict=True)]
+    return ChunkJacobians(outputs.double(), parts, activations)
 
 
-def _units(outputs: torch.Tensor, _: torch.Tensor) -> Sequence[torch.Tensor]:
+def _units(outputs: torch.Tensor) -> Sequence[torch.Tensor]:
     """Return the rows of the identity, which pull back to those of the Jacobian."""
     if outputs.ndim != 2:
         raise ValueError(
@@ -280,21 +254,13 @@ def _units(outputs: torch.Tensor, _: torch.Tensor) -> Sequence[torch.Tensor]:
     return [unit.expand_as(outputs) for unit in units]
 
 
-def _pull(
-    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
-) -> _Pulled:
-    layers = chain_of_layers(network)
-    pulled = None if layers is None else _by_layers(layers, rows, cotangents, targets)
-    return _by_torch_func(network, rows, cotangents, targets) if pulled is None else pulled
-
-
 def record_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     """Compute the output of each record by itself, without gradients."""
     with torch.no_grad():
         layers = chain_of_layers(network)
         run = None if layers is None else _run_layers(layers, rows)
         if run is not None:
-            return run.output
+            return run[0]
         apart = deepcopy(network)
         outputs: torch.Tensor = vmap(lambda row: apart(row[None])[0], randomness="different")(rows)
     return outputs
@@ -335,7 +301,11 @@ def _is_known(layer: nn.Module) -> bool:
     if _has_hooks(layer) or _reaches_first_axis(layer) or layer._modules:
         return False
     if _has_parameters(layer):
-        return type(layer) in _RULES and not _is_unusual_convolution(layer)
+        if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and (
+            layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+        ):
+            return False
+        return type(layer) in _RULES
     ours = type(layer) in (ToSphere, LatentEncoding)
     return ours or type(layer).__module__.startswith("torch.nn.")
 
@@ -355,20 +325,8 @@ def _reaches_first_axis(layer: nn.Module) -> bool:
     return not known or isinstance(layer, nn.Softmax2d)
 
 
-def _is_unusual_convolution(layer: nn.Module) -> bool:
-    if not isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
-        return False
-    return layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A chain's output, and input and output of each layer that has parameters."""
-
-    output: torch.Tensor
-    layers: list[nn.Module]
-    inputs: list[torch.Tensor]
-    outputs: list[torch.Tensor]
+# The output of a chain, and each layer that has parameters with its input and output.
+_Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]]
 
 
 def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
@@ -376,8 +334,7 @@ def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
 
     A layer behind that would see parts of records, each of which would be clipped by itself.
     """
-    run = _Run(rows, [], [], [])
-    value = rows
+    taped, value = [], rows
     for layer in layers:
         before = value.detach()
         # What was taped must not be overwritten.
@@ -385,89 +342,74 @@ def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
         if value.ndim < 2 or len(value) != len(rows):
             return None
         if type(layer) in _RULES and _has_parameters(layer):
-            run.layers.append(layer)
-            run.inputs.append(before)
-            run.outputs.append(value)
-    return replace(run, output=value)
+            taped.append((layer, before, value))
+    return value, taped
 
 
 def _by_layers(
-    layers: list[nn.Module], rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
+    layers: list[nn.Module], rows: torch.Tensor, cotangents: Cotangents
 ) -> _Pulled | None:
     with torch.enable_grad():
         run = _run_layers(layers, rows)
     if run is None:
         return None
-    outputs = run.output.detach()
-    vectors = cotangents(outputs, targets)
+    output, taped = run
+    vectors = cotangents(output.detach(), rows)
     pulled = []
     for k, vector in enumerate(vectors):
         # Only gradients of activations are computed, since only those are asked for.
         gradients = torch.autograd.grad(
-            run.output,
-            run.outputs,
+            output,
+            [after for *_, after in taped],
             vector,
             retain_graph=k + 1 < len(vectors),
             materialize_grads=True,
         )
-        taped = zip(run.layers, run.inputs, gradients, strict=True)
-        pulled.append([_RULES[type(layer)](layer, a, g) for layer, a, g in taped])
-    held = sum(value[:1].numel() for value in (*run.inputs, *run.outputs))
-    return outputs, pulled, held
+        of_layers = zip(taped, gradients, strict=True)
+        pulled.append([_RULES[type(layer)](layer, a, g) for (layer, a, _), g in of_layers])
+    held = sum(value[:1].numel() for _, *both in taped for value in both)
+    return output.detach(), pulled, held
 
 
-def _by_torch_func(
-    network: nn.Module, rows: torch.Tensor, cotangents: Cotangents, targets: torch.Tensor
-) -> _Pulled:
+def _by_torch_func(network: nn.Module, rows: torch.Tensor, cotangents: Cotangents) -> _Pulled:
     trainable = {n: p for n, p in network.named_parameters() if p.requires_grad}
     # functional_call does not give a layer that occurs twice its own parameters back.
     network = deepcopy(network)
 
     def of_one_record(
-        values: dict[str, torch.Tensor], row: torch.Tensor, target: torch.Tensor
+        values: dict[str, torch.Tensor], row: torch.Tensor
     ) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
         pulled = vjp(lambda v: functional_call(network, v, (row[None],)), values)
         output, pull_back = pulled[0], pulled[1]
-        return output[0], [pull_back(vector)[0] for vector in cotangents(output, target[None])]
+        return output[0], [pull_back(vector)[0] for vector in cotangents(output, row[None])]
 
     values = {name: parameter.detach() for name, parameter in trainable.items()}
     # Dropout, if any, is drawn anew for each record.
-    outputs, pulled = vmap(of_one_record, in_dims=(None, 0, 0), randomness="different")(
-        values, rows, targets
-    )
+    outputs, pulled = vmap(of_one_record, in_dims=(None, 0), randomness="different")(values, rows)
     parameters = tuple(trainable.values())
-    gradients: list[list[RecordGradients]] = [
-        [FormedGradients(parameters, tuple(g.values()))] for g in pulled
+    gradients: list[list[RecordJacobians]] = [
+        [FormedGradients(parameters, tuple(value[:, None] for value in of_vector.values()))]
+        for of_vector in pulled
     ]
     return outputs.detach(), gradients, _ACTIVATIONS_PER_INPUT * rows[:1].numel()
 
 
-def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
     if a.ndim == 2:
-        return OuterProducts(_parameters(layer), a, g)
+        return OuterProducts(_parameters(layer), (a, g[:, None]))
     a, g = a.flatten(1, -2), g.flatten(1, -2)
     return _formed(layer, g.transpose(1, 2) @ a, g.sum(1))
 
 
-def _conv(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
-    return _formed(layer, _kernel_gradients(layer, a, g), g.sum((2, 3)))
+def _conv(
+    layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
+) -> RecordJacobians:
+    """Compute each record's gradient of a kernel by one convolution with a group a record.
 
-
-def _transposed_conv(
-    layer: nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
-) -> RecordGradients:
-    # A transposed convolution is a convolution from the output to the input.
-    return _formed(layer, _kernel_gradients(layer, g, a), g.sum((2, 3)))
-
-
-def _kernel_gradients(
-    layer: nn.Conv2d | nn.ConvTranspose2d, larger: torch.Tensor, smaller: torch.Tensor
-) -> torch.Tensor:
-    """Return each record's gradient of a kernel, by one convolution with a group a record.
-
-    `larger` is what the convolution reads, `smaller` belongs to what it makes of that.
+    A transposed convolution is a convolution from the output to the input.
     """
-    n_records = len(larger)
+    n_records = len(a)
+    larger, smaller = (g, a) if isinstance(layer, nn.ConvTranspose2d) else (a, g)
     weights = conv2d_weight(
         larger.flatten(0, 1)[None],
         (n_records * layer.weight.shape[0], *layer.weight.shape[1:]),
@@ -477,28 +419,26 @@ def _kernel_gradients(
         layer.dilation,
         groups=n_records,
     )
-    return weights.unflatten(0, (n_records, -1))
+    return _formed(layer, weights.unflatten(0, (n_records, -1)), g.sum((2, 3)))
 
 
-def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
     normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
     # A channel may be one number, (n, C), or an array, (n, C, ...): one axis for both.
     normal, g = (value.reshape(*value.shape[:2], -1) for value in (normal, g))
     return _formed(layer, (normal * g).sum(2), g.sum(2))
 
 
-def _layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor) -> RecordGradients:
+def _layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
     normal = functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
-    between = tuple(range(1, a.ndim - len(layer.normalized_shape)))
-    products, offsets = normal * g, g
-    if between:
-        products, offsets = products.sum(between), offsets.sum(between)
-    return _formed(layer, products, offsets)
+    # Over what lies between the records and the normalised axes.
+    shape = (len(a), -1, *layer.normalized_shape)
+    return _formed(layer, (normal * g).reshape(shape).sum(1), g.reshape(shape).sum(1))
 
 
 def _formed(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> FormedGradients:
     parameters = _parameters(layer)
-    return FormedGradients(parameters, (weight, bias)[: len(parameters)])
+    return FormedGradients(parameters, (weight[:, None], bias[:, None])[: len(parameters)])
 
 
 def _parameters(layer: nn.Module) -> Parameters:
@@ -506,10 +446,10 @@ def _parameters(layer: nn.Module) -> Parameters:
     return tuple(layer.parameters(recurse=False))
 
 
-_RULES: dict[type[nn.Module], Callable[..., RecordGradients]] = {
+_RULES: dict[type[nn.Module], Callable[..., RecordJacobians]] = {
     nn.Linear: _linear,
     nn.Conv2d: _conv,
-    nn.ConvTranspose2d: _transposed_conv,
+    nn.ConvTranspose2d: _conv,
     nn.GroupNorm: _group_norm,
     nn.LayerNorm: _layer_norm,
 }

@@ -39,7 +39,7 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.rng import torch_randomness
 from skdpot.exceptions import ReplayError
-from skdpot.nets.per_sample import chain_of_layers, record_gradients, record_outputs
+from skdpot.nets.per_sample import chain_of_layers, record_jacobians, record_outputs
 
 GradientStep = Callable[[nn.Module, int], None]
 
@@ -60,17 +60,15 @@ def train_network(
     *,
     learning_rate: float,
     rng: np.random.Generator,
-    private: bool = False,
     device: torch.device | None = None,
     callbacks: Sequence[Any] | None = None,
     progress: str | None = None,
 ) -> nn.Module:
     """Train a network in place by Adam; return it in evaluation mode, on the CPU.
 
-    ``gradient_step(network, number)`` fills ``parameter.grad`` of every parameter that is to move;
-    with ``private=True`` it is given a copy of the network. The learning rate falls to zero along
-    a half cosine, unless `callbacks` hold a schedule. The progress bar shows no speed: that follows
-    the sizes of batches, which may be secret.
+    ``gradient_step(network, number)`` fills ``parameter.grad`` of every parameter that is to move.
+    The learning rate falls to zero along a half cosine, unless `callbacks` hold a schedule. The
+    progress bar shows no speed: that follows the sizes of batches, which may be secret.
 
     `rng` seeds torch's own generator while training runs (dropout uses it). With private records in
     Poisson batches it must come from the secret stream: the masks that a record gets depend
@@ -95,10 +93,9 @@ def train_network(
         verbose=0,
         **{f"callbacks__{name}": None for name in _OF_LOSSES},
     )
-    step = _on_a_copy(gradient_step, deepcopy(module).to(device)) if private else gradient_step
 
     def counted(network: nn.Module, number: int) -> None:
-        step(network, number)
+        gradient_step(network, number)
         bar.update()
 
     token = _GRADIENT_STEP.set(counted)
@@ -116,23 +113,38 @@ def train_network(
 
 
 def train_privately(
-    network: nn.Module, step: GradientStep, n_steps: int, *, caller: str, **options: Any
+    network: nn.Module,
+    step: GradientStep,
+    n_steps: int,
+    *,
+    caller: str,
+    device: torch.device | None = None,
+    **options: Any,
 ) -> tuple[int, BaseException | None]:
     """Train on private rows; return the number of finished steps, and what stopped training.
 
-    What stopped it is to be raised by the caller, where the error is no longer handled.
+    A step is given a copy of the network, of which the gradients alone are handed over. What
+    stopped training is to be raised by the caller, where the error is no longer handled.
     """
     started, stopped, numbers = 0, None, iter(range(n_steps))
 
-    def counted(own: nn.Module, number: int) -> None:
+    def on_a_copy(trained: nn.Module, number: int) -> None:
         nonlocal started
         if number != next(numbers, None):  # a callback has asked the net for another step
             raise RuntimeError("Each step is charged, and taken, once.")
         started = number  # all steps before this one are finished
+        own.train()
+        pairs = list(zip(own.parameters(), trained.parameters(), strict=True))
+        with torch.no_grad():
+            for parameter, current in pairs:
+                parameter.copy_(current)
         step(own, number)
+        for parameter, current in pairs:
+            current.grad, parameter.grad = parameter.grad, None
 
     try:
-        train_network(network, counted, n_steps, private=True, **options)
+        own = deepcopy(network).to(device)
+        train_network(network, on_a_copy, n_steps, device=device, **options)
     except BaseException as error:
         stopped = publishable(error, caller)
     return (n_steps if stopped is None else started), stopped
@@ -220,22 +232,6 @@ def _callback(given: Any) -> Any:
     return given[1] if isinstance(given, tuple) and len(given) == 2 else given
 
 
-def _on_a_copy(step: GradientStep, own: nn.Module) -> GradientStep:
-    """Take a step on a copy, and hand over the gradients alone."""
-
-    def apart(trained: nn.Module, number: int) -> None:
-        own.train()
-        pairs = list(zip(own.parameters(), trained.parameters(), strict=True))
-        with torch.no_grad():
-            for parameter, current in pairs:
-                parameter.copy_(current)
-        step(own, number)
-        for parameter, current in pairs:
-            current.grad, parameter.grad = parameter.grad, None
-
-    return apart
-
-
 _N_RECORDS = 5
 _MANY = 64
 _ROUNDING = 1e-4
@@ -292,10 +288,7 @@ def check_per_record(
 def with_trained_parameters(clean: nn.Module, trained: nn.Module) -> nn.Module:
     """Put trained parameters into a copy of a network that was made before training."""
     with torch.no_grad():
-        pairs = zip(clean.named_parameters(), trained.named_parameters(), strict=True)
-        for (name, parameter), (other_name, value) in pairs:
-            if name != other_name:
-                raise ValueError(f"The networks differ: {name!r} and {other_name!r}.")
+        for parameter, value in zip(clean.parameters(), trained.parameters(), strict=True):
             if parameter.requires_grad:
                 parameter.copy_(value)
     return clean.eval()
@@ -365,8 +358,8 @@ def _check_gradients(network: nn.Module, records: torch.Tensor, seed: int, param
     """Take a step's gradients once, so that what cannot be done fails before it is paid for."""
     try:
         with torch_randomness(np.random.default_rng(seed)):
-            outputs = record_outputs(network, records)
-            record_gradients(network, records, lambda _, given: [given], outputs)
+            record_outputs(network, records)
+            record_jacobians(network, records, lambda outputs, _: outputs)
     # Modules of callers may raise anything.
     except Exception as error:
         raise ValueError(

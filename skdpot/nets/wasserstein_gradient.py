@@ -47,27 +47,11 @@ _NUMBERS = 2**15  # sorted at the same time
 
 
 @dataclass(frozen=True, eq=False)
-class RankCoupling:
-    """The optimal plan between n and m sorted points, entry by entry."""
-
-    first: np.ndarray
-    second: np.ndarray
-    mass: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class RankedProjections:
     """Points projected on directions and sorted."""
 
     ordered: np.ndarray
     order: np.ndarray
-
-
-def rank_coupling(n: int, m: int) -> RankCoupling:
-    """Return the overlaps of the n and m equal parts of an interval."""
-    levels = np.union1d(np.arange(n + 1) * m, np.arange(m + 1) * n)
-    start = levels[:-1]
-    return RankCoupling(start // m, start // n, np.diff(levels) / (n * m))
 
 
 def matched_means(ordered: np.ndarray, m: int) -> np.ndarray:
@@ -76,16 +60,17 @@ def matched_means(ordered: np.ndarray, m: int) -> np.ndarray:
     if n == m:
         return ordered
     means: np.ndarray = (
-        _averages(n, m).astype(ordered.dtype, copy=False) @ ordered.reshape(-1, n).T
+        rank_coupling(n, m).astype(ordered.dtype, copy=False) @ ordered.reshape(-1, n).T
     ).T
     return means.reshape(*ordered.shape[:-1], m)
 
 
 @cache
-def _averages(n: int, m: int) -> sparse.csr_array:
-    """Return the plan, times m, as a sparse matrix that maps n sorted points to m means."""
-    plan = rank_coupling(n, m)
-    return sparse.csr_array((m * plan.mass, (plan.second, plan.first)), shape=(m, n))
+def rank_coupling(n: int, m: int) -> sparse.csr_array:
+    """Return the overlaps of the m and n equal parts of an interval, as shares of one of the m."""
+    levels = np.union1d(np.arange(n + 1) * m, np.arange(m + 1) * n)
+    start, mass = levels[:-1], np.diff(levels) / (n * m)
+    return sparse.csr_array((m * mass, (start // n, start // m)), shape=(m, n))
 
 
 def ranked_projections(points: np.ndarray, directions: np.ndarray) -> RankedProjections:
@@ -147,13 +132,6 @@ def _gaps(own: RankedProjections, others: Sequence[np.ndarray]) -> np.ndarray:
     in_order = np.empty(gaps.size)
     in_order[places.ravel()] = gaps.ravel()
     return in_order.reshape(gaps.shape)
-
-
-def wasserstein_vectors(
-    moving: np.ndarray, fixed: np.ndarray, directions: np.ndarray
-) -> np.ndarray:
-    """Return by how much, and where to, each point of one side is pulled by the other."""
-    return pulls_between([moving, fixed], directions, n_moving=1)[0]
 
 
 def fixed_side_sensitivity(

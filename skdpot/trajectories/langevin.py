@@ -180,20 +180,15 @@ def plan_langevin(
         steps = (
             SampledGaussianEvent(
                 sampling="poisson",
-                sigma=noise.sigma,
-                sensitivity=noise.sensitivity,
                 sampling_rate=sampling_rate,
                 n_steps=phase.n_iter,
                 clipped_sum=True,
-                lattice=noise.lattice,
                 label=f"Gradients, phase {i}" if len(phases) > 1 else "Gradients",
-            )
-            for i, (phase, noise) in enumerate(
-                zip(phases, map(noise_of, multipliers), strict=True), start=1
-            )
+                **vars(noise_of(multiplier)),
+            ).grouped(group_size)
+            for i, (phase, multiplier) in enumerate(zip(phases, multipliers, strict=True), start=1)
         )
-        of_times = (event.grouped(group_size) for event in steps)
-        return ComposedEvent(events=(*before, *of_times))
+        return ComposedEvent(events=(*before, *steps))
 
     given = None if noise_multiplier is None else _multipliers(noise_multiplier, len(phases))
     event: Event = NonPrivateEvent()
@@ -412,13 +407,9 @@ def mean_field_langevin(
         "weights": time_weights(gaps) / regularization,
     }
     displacements = np.empty(plan.n_iter)
-    bar = tqdm(
-        _iterations(plan),
-        desc=progress,
-        disable=progress is None,
-        total=plan.n_iter,
-        bar_format=_BAR_WITHOUT_SPEED,
-    )
+    phases = zip(plan.phases, plan.noises, strict=True)
+    steps = [(phase, noise) for phase, noise in phases for _ in range(phase.n_iter)]
+    bar = tqdm(steps, desc=progress, disable=progress is None, bar_format=_BAR_WITHOUT_SPEED)
     for number, (phase, noise) in enumerate(bar):
         batches = (of_time[next(chosen)] for of_time, chosen in zip(rows, members, strict=True))
         gradient = _noisy_fit_gradient(particles, batches, facts, noise, secret)
@@ -522,10 +513,3 @@ def _pulled(release: Release, records: Records, shares: FloatArray) -> Iterator[
             members=members,
             rates=None if facts["rate"] == 1.0 else np.full(len(members), facts["rate"]),
         )
-
-
-def _iterations(plan: LangevinPlan) -> Iterator[tuple[LangevinPhase, LatticeNoise | None]]:
-    """Yield the phase and the noise of each iteration."""
-    for phase, noise in zip(plan.phases, plan.noises, strict=True):
-        for _ in range(phase.n_iter):
-            yield phase, noise

@@ -8,10 +8,9 @@ Calculus", 2nd edition, section 5.6.B.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
 
 import numpy as np
+from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from skdpot.slicing.transport import exact_plan
@@ -22,51 +21,25 @@ _NEGLIGIBLE = 1e-6  # density with respect to the independent coupling
 _ROUNDING = 1e-9  # share of a particle's mass that the simplex may leave behind by rounding
 
 
-@dataclass(frozen=True, eq=False)
-class CouplingPlan:
-    """A coupling of m particles with k others, stored by its entries."""
-
-    rows: np.ndarray
-    columns: np.ndarray
-    masses: np.ndarray
-    shape: tuple[int, int]
-
-    @classmethod
-    def from_matrix(cls, matrix: np.ndarray) -> Self:
-        """Return the coupling with these masses, scaled to sum to one."""
-        rows, columns = np.nonzero(matrix)
-        masses = matrix[rows, columns]
-        indices = rows.astype(np.int32), columns.astype(np.int32)  # half the memory
-        return cls(*indices, masses / masses.sum(), matrix.shape)
-
-    def toarray(self) -> np.ndarray:
-        """Return the masses as a matrix of shape (m, k)."""
-        cells = self.rows.astype(np.intp) * self.shape[1] + self.columns
-        masses = np.bincount(cells, self.masses, minlength=self.shape[0] * self.shape[1])
-        return masses.reshape(self.shape)
-
-    def sample_next(self, index: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw the partner of each particle of the first cloud."""
-        begins, cumulated = self._running_sums
-        first, last = begins[index], begins[index + 1]
-        low, high = cumulated[first], cumulated[last]
-        level = low + rng.random(len(index)) * (high - low)
-        entry = np.searchsorted(cumulated, level, side="right") - 1
-        partner: np.ndarray = self.columns[np.clip(entry, first, last - 1)]
-        return partner
-
-    def __getstate__(self) -> dict[str, object]:
-        """Leave the tables for sampling out of pickles; they are made again when needed."""
-        return {name: value for name, value in self.__dict__.items() if name[0] != "_"}
-
-    @cached_property
-    def _running_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the entries of each row begin, and the running sum of all masses."""
-        begins = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
-        return begins, np.concatenate([[0.0], np.cumsum(self.masses)])
+def coupling_of(matrix: np.ndarray) -> sparse.csr_array:
+    """Return the coupling with these masses, scaled to sum to one, by its entries."""
+    plan = sparse.csr_array(matrix)
+    plan.data /= plan.data.sum()
+    return plan
 
 
-def exact_plans(particles: np.ndarray) -> tuple[CouplingPlan, ...]:
+def sample_next(plan: sparse.csr_array, index: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw the partner of each particle of the first cloud."""
+    cumulated = np.concatenate([[0.0], np.cumsum(plan.data)])
+    first, last = plan.indptr[index], plan.indptr[index + 1]
+    low, high = cumulated[first], cumulated[last]
+    level = low + rng.random(len(index)) * (high - low)
+    entry = np.searchsorted(cumulated, level, side="right") - 1
+    partner: np.ndarray = plan.indices[np.clip(entry, first, last - 1)]
+    return partner
+
+
+def exact_plans(particles: np.ndarray) -> tuple[sparse.csr_array, ...]:
     """Couple neighbouring knots by optimal transport with the squared Euclidean cost.
 
     This is the limit of `entropic_plans` for small diffusivities.
@@ -77,13 +50,13 @@ def exact_plans(particles: np.ndarray) -> tuple[CouplingPlan, ...]:
         costs /= costs.max() or 1.0  # the solver's tolerances are absolute
         plan, _ = exact_plan(costs)
         plan[plan < _ROUNDING / max(plan.shape)] = 0.0
-        plans.append(CouplingPlan.from_matrix(plan))
+        plans.append(coupling_of(plan))
     return tuple(plans)
 
 
 def entropic_plans(
     particles: np.ndarray, spacings: np.ndarray, diffusivity: float
-) -> tuple[CouplingPlan, ...]:
+) -> tuple[sparse.csr_array, ...]:
     """Couple neighbouring knots by the Schrödinger bridges of a Brownian motion."""
     if len(particles) < 2:
         return ()
@@ -94,7 +67,7 @@ def entropic_plans(
         tol=_TOLERANCE,
         max_iter=_MAX_ITERATIONS,
     )
-    return tuple(CouplingPlan.from_matrix(_rounded(plan)) for plan in solved.plans())
+    return tuple(coupling_of(_rounded(plan)) for plan in solved.plans())
 
 
 def _rounded(plan: np.ndarray) -> np.ndarray:
@@ -162,14 +135,14 @@ class PathMeasure:
 
     times: np.ndarray
     particles: np.ndarray
-    plans: tuple[CouplingPlan, ...]
+    plans: tuple[sparse.csr_array, ...]
     diffusivity: float
 
     def sample(self, n: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw paths."""
         chain = [_evenly_drawn(n, self.particles.shape[1], rng)]
         for plan in self.plans:
-            chain.append(plan.sample_next(chain[-1], rng))
+            chain.append(sample_next(plan, chain[-1], rng))
         paths = np.empty((n, len(times), self.particles.shape[2]))
         interval = self._interval(times)
         for left in np.unique(interval):
@@ -186,7 +159,7 @@ class PathMeasure:
             return points
         at = np.array([time])
         left = int(self._interval(at)[0])
-        pair = [index, self.plans[left].sample_next(index, rng)]
+        pair = [index, sample_next(self.plans[left], index, rng)]
         return self._between(left, pair, at, rng)[:, 0]
 
     def _between(

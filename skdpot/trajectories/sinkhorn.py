@@ -39,7 +39,6 @@ class AndersonMixing:
     def __init__(self, size: int, memory: int) -> None:
         self._residuals = np.empty((memory, size))
         self._images = np.empty((memory, size))
-        self._products = np.zeros((memory, memory))
         self.clear()
 
     def clear(self) -> None:
@@ -55,9 +54,6 @@ class AndersonMixing:
             self._residuals[slot] = residual - self._last[0]
             self._images[slot] = image - self._last[1]
             self._count += 1
-            n_used = min(self._count, len(self._residuals))
-            self._products[slot, :n_used] = self._residuals[:n_used] @ self._residuals[slot]
-            self._products[:n_used, slot] = self._products[slot, :n_used]
         self._last = residual, image
 
     def next_point(self) -> np.ndarray:
@@ -65,18 +61,18 @@ class AndersonMixing:
         if self._last is None:
             raise RuntimeError("Record an iteration first.")
         residual, image = self._last
-        n_used = min(self._count, len(self._residuals))
-        if n_used == 0:
+        if self._count == 0:
             return image
-        products = self._products[:n_used, :n_used].copy()
-        diagonal = products.ravel()[:: n_used + 1]
+        residuals, images = self._residuals[: self._count], self._images[: self._count]
+        products = residuals @ residuals.T
+        diagonal = products.ravel()[:: len(products) + 1]
         diagonal *= 1 + _RIDGE
         diagonal += np.finfo(np.float64).tiny
         try:
-            weights = np.linalg.solve(products, self._residuals[:n_used] @ residual)
+            weights = np.linalg.solve(products, residuals @ residual)
         except np.linalg.LinAlgError:
             return image
-        return image - weights @ self._images[:n_used]
+        return image - weights @ images
 
 
 class Pair(NamedTuple):
@@ -345,20 +341,19 @@ class _Search:
         self._mixing.record(source, half.source)
         self._combined = self._n_plain <= 0 and half.error <= 1
         self._n_plain -= 1
-        return self._combination(half.source) if self._combined else half.source
+        if not self._combined:
+            return half.source
+        beyond = self._mixing.next_point() - half.source
+        farthest = float(np.abs(beyond).max())
+        if not np.isfinite(farthest):
+            return half.source
+        combined: np.ndarray = half.source + self._reach / max(farthest, self._reach) * beyond
+        return combined
 
     def _plain(self, following: np.ndarray) -> np.ndarray:
         self._mixing.clear()
         self._n_plain, self._combined = _PLAIN, False
         return following
-
-    def _combination(self, plain: np.ndarray) -> np.ndarray:
-        beyond = self._mixing.next_point() - plain
-        farthest = float(np.abs(beyond).max())
-        if not np.isfinite(farthest):
-            return plain
-        combined: np.ndarray = plain + self._reach / max(farthest, self._reach) * beyond
-        return combined
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,20 +83,16 @@ class TimeAxis:
 
     def positions(self, t: np.ndarray) -> np.ndarray:
         """Return the number of the knot that each time stamp belongs to."""
-        stamps = self._read(t, "t")
-        self._check_inside(stamps, "t")
-        return np.searchsorted(self.boundaries, stamps, side="right")
+        return np.searchsorted(self.boundaries, self._read(t, "t"), side="right")
 
     def to_unit(self, times: Any) -> np.ndarray:
         """Map times to the axis from 0 to 1; what is a knot but for rounding becomes it."""
         given = [times] if np.ndim(times) == 0 else times
         stamps = self._read(read_stamps(given, "times"), "times")
         span = self.knots[-1] - self.knots[0]
-        room = self._room
-        self._check_inside(stamps, "times")
         unit = np.clip((stamps - self.knots[0]) / (span if span > 0 else 1.0), 0.0, 1.0)
         nearest = np.abs(stamps[:, None] - self.knots).argmin(axis=1)
-        at_knot = np.abs(stamps - self.knots[nearest]) <= room
+        at_knot = np.abs(stamps - self.knots[nearest]) <= self._room
         snapped: np.ndarray = np.where(at_knot, self.unit_knots[nearest], unit)
         return snapped
 
@@ -116,20 +112,18 @@ class TimeAxis:
             room = max(room, _SECONDS + 4 * float(np.spacing(self.knots[-1])))
         return float(room)
 
-    def _check_inside(self, stamps: np.ndarray, name: str) -> None:
-        low, high = self.limits
-        if stamps.min() < low - self._room or stamps.max() > high + self._room:
+    def _read(self, t: np.ndarray, name: str) -> np.ndarray:
+        if (t.dtype.kind == "M") != (self.origin is not None):
+            kind = "numbers" if self.origin is None else "dates"
+            raise ValueError(f"{name} must hold {kind}, as the time stamps in fit did.")
+        stamps = _numbers(t, self.origin)
+        if stamps.min() < self.limits[0] - self._room or stamps.max() > self.limits[1] + self._room:
             first, last = (_as_stamp(limit, self.origin) for limit in self.limits)
             raise ValueError(
                 f"{name} must lie between the first and the last fitted time, {first} and {last}: "
                 "nothing is known of a process before or after."
             )
-
-    def _read(self, t: np.ndarray, name: str) -> np.ndarray:
-        if (t.dtype.kind == "M") != (self.origin is not None):
-            kind = "numbers" if self.origin is None else "dates"
-            raise ValueError(f"{name} must hold {kind}, as the time stamps in fit did.")
-        return _numbers(t, self.origin)
+        return stamps
 
 
 _NO_STAMPS = (
@@ -145,22 +139,21 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
             "This estimator requires y to be passed, but the target y is None: the second "
             "argument holds the public time stamp of each row."
         )
-    stamps = _as_line(t, name)
-    if stamps.dtype.kind == "M":
-        given, stamps = stamps, stamps.astype("datetime64[ns]")
-        if not (np.isnat(given) | (stamps.astype(given.dtype) == given)).all():
-            raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
-    else:
-        texts = stamps.dtype.kind == "O" and any(isinstance(v, str) for v in stamps)
-        try:
-            if texts or stamps.dtype.kind not in "biufO":
-                raise TypeError
-            doubles = stamps.astype(np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(_NO_STAMPS.format(name)) from error
-        _check_resolved(stamps, doubles, name)
-        stamps = doubles
-    missing = np.isnat(stamps) if stamps.dtype.kind == "M" else ~np.isfinite(stamps)
+    refusal = None
+    try:
+        given = column_or_1d(_as_column(t), warn=name == "t")
+        dated = given.dtype.kind == "M"
+        stamps = given.astype("datetime64[ns]") if dated else _as_doubles(given)
+    except Exception as error:  # a column of another library may raise anything
+        text = str(error)
+        refusal = text if "should be a 1d array" in text else _NO_STAMPS.format(name)
+    if refusal is not None:  # no longer handled, so that the error quotes nothing
+        raise ValueError(refusal)
+    if dated and not (np.isnat(given) | (stamps.astype(given.dtype) == given)).all():
+        raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
+    if not dated:
+        _check_resolved(given, stamps, name)
+    missing = np.isnat(stamps) if dated else ~np.isfinite(stamps)
     if missing.any():
         raise ValueError(f"{name} contains NaN, infinity or a missing date; every row needs one.")
     if n_rows is not None and len(stamps) != n_rows:
@@ -173,23 +166,17 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     return stamps
 
 
-def _as_line(t: Any, name: str) -> np.ndarray:
-    """Return time stamps as one column, or say that they are none, quoting nothing."""
-    try:
-        column: np.ndarray = column_or_1d(_as_column(t), warn=name == "t")
-    except Exception as error:  # a column of another library may raise anything
-        text = str(error)
-        refusal = text if "should be a 1d array" in text else _NO_STAMPS.format(name)
-    else:
-        return column
-    raise ValueError(refusal)
+def _as_doubles(column: np.ndarray) -> np.ndarray:
+    """Return numbers in double precision; texts and durations are none."""
+    texts = column.dtype.kind == "O" and any(isinstance(v, str) for v in column)
+    if texts or column.dtype.kind not in "biufO":
+        raise TypeError
+    return column.astype(np.float64)
 
 
 def _as_column(t: Any) -> Any:
     """Turn dates, with or without a zone, into datetime64 in UTC; leave the rest as it is."""
-    if isinstance(t, pd.Series | pd.Index) and isinstance(t.dtype, pd.DatetimeTZDtype):
-        return pd.DatetimeIndex(t).tz_convert("UTC").tz_localize(None).to_numpy()
-    column = np.asarray(t)
+    column = np.asarray(t)  # of dates with a zone, objects
     # A missing value may stand among dates; whether there is one at all is checked later.
     dated = (isinstance(v, date | np.datetime64) or v is pd.NaT or v is None for v in column.flat)
     if column.dtype == object and column.size and all(dated):

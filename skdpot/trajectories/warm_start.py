@@ -35,7 +35,7 @@ steps). Su, Cao, Li, Bertino and Jin, "Differentially private k-means clustering
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,13 @@ from scipy.spatial.distance import cdist
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
+from skdpot.privacy.noise import (
+    LatticeNoise,
+    calibrate_rounded,
+    lattice_noise,
+    required_bits,
+    round_to_lattice,
+)
 from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,13 +76,7 @@ class WarmStartPlan:
         """The charge for the releases of all times together."""
         if self.noise is None:
             return NonPrivateEvent()
-        of_one_row = GaussianEvent(
-            sigma=self.noise.sigma,
-            sensitivity=self.noise.sensitivity,
-            lattice=self.noise.lattice,
-            n_steps=self.n_iter,
-            label="Warm start",
-        )
+        of_one_row = GaussianEvent(**vars(self.noise), n_steps=self.n_iter, label="Warm start")
         return of_one_row.grouped(self.group_size)
 
     @property
@@ -121,6 +121,7 @@ def plan_warm_start(
         # The factor absorbs the rounding of the root: the squares must not exceed mu**2.
         of_one = mu / math.sqrt(n_iter * group_size) * (1 - 1e-13)
         noise = calibrate_rounded(of_one, 2.0 * radius, n_features)
+        required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
     return WarmStartPlan(
         method=method,
         noise=noise,
@@ -204,11 +205,11 @@ def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) ->
     -------
     ``plan.event`` under replace-one of ``x`` given its time stamp; the numbers of rows are public.
     """
-    clusters = (np.zeros(len(of_time), dtype=np.intp) for of_time in rows)
-    sums = [_noisy_sums(r, c, plan, secret)[0][0] for r, c in zip(rows, clusters, strict=True)]
-    noisy = released(_release("sums", np.stack(sums), plan, {}))
-    means = [total / max(len(r), 1) for total, r in zip(noisy, rows, strict=True)]
-    return _shortened(np.stack(means), plan.radius)
+    means, origin = np.empty((len(rows), plan.n_features)), np.zeros((1, plan.n_features))
+    for i, of_time in enumerate(rows):
+        sums, _ = _released_sums(of_time, origin, plan, secret, i)
+        means[i] = sums[0] / max(len(of_time), 1)
+    return _shortened(means, plan.radius)
 
 
 def release_kmeans_start(
@@ -248,9 +249,7 @@ def _lloyd_step(
     is_last: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
     """Return new centres and the shares of the clusters; of the rows it sees one release."""
-    noisy = _noisy_sums(rows, _nearest(rows, centers), plan, secret)
-    facts = {"centers": centers, "time": time}
-    sums, counts = released(_release("cluster_sums", noisy, plan, facts))
+    sums, counts = _released_sums(rows, centers, plan, secret, time)
     least = max(1.0, _LEAST_COUNT * plan.count_sigma)
     if not is_last:  # a cluster of a few rows is worth less than a better optimum
         least = max(least, _LEAST_SHARE * len(rows) / plan.n_clusters)
@@ -269,45 +268,49 @@ def _lloyd_step(
     return _shortened(moved, plan.radius), _on_simplex(counts / max(len(rows), 1))
 
 
-def _release(kind: str, value: Any, plan: WarmStartPlan, facts: dict[str, Any]) -> Release:
+def _released_sums(
+    rows: npt.NDArray[np.floating],
+    centers: FloatArray,
+    plan: WarmStartPlan,
+    secret: SecretStream,
+    time: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Release the sums of the clusters of one time, and their counts, which come free."""
     noise = plan.noise
-    return Release(
-        kind,
-        value,
-        {"plan": plan, **facts},
+    release = Release(
+        "cluster_sums",
+        _noisy_sums(rows, _nearest(rows, centers), plan, secret),
+        {"plan": plan, "centers": centers, "time": time},
         sigma=0.0 if noise is None else noise.sigma,  # of the sums
         lattice=plan.lattice,
         sensitivity=None if noise is None else noise.sensitivity,
         event=plan.event,
         linear=_summed,
     )
+    noisy: tuple[FloatArray, FloatArray] = released(release)
+    return noisy
 
 
 def _summed(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
-    """Yield what the rows of each time add to the sums, and to the counts where released."""
-    rows, times = records
+    """Yield what the rows of a time add to the sums and to the counts."""
+    (rows, times), (sums, counts) = records, release.value
     plan: WarmStartPlan = release.facts["plan"]
-    tables = [(i, total[None], None) for i, total in enumerate(release.value)]
-    if release.kind == "cluster_sums":
-        tables = [(release.facts["time"], *release.value)]
-    for i, sums, counts in tables:
-        members = np.flatnonzero(times == i)
-        kept = _shortened(rows[members], plan.radius)
-        units = round_to_lattice(kept, plan.lattice) * plan.lattice
+    members = np.flatnonzero(times == release.facts["time"])
+    kept = _shortened(rows[members], plan.radius)
+    units = round_to_lattice(kept, plan.lattice) * plan.lattice
+    table = sums
+    if plan.n_clusters > 1:  # the count of a single one is public
         weight = plan.count_weight * plan.lattice
-        cluster, table = np.zeros(len(members), dtype=np.intp), sums
-        if counts is not None:
-            cluster = _nearest(kept, release.facts["centers"])
-            units = np.column_stack([units, np.full(len(members), weight)])
-            table = np.column_stack([sums, weight * counts])
-        own = np.zeros((len(members), *table.shape))
-        own[np.arange(len(members)), cluster] = units
-        yield Part(
-            value=table.ravel(),
-            sigma=float(np.max(release.sigma)),
-            rows=Vectors(own.reshape(len(members), -1)),
-            members=members,
-        )
+        table = np.column_stack([sums, weight * counts])
+        units = np.column_stack([units, np.full(len(members), weight)])
+    own = np.zeros((len(members), *table.shape))
+    own[np.arange(len(members)), _nearest(kept, release.facts["centers"])] = units
+    yield Part(
+        value=table.ravel(),
+        sigma=float(np.max(release.sigma)),
+        rows=Vectors(own.reshape(len(members), -1)),
+        members=members,
+    )
 
 
 def _nearest(rows: npt.NDArray[np.floating], centers: FloatArray) -> npt.NDArray[np.intp]:

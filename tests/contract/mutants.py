@@ -353,15 +353,16 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "slicing/test_row_release.py::test_rows_outside_the_ball_are_shortened"}),
         (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")),
          {"rows to the box": "privacy/test_bounds.py::test_box_broadcasts_and_clips_each_feature"}),
-        (given("shares_of_jacobians", "clipped_gradient_sum", clip=LARGE),
+        (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)",
+         "by_jacobians(1e300)")),
          {"gradient of an autoencoder": "nets/test_private_training.py::"
           "test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
-        (rewritten("OuterProductJacobians.gram",
-         ("self.output_gradients @ self.output_gradients.mT",
-         "(self.output_gradients.float() @ self.output_gradients.float().mT).double()")),
+        (rewritten("OuterProducts.gram", ("gradients @ gradients.mT",
+         "(gradients.float() @ gradients.float().mT).double()")),
          {"norms in single precision":
           "nets/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
-        (given("shares_of_jacobians", "AutoencoderLoss._clipped_pull", clip=LARGE),
+        (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)",
+         "by_jacobians(1e300, pulls)")),
          {"Jacobian of the codes of an autoencoder": "nets/test_code_parity.py::"
           "test_no_record_moves_the_clipped_sum_further_than_the_sensitivity"}),
         (skipped("PriorDistance._shorten", "codes"),
@@ -927,7 +928,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("_noisy", the_exact_score),
          {"trials compared by exact scores":
           "contract/test_replay.py::test_a_search_follows_from_its_releases[held out]"}),
-        (given("_iterations", plan=with_noises_exchanged),
+        (given("mean_field_langevin", plan=with_noises_exchanged),
          {"phases with each other's noise": _DRAWS + "[paths, mfld, rough]"}),
     ],
     26: [

@@ -131,8 +131,8 @@ def watched(case):
             lambda rows, *_, **options: seen["counts"].append((len(rows), options["n_classes"])),
         )
         spy(fair_classifier, "tuned_threshold", lambda *args: seen["tuning"].append(args[2]))
-        for name in ("ranked_sum", "joint_sum"):
-            spy(FairLoss, name, lambda _, __, *args, name=name: seen["sums"].append((name, *args)))
+        spy(FairLoss, "ranked_vectors", lambda _, __, *args: seen["sums"].append(args))
+        spy(FairLoss, "joint_vectors", lambda _, *args: seen["sums"].append(args))
         return fitted(case), seen
 
 
@@ -228,7 +228,7 @@ def test_poisson_sums_have_the_sensitivity_of_their_clip(case):
     exact = 2 * share * fit.mechanism_.clip_loss
     assert exact < training.sensitivity <= exact * (1 + 1 / 511)
     assert training.rate == 0.2
-    sizes = [len(batch.rows) for _, batch, *_ in seen["sums"]]
+    sizes = [len(batch.rows) for batch, *_ in seen["sums"]]
     assert len(set(sizes)) > 1
     assert abs(np.mean(sizes) - 60) < 5.5 * math.sqrt(N * 0.16 / N_STEPS)
     # Tables: one slice for two classes, otherwise those that were asked for.
@@ -254,7 +254,7 @@ def test_ranked_sums_have_the_sensitivity_of_their_batches_and_directions(case):
     assert training.group_sizes == sizes
     assert training.batch_sizes == tuple(math.floor(0.2 * size) for size in sizes)
     widths = []
-    for _, batch, penalty, directions in seen["sums"]:
+    for batch, penalty, directions in seen["sums"]:
         assert len(batch.rows) == sum(training.batch_sizes)
         assert penalty.batch_sizes == training.batch_sizes
         if case == "three classes, ranks":  # of which the widest is not the first

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from skdpot.estimators import fair_classifier, fair_regressor
 from skdpot.nets.fair_training import FairLoss
+from skdpot.nets.noisy_sums import pulled_back_sum
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs, Probabilities
 
 N_FEATURES = 4
@@ -137,6 +138,15 @@ def fair_loss(task, alpha=0.6, clip=HUGE, clip_jacobian=HUGE):
 def flat(total):
     assert {value.dtype for value in total.values()} <= {torch.float64}
     return torch.cat([value.flatten() for value in total.values()])
+
+
+def ranked_sum(loss, network, batch, penalty, directions):
+    vectors = loss.ranked_vectors(network, batch, penalty, directions)
+    return pulled_back_sum(network, batch.rows, vectors)
+
+
+def joint_sum(loss, network, batch, local, cells):
+    return pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, local, cells))
 
 
 def cell_sizes(strata, rng):

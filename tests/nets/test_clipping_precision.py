@@ -9,9 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot.nets.noisy_sums import clipped_gradient_sum
 from skdpot.nets.training import check_per_record
-from tests.nets.jacobian_sums import clipped_jacobian_sum
+from tests.nets.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
 
 
 def ones(outputs, rows):

@@ -23,6 +23,7 @@ from skdpot.nets.training import train_network
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.transport import sliced_wasserstein_distance
+from tests.nets.jacobian_sums import chunks_of
 
 RNG = np.random.default_rng(8841)
 SIZES = [(7, 7), (12, 5), (4, 9, 6)]
@@ -253,6 +254,12 @@ def test_codes_that_are_not_finite_are_bounded_too(value):
 N_FEATURES = 6
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_chunks():
+    with chunks_of(4):
+        yield
+
+
 def autoencoder(seed, weight, latent_dim=2):
     generator = torch.Generator().manual_seed(seed)
     encoder = nn.Sequential(nn.Linear(N_FEATURES, 5), nn.Tanh(), nn.Linear(5, latent_dim))
@@ -268,9 +275,7 @@ def summed(goal, network, rows, directions):
 
 
 def loss(term, alpha=0.6, clip=0.7, clip_jacobian=0.3):
-    return AutoencoderLoss(
-        clip=clip, penalty=term, alpha=alpha, clip_jacobian=clip_jacobian, chunk_size=4
-    )
+    return AutoencoderLoss(clip=clip, penalty=term, alpha=alpha, clip_jacobian=clip_jacobian)
 
 
 @settings(max_examples=30, deadline=None)

@@ -20,7 +20,9 @@ from tests.nets.fair_tasks import (
     clipped,
     fair_loss,
     flat,
+    joint_sum,
     make_cells,
+    ranked_sum,
 )
 
 RNG = np.random.default_rng(3517)
@@ -74,7 +76,7 @@ def test_no_record_moves_a_ranked_sum_by_more_than_the_sensitivity(
     network = scaled_network(name, q, exponent)
     directions = task.compared.directions(4, rng)
     batches = neighbours(task, n, int(rng.integers(n)), rng)
-    one, two = (flat(loss.ranked_sum(network, b, penalty, directions)) for b in batches)
+    one, two = (flat(ranked_sum(loss, network, b, penalty, directions)) for b in batches)
     width = task.compared.widths(directions).mean()
     bound = loss.ranked_sensitivity(n, penalty, width)
     assert float((one - two).norm()) <= bound
@@ -115,7 +117,7 @@ def aimed_change(own, other, position, value, alpha, clip):
         targets = torch.zeros(n + m, 1).double()
         targets[position] = -1e6 * direction * aim[position]
         loss = fair_loss(task, alpha, clip, 1.0)
-        sums.append(flat(loss.ranked_sum(Aimed(), Records(rows, targets), penalty, line)))
+        sums.append(flat(ranked_sum(loss, Aimed(), Records(rows, targets), penalty, line)))
     bound = loss.ranked_sensitivity(n + m, penalty, 1.0)
     return float((sums[0] - sums[1]).norm()) / bound
 
@@ -177,7 +179,7 @@ def test_no_record_adds_more_than_its_share_of_an_joint_sum(name, kind, strata, 
     values = task.compared.values(network_outputs(before, batches[1].rows)).numpy()
     both = local, LocalPenalty.of_release(tables, values, cells)
     one, two = (
-        flat(loss.joint_sum(network, batch, of_batch, cells))
+        flat(joint_sum(loss, network, batch, of_batch, cells))
         for batch, of_batch in zip(batches, both, strict=True)
     )
     share = loss.joint_clip(cells)
@@ -185,7 +187,7 @@ def test_no_record_adds_more_than_its_share_of_an_joint_sum(name, kind, strata, 
     assert float((one - two).norm()) <= 2 * share
     for i in (position, 0):
         alone = np.array([i])
-        added = loss.joint_sum(network, batches[1].take(alone), both[1].take(alone), cells)
+        added = joint_sum(loss, network, batches[1].take(alone), both[1].take(alone), cells)
         assert float(flat(added).norm()) <= share
 
 
@@ -200,11 +202,11 @@ def test_what_a_record_adds_does_not_depend_on_its_companions(name, kind):
     batch = neighbours(task, n, 2, rng)[1]
     tables, local = released(clipped(task, 5.0), network, batch, cells, rng)
     alone = [
-        flat(loss.joint_sum(network, batch.take(i), local.take(i), cells))
+        flat(joint_sum(loss, network, batch.take(i), local.take(i), cells))
         for i in np.arange(n)[:, None]
     ]
     for members in (np.arange(n), rng.permutation(n)[:7], np.array([], dtype=np.intp)):
-        total = loss.joint_sum(network, batch.take(members), local.take(members), cells)
+        total = joint_sum(loss, network, batch.take(members), local.take(members), cells)
         expected = sum((alone[i] for i in members), torch.zeros_like(alone[0]))
         # Last bits of an output depend on where in a chunk its record is.
         torch.testing.assert_close(flat(total), expected, rtol=0, atol=1e-5)
@@ -229,7 +231,7 @@ def test_twice_the_clip_is_attained():
     for target in (1e9, -1e9):
         targets = torch.zeros(8, 1).double()
         targets[5] = target
-        sums.append(flat(loss.joint_sum(network, Records(rows, targets), None, cells)))
+        sums.append(flat(joint_sum(loss, network, Records(rows, targets), None, cells)))
     moved = float((sums[0] - sums[1]).norm())
     assert 0.999 * 2 * 0.7 * 0.7 < moved <= 2 * 0.7 * 0.7
 
@@ -242,6 +244,6 @@ def test_without_a_penalty_the_whole_clip_is_left_to_the_loss():
     network = NETWORKS["linear"](1)
     with torch.no_grad():
         network.weight.fill_(1.0)
-    total = flat(loss.joint_sum(network, batch, None, alone))
+    total = flat(joint_sum(loss, network, batch, None, alone))
     assert float(total.norm()) == pytest.approx(16.0, rel=1e-5)
     assert loss.ranked_sensitivity(8, None, 1.0) == 4.0

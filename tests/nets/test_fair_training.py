@@ -31,9 +31,11 @@ from tests.nets.fair_tasks import (
     cell_sizes,
     fair_loss,
     flat,
+    joint_sum,
     linear,
     make_cells,
     mlp,
+    ranked_sum,
 )
 
 RNG = np.random.default_rng(3511)
@@ -67,7 +69,7 @@ def test_ranked_sums_are_the_gradient_of_the_objective(kind, strata, make):
     batch = Records(torch.from_numpy(RNG.normal(size=(n, N_FEATURES))), task.targets(n, RNG))
     directions = task.compared.directions(5, RNG)
     loss, penalty = fair_loss(task), ParityPenalty(strata, sizes)
-    total = flat(loss.ranked_sum(network, batch, penalty, directions))
+    total = flat(ranked_sum(loss, network, batch, penalty, directions))
 
     outputs = network(batch.rows)
     values = task.compared.values(outputs).split(sizes)
@@ -132,7 +134,7 @@ def test_joint_sums_are_the_gradient_of_the_local_penalty(kind, strata, make):
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter += moved * torch.from_numpy(RNG.normal(size=parameter.shape))
-        total = flat(loss.joint_sum(network, batch, given, cells))
+        total = flat(joint_sum(loss, network, batch, given, cells))
         outputs = network(batch.rows)
         objective = 0.4 * task.loss(outputs, batch.targets).mean()
         if given is not None:
@@ -184,22 +186,22 @@ def spied(monkeypatch):
         seen["releases"].append((len(seen["batches"]), args, options, release(*args, **options)))
         return seen["releases"][-1][-1]
 
-    def sum_spy(name):
-        method = getattr(FairLoss, name)
+    add, compare = fair_training.pulled_back_sum, FairLoss.ranked_vectors
 
-        def spy(self, network, batch, *args):
-            total = method(self, network, batch, *args)
-            seen["sums"].append({p: v.clone() for p, v in total.items()})
-            seen["directions"].append(args[-1])
-            return total
+    def sum_spy(*args):
+        total = add(*args)
+        seen["sums"].append({p: v.clone() for p, v in total.items()})
+        return total
 
-        monkeypatch.setattr(FairLoss, name, spy)
+    def directions_spy(*args):
+        seen["directions"].append(args[-1])
+        return compare(*args)
 
     monkeypatch.setattr(noisy_sums, "noisy_sum", noise_spy)
     monkeypatch.setattr(fair_training, "release_tables", release_spy)
     monkeypatch.setattr(Records, "take", take_spy)
-    sum_spy("ranked_sum")
-    sum_spy("joint_sum")
+    monkeypatch.setattr(fair_training, "pulled_back_sum", sum_spy)
+    monkeypatch.setattr(FairLoss, "ranked_vectors", directions_spy)
     return seen
 
 

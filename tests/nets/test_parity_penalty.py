@@ -13,9 +13,9 @@ from skdpot.nets import wasserstein_gradient
 from skdpot.nets.wasserstein_gradient import (
     ParityPenalty,
     RankedProjections,
-    wasserstein_vectors,
 )
 from skdpot.slicing import orthogonal_directions, uniform_directions
+from tests.nets.jacobian_sums import wasserstein_vectors
 
 LINE = np.ones((1, 1))
 LIPSCHITZ = 1.3

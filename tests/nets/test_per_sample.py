@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from skdpot.nets.networks import ToSphere, build_networks
-from skdpot.nets.noisy_sums import clipped_gradient_sum
-from skdpot.nets.per_sample import chain_of_layers, record_gradients
-from tests.nets.jacobian_sums import clipped_jacobian_sum
+from skdpot.nets.per_sample import chain_of_layers, record_jacobians
+from tests.nets.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
 
 RNG = torch.Generator().manual_seed(7)
 N_RECORDS = 7
@@ -151,8 +150,8 @@ def make(name):
     return network, rows
 
 
-def loss_gradient(outputs, targets):
-    return outputs - targets
+def target_of(rows):
+    return rows.flatten(1).mean(1, keepdim=True).expand(-1, 4)
 
 
 def trainable(network):
@@ -183,14 +182,13 @@ def test_chains_are_recognised(name):
 @pytest.mark.parametrize("name", ALL)
 def test_norms_and_sums_are_those_of_single_records(name):
     network, rows = make(name)
-    targets, weights = uniform(N_RECORDS, 4), uniform(N_RECORDS)
-    expected = one_by_one(network, rows, targets)
-    (parts,) = record_gradients(network, rows, lambda o, t: [loss_gradient(o, t)], targets)
-    squares = torch.stack([type(part).jacobian([part]).gram() for part in parts]).sum(0)
-    torch.testing.assert_close(squares[:, 0, 0], (expected.double() ** 2).sum(1))
+    weights = uniform(N_RECORDS)
+    expected = one_by_one(network, rows, target_of(rows))
+    jacobians = record_jacobians(network, rows, lambda o, row: o - target_of(row))
+    torch.testing.assert_close(jacobians.gram()[:, 0, 0], (expected.double() ** 2).sum(1))
     sums = {}
-    for part in parts:
-        sums |= dict(zip(part.parameters, part.weighted_sum(weights), strict=True))
+    for part in jacobians.parts:
+        sums |= dict(zip(part.parameters, part.pulled_back(weights[:, None]), strict=True))
     ordered = torch.cat([sums[p].flatten() for p in trainable(network)])
     torch.testing.assert_close(ordered, weights @ expected)
 

@@ -11,10 +11,11 @@ from skdpot._utils.rng import SecretStream
 from skdpot.nets import generator_training
 from skdpot.nets.generator_training import clipped_gradient, noisy_gradient_steps
 from skdpot.nets.noisy_sums import plan_training
-from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity, wasserstein_vectors
+from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing import orthogonal_directions
+from tests.nets.jacobian_sums import wasserstein_vectors
 
 D, N, BATCH = 3, 40, 10
 RADIUS = math.sqrt(D)

@@ -29,10 +29,17 @@ from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.private_bounds import plan_private_bounds
+from tests.nets.jacobian_sums import chunks_of
 
 N_FEATURES, LATENT_DIM = 6, 3
 BOX = DataBounds.from_box(-1, 1, N_FEATURES)
 TARGET = PrivacyTarget(2.0, 1e-5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_chunks():
+    with chunks_of(4):
+        yield
 
 
 def autoencoder(seed=0, weight=1.0):
@@ -54,7 +61,6 @@ def loss(batch_size, penalty=True, alpha=0.4, clip=0.7, clip_jacobian=0.3):
         penalty=prior if penalty else None,
         alpha=alpha,
         clip_jacobian=clip_jacobian,
-        chunk_size=4,
     )
 
 
@@ -310,13 +316,6 @@ def test_the_event_of_cells():
 def test_cells_are_not_sampled_by_poisson():
     with pytest.raises(ValueError, match="without_replacement"):
         cells_plan(sampling="poisson")
-
-
-@pytest.mark.parametrize("members", [[101, 59], [100], [100, 59], "shared"])
-def test_records_that_the_event_does_not_describe_are_refused(members):
-    given = [np.arange(100), np.arange(60)] if members == "shared" else map(np.arange, members)
-    with pytest.raises(ValueError, match=r"disjoint sets of \(100, 60\)"):
-        cells_plan().batches(SecretStream(0), list(given))
 
 
 def test_no_privacy_no_noise():
