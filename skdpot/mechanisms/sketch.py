@@ -153,7 +153,7 @@ def _typical_noise(sketch: SlicedSketch) -> float:
     labels = getattr(sketch, "classes_", (None,))
     shares = sketch.class_counts_ / sketch.class_counts_.sum()
     noise = [
-        share * np.sqrt(np.mean(measured_cdf(sketch, label).deviations[:, 1:-1] ** 2))
+        share * np.sqrt(np.mean(measured_cdf(sketch, label)[1][:, 1:-1] ** 2))
         for label, share in zip(labels, shares, strict=True)
         if share > 0
     ]

@@ -153,9 +153,9 @@ class SketchDisplay:
         The sketch is post-processed, which is free. `X` is treated as public.
         """
         sketch = _sketch_of(estimator)
-        cdf = sketch.table(label).cdf
-        chosen = _direction_numbers(projections, len(cdf))
-        measured = measured_cdf(sketch, label)
+        table = sketch.table(label)
+        chosen = _direction_numbers(projections, len(table.cdf))
+        measured, deviations = measured_cdf(sketch, label)
         n_features = sketch.directions_.shape[1]
         names = feature_labels(getattr(sketch, "feature_names_in_", None), n_features)
         directions = sketch.directions_[chosen]
@@ -168,10 +168,10 @@ class SketchDisplay:
         if name is None:
             name = type(estimator).__name__ + ("" if label is None else f", class {label}")
         return cls(
-            positions=_in_units(measured.edges[chosen], directions, sketch),
-            cdf=cdf[chosen],
-            measured=measured.values[chosen],
-            deviations=measured.deviations[chosen],
+            positions=_in_units(table.edges[chosen], directions, sketch),
+            cdf=table.cdf[chosen],
+            measured=measured[chosen],
+            deviations=deviations[chosen],
             names=[direction_name(direction, names) for direction in directions],
             projections=chosen,
             public=public,

@@ -118,27 +118,11 @@ def _inverse(cdf: np.ndarray, edges: np.ndarray, levels: np.ndarray) -> np.ndarr
     return inverse
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredCDF:
-    """Distribution functions as they were measured, before anything is smoothed.
+def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the measured distribution functions of a sketch and the deviations of their noise.
 
-    Parameters
-    ----------
-    edges : ndarray of shape (n_projections, n_bins + 1)
-        Bin edges, in the units of the mapped features.
-    values : ndarray of shape (n_projections, n_bins + 1)
-        Unbiased values: the true ones plus Gaussian noise. Neither monotone nor within [0, 1].
-    deviations : ndarray of shape (n_projections, n_bins + 1)
-        Standard deviations of that noise; 0 at both ends, where the values are known.
-    """
-
-    edges: np.ndarray
-    values: np.ndarray
-    deviations: np.ndarray
-
-
-def measured_cdf(sketch: Any, label: Any = None) -> MeasuredCDF:
-    """Return the measured distribution functions of a sketch with the deviations of their noise.
+    As they were before anything is smoothed, at all bin edges: unbiased values, the true ones plus
+    Gaussian noise, neither monotone nor within [0, 1]. Both ends are known: deviations are 0 there.
 
     With ``C`` the covariance of noisy cumulative counts for noise of unit variance, a table of
     which the last count is known to be t has the values ``F_j + σ e_j / t`` with ``Var(e_j) =
@@ -174,7 +158,7 @@ def measured_cdf(sketch: Any, label: Any = None) -> MeasuredCDF:
     values[:, -1] = 1.0
     deviations = np.zeros_like(smooth)
     deviations[:, 1:-1] = sketch.noise_scale_ / total * np.sqrt(variances)
-    return MeasuredCDF(bin_edges(sketch.half_widths_, strategy.n_bins), values, deviations)
+    return values, deviations
 
 
 _CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)

@@ -45,14 +45,14 @@ def outline(band):
 @pytest.mark.parametrize("label", [None, "old"])
 def test_lines_are_the_sketch_and_bands_are_its_noise(sketch, label):
     display = SketchDisplay.from_estimator(sketch, label=label)
-    measured, table = measured_cdf(sketch, label), sketch.table(label)
+    (measured, deviations), table = measured_cdf(sketch, label), sketch.table(label)
     assert len(display.axes_) == len(display.lines_) == len(display.bands_) == 4
     for k, (line, band) in enumerate(zip(display.lines_, display.bands_, strict=True)):
         np.testing.assert_allclose(line.get_ydata(), table.cdf[k])
         x, low, high = outline(band)
         np.testing.assert_allclose(np.sort(line.get_xdata()), x)
         for sign, edge in ((-1, low), (1, high)):
-            expected = measured.values[k] + sign * 2 * measured.deviations[k]
+            expected = measured[k] + sign * 2 * deviations[k]
             np.testing.assert_allclose(edge, np.clip(expected, 0, 1), atol=1e-9)
         assert (high > low).sum() >= 5
 
@@ -63,13 +63,13 @@ def test_a_band_is_as_wide_as_asked(sketch):
         for n in (1, 3)
     )
     assert "± 3 deviations" in three.get_label()
-    measured = measured_cdf(sketch)
+    measured, deviations = measured_cdf(sketch)
     for n, band in ((1, one), (3, three)):
         _, low, high = outline(band)
-        middle = (measured.values[0] > 0.4) & (measured.values[0] < 0.6)
+        middle = (measured[0] > 0.4) & (measured[0] < 0.6)
         if middle.any():
             k = np.flatnonzero(middle)[0]
-            width = np.clip(measured.values[0, k] + n * measured.deviations[0, k], 0, 1)
+            width = np.clip(measured[0, k] + n * deviations[0, k], 0, 1)
             assert high[k] == pytest.approx(width)
             assert low[k] <= high[k]
 
