@@ -1,8 +1,8 @@
 """Fuzzing of functions: metrics, data sets, distances along directions, budgets, events."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,6 @@ from tests.contract.fuzz_strategies import constants, labels, tables
 
 __all__ = ["FUNCTIONS", "check_function"]
 
-ROWS = tables(width=2, usable=70).map(lambda table: table.value)
-LABELS = labels(12, usable=70).map(lambda column: column[1])
-DECISIONS = st.one_of(st.just(np.arange(12) % 3 // 2), LABELS)
 ANY = constants()
 
 
@@ -35,45 +32,78 @@ def usually(*values: Any) -> Any:
     return st.one_of(st.sampled_from(values), st.sampled_from(values), ANY)
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function with strategies of its arguments.
-
-    Attributes
-    ----------
-    call : callable
-        What is fuzzed.
-    arguments : tuple
-        Strategies of what is always passed.
-    options : dict
-        Strategies of keywords, each passed half of the time; those with a name in `always` are
-        always passed.
-    always : tuple of str
-        Keywords that have no default.
-    undefined : bool
-        Whether NaN and infinity are answers that the documentation gives a meaning.
-    allowed : tuple of exception types
-        What is accepted beside the documented errors.
-    """
-
-    call: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
-    options: dict[str, Any] | None = None
-    always: tuple[str, ...] = ()
-    undefined: bool = False
-    allowed: tuple[type[Exception], ...] = ()
-
-
-SEED = usually(None, 0, np.random.RandomState(0))
-RATES = {"sensitive_features": LABELS, "pos_label": usually(None, 1, "a")}
-DIRECTED = RATES | {"reference": usually(None, 0, 1)}
-GROUPS = ("sensitive_features",)
+ROWS = tables(width=2, usable=70).map(lambda table: table.value)
+LABELS = labels(12, usable=70).map(lambda column: column[1])
 PATHS = usually(np.linspace(0, 1, 24).reshape(4, 3, 2), np.zeros((4, 3, 2)), [[[1.0]]])
 STAMPS = usually(np.array([0.0, 0.5, 1.0]), [0, 1, 2], [0.0, 0.0, 1.0], 0.5)
 COUNT = usually(1, 5, 12)
-EVENT = {"sigma": usually(1.0, 1e-9, 1e9), "sensitivity": usually(1.0, 2)}
-WEIGHTS = usually(None, np.ones(12), np.zeros(12))
-ORDER = usually(1, 2, 2.5, 50)
+VALUES = usually(np.arange(12.0), [1.0], [[1.0]])
+COVARIANCE = usually(0.05, [0.1, 0.2], np.eye(2), -np.eye(2))
+MEAN = usually(0.0, [1.0, 2.0], np.zeros(2))
+VARIANCE = usually(0.0, 0.1, 0.4)
+
+# What is drawn for a parameter of this name.
+ARGUMENTS = {
+    **dict.fromkeys(("X", "Y"), ROWS),
+    **dict.fromkeys(("y_true", "sensitive_features"), LABELS),
+    "y_pred": st.one_of(st.just(np.arange(12) % 3 // 2), LABELS),
+    "scores": usually(np.linspace(0, 1, 12), np.ones((12, 2))),
+    "pos_label": usually(None, 1, "a"),
+    "reference": usually(None, 0, 1),
+    **dict.fromkeys(("first", "second", "paths"), PATHS),
+    **dict.fromkeys(("t", "times", "at", "time"), STAMPS),
+    "points": st.one_of(ROWS, PATHS),
+    "p": usually(1, 2, 2.5, 50),
+    **dict.fromkeys(("u", "v"), VALUES),
+    **dict.fromkeys(
+        ("X_weights", "Y_weights", "u_weights", "v_weights"),
+        usually(None, np.ones(12), np.zeros(12)),
+    ),
+    **dict.fromkeys(("n_projections", "n_samples", "n_paths", "n_steps", "max_points"), COUNT),
+    "random_state": usually(None, 0, np.random.RandomState(0)),
+    "mean": MEAN,
+    "covariance": COVARIANCE,
+    "metric": ANY,
+    "greater_is_better": usually(True, False),
+    "response_method": usually("predict", "predict_proba"),
+    "sample_marginal": usually(lambda time, n: np.zeros((n, 2))),
+    "alignment": usually(0.0, 0.7, 1.0),
+    "n_core": usually(2, 4, 3),
+    "n_spurious": usually(0, 3),
+    **dict.fromkeys(("core_variance", "spurious_variance", "noise_variance"), VARIANCE),
+    "n_per_time": usually(3, [1, 2, 3]),
+    "n_times": usually(3),
+    "n_features": usually(1, 2),
+    "duration": usually(1.0, 1e-9),
+    "law": st.fixed_dictionaries(
+        {},
+        optional={
+            "mean_reversion": usually(0.0, 2.0, [1.0, 2.0]),
+            "mean": MEAN,
+            "diffusivity": VARIANCE,
+            "initial_mean": usually(1.0),
+            "initial_covariance": COVARIANCE,
+        },
+    ),
+    "epsilon": usually(1.0, 0.1, 50, float("inf")),
+    "delta": usually(1e-5, 0.5),
+    "mu": usually(1.0),
+    "sigma": usually(1.0, 20.0, 1e-9, 1e9),
+    "sensitivity": usually(1.0, 2),
+    "lattice": usually(None, 0.1),
+    "sampling_rate": usually(0.5, 1.0),
+    "batch_sizes": usually((5,)),
+    "group_sizes": usually((50,)),
+    "label": usually("a", "", "b"),
+    "ledger": ANY.filter(lambda value: not (isinstance(value, str) and value)),
+    "event": ANY,
+}
+
+
+def law_density(time: Any, points: Any) -> Any:
+    """Read the law of a process."""
+    law = datasets.OrnsteinUhlenbeck.of(n_features=2)
+    return [law.mean(time).sum(), law.covariance(time).sum(), law.density(points, time).sum()]
 
 
 def spend(epsilon: Any, delta: Any, sigma: Any, label: Any) -> Any:
@@ -83,195 +113,119 @@ def spend(epsilon: Any, delta: Any, sigma: Any, label: Any) -> Any:
     return [budget.epsilon_spent(), budget.remaining(), len(budget.history())]
 
 
-def affords(what: Any) -> Any:
+def with_ledger(ledger: Any) -> Any:
+    """Make a budget with a file."""
+    return PrivacyBudget(1.0, ledger=ledger)
+
+
+def afford(event: Any) -> Any:
     """Ask whether a budget can pay for whatever is passed."""
-    return PrivacyBudget(1.0).can_afford(what)
+    return PrivacyBudget(1.0).can_afford(event)
 
 
-def law_density(time: Any, points: Any) -> Any:
-    """Read the law of a process."""
-    law = datasets.OrnsteinUhlenbeck.of(n_features=2)
-    return [law.mean(time).sum(), law.covariance(time).sum(), law.density(points, time).sum()]
+def gaussian(sigma: Any, sensitivity: Any, n_steps: Any = 1, lattice: Any = None) -> Any:
+    """Account for Gaussian noise."""
+    options = {"n_steps": n_steps, "lattice": lattice}
+    return compose(GaussianEvent(sigma=sigma, sensitivity=sensitivity, **options)).epsilon(1e-5)
 
 
+def poisson(sigma: Any, sensitivity: Any, sampling_rate: Any, n_steps: Any) -> Any:
+    """Account for Poisson samples."""
+    scales = {"sigma": sigma, "sensitivity": sensitivity}
+    sampled = {"sampling_rate": sampling_rate, "n_steps": n_steps}
+    return compose(SampledGaussianEvent(sampling="poisson", **scales, **sampled)).epsilon(1e-5)
+
+
+def subset(sigma: Any, sensitivity: Any, batch_sizes: Any, group_sizes: Any, n_steps: Any) -> Any:
+    """Account for batches of a fixed size."""
+    scales = {"sigma": sigma, "sensitivity": sensitivity, "n_steps": n_steps}
+    sizes = {"batch_sizes": batch_sizes, "group_sizes": group_sizes}
+    return compose(SampledGaussianEvent(sampling="fixed_size", **scales, **sizes)).epsilon(1e-5)
+
+
+def target(epsilon: Any, delta: Any) -> Any:
+    """Return the cap of a target."""
+    return PrivacyTarget(epsilon, delta).mu_cap
+
+
+def calibrated(epsilon: Any, delta: Any) -> Any:
+    """Find the noise for a target."""
+    return calibrate(
+        PrivacyTarget(epsilon, delta), lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0)
+    )
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function with arguments by the names of its parameters.
+
+    Attributes
+    ----------
+    call : callable
+        What is fuzzed.
+    undefined : bool
+        Whether NaN and infinity are answers that the documentation gives a meaning.
+    allowed : tuple of exception types
+        What is accepted beside the documented errors.
+    """
+
+    call: Callable[..., Any]
+    undefined: bool = False
+    allowed: tuple[type[Exception], ...] = ()
+
+
+def of(module: Any, names: Iterable[str], *, undefined: bool = False) -> dict[str, Function]:
+    """Return functions of a module."""
+    short = module.__name__.rpartition(".")[2]
+    return {f"{short}.{name}": Function(getattr(module, name), undefined) for name in names}
+
+
+DISTANCES = (
+    *("wasserstein_distance", "sliced_wasserstein_distance", "frechet_distance"),
+    *("GaussianStatistics", "make_parity_scorer", "resample_paths"),
+    *("marginal_wasserstein_distances", "path_sliced_wasserstein_distance"),
+)
+FAIRNESS = (
+    *("disparate_impact", "demographic_parity_difference", "selection_rates"),
+    *("equalized_odds_difference", "equalized_odds_ratio", "equalized_odds_ratios"),
+    "wasserstein_parity",
+)
 FUNCTIONS: dict[str, Function] = {
-    "metrics.wasserstein_distance": Function(
-        metrics.wasserstein_distance,
-        (ROWS, ROWS),
-        {"p": ORDER, "X_weights": WEIGHTS, "Y_weights": WEIGHTS},
-    ),
-    "metrics.sliced_wasserstein_distance": Function(
-        metrics.sliced_wasserstein_distance,
-        (ROWS, ROWS),
-        {"p": ORDER, "n_projections": COUNT, "random_state": SEED, "X_weights": WEIGHTS},
-    ),
-    "metrics.frechet_distance": Function(metrics.frechet_distance, (ROWS, ROWS)),
-    "metrics.GaussianStatistics": Function(
-        metrics.GaussianStatistics, (usually(np.zeros(2)), usually(np.eye(2), -np.eye(2)))
-    ),
-    **{
-        f"metrics.{name}": Function(
-            getattr(metrics, name), (DECISIONS,), options, GROUPS, undefined=True
-        )
-        for name, options in {
-            "disparate_impact": DIRECTED,
-            "demographic_parity_difference": RATES,
-            "selection_rates": RATES | {"y_true": LABELS},
+    **of(metrics, DISTANCES),
+    **of(metrics, FAIRNESS, undefined=True),
+    **of(datasets, (name for name in datasets.__all__ if name != "OrnsteinUhlenbeck")),
+    "datasets.OrnsteinUhlenbeck": Function(law_density, undefined=True),
+    **of(slicing, ("wasserstein_1d",)),
+    "PrivacyBudget": Function(spend, undefined=True),
+    "PrivacyBudget.ledger": Function(with_ledger, undefined=True),
+    "PrivacyBudget.can_afford": Function(afford),
+    **{  # the grid of a sampled event grows with 1 / sigma
+        f"privacy.{name}": Function(call, undefined=True, allowed=(MemoryError,))
+        for name, call in {
+            "GaussianEvent": gaussian,
+            "SampledGaussianEvent, poisson": poisson,
+            "SampledGaussianEvent, fixed_size": subset,
         }.items()
     },
-    **{
-        f"metrics.{name}": Function(
-            getattr(metrics, name), (LABELS, DECISIONS), options, GROUPS, undefined=True
-        )
-        for name, options in {
-            "equalized_odds_difference": RATES,
-            "equalized_odds_ratio": RATES,
-            "equalized_odds_ratios": DIRECTED,
-        }.items()
-    },
-    "metrics.wasserstein_parity": Function(
-        metrics.wasserstein_parity,
-        (usually(np.linspace(0, 1, 12), np.ones((12, 2))),),
-        {
-            "sensitive_features": LABELS,
-            "y_true": LABELS,
-            "n_projections": COUNT,
-            "random_state": SEED,
-        },
-        GROUPS,
-        undefined=True,
-    ),
-    "metrics.make_parity_scorer": Function(metrics.make_parity_scorer, (ANY,)),
-    "metrics.resample_paths": Function(metrics.resample_paths, (PATHS, STAMPS, STAMPS)),
-    "metrics.marginal_wasserstein_distances": Function(
-        metrics.marginal_wasserstein_distances, (PATHS, PATHS)
-    ),
-    "metrics.path_sliced_wasserstein_distance": Function(
-        metrics.path_sliced_wasserstein_distance,
-        (PATHS, PATHS),
-        {"n_projections": COUNT, "random_state": SEED},
-    ),
-    **{
-        f"datasets.{name}": Function(
-            getattr(datasets, name),
-            (COUNT,),
-            {
-                "alignment": usually(0.0, 0.7, 1.0),
-                "n_core": usually(2, 4, 3),
-                "n_spurious": usually(0, 3),
-                "core_variance": usually(0.0, 0.2),
-                "spurious_variance": usually(0.0, 0.4),
-                "random_state": SEED,
-            },
-        )
-        for name in ("make_biased_classification", "make_biased_regression")
-    },
-    "datasets.make_branching_trajectories": Function(
-        datasets.make_branching_trajectories,
-        (usually(3, [1, 2, 3]), usually(3)),
-        {"noise_variance": usually(0.0, 0.1), "random_state": SEED},
-    ),
-    "datasets.branching_paths": Function(
-        datasets.branching_paths,
-        (COUNT, STAMPS),
-        {"noise_variance": usually(0.0, 0.1), "random_state": SEED},
-    ),
-    "datasets.branch_of": Function(datasets.branch_of, (st.one_of(ROWS, PATHS), STAMPS)),
-    "datasets.one_point_a_person": Function(
-        datasets.one_point_a_person, (PATHS, STAMPS), {"random_state": SEED}
-    ),
-    "datasets.make_ornstein_uhlenbeck_trajectories": Function(
-        datasets.make_ornstein_uhlenbeck_trajectories,
-        (usually(3, [1, 2, 3]), usually(3)),
-        {
-            "n_features": usually(1, 2),
-            "duration": usually(1.0, 1e-9),
-            "mean_reversion": usually(0.0, 2.0, [1.0, 2.0]),
-            "mean": usually(0.0, [1.0, 2.0]),
-            "diffusivity": usually(0.0, 0.1),
-            "initial_mean": usually(1.0),
-            "initial_covariance": usually(0.05, [0.1, 0.2], np.eye(2), -np.eye(2)),
-            "random_state": SEED,
-        },
-    ),
-    "datasets.OrnsteinUhlenbeck": Function(law_density, (STAMPS, ROWS), undefined=True),
-    "slicing.wasserstein_1d": Function(
-        slicing.wasserstein_1d,
-        (usually(np.arange(12.0), [1.0]), usually(np.arange(12.0), [[1.0]])),
-        {"u_weights": WEIGHTS, "v_weights": WEIGHTS, "p": ORDER},
-    ),
-    "PrivacyBudget": Function(
-        spend,
-        (
-            usually(1.0, 0.1, 50, float("inf")),
-            usually(1e-5, 0.5),
-            usually(20.0, 1e9),
-            usually("a", "", "b"),
-        ),
-        undefined=True,
-    ),
-    "PrivacyBudget.ledger": Function(
-        lambda path: PrivacyBudget(1.0, ledger=path),
-        (ANY.filter(lambda value: not (isinstance(value, str) and value)),),
-        undefined=True,
-    ),
-    "PrivacyBudget.can_afford": Function(affords, (ANY,)),
-    **{
-        f"privacy.{name}": Function(
-            lambda make=make, **fields: compose(make(**fields)).epsilon(1e-5),
-            options=EVENT | more,
-            always=("sigma", "sensitivity", *(name for name in more if name != "lattice")),
-            undefined=True,
-            allowed=(MemoryError,),  # the grid of a sampled event grows with 1 / sigma
-        )
-        for name, make, more in (
-            ("GaussianEvent", GaussianEvent, {"n_steps": COUNT, "lattice": usually(None, 0.1)}),
-            (
-                "SampledGaussianEvent, poisson",
-                partial(SampledGaussianEvent, sampling="poisson"),
-                {"sampling_rate": usually(0.5, 1.0), "n_steps": COUNT},
-            ),
-            (
-                "SampledGaussianEvent, fixed_size",
-                partial(SampledGaussianEvent, sampling="fixed_size"),
-                {
-                    "batch_sizes": usually((5,)),
-                    "group_sizes": usually((50,)),
-                    "n_steps": COUNT,
-                },
-            ),
-        )
-    },
-    "privacy.PrivacyTarget": Function(
-        lambda epsilon, delta: PrivacyTarget(epsilon, delta).mu_cap,
-        (usually(1.0), usually(1e-5)),
-        undefined=True,
-    ),
-    "privacy.calibrate": Function(
-        lambda epsilon, delta: calibrate(
-            PrivacyTarget(epsilon, delta), lambda sigma: GaussianEvent(sigma=sigma, sensitivity=1.0)
-        ),
-        (usually(1.0, 100.0), usually(1e-5)),
-    ),
-    "privacy.gdp_delta": Function(gdp_delta, (usually(1.0), usually(1.0))),
-    "privacy.gdp_epsilon": Function(gdp_epsilon, (usually(1.0), usually(1e-5)), undefined=True),
-    "privacy.gdp_mu": Function(gdp_mu, (usually(1.0), usually(1e-5)), undefined=True),
+    "privacy.PrivacyTarget": Function(target, undefined=True),
+    "privacy.calibrate": Function(calibrated),
+    "privacy.gdp_delta": Function(gdp_delta),
+    "privacy.gdp_epsilon": Function(gdp_epsilon, undefined=True),
+    "privacy.gdp_mu": Function(gdp_mu, undefined=True),
 }
 
 
 def check_function(draw: st.DrawFn, name: str, call: Function) -> None:
     """Call a function with whatever is drawn; what it is given is public."""
-    arguments = [draw(strategy) for strategy in call.arguments]
-    options = {
-        key: draw(strategy)
-        for key, strategy in (call.options or {}).items()
-        if key in call.always or draw(st.booleans())
-    }
-    outcome = attempt(
-        name, lambda: call.call(*arguments, **options), private=False, allowed=call.allowed
-    )
+    options: dict[str, Any] = {}
+    for key, parameter in inspect.signature(call.call).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options |= draw(ARGUMENTS.get(key, st.just({})))
+        elif parameter.default is parameter.empty or draw(st.booleans()):
+            options[key] = draw(ARGUMENTS[key])
+    outcome = attempt(name, lambda: call.call(**options), private=False, allowed=call.allowed)
     if outcome.error is None and not call.undefined:
-        assert is_number(outcome.value), f"{name}{arguments!r} {options!r}: {outcome.value!r}"
+        assert is_number(outcome.value), f"{name} {options!r}: {outcome.value!r}"
 
 
 def is_number(value: Any) -> bool:
