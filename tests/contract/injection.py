@@ -126,6 +126,7 @@ def replaced(
     """
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+        _check_there(within)
         owner, name = _owner(where, parameters)
         original = _undecorated(held := inspect.getattr_static(owner, name))
         other = make(original)
@@ -278,6 +279,7 @@ def checked_late(where: str, within: str) -> Injection:
 
     def inject(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         owner, name = _owner(where)
+        _check_there(within)
         settle, check, due = spent.charge, getattr(owner, name), []
 
         def promise(*args: Any, **options: Any) -> Any:
@@ -394,6 +396,11 @@ def _owner(where: str, parameters: Iterable[str] = ()) -> tuple[Any, str]:
         such = f"{where}({', '.join(parameters)})"
         raise StaleMutantError(f"{such} is found in {len(found)} places: {found}")
     return found[0]
+
+
+def _check_there(within: str) -> None:
+    if within and not any(_owners(within)):
+        raise StaleMutantError(f"{within} is not there")
 
 
 def _undecorated(held: Any) -> Any:

@@ -12,7 +12,15 @@ import pytest
 
 from skdpot.privacy import gdp
 from skdpot.privacy.gdp import gdp_epsilon
-from tests.contract.injection import Injection, Outcome, replaced, rewritten, run_tests
+from tests.contract.injection import (
+    Injection,
+    Outcome,
+    Reached,
+    StaleMutantError,
+    replaced,
+    rewritten,
+    run_tests,
+)
 from tests.contract.mutants import DEFECTS, FILES, MUTANTS, results
 
 
@@ -33,6 +41,18 @@ def test_every_defect_has_a_mutant_and_no_mutant_is_there_twice():
     assert len({str(mutant) for mutant in MUTANTS}) == len(MUTANTS)
     every_mechanism_charges = [mutant for mutant in MUTANTS if mutant.defect == 4]
     assert len(every_mechanism_charges) >= 20
+
+
+def test_every_mutant_finds_what_it_changes():
+    """In seconds, for whoever has moved something."""
+    stale = []
+    for inject in {mutant.inject for mutant in MUTANTS}:
+        with pytest.MonkeyPatch.context() as patch:
+            try:
+                inject.inject(patch, Reached())
+            except StaleMutantError as error:
+                stale.append(str(error))
+    assert not stale
 
 
 # --- the harness itself --------------------------------------------------------------------------
