@@ -178,15 +178,10 @@ def triangle(
     fraction, due = as_fraction("t", t), _enough(fractions)
     exchange, sent = _announced((first, second), None, **options)
     request = _asked(exchange, first, (second.name,), sent, fraction, due)
-    answer = exchange.ask(
-        2,
-        second.name,
-        partial(second.distances_at, request, sent),
-        DistancesAtFractions,
-        to=(first.name,),
-        read=partial(_about, fractions=request.fractions),
-    )
-    return _from_parabola(exchange, request, answer.squared_distances, fraction)
+    fits = partial(_about, fractions=request.fractions)
+    kind = {"distances_at": DistancesAtFractions}
+    (found,) = exchange.ask(2, (second,), request, kind, fits, to=(first.name,), also=(sent,))
+    return _from_parabola(exchange, request, found[second.name].squared_distances, fraction)
 
 
 def pairwise_triangle(
@@ -223,7 +218,7 @@ def pairwise_triangle(
     fraction = as_fraction("t", t)
     exchange, sent = _announced(parties, fraction, reference, interpolation, rng)
     due = {"interpolate": InterpolatingMeasure}
-    (etas,) = exchange.ask_all(1, parties, sent, due, partial(_about, n_features=sent.n_features))
+    (etas,) = exchange.ask(1, parties, sent, due, partial(_about, n_features=sent.n_features))
     estimates = {}
     for pair in combinations(etas, 2):
         plan = optimal_plan(*(etas[name].measure for name in pair))
@@ -293,17 +288,10 @@ def triangle_to_union(
     weights = weights_of(given, len(sellers), "shares")
     recipients = [seller.name for seller in sellers]
     request = _asked(exchange, buyer, recipients, sent, fraction, due)
-    matrices = [
-        exchange.ask(
-            2,
-            seller.name,
-            partial(seller.cost_matrices, request, sent),
-            CostMatrices,
-            to=(buyer.name,),
-            read=partial(_about, fractions=request.fractions, n_targets=request.n_points),
-        )
-        for seller in sellers
-    ]
+    fits = partial(_about, fractions=request.fractions, n_targets=request.n_points)
+    kind = {"cost_matrices": CostMatrices}
+    (found,) = exchange.ask(2, sellers, request, kind, fits, to=(buyer.name,), also=(sent,))
+    matrices = list(found.values())
     masses = np.concatenate(
         [share * matrix.shares for share, matrix in zip(weights, matrices, strict=True)]
     )
@@ -462,12 +450,12 @@ def _rounds(
     names, distances = [party.name for party in pair], []
     for number, t in enumerate([*map(float, fractions), None]):
         message = GeodesicMeasure(xi.points, xi.masses, t, interpolation)
-        sent = exchange.send(number, SERVER, names, message, GeodesicMeasure)
+        sent = exchange.send(number, SERVER, message, GeodesicMeasure, to=names)
         due: dict[str, type[Message]] = {"squared_distance_to": DistanceMessage}
         if t is not None:
             due["interpolate"] = InterpolatingMeasure
         fits = partial(_about, n_features=xi.n_features)
-        lengths, *moved = exchange.ask_all(number, pair, sent, due, fits)
+        lengths, *moved = exchange.ask(number, pair, sent, due, fits)
         roots = (math.sqrt(length.squared_distance) for length in lengths.values())
         distances.append(math.fsum(roots))
         if t is not None:
@@ -513,7 +501,7 @@ def _announced(
     names, exchange = check_participants(parties), Exchange()
     gamma = _reference(reference, parties, rng)
     message = ReferenceMeasure(gamma.points, gamma.masses, t, interpolation)
-    return exchange, exchange.send(0, SERVER, names, message, ReferenceMeasure)
+    return exchange, exchange.send(0, SERVER, message, ReferenceMeasure, to=names)
 
 
 def _asked(
@@ -525,12 +513,11 @@ def _asked(
     fractions: np.ndarray,
 ) -> FractionRequest:
     """Let a party that keeps t send its interpolating measure and its question to others."""
-    question = partial(asker.fraction_request, sent, t, fractions)
     fits = partial(_about, n_features=sent.n_features, fractions=fractions)
-    sent_on: FractionRequest = exchange.ask(
-        1, asker.name, question, FractionRequest, to=recipients, read=fits
-    )
-    return sent_on
+    kind = {"fraction_request": FractionRequest}
+    (found,) = exchange.ask(1, (asker,), sent, kind, fits, to=recipients, also=(t, fractions))
+    request: FractionRequest = found[asker.name]
+    return request
 
 
 def _enough(fractions: ArrayLike) -> np.ndarray:
@@ -567,7 +554,7 @@ def _told(result: PairwiseResult, number: int) -> DistanceEstimate:
     """Let the server tell the only two parties their distance."""
     (estimate,) = result.estimates.values()
     message = DistanceMessage(estimate.squared_distance)
-    Exchange(result.transcript).send(number, SERVER, result.names, message, DistanceMessage)
+    Exchange(result.transcript).send(number, SERVER, message, DistanceMessage, to=result.names)
     return estimate
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ import pandas as pd
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import MessageError
 from skdpot.federated.messages import Message
-from skdpot.federated.party import Party
+from skdpot.federated.party import Introduction, Party
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.debiased_distance import DebiasedDistance
@@ -180,34 +180,7 @@ Replies: TypeAlias = list[bytes] | MessageError
 Carry: TypeAlias = Callable[[Mapping[str, Sequence[Question]]], Mapping[str, Replies]]
 
 
-@dataclass(frozen=True)
-class Introduction:
-    """What a party tells about itself before anything is asked; all of it is public.
-
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    n_samples, n_features, n_dimensions : int
-        As the attributes of `Party`.
-    allows : tuple of str
-        Protocols that the party agreed to. It refuses the others by itself.
-    """
-
-    name: str
-    n_samples: int
-    n_features: int
-    n_dimensions: int
-    allows: tuple[str, ...]
-
-    @classmethod
-    def of(cls, party: Party) -> Self:
-        """Return the introduction of a party of this process."""
-        sizes = (party.n_samples, party.n_features, party.n_dimensions)
-        return cls(party.name, *sizes, party.allows)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RemoteParty(Introduction):
     """Stands for a `Party` elsewhere: the protocols that ask all parties alike take both.
 
@@ -237,69 +210,61 @@ class Exchange:
         self,
         round: int,
         sender: str,
-        recipients: Iterable[str],
-        message: Message | bytes,
+        message: Any,
         due: type[M],
+        *,
+        to: Iterable[str] = (SERVER,),
         read: Callable[[M], Any] | None = None,
     ) -> Any:
-        """Send one message; return what arrives, or what `read` makes of it.
+        """Send a message, or what a participant answers; return what `read` makes of it.
 
-        What `read` refuses as a MessageError is the sender's fault.
+        `message` is a `Message` or its bytes, a callable that returns one, or what went wrong. A
+        MessageError, also of `read`, is the sender's fault.
         """
         with _blaming(sender):
-            if not isinstance(message, bytes | Message):
-                raise MessageError(f"A message is due, got {type(message).__name__}.")
-            data = message if isinstance(message, bytes) else message.to_bytes()
-            arrived = due.from_bytes(data)
+            given = message() if callable(message) else message
+            if isinstance(given, MessageError):
+                raise given
+            if not isinstance(given, bytes | Message):
+                raise MessageError(f"A message is due, got {type(given).__name__}.")
+            arrived = due.from_bytes(given if isinstance(given, bytes) else given.to_bytes())
             found = arrived if read is None else read(arrived)
-        for recipient in recipients:
+        for recipient in to:
             self.transcript.record(round, sender, recipient, arrived)
         return found
 
     def ask(
         self,
         round: int,
-        name: str,
-        answer: Callable[[], Message | bytes],
-        due: type[M],
-        *,
-        to: Iterable[str] = (SERVER,),
-        read: Callable[[M], Any] | None = None,
-    ) -> Any:
-        """Let a participant answer, and send the answer."""
-        with _blaming(name):
-            reply = answer()
-        return self.send(round, name, to, reply, due, read)
-
-    def ask_all(
-        self,
-        round: int,
         parties: Sequence[Any],
         request: Message,
         due: Mapping[str, type[Message]],
         read: Callable[[Any], Any] | None = None,
+        *,
+        to: Iterable[str] = (SERVER,),
+        also: Sequence[Any] = (),
     ) -> list[dict[str, Any]]:
-        """Ask all parties the same; return what they answer to each method of `due`, by name."""
-        questions = [Question(method, request.to_bytes()) for method in due]
+        """Ask all parties the same; return what they answer to each method of `due`, by name.
+
+        `also` are further arguments, which only parties of this process can be given.
+        """
         carried: dict[str, Replies] = {}
         for carry in dict.fromkeys(p.carry for p in parties if isinstance(p, RemoteParty)):
             names = [p.name for p in parties if getattr(p, "carry", None) == carry]
+            questions = [Question(method, request.to_bytes()) for method in due]
             carried |= carry(dict.fromkeys(names, questions))
         found: list[dict[str, Any]] = [{} for _ in due]
         for number, (method, kind) in enumerate(due.items()):
             for party in parties:
+                answer: Any
                 if party.name in carried:
-                    answer = partial(_carried, carried[party.name], number)
+                    replies = carried[party.name]
+                    answer = replies if isinstance(replies, MessageError) else replies[number]
                 else:
-                    answer = partial(getattr(party, method), request)
-                found[number][party.name] = self.ask(round, party.name, answer, kind, read=read)
+                    answer = partial(getattr(party, method), request, *also)
+                arrived = self.send(round, party.name, answer, kind, to=to, read=read)
+                found[number][party.name] = arrived
         return found
-
-
-def _carried(replies: Replies, number: int) -> bytes:
-    if isinstance(replies, MessageError):
-        raise replies
-    return replies[number]
 
 
 @contextmanager

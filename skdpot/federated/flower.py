@@ -23,9 +23,9 @@ from skdpot.exceptions import (
     ProtocolRefusedError,
     SkdpotError,
 )
-from skdpot.federated.exchange import Introduction, Question, Replies
+from skdpot.federated.exchange import Question, Replies
 from skdpot.federated.messages import Message
-from skdpot.federated.party import Party
+from skdpot.federated.party import Introduction, Party
 from skdpot.federated.remote import RemoteParties, answer
 
 try:

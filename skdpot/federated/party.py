@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -51,42 +51,45 @@ from skdpot.slicing.plan import make_directions, plan_sketch, projection_half_wi
 from skdpot.slicing.sketch import SlicedSketch
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
+class Introduction:
+    """What a party tells about itself before anything is asked; all of it is public.
+
+    Parameters
+    ----------
+    name : str
+        Name of the party.
+    n_samples, n_features, n_dimensions : int
+        As the attributes of `Party`.
+    allows : tuple of str
+        Protocols that the party agreed to. It refuses the others by itself.
+    """
+
+    name: str
+    n_samples: int
+    n_features: int
+    n_dimensions: int
+    allows: tuple[str, ...]
+
+    @classmethod
+    def of(cls, party: "Party") -> "Introduction":
+        """Return the introduction of a party of this process."""
+        return Introduction(**{item.name: getattr(party, item.name) for item in fields(cls)})
+
+
+@dataclass(eq=False, repr=False)
 class PartyData:
-    """Everything that a party has, and what its owner has agreed to.
+    """What nobody but a party has, and what it has made of it.
 
     `given_measure` are rows with labels or weights.
     """
 
-    name: str
     rows: np.ndarray
-    feature_names: tuple[str, ...] | None
-    allows: tuple[str, ...]
-    epsilon: float
-    delta: float
-    budget: PrivacyBudget | None
-    random_state: Any
     given_measure: DiscreteMeasure | None
-    weighted: bool
-    releases: dict[bytes, Any] = field(default_factory=dict)
+    random_state: Any
+    releases: dict[bytes, SketchMessage] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
-    _last_plan: TransportPlan | None = None
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of the rows."""
-        return int(self.rows.shape[1])
-
-    @property
-    def n_dimensions(self) -> int:
-        """Dimension of the measure that is compared without privacy."""
-        given = self.given_measure
-        return self.n_features if given is None else given.n_features
+    last_plan: TransportPlan | None = None
 
     @property
     def measure(self) -> DiscreteMeasure:
@@ -96,43 +99,7 @@ class PartyData:
                 self.given_measure = DiscreteMeasure(self.rows)
             return self.given_measure
 
-    def check_agreed(self, protocol: str) -> None:
-        """Refuse what the owner has not agreed to; the first thing in every answer."""
-        if protocol not in self.allows:
-            raise ProtocolRefusedError(
-                f"Party {self.name!r} does not take part in {protocol!r}: it allows "
-                f"{self.allows}. Only its owner can allow more, with Party(..., allows=)."
-            )
 
-    def check_features(self, asked: int, due: int) -> None:
-        """Refuse a question about other features."""
-        if asked != due:
-            raise MessageError(
-                f"Party {self.name!r} compares {due} features, and was asked about {asked}."
-            )
-
-    def plan_to(self, target: DiscreteMeasure, protocol: str, release: str) -> TransportPlan:
-        """Return the optimal plan to a measure, for a release without noise.
-
-        Charges a `NonPrivateEvent` first, which no budget with a finite epsilon admits. The last
-        plan is kept, for a second question about the same measure.
-        """
-        self.check_agreed(protocol)
-        self.check_features(target.n_features, self.n_dimensions)
-        if self.budget is not None:
-            self.budget.spend(NonPrivateEvent(), label=f"{protocol}: {release}")
-        with self.lock:
-            last = self._last_plan
-            if last is None or not (
-                np.array_equal(last.target.points, target.points)
-                and np.array_equal(last.target.weights, target.weights)
-            ):
-                self._last_plan = last = optimal_plan(self.measure, target)
-            return last
-
-
-# Data are no attributes of parties. So no pickle, copy, repr or debugger's table of fields,
-# and no code that looks through all attributes of an object, comes across rows.
 _DATA: WeakKeyDictionary[object, PartyData] = WeakKeyDictionary()
 
 
@@ -141,49 +108,49 @@ def data_of(owner: object) -> PartyData:
     return _DATA[owner]
 
 
-def rehearsed(data: PartyData, request: SketchRequest) -> SketchMessage:
+def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
     """Write the answer to a request with an empty table, so that what fails does so for free.
 
     Public facts only: no row is touched, no noise drawn and nothing charged.
     """
-    data.check_agreed("sliced")
-    if data.weighted:
+    party._check_agreed("sliced")
+    data = data_of(party)
+    if data.given_measure is not None and data.given_measure.masses is not None:
         raise ProtocolRefusedError(
-            f"Party {data.name!r} weighs its rows, and a sketch counts every row once."
+            f"Party {party.name!r} weighs its rows, and a sketch counts every row once."
         )
-    n_samples, n_features = data.rows.shape
-    data.check_features(request.n_features, n_features)
-    published: SketchMessage | None = data.releases.get(request.to_bytes())
+    party._check_features(request.n_features, party.n_features)
+    published = data.releases.get(request.to_bytes())
     if published is not None:
         return published
-    if data.releases and data.budget is None:
+    if data.releases and party.budget is None:
         raise ProtocolRefusedError(
-            f"Party {data.name!r} has published its sketch, for another request. Repeat that one, "
+            f"Party {party.name!r} has published its sketch, for another request. Repeat that one, "
             "or give the party a PrivacyBudget for several."
         )
-    target = privacy_target(data.epsilon, data.delta, data.budget)
+    target = privacy_target(party.epsilon, party.delta, party.budget)
     plan = plan_sketch(
         target,
-        n_samples,
+        party.n_samples,
         request.n_features,
         n_projections=len(request.directions),
         n_bins=request.n_bins,
         bounds=request.bounds,
     )
     facts = plan.event.relation, plan.event, plan.sigma, plan.sensitivity
-    sketch = SlicedSketch(data.epsilon, data.delta, **request.sketch_parameters)
+    sketch = SlicedSketch(party.epsilon, party.delta, **request.sketch_parameters)
     sketch.bounds_ = request.bounds
     sketch.directions_ = make_directions(
         request.directions, 0, request.n_features, np.random.default_rng(0)
     )
     sketch.half_widths_ = projection_half_widths(request.bounds, sketch.directions_)
-    sketch.n_samples_ = n_samples
+    sketch.n_samples_ = party.n_samples
     sketch.privacy_spent_ = PrivacySpent(target.epsilon, target.delta, *facts, assumptions=())
     empty = np.zeros((1, len(request.directions), request.n_bins))
     measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_)
     sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma)
-    if data.feature_names is not None:
-        sketch.feature_names_in_ = np.array(data.feature_names, dtype=object)
+    if party.feature_names is not None:
+        sketch.feature_names_in_ = np.array(party.feature_names, dtype=object)
     return SketchMessage(sketch)
 
 
@@ -201,11 +168,6 @@ def release_seed(random_state: Any, party: str, request: SketchRequest) -> int |
     return int(seed.generate_state(1)[0])
 
 
-def _shown(name: str, doc: str) -> Any:
-    """Return a property of a party that shows one of its public facts."""
-    return property(lambda party: getattr(data_of(party), name), doc=doc)
-
-
 PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
 
 
@@ -213,7 +175,8 @@ class PartyRows(BaseEstimator):
     """Receives number and names of features when rows are validated."""
 
 
-class Party:
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Party(Introduction):
     """A data holder who takes part in protocols without handing over the data.
 
     A party answers requests with messages, and its owner says which protocols it takes part
@@ -248,6 +211,17 @@ class Party:
         Makes the noise of sketches reproducible. For tests only: whoever knows it can
         remove the noise. The noise also depends on the name of the party and on the request.
 
+    Attributes
+    ----------
+    name, allows, epsilon, delta, budget
+        As given, the protocols as a tuple.
+    n_samples, n_features : int
+        Number of rows, and of their columns.
+    n_dimensions : int
+        Dimension of the measure that "triangle" and "fedwad" compare; more with classes.
+    feature_names : tuple of str or None
+        Names of the columns, if they have some.
+
     Raises
     ------
     ValueError, TypeError
@@ -280,7 +254,10 @@ class Party:
     Party('hospital', n_samples=500, n_features=3, allows=('sliced',))
     """
 
-    __slots__ = ("__weakref__",)
+    feature_names: tuple[str, ...] | None
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
 
     def __init__(
         self,
@@ -315,31 +292,23 @@ class Party:
         measure = None if masses is None else DiscreteMeasure(rows, masses)
         if y is not None:
             measure = labelled_measure(rows, y, masses=masses, covariance=covariance)
-        _DATA[self] = PartyData(
-            name=name,
-            rows=rows,
-            feature_names=None if names is None else tuple(names),
-            allows=tuple(protocol for protocol in PROTOCOLS if protocol in given),
-            epsilon=epsilon,
-            delta=delta,
-            budget=budget,
-            random_state=random_state,
-            given_measure=measure,
-            weighted=masses is not None,
-        )
-
-    name = _shown("name", "What others call the party.")
-    n_samples = _shown("n_samples", "Number of rows.")
-    n_features = _shown("n_features", "Number of columns of the rows.")
-    feature_names = _shown("feature_names", "Names of the columns, if they have some.")
-    n_dimensions = _shown(
-        "n_dimensions",
-        'Dimension of the measure that "triangle" and "fedwad" compare; more with classes.',
-    )
-    allows = _shown("allows", "Protocols that the party agreed to.")
-    epsilon = _shown("epsilon", "Privacy parameter of each of its sketches.")
-    delta = _shown("delta", "Privacy parameter of each of its sketches.")
-    budget = _shown("budget", "What is charged for what it sends.")
+        # Data are no attributes: no pickle, copy, repr or debugger's table of fields, and no code
+        # that looks through all attributes of an object, comes across rows.
+        _DATA[self] = PartyData(rows, measure, random_state)
+        n_samples, n_features = rows.shape
+        public = {
+            "name": name,
+            "n_samples": n_samples,
+            "n_features": n_features,
+            "n_dimensions": n_features if measure is None else measure.n_features,
+            "allows": tuple(protocol for protocol in PROTOCOLS if protocol in given),
+            "feature_names": None if names is None else tuple(names),
+            "epsilon": epsilon,
+            "delta": delta,
+            "budget": budget,
+        }
+        for fact, value in public.items():
+            object.__setattr__(self, fact, value)
 
     @property
     def privacy_spent(self) -> tuple[PrivacySpent, ...]:
@@ -376,25 +345,23 @@ class Party:
         before the noise is drawn. The bounds are those of the request, public and the same for
         all parties; rows beyond are clipped.
         """
-        data = data_of(self)
-        data.check_agreed("sliced")
+        self._check_agreed("sliced")
         check_type(request, SketchRequest)
-        key = request.to_bytes()
+        data, key = data_of(self), request.to_bytes()
         with data.lock:
-            rehearsed(data, request)
+            rehearsed(self, request)
             if key not in data.releases:
-                names = data.feature_names
+                names = self.feature_names
                 sketch = SlicedSketch(
-                    data.epsilon,
-                    data.delta,
-                    budget=data.budget,
-                    random_state=release_seed(data.random_state, data.name, request),
+                    self.epsilon,
+                    self.delta,
+                    budget=self.budget,
+                    random_state=release_seed(data.random_state, self.name, request),
                     **request.sketch_parameters,
                 )
                 rows = data.rows if names is None else pd.DataFrame(data.rows, columns=names)
                 data.releases[key] = SketchMessage(sketch.fit(rows))
-            release: SketchMessage = data.releases[key]
-            return release
+            return data.releases[key]
 
     # What follows carries no noise: rows follow from it. Each method refuses first what the
     # owner has not agreed to, then what does not fit, and charges before a row is touched.
@@ -436,7 +403,7 @@ class Party:
         """
         check_type(target, ReferenceMeasure, GeodesicMeasure)
         protocol = "triangle" if isinstance(target, ReferenceMeasure) else "fedwad"
-        eta = _interpolated(data_of(self), target, protocol, target.t if t is None else t, kind)
+        eta = _interpolated(self, target, protocol, target.t if t is None else t, kind)
         return InterpolatingMeasure(eta.points, eta.masses)
 
     def fraction_request(
@@ -475,7 +442,7 @@ class Party:
         """
         check_type(reference, ReferenceMeasure)
         due = as_fractions(fractions)
-        eta = _interpolated(data_of(self), reference, "triangle", t, kind)
+        eta = _interpolated(self, reference, "triangle", t, kind)
         return FractionRequest(eta.points, eta.masses, due)
 
     def distances_at(
@@ -504,8 +471,7 @@ class Party:
         -------
         None: see `DistancesAtFractions`. A budget is charged with a `NonPrivateEvent`.
         """
-        data = data_of(self)
-        moved = _at_fractions(data, request, reference, "distances")
+        moved = _at_fractions(self, request, reference, "distances")
         distances = [optimal_plan(eta, request.measure).squared_distance for eta in moved]
         return DistancesAtFractions(request.fractions, np.array(distances))
 
@@ -533,19 +499,18 @@ class Party:
         -------
         None: see `CostMatrices`. A budget is charged with a `NonPrivateEvent`.
         """
-        data = data_of(self)
-        data.check_agreed("triangle")
+        self._check_agreed("triangle")
         check_type(request, FractionRequest)
         check_type(reference, ReferenceMeasure)
         # The exact interpolation has fewer points than rows and reference points together.
         is_exact = reference.interpolation == "exact"
-        n_rows = len(data.rows) + is_exact * len(reference.points)
+        n_rows = self.n_samples + is_exact * len(reference.points)
         n_bytes = 8 * len(request.fractions) * n_rows * len(request.points)
         if n_bytes > MOST_BYTES:
             raise MessageError(
                 f"The answer would have {n_bytes} bytes, and a message at most {MOST_BYTES}."
             )
-        moved = _at_fractions(data, request, reference, "cost matrices")
+        moved = _at_fractions(self, request, reference, "cost matrices")
         costs = np.stack([squared_distances(eta.points, request.points) for eta in moved])
         return CostMatrices(request.fractions, costs, moved[0].masses)
 
@@ -572,7 +537,7 @@ class Party:
         None: see `DistanceMessage`. A budget is charged with a `NonPrivateEvent`.
         """
         check_type(target, GeodesicMeasure)
-        plan = data_of(self).plan_to(target.measure, "fedwad", "distance")
+        plan = self._plan_to(target.measure, "fedwad", "distance")
         return DistanceMessage(plan.squared_distance)
 
     def values_against(self, target: Any) -> DataValues:
@@ -612,8 +577,43 @@ class Party:
         if not isinstance(target, DiscreteMeasure):
             check_type(target, ReferenceMeasure, GeodesicMeasure, InterpolatingMeasure)
             measure = target.measure
-        plan = data_of(self).plan_to(measure, "values", "data values")
+        plan = self._plan_to(measure, "values", "data values")
         return DataValues(calibrated_values(plan.source_potential, plan.source.masses))
+
+    def _check_agreed(self, protocol: str) -> None:
+        """Refuse what the owner has not agreed to; the first thing in every answer."""
+        if protocol not in self.allows:
+            raise ProtocolRefusedError(
+                f"Party {self.name!r} does not take part in {protocol!r}: it allows "
+                f"{self.allows}. Only its owner can allow more, with Party(..., allows=)."
+            )
+
+    def _check_features(self, asked: int, due: int) -> None:
+        """Refuse a question about other features."""
+        if asked != due:
+            raise MessageError(
+                f"Party {self.name!r} compares {due} features, and was asked about {asked}."
+            )
+
+    def _plan_to(self, target: DiscreteMeasure, protocol: str, release: str) -> TransportPlan:
+        """Return the optimal plan to a measure, for a release without noise.
+
+        Charges a `NonPrivateEvent` first, which no budget with a finite epsilon admits. The last
+        plan is kept, for a second question about the same measure.
+        """
+        self._check_agreed(protocol)
+        self._check_features(target.n_features, self.n_dimensions)
+        if self.budget is not None:
+            self.budget.spend(NonPrivateEvent(), label=f"{protocol}: {release}")
+        data = data_of(self)
+        with data.lock:
+            last = data.last_plan
+            if last is None or not (
+                np.array_equal(last.target.points, target.points)
+                and np.array_equal(last.target.weights, target.weights)
+            ):
+                data.last_plan = last = optimal_plan(data.measure, target)
+            return last
 
     def __repr__(self) -> str:
         return (
@@ -629,28 +629,28 @@ class Party:
 
 
 def _interpolated(
-    data: PartyData,
+    party: Party,
     target: ReferenceMeasure | GeodesicMeasure,
     protocol: str,
     t: float | None,
     kind: str | None,
 ) -> DiscreteMeasure:
     """Return the rows moved towards a measure, once everything has been checked."""
-    data.check_agreed(protocol)
+    party._check_agreed(protocol)
     if t is None:
         raise MessageError("The message does not say how far to go: pass t.")
     fraction, kind = as_fraction("t", t), as_interpolation(kind or target.interpolation)
-    plan = data.plan_to(target.measure, protocol, "interpolated rows")
+    plan = party._plan_to(target.measure, protocol, "interpolated rows")
     return interpolate(plan, fraction, kind=kind)
 
 
 def _at_fractions(
-    data: PartyData, request: FractionRequest, reference: ReferenceMeasure, release: str
+    party: Party, request: FractionRequest, reference: ReferenceMeasure, release: str
 ) -> list[DiscreteMeasure]:
     """Return the rows moved to all fractions that are asked for, by one plan."""
-    data.check_agreed("triangle")
+    party._check_agreed("triangle")
     check_type(request, FractionRequest)
     check_type(reference, ReferenceMeasure)
-    data.check_features(request.n_features, data.n_dimensions)
-    plan = data.plan_to(reference.measure, "triangle", release)
+    party._check_features(request.n_features, party.n_dimensions)
+    plan = party._plan_to(reference.measure, "triangle", release)
     return [interpolate(plan, float(s), kind=reference.interpolation) for s in request.fractions]

@@ -22,7 +22,6 @@ from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError
 from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
 from skdpot.federated.exchange import (
     Carry,
-    Introduction,
     PairwiseResult,
     Question,
     RemoteParty,
@@ -30,7 +29,7 @@ from skdpot.federated.exchange import (
     check_participants,
 )
 from skdpot.federated.messages import Message, SketchRequest
-from skdpot.federated.party import Party
+from skdpot.federated.party import Introduction, Party
 from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.privacy.ledger import create_file, transaction
 

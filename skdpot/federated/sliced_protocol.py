@@ -118,9 +118,9 @@ def pairwise_sliced(
     if budget is not None:
         _charge_once(budget, parties, request)
     exchange = Exchange()
-    sent = exchange.send(0, SERVER, names, request, SketchRequest)
+    sent = exchange.send(0, SERVER, request, SketchRequest, to=names)
     due = {"publish_sketch": SketchMessage}
-    (sketches,) = exchange.ask_all(1, parties, sent, due, read=sent.read)
+    (sketches,) = exchange.ask(1, parties, sent, due, read=sent.read)
     estimates = {}
     for one, other in combinations(names, 2):
         try:
@@ -152,10 +152,9 @@ def _charge_once(budget: PrivacyBudget, parties: Sequence[Party], request: Sketc
             raise ValueError(
                 "budget= is for parties of this process; those elsewhere charge their own."
             )
-        data = data_of(party)
-        events.append(rehearsed(data, request).statement.event)
-        own = data.budget
-        is_new = request.to_bytes() not in data.releases
+        events.append(rehearsed(party, request).statement.event)
+        own = party.budget
+        is_new = request.to_bytes() not in data_of(party).releases
         if own is not None and is_new and not own.can_afford(events[-1]):
             raise BudgetExceededError(
                 f"Too little is left in the budget of party {party.name!r} for a sketch at "

@@ -19,7 +19,7 @@ from skdpot.federated.baselines import (
     triangle,
     triangle_to_union,
 )
-from skdpot.federated.exchange import SERVER, DistanceEstimate, Exchange, PairwiseResult, as_parties
+from skdpot.federated.exchange import DistanceEstimate, Exchange, PairwiseResult, as_parties
 from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, optimal_plan
 from skdpot.federated.messages import (
     GeodesicMeasure,
@@ -246,8 +246,8 @@ class Triangle(PlainProtocol):
         """Compare this party's message with one that came from elsewhere."""
         moved = self._moved(own.reference, own.party)
         exchange = Exchange()
-        exchange.send(0, own.party.name, (SERVER,), moved, InterpolatingMeasure)
-        arrived = exchange.send(0, "other party", (SERVER,), message, InterpolatingMeasure)
+        exchange.send(0, own.party.name, moved, InterpolatingMeasure)
+        arrived = exchange.send(0, "other party", message, InterpolatingMeasure)
         squared = rescaled(optimal_plan(moved.measure, arrived.measure).squared_distance, self.t)
         return DistanceEstimate(self.name, squared, exchange.transcript)
 

@@ -12,7 +12,6 @@ from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.federated.exchange import (
-    SERVER,
     DistanceEstimate,
     Exchange,
     PairwiseResult,
@@ -120,7 +119,7 @@ n_features), default="orthogonal"
         if masses is not None:
             raise ValueError('protocol="sliced" counts every row once: leave masses=None.')
         exchange = Exchange()
-        exchange.send(0, "this party", (SERVER,), SketchMessage(own), SketchMessage)
+        exchange.send(0, "this party", SketchMessage(own), SketchMessage)
         found = self._found(own, other, exchange)
         debiased = debiased_squared_distance(own, found, target=self.target)
         estimate = DistanceEstimate(self.name, debiased.squared, exchange.transcript, debiased)
@@ -189,14 +188,14 @@ n_features), default="orthogonal"
             if not all(isinstance(side, SlicedSketch) for side in sides):
                 raise ValueError("A union of parties must consist of sketches; rows are public.")
             return sides[0].merge(*sides[1:])
-        to, request = (SERVER,), self._request(own)
+        request = self._request(own)
         if isinstance(other, Party):
             publish = partial(other.publish_sketch, request)
-            return exchange.ask(0, other.name, publish, SketchMessage, read=request.read)
+            return exchange.send(0, other.name, publish, SketchMessage, read=request.read)
         if isinstance(other, SketchMessage):
-            return exchange.send(0, "other party", to, other, SketchMessage, request.read)
+            return exchange.send(0, "other party", other, SketchMessage, read=request.read)
         if isinstance(other, SlicedSketch):
-            exchange.send(0, "other party", to, SketchMessage(other), SketchMessage)
+            exchange.send(0, "other party", SketchMessage(other), SketchMessage)
         return other
 
     def _request(self, own: SlicedSketch) -> SketchRequest:

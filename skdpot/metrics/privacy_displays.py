@@ -572,10 +572,9 @@ class BudgetDisplay:
         self.bars_ = ax.barh(
             where, after - before, left=before, **({"color": COLORS[0], "height": 0.6} | style)
         )
-        for k, (total, end) in enumerate(zip(spent, after, strict=True)):
-            text = rounded_up(total).replace("inf", "∞")
-            style = {"va": "center", "size": 8, "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
-            ax.annotate(text, (end, k), (4, 0), textcoords="offset points", **style)
+        texts = [rounded_up(total).replace("inf", "∞") for total in spent]
+        box = {"fc": "white", "ec": "none", "pad": 0.5}
+        ax.bar_label(self.bars_, texts, padding=4, size=8, bbox=box)
         labels = [cut_short(label or "no label", _MOST_LETTERS) for label in self.history["label"]]
         ax.set_yticks(where, labels, fontsize="small")
         ax.set(xlim=(0, 1.12 * limit), ylim=(max(len(spent), 1) - 0.4, -1.4))

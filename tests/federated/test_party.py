@@ -135,10 +135,11 @@ def test_nothing_that_is_reached_from_a_party_holds_its_rows(answered):
     assert not any(shows_rows(thing) for thing in reachable(party))
     assert repr(party) == str(party)
     assert repr(party) == f"Party('north', n_samples=40, n_features=3, allows={PROTOCOLS})"
-    with pytest.raises(TypeError, match="vars"):
-        vars(party)
-    with pytest.raises(AttributeError, match="attribute"):
-        party.rows = 1
+    facts = "name n_samples n_features n_dimensions allows feature_names epsilon delta budget"
+    assert list(vars(party)) == facts.split()
+    for name in ("rows", "allows"):
+        with pytest.raises(AttributeError, match="cannot assign"):
+            setattr(party, name, PROTOCOLS)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,12 @@ def test_a_party_is_not_copied(duplicate):
         duplicate(Party("north", ROWS))
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.Pickler(io.BytesIO()).dump([Party("north", ROWS)])
+
+
+def test_parties_of_equal_facts_are_two():
+    one, other = Party("north", ROWS, **ALL), Party("north", -ROWS, **ALL)
+    assert one != other
+    assert one.interpolate(REFERENCE) != other.interpolate(REFERENCE)
 
 
 def test_rows_go_with_the_party():
@@ -526,7 +533,7 @@ def test_a_sketch_that_cannot_be_sent_is_not_paid_for(limit, monkeypatch):
 def test_the_rehearsal_is_the_message_but_for_its_table(epsilon, budget):
     budget = budget and PrivacyBudget(epsilon=budget)
     party = Party("north", pd.DataFrame(ROWS, columns=list("xyz")), epsilon=epsilon, budget=budget)
-    before = rehearsed(party_module.data_of(party), REQUESTS[0]).record
+    before = rehearsed(party, REQUESTS[0]).record
     sent = party.publish_sketch(REQUESTS[0]).record
     same = {"assumptions": (), "mechanism": ""}
     before, sent = (replace(one, spent=replace(one.spent, **same)) for one in (before, sent))
