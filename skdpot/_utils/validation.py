@@ -318,7 +318,7 @@ def encode_labels(
     if y is None:
         given = "the target y" if argument == "y" else argument
         raise ValueError(f"{needed_by} requires {argument} to be passed, but {given} is None.")
-    labels, fault = _label_column(y, argument)
+    labels, fault = label_column(y, argument)
     if fault:
         raise ValueError(
             f"Unknown label type: {fault}. {needed_by} needs {meaning}s (integers, strings or "
@@ -341,7 +341,7 @@ def encode_labels(
     return codes, known
 
 
-def _label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
+def label_column(y: Any, argument: str) -> tuple[np.ndarray, str]:
     """Return y as one column of discrete labels, and what kind of values it holds if not.
 
     `sklearn.utils.multiclass.type_of_target` is not used: it quotes values, and some

@@ -27,19 +27,6 @@ from skdpot.slicing.plan import make_directions, projection_half_widths, public_
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.slicing.sketch_record import SketchRecord
 
-__all__ = [
-    "CostMatrices",
-    "DistanceMessage",
-    "DistancesAtFractions",
-    "FractionRequest",
-    "GeodesicMeasure",
-    "InterpolatingMeasure",
-    "Message",
-    "ReferenceMeasure",
-    "SketchMessage",
-    "SketchRequest",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 FRACTIONS = (0.25, 0.5, 0.75)

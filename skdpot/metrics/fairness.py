@@ -14,7 +14,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
 from sklearn.utils import check_consistent_length
 
-from skdpot._utils.validation import as_finite
+from skdpot._utils.validation import as_finite, label_column
 from skdpot.metrics.distances import FINITE, as_points, directions_of
 from skdpot.slicing.transport import sliced_wasserstein_distance
 
@@ -25,44 +25,15 @@ def as_labels(values: Any, name: str) -> np.ndarray:
     Lists, numpy arrays and the columns of pandas and polars are welcome, and so is a table of
     one column.
     """
-    # A list of strings and numbers would silently become one of strings.
-    try:
-        labels = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
-    except Exception as error:  # a column of another library may raise anything
-        raise ValueError(f"{name} cannot be converted to a column of labels.") from error
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
+    labels, fault = label_column(values, name)
+    if fault:
         raise ValueError(
-            f"{name} has shape {labels.shape}; it must be one column of labels. To look at the "
-            "groups that several columns form, join the columns into one first."
+            f"{name} holds what is no label ({fault}). Labels are integers, strings or booleans; "
+            "drop rows without one, or give them a label of their own."
         )
-    if not len(labels):
-        raise ValueError(f"{name} is empty; pass one label a row.")
-    if pd.isna(labels).any():
-        raise ValueError(
-            f"{name} has missing values; drop these rows, or give them a label of their own."
-        )
-    return _one_kind(labels, name)
-
-
-def _one_kind(labels: np.ndarray, name: str) -> np.ndarray:
-    """Return labels with a dtype that sorts and compares, or say why there is none."""
-    if labels.dtype == object:
-        kinds = (str, (bool, int, float, np.number, np.bool_))
-        if any(all(isinstance(label, kind) for label in labels) for kind in kinds):
-            labels = np.array(labels.tolist())
     if labels.dtype.kind == "f":
         doubles = labels.astype(np.float64)
-        # An infinity and what no integer holds are not labels, although they are whole numbers.
-        if (np.abs(doubles) < 2.0**63).all() and np.array_equal(doubles, np.rint(doubles)):
-            return doubles.astype(np.int64)
-        raise ValueError(f"{name} holds continuous numbers; it must hold discrete labels.")
-    if labels.dtype.kind not in "biuUS":
-        raise ValueError(
-            f"{name} holds values of mixed or other kinds; it must hold booleans, integers or "
-            "strings."
-        )
+        return doubles.astype(np.int64) if (np.abs(doubles) < 2.0**63).all() else doubles
     return labels
 
 
@@ -71,7 +42,7 @@ def group_codes(sensitive_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     groups, codes = np.unique(sensitive_features, return_inverse=True)
     if len(groups) < 2:
         raise ValueError(
-            "sensitive_features holds one group alone, which there is nothing to compare with."
+            f"sensitive_features must hold two or more groups to compare, and holds {len(groups)}."
         )
     return groups, codes
 
@@ -79,7 +50,7 @@ def group_codes(sensitive_features: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def find_positive(pos_label: Any, **columns: np.ndarray) -> Any:
     """Return the label that means "selected", by the rules of scikit-learn's metrics."""
     name = " and ".join(columns)
-    kinds = {column.dtype.kind in "US" for column in columns.values()}
+    kinds = {column.dtype.kind in "UO" for column in columns.values()}
     if len(kinds) > 1:
         raise ValueError(f"{name} hold labels of different kinds, strings and numbers.")
     known = np.unique(np.concatenate(list(columns.values()))).tolist()

@@ -336,7 +336,10 @@ class PrivacyUtilityDisplay:
             The display.
         """
         beside, ax = ax is None, single_axes(ax, (7.2, 4.2))
-        self.points_ = self._points()
+        grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
+        points = grouped.agg(mean="mean", std="std", n_runs="size").reset_index()
+        ranks = pd.factorize(points["method"])[0]
+        self.points_ = points.iloc[np.lexsort((points["epsilon"], ranks))].reset_index(drop=True)
         self.errorbars_: dict[str, Any] = {}
         self.dots_: dict[str, Any] = {}
         self.reference_lines_: dict[str, Any] = {}
@@ -346,19 +349,17 @@ class PrivacyUtilityDisplay:
         if self.floor is not None:
             style = {"color": "black", "linestyle": ":", "linewidth": 1, "label": "floor"}
             self.floor_line_ = ax.axhline(self.floor, **style)
-        self._label(ax)
+        ax.set_xscale("log")
+        epsilons = np.unique(self.runs["epsilon"])
+        if len(epsilons) <= _MOST_TICKS:  # a tick at each
+            ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+            ax.set_xticks([], minor=True)
+        ax.set(xlabel="ε", ylabel=self.score_name)
         self.ax_, self.figure_ = ax, ax.figure
         if legend:
             lines = [*self.errorbars_.values(), *self.reference_lines_.values(), self.floor_line_]
             add_legend_beside(ax, beside, [line for line in lines if line is not None])
         return self
-
-    def _points(self) -> pd.DataFrame:
-        """Return mean and spread of each method at each epsilon."""
-        grouped = self.runs.groupby(["method", "epsilon"], sort=False)["score"]
-        points = grouped.agg(mean="mean", std="std", n_runs="size").reset_index()
-        ranks = pd.factorize(points["method"])[0]
-        return points.iloc[np.lexsort((points["epsilon"], ranks))].reset_index(drop=True)
 
     def _draw_method(
         self, ax: Any, name: str, points: pd.DataFrame, own: dict[str, Any], style: dict[str, Any]
@@ -376,15 +377,6 @@ class PrivacyUtilityDisplay:
             dashes = {"color": color, "linestyle": "--", "linewidth": 1}
             dashes["label"] = "without privacy" if single else f"{name}, without privacy"
             self.reference_lines_[name] = ax.axhline(self.references[name], **dashes)
-
-    def _label(self, ax: Any) -> None:
-        """Set the logarithmic axis, with a tick at each epsilon where there are few."""
-        ax.set_xscale("log")
-        epsilons = np.unique(self.runs["epsilon"])
-        if len(epsilons) <= _MOST_TICKS:
-            ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-            ax.set_xticks([], minor=True)
-        ax.set(xlabel="ε", ylabel=self.score_name)
 
 
 _MOST_BARS = 25

@@ -224,18 +224,30 @@ METRICS = [
     lambda y, **options: wasserstein_parity(y, **options),
 ]
 BAD_GROUPS = [
-    (["a", "a", "a", "a"], "one group alone"),
+    (["a", "a", "a", "a"], "two or more groups to compare, and holds 1"),
     (["a", "b", "a"], "inconsistent numbers of samples"),
-    (["a", None, "a", "b"], "sensitive_features has missing values"),
-    ([0, np.nan, 0, 1], "sensitive_features has missing values"),
-    (pl.Series(["a", None, "a", "b"]), "sensitive_features has missing values"),
-    (pd.array(["a", pd.NA, "a", "b"]), "sensitive_features has missing values"),
-    ([0.5, 1.5, 0.5, 1.5], "sensitive_features holds continuous numbers"),
-    (["a", 1, "a", 1], "sensitive_features holds values of mixed"),
-    (np.array(["a", 1, "a", 1], dtype=object), "sensitive_features holds values of mixed"),
-    (np.zeros((4, 2)), r"sensitive_features has shape \(4, 2\).*join the columns"),
-    (None, r"sensitive_features has shape \(\)"),
-    ([], "sensitive_features is empty"),
+    (
+        ["a", None, "a", "b"],
+        r"sensitive_features holds .* \((mixed or missing|NaN)",
+    ),
+    (
+        [0, np.nan, 0, 1],
+        r"sensitive_features holds .* \((mixed or missing|NaN)",
+    ),
+    (
+        pl.Series(["a", None, "a", "b"]),
+        r"sensitive_features holds .* \((mixed or missing|NaN)",
+    ),
+    (
+        pd.array(["a", pd.NA, "a", "b"]),
+        r"sensitive_features holds .* \((mixed or missing|NaN)",
+    ),
+    ([0.5, 1.5, 0.5, 1.5], r"sensitive_features holds .* \(continuous\)"),
+    (["a", 1, "a", 1], r"sensitive_features holds .* \(mixed or missing\)"),
+    (np.array(["a", 1, "a", 1], dtype=object), r"sensitive_features holds .* \(mixed or missing\)"),
+    (np.zeros((4, 2)), r"sensitive_features should be a 1d .* \(4, 2\) .* Join several columns"),
+    (None, r"sensitive_features should be a 1d array, got an array of shape \(\)"),
+    ([], "inconsistent numbers of samples"),
 ]
 
 
@@ -250,8 +262,8 @@ def test_groups_that_are_refused(metric, group, message):
 @pytest.mark.parametrize(
     ("y", "pos_label", "message"),
     [
-        ([0.2, 0.7, 0.1, 0.9], None, "y_(pred|true) holds continuous numbers"),
-        ([0, np.nan, 1, 1], None, "y_(pred|true) has missing values"),
+        ([0.2, 0.7, 0.1, 0.9], None, r"y_(pred|true) holds .* \(continuous\)"),
+        ([0, np.nan, 1, 1], None, r"y_(pred|true) holds .* \(NaN or infinity\)"),
         (["yes", "no", "yes", "no"], None, "Without pos_label, (y_true and )?y_pred"),
         (["yes", "no", "yes", "no"], "Yes", "pos_label='Yes' is not among the labels of"),
         (["no", "no", "no", "no"], 1, "pos_label=1 is not among"),
@@ -274,7 +286,7 @@ def test_other_refusals():
         equalized_odds_ratios(
             [1, 1, 1], [0, 1, 1], sensitive_features=["a", "b", "c"], reference="a"
         )
-    with pytest.raises(ValueError, match="y_true holds continuous"):
+    with pytest.raises(ValueError, match=r"y_true holds .* \(continuous\)"):
         wasserstein_parity(range(4), sensitive_features=group, y_true=[0.1, 0.2, 0.3, 0.4])
     with pytest.raises(ValueError, match="scores must hold finite numbers, without NaN"):
         wasserstein_parity([0, 1, 0, np.nan], sensitive_features=group)
