@@ -529,9 +529,12 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("_composed", ("math.exp(_LOG_TAIL) if ... else 0.0", "0.0")),
          {"losses beyond the window not counted":
           "privacy/test_loss_distribution.py::test_losses_beyond_the_window_count_as_infinite"}),
-        (given("_both_signs", error=0.0),
+        (rewritten("absent_delta", ("... + _CANCELLED * rate", "...")),
          {"rounding of a profile not counted": "privacy/test_loss_distribution.py::"
-          "test_what_profiles_may_round_off_is_at_infinity[0.02-0.9]"}),
+          "test_what_cancels_near_the_largest_loss_is_added[0.9-12.0]"}),
+        (rewritten("clipped_sum_delta", ("_CANCELLED * ...", "0.0 * ...")),
+         {"rounding of a sum's profile not counted": "privacy/test_loss_distribution.py::"
+          "test_what_cancels_in_a_sum_of_clipped_vectors_is_added[1e-08]"}),
         (rewritten("_epsilon", ("... * (1.0 - 2.0 * ROUNDING)", "...")),
          {"no room for other machines in _epsilon":
           "privacy/test_spent.py::test_a_statement_bounds_what_any_machine_computes"

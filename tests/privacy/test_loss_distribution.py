@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon
+from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, gdp_delta, gdp_epsilon
 from skdpot.privacy.loss_distribution import (
     LossDistribution,
     LossPair,
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     SubsetStep,
+    absent_delta,
+    clipped_sum_delta,
 )
 
 
@@ -124,16 +126,45 @@ def test_composed_masses_bound_the_exact_ones_far_into_the_tail(parts):
 
 
 @pytest.mark.parametrize(("rate", "mu"), [(0.02, 0.9), (0.3, 0.25), (0.9, 3.0)])
-def test_what_profiles_may_round_off_is_at_infinity(rate, mu):
+def test_steps_on_poisson_samples_bound_the_exact_profile(rate, mu):
     """The profile of one step at its nodes, against the closed form with fifty digits."""
     steps = PoissonAddRemoveStep(mu, rate).losses(1e-3)
     for order, forward in ((steps.forward, True), (steps.backward, False)):
-        without = order.infinity_mass - 0.5 * 64 * 2**-53  # half of what is set aside will do
         for epsilon in order.values[:: len(order.values) // 40]:
-            exact = exact_poisson_delta(float(epsilon), mu, rate, forward)
-            gains = -np.expm1(np.minimum(epsilon - order.values, 0.0))
-            ours = math.fsum([*(gains * order.probabilities), without])
-            assert ours >= exact
+            assert order.delta(float(epsilon)) >= exact_poisson_delta(
+                float(epsilon), mu, rate, forward
+            )
+        assert order.infinity_mass <= 2e-20
+
+
+@pytest.mark.parametrize(("rate", "mu"), [(0.1, 0.9), (0.3, 3.0), (0.9, 12.0)])
+def test_what_cancels_near_the_largest_loss_is_added(rate, mu):
+    """One order has no loss above -log(1 - rate), before which the closed form has no digits."""
+    epsilons = -math.log1p(-rate) * (1.0 - 10.0 ** -np.arange(1.0, 16.5, 0.1))
+    exact = [float(exact_poisson_delta(float(e), mu, rate, False)) for e in epsilons]
+    ours = absent_delta(epsilons, mu, rate) * (1.0 + ROUNDING)
+    assert np.all(ours >= exact)
+    assert np.all(ours <= (1.0 + 2.0 * ROUNDING) * np.array(exact) + 1e-14)
+
+
+@pytest.mark.parametrize("mu", [1e-8, 1e-6, 1e-3, 0.7, 9.0])
+def test_what_cancels_in_a_sum_of_clipped_vectors_is_added(mu):
+    rate = 0.3
+    epsilons = np.append(0.0, min(mu, 1.0) * rate * np.geomspace(1e-4, 30.0, 40))
+    exact = np.array([float(exact_clipped_delta(float(e), mu, rate)) for e in epsilons])
+    ours = clipped_sum_delta(epsilons, mu, rate) * (1.0 + ROUNDING)
+    assert np.all(ours >= exact)
+    assert np.all(ours <= (1.0 + 2.0 * ROUNDING) * exact + 1e-14)
+
+
+def exact_clipped_delta(epsilon, mu, rate):
+    """H between (1 - p) N(0, 1) + p N(-m, 1) and its mirror image, where the loss is epsilon."""
+    with mpmath.workdps(50):
+        e, m, p = mpmath.mpf(epsilon), mpmath.mpf(mu) / 2, mpmath.mpf(rate)
+        c, b = p * mpmath.exp(-m * m / 2), (1 - p) * (1 - mpmath.exp(-e))
+        x = mpmath.log(2 * c / (b + mpmath.sqrt(b * b + 4 * c * c * mpmath.exp(-e)))) - e
+        plain, left, right = (mpmath.ncdf(x / m + shift) for shift in (0, m, -m))
+        return p * left + (1 - p) * plain - mpmath.exp(e) * (p * right + (1 - p) * plain)
 
 
 def exact_poisson_delta(epsilon, mu, rate, forward):
