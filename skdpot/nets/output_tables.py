@@ -233,7 +233,6 @@ def plan_threshold(
     if public_classes or math.isinf(mu):
         return ThresholdNoise(coarse=coarse, fine=fine, count=None), (finds, measures)
     count = calibrate_lattice(mus["count"], 1.0)
-    required_bits(count.sigma / count.lattice, count.mu)  # refuses before any charge
     counts = GaussianEvent(**vars(count), label="Records of the second class")
     return ThresholdNoise(coarse=coarse, fine=fine, count=count), (finds, measures, counts)
 

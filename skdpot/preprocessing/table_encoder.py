@@ -27,7 +27,7 @@ from skdpot.preprocessing.table_schema import (
 )
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import made_by, passed_on, warn_of_composition
+from skdpot.privacy.provenance import made_by, warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
 
 _PUBLIC = (
@@ -272,8 +272,6 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             cost together.
         """
         encoded = self.fit(X, y, **fit_params).transform(X)
-        if self.privacy_spent_ is None:
-            return passed_on(X, encoded)
         return made_by(X, encoded, self.privacy_spent_, self.budget)
 
     def inverse_transform(self, X: npt.ArrayLike) -> Any:

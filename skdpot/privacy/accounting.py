@@ -39,6 +39,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
@@ -102,7 +103,7 @@ class PrivacyLoss:
     @property
     def is_sampled(self) -> bool:
         """Whether some steps touch secret samples only, so that there is no closed form."""
-        return bool(_sampled(self.steps))
+        return not all(isinstance(step, Step) for step, _ in self.steps)
 
     @property
     def leak(self) -> float:
@@ -112,7 +113,7 @@ class PrivacyLoss:
     @property
     def infinity_mass(self) -> float:
         """Probability that the sampled steps leave unaccounted; no smaller delta is resolved."""
-        losses = _losses(self.steps)
+        losses, _ = _losses(self.steps)
         return 0.0 if losses is None else losses.infinity_mass
 
     @property
@@ -153,9 +154,8 @@ class PrivacyLoss:
         if not epsilon >= 0.0:
             raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
         rest = raised_gdp_delta(float(epsilon), self.mu_without_sampling)
-        losses = _losses(self.steps)
+        losses, mu = _losses(self.steps)
         if losses is not None:
-            mu = mu_of_steps(_sampled(self.steps, False))
             rest = min(rest, losses.delta(float(epsilon), mu))
         return self.leak + (1.0 - self.leak) * rest
 
@@ -263,11 +263,6 @@ def _counted(steps: Iterable[tuple[Any, int]]) -> Steps:
     return tuple(sorted(counts.items(), key=lambda item: repr(item[0])))
 
 
-def _sampled(steps: Steps, wanted: bool = True) -> Steps:
-    """Return the steps on secret samples, or all others."""
-    return tuple(item for item in steps if isinstance(item[0], Step) is not wanted)
-
-
 def _least(fits: Callable[[float], bool], never: Callable[[float], bool], start: float) -> float:
     """Return a number from `start` on that fits, nearly the first; infinity once none can."""
     low = high = start
@@ -289,29 +284,26 @@ def _epsilon(steps: Steps, delta: float) -> float:
         if delta <= 0.0:
             return math.inf
     bound = gdp_epsilon(mu_of_steps(steps), delta)
-    losses = _losses(steps)
-    if losses is None:
-        return bound
-    return min(bound, losses.epsilon(delta, mu_of_steps(_sampled(steps, False))))
+    losses, mu = _losses(steps)
+    return bound if losses is None else min(bound, losses.epsilon(delta, mu))
 
 
 @lru_cache(maxsize=1024)
 def _to_gdp(steps: Steps, leak: float) -> ApproximateGDP:
     bound, own = mu_of_steps(steps), leak_of_steps(steps)
-    losses = _losses(steps)
-    if losses is None:
-        return ApproximateGDP(bound, own)
-    mu = math.hypot(mu_of_steps(_sampled(steps, False)), losses.to_gdp(leak).mu)
-    both = leak + (1.0 - leak) * own
-    return ApproximateGDP(mu, both) if mu < bound else ApproximateGDP(bound, own)
+    losses, mu = _losses(steps)
+    mu = math.inf if losses is None else math.hypot(mu, losses.to_gdp(leak).mu)
+    if mu < bound:
+        return ApproximateGDP(mu, leak + (1.0 - leak) * own)
+    return ApproximateGDP(bound, own)
 
 
-def _losses(steps: Steps) -> LossPair | None:
-    """Return the losses of the sampled steps, if there are any and it makes a difference."""
-    sampled = _sampled(steps)
-    if not sampled or math.isinf(mu_of_steps(steps)):
-        return None
-    return _composed(sampled)
+def _losses(steps: Steps) -> tuple[LossPair | None, float]:
+    """Return the losses of sampled steps, if that makes a difference, and the mu of the others."""
+    sampled = tuple(item for item in steps if not isinstance(item[0], Step))
+    mu = mu_of_steps(item for item in steps if isinstance(item[0], Step))
+    unused = not sampled or math.isinf(mu_of_steps(steps))
+    return None if unused else _composed(sampled), mu
 
 
 @lru_cache(maxsize=4)
@@ -603,32 +595,34 @@ def calibrate(target: PrivacyTarget, make_event: Callable[[float], Event]) -> Ev
     0.9931
     """
 
+    def made(log_sigma: float) -> Event | None:
+        """Return the event, or None where the noise is refused, for example by its lattice."""
+        with suppress(ValueError):
+            return make_event(math.exp(log_sigma))
+        return None
+
     def excess(measure: Callable[[Event], float], log_sigma: float) -> float:
         """Return ``log(cost / cap)`` as a function of log(sigma)."""
-        event = _made(make_event, log_sigma)
+        event = made(log_sigma)
         if event is None:
             return _HOPELESS
         return -_HOPELESS if math.isinf(target.epsilon) else measure(event)
 
-    excess_of_bound = partial(excess, target.log_excess_without_sampling)
-    high = _above(excess_of_bound, 0.0, target, make_event)
+    of_bound = partial(excess, target.log_excess_without_sampling)
+    high = _above(of_bound, 0.0, target, make_event)
     if math.isinf(target.epsilon):
         return NonPrivateEvent(relation=make_event(math.exp(high)).relation)
-    root = _crossing(excess_of_bound, high, 1e-13)
-    if not compose(make_event(math.exp(high))).is_sampled:
-        return _first_admitted(target, make_event, root, 1e-13)
-    # All records in every step is the costlier event, so that its sigma is an upper end.
-    of_losses = partial(excess, target.log_excess)
-    root = _crossing(of_losses, _above(of_losses, root + 1e-9, target, make_event), 1e-5)
-    return _first_admitted(target, make_event, root, 1e-5)
-
-
-def _made(make_event: Callable[[float], Event], log_sigma: float) -> Event | None:
-    """Return the event, or None where the noise is refused, for example by its lattice."""
-    try:
-        return make_event(math.exp(log_sigma))
-    except ValueError:
-        return None
+    root, step = _crossing(of_bound, high, 1e-13), 1e-13
+    if compose(make_event(math.exp(high))).is_sampled:
+        # All records in every step is the costlier event, so that its sigma is an upper end.
+        of_losses = partial(excess, target.log_excess)
+        high = _above(of_losses, root + 1e-9, target, make_event)
+        root, step = _crossing(of_losses, high, 1e-5), 1e-5
+    # Walk up from the crossing to the first event whose recomputed cost fits.
+    while (event := made(root)) is None or not target.admits(event):
+        root += step
+        step *= 2.0
+    return event
 
 
 def _above(
@@ -667,18 +661,6 @@ def _crossing(excess: Callable[[float], float], start: float, tolerance: float) 
                 "Check the function that makes it."
             )
     return float(brentq(excess, x, fitting, xtol=tolerance, rtol=1e-15, maxiter=200))
-
-
-def _first_admitted(
-    target: PrivacyTarget, make_event: Callable[[float], Event], log_sigma: float, step: float
-) -> Event:
-    """Walk up from the crossing to the first event whose recomputed cost fits."""
-    while True:
-        event = _made(make_event, log_sigma)
-        if event is not None and target.admits(event):
-            return event
-        log_sigma += step
-        step *= 2.0
 
 
 def _certain_leak_units(loss: PrivacyLoss) -> int:

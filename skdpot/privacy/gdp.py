@@ -16,12 +16,11 @@ So "exactly fills" is an exact statement. Infinity stands for no cap, and for no
 """
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -230,8 +229,6 @@ Units: TypeAlias = int | float
 
 MU_SQUARED_UNITS = 10**12
 _LEAK_UNITS = 10**18
-_TEXT: Final = re.compile(r"inf|0|[1-9][0-9]*", re.ASCII)
-_MOST_DIGITS = 1000  # Python reads up to 4300; no sum of charges comes near
 
 # The noise sampler's own error in one release is one unit of leak.
 SAMPLER_LEAK = 1 / _LEAK_UNITS
@@ -276,10 +273,3 @@ def leak_of(leak_units: Units) -> float:
 def exact_leak(leak_units: int) -> Fraction:
     """Return the same without rounding."""
     return Fraction(leak_units, _LEAK_UNITS)
-
-
-def read_units(text: object) -> Units | None:
-    """Return what `str` wrote of a number of units; None if the text is something else."""
-    if not (isinstance(text, str) and len(text) <= _MOST_DIGITS and _TEXT.fullmatch(text)):
-        return None
-    return math.inf if text == "inf" else int(text)

@@ -330,13 +330,6 @@ def check_positive(**values: float) -> None:
             raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
 
 
-def _check_power_of_two(lattice: float) -> None:
-    if math.frexp(lattice)[0] != 0.5:
-        raise ValueError(
-            f"`lattice` must be a power of two, so that dividing by it is exact; got {lattice!r}."
-        )
-
-
 def gaussian_noise(
     sigma: float, size: int | tuple[int, ...], stream: SecretStream
 ) -> npt.NDArray[np.float64]:
@@ -406,7 +399,10 @@ def round_to_lattice(x: npt.ArrayLike, lattice: float) -> npt.NDArray[np.int64]:
     Values beyond 2**52 units are clamped there, which no neighbour can move further than
     the value itself moved; no value raises an error, since errors are outputs.
     """
-    _check_power_of_two(lattice)
+    if math.frexp(lattice)[0] != 0.5:
+        raise ValueError(
+            f"`lattice` must be a power of two, so that dividing by it is exact; got {lattice!r}."
+        )
     units = np.asarray(x, dtype=np.float64) / lattice
     return np.rint(np.clip(units, -_LARGEST_UNIT, _LARGEST_UNIT)).astype(np.int64)
 
@@ -416,54 +412,42 @@ def rounded_sensitivity(sensitivity: float, lattice: float, dim: int) -> float:
     return (sensitivity + lattice * math.sqrt(dim)) * (1 + 1e-15)
 
 
-def _sigma_for(mu: float, sensitivity: float, lattice: float) -> float:
-    """Return the least sigma, to rounding, with ``LatticeNoise.mu <= mu``.
-
-    The solution is the fixed point of ``sigma = continuous * (1 + 1 / (20 s**2))``. The right
-    side falls as sigma grows, so iterates from below and from above alternate: an odd number
-    of steps ends above, on the private side.
-    """
-    continuous = sensitivity / mu
-    sigma = continuous
-    for _ in range(5):
-        s = sigma / lattice
-        sigma = continuous * (1 + 1 / (20 * s * s))
-    return sigma * (1 + 1e-15)
-
-
 def calibrate_lattice(mu: float, sensitivity: float, *, data_lattice: float = 1.0) -> LatticeNoise:
     """Return noise of privacy `mu` for a statistic that lies on `data_lattice`."""
     check_positive(mu=mu, sensitivity=sensitivity)
-    lattice = noise_lattice(sensitivity / mu, data_lattice)
-    sigma = _sigma_for(mu, sensitivity, lattice)
-    return _proved(LatticeNoise(sigma=sigma, sensitivity=sensitivity, lattice=lattice), mu)
+    return _calibrated(mu, sensitivity, noise_lattice(sensitivity / mu, data_lattice))
 
 
-def calibrate_rounded(
-    mu: float, sensitivity: float, dim: int, *, lattice: float | None = None
-) -> LatticeNoise:
+def calibrate_rounded(mu: float, sensitivity: float, dim: int) -> LatticeNoise:
     """Return lattice and noise of privacy `mu` for a statistic that must be rounded."""
     check_positive(mu=mu, sensitivity=sensitivity, dim=dim)
-    if lattice is None:
-        finest = min(
-            sensitivity * _ROUNDING_SHARE / math.sqrt(dim), sensitivity / mu / MIN_LATTICE_STEPS
-        )
-        lattice = 2.0 ** math.floor(math.log2(finest))
-    _check_power_of_two(lattice)
-    delta = rounded_sensitivity(sensitivity, lattice, dim)
-    sigma = _sigma_for(mu, delta, lattice)
-    return _proved(LatticeNoise(sigma=sigma, sensitivity=delta, lattice=lattice), mu)
+    finest = min(
+        sensitivity * _ROUNDING_SHARE / math.sqrt(dim), sensitivity / mu / MIN_LATTICE_STEPS
+    )
+    lattice = 2.0 ** math.floor(math.log2(finest))
+    return _calibrated(mu, rounded_sensitivity(sensitivity, lattice, dim), lattice)
 
 
-def _proved(noise: LatticeNoise, mu: float) -> LatticeNoise:
-    """Return `noise` if it reaches `mu` and can be drawn, else raise."""
-    steps = noise.sigma / noise.lattice
+def _calibrated(mu: float, sensitivity: float, lattice: float) -> LatticeNoise:
+    """Return the least noise, to rounding, with ``noise.mu <= mu``, if it can be drawn.
+
+    Its sigma is the fixed point of ``sigma = continuous * (1 + 1 / (20 s**2))``. The right side
+    falls as sigma grows, so iterates from below and from above alternate: an odd number of steps
+    ends above, on the private side.
+    """
+    sigma = continuous = sensitivity / mu
+    for _ in range(5):
+        s = sigma / lattice
+        sigma = continuous * (1 + 1 / (20 * s * s))
+    noise = LatticeNoise(sigma=sigma * (1 + 1e-15), sensitivity=sensitivity, lattice=lattice)
+    steps = noise.sigma / lattice
     if not (1 <= steps <= MAX_S and noise.mu <= mu):
         raise CalibrationError(
-            f"Noise on the lattice {noise.lattice:.4g} cannot reach mu = {mu:.4g} for a "
-            f"sensitivity of {noise.sensitivity:.4g}: sigma would be {steps:.3g} lattice "
-            "steps, and between 1 and 2**40 are needed. Choose another lattice or epsilon."
+            f"Noise on the lattice {lattice:.4g} cannot reach mu = {mu:.4g} for a sensitivity of "
+            f"{sensitivity:.4g}: sigma would be {steps:.3g} lattice steps, and between 1 and 2**40 "
+            "are needed. Choose another lattice or epsilon."
         )
+    required_bits(steps, noise.mu)  # what protects nothing is refused, where nothing is charged yet
     return noise
 
 

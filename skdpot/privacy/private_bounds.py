@@ -35,13 +35,7 @@ from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.rng import SecretStream, Streams
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import (
-    LatticeNoise,
-    calibrate_lattice,
-    check_counts,
-    lattice_noise,
-    required_bits,
-)
+from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, check_counts, lattice_noise
 from skdpot.privacy.recording import Part, Records, Release, Vectors, candidates, released
 
 FloatArray = npt.NDArray[np.float64]
@@ -384,7 +378,7 @@ def plan_private_bounds(
         plan = made(mode="features", noises=noises, centers=centers)
         if mode == "features" or (n_features <= MAX_AUTO_FEATURES and plan.clears_threshold):
             return plan
-    own = () if mu == math.inf else (_drawable(mu, group_size * math.sqrt(2), "row norms"),)
+    own = () if mu == math.inf else (_of_counts(mu, group_size * math.sqrt(2), "row norms"),)
     return made(mode="norm", noises=own, centers=False)
 
 
@@ -399,17 +393,15 @@ def _feature_noises(
         shares = {"distances of pairs": 1.0}
     # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
     return tuple(
-        _drawable(
+        _of_counts(
             mu * math.sqrt(share) * (1 - 1e-13), group_size * math.sqrt(2 * n_features), counted
         )
         for counted, share in shares.items()
     )
 
 
-def _drawable(mu: float, sensitivity: float, counted: str) -> GaussianEvent:
-    """Calibrate noise, and refuse what cannot be drawn here, where nothing is charged yet."""
+def _of_counts(mu: float, sensitivity: float, counted: str) -> GaussianEvent:
     noise = calibrate_lattice(mu, sensitivity)
-    required_bits(noise.sigma / noise.lattice, noise.mu)
     return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
 
 

@@ -11,6 +11,7 @@ import math
 import sys
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 
@@ -37,23 +38,16 @@ _Estimator = TypeVar("_Estimator")
 _ORIGINS: dict[int, Steps] = {}
 
 
-def made_by(X: Any, output: Any, spent: PrivacySpent, budget: PrivacyBudget | None) -> Any:
-    """Remember that a private fit returned `output` for the rows that it was fitted on."""
-    return _remembered(output, (*_ORIGINS.get(id(X), ()), (spent, budget)))
+def made_by(X: Any, output: Any, spent: PrivacySpent | None, budget: PrivacyBudget | None) -> Any:
+    """Remember that a private fit returned `output` for the rows that it was fitted on.
 
-
-def passed_on(X: Any, output: Any) -> Any:
-    """Remember that a fit which released nothing made `output` of the rows `X`."""
-    steps = _ORIGINS.get(id(X), ())
-    return _remembered(output, steps) if steps else output
-
-
-def _remembered(output: Any, steps: Steps) -> Any:
-    try:
-        weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
-    except TypeError:  # an object without weak references cannot be remembered
-        return output
-    _ORIGINS[id(output)] = steps
+    A fit that released nothing, and has no `spent`, adds nothing to what is known of the rows.
+    """
+    steps = _ORIGINS.get(id(X), ()) + (() if spent is None else ((spent, budget),))
+    with suppress(TypeError):  # an object without weak references cannot be remembered
+        if steps:
+            weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
+            _ORIGINS[id(output)] = steps
     return output
 
 

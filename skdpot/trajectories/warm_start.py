@@ -43,13 +43,7 @@ from scipy.spatial.distance import cdist
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import (
-    LatticeNoise,
-    calibrate_rounded,
-    lattice_noise,
-    required_bits,
-    round_to_lattice,
-)
+from skdpot.privacy.noise import LatticeNoise, calibrate_rounded, lattice_noise, round_to_lattice
 from skdpot.privacy.recording import Part, Records, Release, Vectors, released
 
 FloatArray = npt.NDArray[np.float64]
@@ -121,7 +115,6 @@ def plan_warm_start(
         # The factor absorbs the rounding of the root: the squares must not exceed mu**2.
         of_one = mu / math.sqrt(n_iter * group_size) * (1 - 1e-13)
         noise = calibrate_rounded(of_one, 2.0 * radius, n_features)
-        required_bits(noise.sigma / noise.lattice, noise.mu)  # refuses before any charge
     return WarmStartPlan(
         method=method,
         noise=noise,

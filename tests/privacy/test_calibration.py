@@ -132,7 +132,7 @@ def test_a_thousand_sampled_fits_share_the_leaks_of_a_ledger():
 
 def test_a_tiny_delta_still_counts_on_sampling():
     """A thousandth of the leaks is below the rounding of the losses: twice that is charged."""
-    target = PrivacyTarget(4.0, 1e-10)
+    target = PrivacyTarget(4.0, 1e-12)
     event = clipped_sum(1.0)
     cost = event_cost(event, target.leak_cap)
     assert target.leak_units / 1000 < cost.leak_units < target.leak_units / 5

@@ -342,13 +342,9 @@ def test_rounded_noise_costs_what_was_asked(mu, sensitivity, dim):
     assert math.frexp(noise.lattice)[0] == 0.5
 
 
-def test_calibration_on_a_given_lattice():
-    noise = calibrate_rounded(1.0, 3.0, 4, lattice=0.5)
-    assert noise.sensitivity == pytest.approx(4.0)
-    with pytest.raises(CalibrationError, match="Choose another lattice"):
-        calibrate_rounded(50.0, 1.0, 4, lattice=1.0)
-    with pytest.raises(ValueError, match="power of two"):
-        calibrate_rounded(1.0, 1.0, 4, lattice=0.3)
+def test_calibration_refuses_what_cannot_be_drawn():
+    with pytest.raises(CalibrationError, match="between 1 and 2\\*\\*40 are needed"):
+        calibrate_lattice(1e-13, 1.0)
 
 
 @settings(max_examples=50)
