@@ -1,9 +1,9 @@
 r"""What an attacker reads in the releases of a fit: who adds what to which of them.
 
 Each estimator's noisy releases are public in the sense of its ε, so that the attacker reads them
-rather than the model. All that are sums over records say themselves what a record adds; here is
-what an estimator makes of rows before a mechanism gets them, and the two attacks that are not
-linear: on noisy rows in random order (`skdpot.audit.attacks`), and on exact medians.
+rather than the model. All that are sums over records say themselves what a record adds, and each
+estimator what it makes of rows before a mechanism gets them (`_seen_by`). Here are the two attacks
+that are not linear: on noisy rows in random order, and on exact medians.
 
 What noisy projections of rows say about canaries.
 
@@ -34,25 +34,17 @@ of one row (``batch_size=1``) show it. The sum of squares of the numbers, which 
 shows the noise itself.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-import torch
+from tqdm.auto import tqdm
 
-from skdpot._utils.validation import encode_labels
-from skdpot.audit.canaries import AuditedFit, NoKnownAttackError, Score, maker_of
+from skdpot.audit.canaries import AuditedFit, NoKnownAttackError, Score
 from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.nets.fair_training import network_outputs
-from skdpot.nets.networks import to_network_units
-from skdpot.nets.noisy_sums import at_parameters
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.recording import Records, Release
 from skdpot.slicing.rows import ProjectedRows, SmoothedProjections, project_rows
-from skdpot.slicing.sketch import SlicedSketch
-
-RecordsOf: TypeAlias = Callable[[Release], Records | None]
 
 _NEAREST = 24  # values to a median, that are tried as one of the two middle ones
 _SAME = 1e-12
@@ -84,28 +76,40 @@ def evidence_of(audited: AuditedFit, heads: np.ndarray | None = None) -> Evidenc
 
     Noise is checked if the coins are given, which change no score.
     """
-    if not (maker_of(audited.fitted) or any(release.linear for release in audited.releases)):
-        name = type(audited.fitted).__name__
-        raise NoKnownAttackError(f"No attack on {name} is known: give canaries= and score=.")
+    fitted = getattr(audited.fitted, "estimator_", audited.fitted)
+    releases, has_rows = _published(audited, fitted), False
+    has_medians = not releases and hasattr(fitted, "center_")
     evidence = EvidenceSum(len(audited.pairs), heads)
     shares, there = audited.shares, None
     if heads is not None:
         n_pairs, n_known = len(heads), len(audited.X)
         chosen = n_known + np.arange(n_pairs) + np.where(heads, 0, n_pairs)
         there = np.concatenate([np.arange(n_known), chosen])
-    for release, records in audited.watched(_given(audited), "releases"):
-        n_checks = len(evidence.checks)
-        if records is not None:
-            _add(evidence, release, records, shares, there)
-        seen = len(evidence.checks) > n_checks or release.kind == "rows"
+    for release in tqdm(releases, desc="releases", disable=audited.verbose <= 0):
+        n_checks, is_rows = len(evidence.checks), release.kind == "rows"
+        has_rows |= is_rows
+        records = audited.candidates
+        if hasattr(fitted, "_seen_by"):
+            records = fitted._seen_by(release, *records)
+        _add(evidence, release, records, shares, there)
+        seen = len(evidence.checks) > n_checks or is_rows
         if heads is not None and np.max(release.sigma) > 0.0 and not seen:
             evidence.unseen.append(release.kind)
-    kinds = {release.kind for release in audited.releases}
-    if "rows" in kinds:
+    if has_rows:
         add_rows(evidence, audited)
-    elif not kinds and hasattr(audited.fitted, "center_"):
+    elif has_medians:
         evidence.add_scores(_found_in_medians(audited))
+    elif not (hasattr(fitted, "_canaries") or any(release.linear for release in releases)):
+        raise NoKnownAttackError.of(fitted)
     return evidence
+
+
+def _published(audited: AuditedFit, fitted: Any) -> list[Release]:
+    """Return what was released, and of sketches that were added up their sum."""
+    own = getattr(fitted, "release_", None)
+    if own is None or all(one.kind != own.kind for one in audited.releases):
+        return list(audited.releases)
+    return [*(one for one in audited.releases if one.kind != own.kind), own]
 
 
 def _add(
@@ -116,131 +120,16 @@ def _add(
     there: np.ndarray | None,
 ) -> None:
     """Add a release, and check its noise."""
-    inexact = False
+    exact = set()
     for part in release.parts(records, shares):
         evidence.add_part(part, shares, release.kind)
-        inexact |= not part.exact
+        exact.add(part.exact)
     if there is None or np.max(release.sigma) == 0.0:
         return
-    if inexact or release.kind == "misfits":
+    if exact != {True}:  # what the rows that were there give may be known all the same
         of_fit = tuple(None if of is None else of[there] for of in records)
         for part in release.parts(of_fit, np.ones(len(there))):
             evidence.check_part(part, release.kind, len(there))
-
-
-def _given(audited: AuditedFit) -> Iterator[tuple[Release, Records | None]]:
-    """Yield each release with all candidates as its mechanism was given them, if that is known."""
-    (rows, labels), fitted, counted = audited.candidates, audited.fitted, audited.candidates[0]
-    sketch = None if hasattr(fitted, "_axis") else _sketch(fitted)
-    if any("cells" in release.facts for release in audited.releases):
-        records, counted = _fair(audited), np.asarray(labels).reshape(len(rows), -1)
-    elif hasattr(fitted, "model_"):
-        records = _table(audited)
-    else:
-        records = _paths(audited) if hasattr(fitted, "_axis") else _network_rows(audited)
-    whole = len(audited.X) + len(audited.pairs), counted.shape[1]
-    merged = False
-    for release in audited.releases:
-        if release.kind == "histogram":  # of a part of the data, or of something else, is not read
-            numbers = counted if counted is rows else counted.astype(float)
-            yield release, (numbers,) if release.facts["counting"].shape == whole else None
-        elif release.kind != "sketch" or sketch is None:
-            yield release, records(release)
-        elif not merged:  # what was published may be the sum of several
-            table, sigma = np.array(sketch.statistic_), sketch.noise_scale_
-            labelled = labels is not None and hasattr(sketch, "classes_")
-            codes = encode_labels(labels, len(rows), sketch.classes_)[0] if labelled else None
-            yield replace(release, value=table, sigma=sigma), (rows, codes)
-            merged = True
-
-
-def _sketch(fitted: Any) -> SlicedSketch | None:
-    """Return the sketch that something fitted published."""
-    while not isinstance(fitted, SlicedSketch | None):
-        fitted = getattr(fitted, "estimator_", None) or getattr(fitted, "sketch_", None)
-    return fitted
-
-
-def _paths(audited: AuditedFit) -> RecordsOf:
-    """Return rows and the numbers of their times, for the releases of trajectories."""
-    (rows, stamps), fitted = audited.candidates, audited.fitted
-    times = fitted._axis.positions(np.asarray(stamps))
-    mapped = to_network_units(fitted.bounds_, rows)
-    return lambda release: (rows if release.kind == "sketch" else mapped, times)
-
-
-def _network_rows(audited: AuditedFit) -> RecordsOf:
-    """Return rows and labels, or for a network rows in its units and their groups, if any.
-
-    Groups are those that have batches of their own.
-    """
-    rows, labels = audited.candidates
-
-    def records(release: Release) -> Records:
-        if release.kind != "gradient":
-            return rows, labels
-        mapped = to_network_units(audited.fitted.bounds_, rows.astype(np.float64))
-        of_fit = np.zeros(len(audited.X) + len(audited.pairs), dtype=np.intp)
-        if len(release.facts["plan"].group_sizes) > 1:
-            groups = np.asarray(audited.fit_params["sensitive_features"])
-            of_fit = np.unique(groups, return_inverse=True)[1].astype(np.intp)
-        codes = audited.of_candidates(of_fit)
-        if "loss" not in release.facts:  # a generator compares points
-            return mapped, codes
-        return torch.from_numpy(mapped).to(torch.float32), codes
-
-    return records
-
-
-def _fair(audited: AuditedFit) -> RecordsOf:
-    """Return rows, targets, values and cells, for the releases of a fair predictor."""
-    fitted, releases = audited.fitted, audited.releases
-    first = next(release for release in releases if release.kind == "gradient")
-    rows, labels = audited.candidates
-    given = np.asarray(labels)
-    codes = audited.of_candidates(first.facts["cells"].codes)
-    if hasattr(fitted, "classes_"):
-        targets = encode_labels(given, len(given), fitted.classes_)[0]
-    else:
-        targets = to_network_units(fitted.target_bounds_, given.reshape(len(given), -1))
-    X = torch.from_numpy(rows).to(torch.from_numpy(first.facts["parameters"][0]).dtype)
-    y = torch.from_numpy(targets)
-    values: np.ndarray | None = None
-
-    def records(release: Release) -> Records | None:
-        nonlocal values
-        if release.kind == "gradient":
-            return X, y, values, codes
-        if release.kind == "class_count":
-            return (targets,)
-        if release.kind != "table":
-            return None
-        later = releases[releases.index(release) :]
-        step = next((step for step in later if step.kind == "gradient"), None)
-        if step is None:  # of a threshold
-            outputs = network_outputs(fitted.network_, X.to(torch.float32))
-            return outputs[:, :1].sigmoid().numpy() - 0.5, np.zeros(len(codes), dtype=np.intp)
-        outputs = network_outputs(at_parameters(fitted.network_, step.facts["parameters"]), X)
-        values = step.facts["loss"].compared.values(outputs).numpy()
-        return values, codes
-
-    return records
-
-
-def _table(audited: AuditedFit) -> RecordsOf:
-    """Return cells of columns for the first counts of a table, and then bins of these cells."""
-    fitted, (rows, _) = audited.fitted, audited.candidates
-    cells = np.stack([grid.codes(rows[:, j]) for j, grid in enumerate(fitted._grids)], axis=1)
-    bins = fitted.model_.bins
-    binned = np.stack([found.bins[cells[:, j]] for j, found in enumerate(bins)], axis=1)
-    counts = [r for r in audited.releases if r.kind in ("marginals", "misfits")]
-
-    def records(release: Release) -> Records | None:
-        if release.kind not in ("marginals", "misfits"):
-            return None
-        return (cells if release is counts[0] else binned,)
-
-    return records
 
 
 def _found_in_medians(audited: AuditedFit) -> np.ndarray:

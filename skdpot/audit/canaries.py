@@ -23,7 +23,7 @@ the value of one record, or the mean of two: several times as many features as c
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,9 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import hadamard
 from sklearn.base import clone
-from tqdm.auto import tqdm
 
-from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
 from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.mechanisms.fair import FAIR_MECHANISMS
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
@@ -49,6 +47,12 @@ _ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, f
 
 class NoKnownAttackError(ValueError):
     """Nothing here attacks such an estimator; give canaries and a score of your own."""
+
+    @classmethod
+    def of(cls, estimator: Any) -> "NoKnownAttackError":
+        """Return the error for an estimator of which nothing more is to be said."""
+        name = type(estimator).__name__
+        return cls(f"No attack on {name} is known: give canaries= and score=.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -210,11 +214,10 @@ def default_canaries(
     NoKnownAttackError
         A ValueError: no attack on this estimator is known.
     """
-    make = maker_of(estimator)
-    if make is None:
-        name = type(estimator).__name__
-        raise NoKnownAttackError(f"No attack on {name} is known: give canaries= and score=.")
-    return make(estimator, _Slots(n_pairs, X, y, fit_params or {}, rng))
+    chosen = getattr(estimator, "_given_estimator", estimator)  # contributions publish its release
+    if not hasattr(chosen, "_canaries"):
+        raise NoKnownAttackError.of(estimator)
+    return _RECIPES[chosen._canaries](chosen, _Slots(n_pairs, X, y, fit_params or {}, rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,21 +245,28 @@ class _Slots:
         }
 
 
-def maker_of(estimator: Any) -> "Callable[[Any, _Slots], CanaryPairs] | None":
-    """Return what makes the canaries of an estimator, if an attack is known."""
-    names = (base.__name__ for base in type(estimator).__mro__)
-    return next((_MAKERS[name] for name in names if name in _MAKERS), None)
-
-
 def _corners(estimator: Any, slots: _Slots) -> CanaryPairs:
     """Make opposite corners of the box, of different classes where classes are protected."""
-    low, high = _edges(estimator, slots.X)
+    if not hasattr(estimator, "bounds"):
+        raise NoKnownAttackError.of(estimator)
+    if not getattr(estimator, "_is_private", True):
+        raise NoKnownAttackError(
+            f"No attack on PrivateWassersteinDistance(protocol={estimator.protocol!r}): it claims "
+            "no privacy that could be refuted. skdpot.audit.reconstruction reads its messages; "
+            'audit protocol="sliced".'
+        )
+    if getattr(estimator, "n_time_subsample", None) is not None or slots.fit_params:
+        raise ValueError("Audit with n_time_subsample=None and without groups: draws stay unseen.")
     owners = (estimator, getattr(estimator, "mechanism", None))
     public = any(getattr(owner, "public_labels", False) for owner in owners)
     protected = slots.y is not None and getattr(estimator, "conditional", False) and not public
-    box, labels = (slots.n_pairs, low, high), slots.y if protected else None
-    corners = estimator.norm_bound is None
-    pairs = antipodal_pairs(*box, rng=slots.rng, corners=corners, labels=labels)
+    pairs = antipodal_pairs(
+        slots.n_pairs,
+        *_edges(estimator, slots.X),
+        rng=slots.rng,
+        corners=estimator.norm_bound is None,
+        labels=slots.y if protected else None,
+    )
     return pairs if protected else slots.filled(pairs.first, pairs.second)
 
 
@@ -271,26 +281,6 @@ def _edges(estimator: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bounds = X.min(axis=0), X.max(axis=0)
     low, high = (np.broadcast_to(np.asarray(b, dtype=float), X.shape[1]) for b in bounds)
     return low, high
-
-
-def _of_distance(estimator: Any, slots: _Slots) -> CanaryPairs:
-    """Refuse the protocols that claim no privacy."""
-    # Contributions publish the rows of reference.
-    distance = getattr(estimator, "estimator", estimator) or PrivateWassersteinDistance()
-    if distance._is_private:
-        return _corners(distance, slots)
-    raise NoKnownAttackError(
-        f"No attack on PrivateWassersteinDistance(protocol={distance.protocol!r}): it claims no "
-        "privacy that could be refuted. skdpot.audit.reconstruction reads its messages; audit "
-        'protocol="sliced".'
-    )
-
-
-def _of_times(estimator: Any, slots: _Slots) -> CanaryPairs:
-    """Make opposite corners of the box, both at the time of a known row."""
-    if estimator.n_time_subsample is not None or slots.fit_params:
-        raise ValueError("Audit with n_time_subsample=None and without groups: draws stay unseen.")
-    return _corners(estimator, slots)
 
 
 def _orthogonal(estimator: Any, slots: _Slots) -> CanaryPairs:
@@ -403,18 +393,13 @@ def numbered(fitted: Any, X: Any) -> tuple[TableSchema, np.ndarray]:
     return TableSchema(tuple(columns)), np.stack(numbers, axis=1)
 
 
-_MAKERS: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
-    "SlicedSketch": _corners,
-    "DPSlicedFlowSampler": _corners,
-    "DPSlicedGenerator": _corners,
-    "PrivateWassersteinDistance": _of_distance,
-    "ClientContribution": _of_distance,
-    "PrivateTrajectorySampler": _of_times,
-    "PrivateSWAutoencoder": _orthogonal,
-    "FairPrivateClassifier": _opposite,
-    "FairPrivateRegressor": _opposite,
-    "DPTableSynthesizer": _half_a_scale_apart,
-    "PrivateScaler": _far_out,
+# By the name that estimators have for what shows most of them (`PrivateEstimatorMixin._canaries`).
+_RECIPES: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
+    "corners": _corners,
+    "orthogonal rows": _orthogonal,
+    "opposite targets": _opposite,
+    "half a scale apart": _half_a_scale_apart,
+    "far out": _far_out,
 }
 
 
@@ -448,10 +433,6 @@ class AuditedFit:
     fit_params: Mapping[str, np.ndarray]
     verbose: int = 0
 
-    def watched(self, steps: Iterable[Any], label: str) -> Iterable[Any]:
-        """Return the steps of a score, under a progress bar where one is wanted."""
-        return tqdm(steps, desc=label) if self.verbose > 0 else steps
-
     @property
     def candidates(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Known rows, then the first of all pairs, then the second, and their labels."""
@@ -465,10 +446,6 @@ class AuditedFit:
     def shares(self) -> np.ndarray:
         """How many of each candidate are expected: 1 of known rows, and 1/2 of the others."""
         return np.concatenate([np.ones(len(self.X)), np.full(2 * len(self.pairs), 0.5)])
-
-    def of_candidates(self, of_fit: np.ndarray) -> np.ndarray:
-        """Return public facts of the rows of the fit for all candidates."""
-        return np.concatenate([of_fit, of_fit[len(self.X) :]])
 
 
 Score = Callable[[AuditedFit], np.ndarray]

@@ -12,8 +12,9 @@ from scipy.optimize import brentq
 from scipy.stats import nct
 from tqdm.auto import tqdm
 
+from skdpot._utils.validation import check_count
 from skdpot.audit.canaries import CanaryPairs, Score, named_parameters
-from skdpot.audit.membership import MembershipResult, check_confidence, check_count
+from skdpot.audit.membership import MembershipResult, check_confidence
 from skdpot.audit.one_run import (
     check_claim,
     checked_task,
@@ -98,7 +99,7 @@ def gaussian_audit(
     >>> result.epsilon, round(result.advantage_bound, 3)
     (1.0, 0.462)
     """
-    check_count("n_trials", n_trials, least=4)
+    check_count(n_trials, "n_trials", least=4)
     check_claim(epsilon, delta, score)
     for name, value in named_parameters(fit, "random_state").items():
         if value is not None:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,15 +51,6 @@ def check_confidence(confidence: Any) -> None:
         raise TypeError(f"confidence must be a number, not {type(confidence).__name__}.")
     if not 0 < float(confidence) < 1:
         raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
-
-
-def check_count(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Refuse what is no number of things; only numbers are quoted."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}.")
-    if not least <= int(value) <= most:
-        limits = f"at least {least}" if math.isinf(most) else f"from {least} to {most}"
-        raise ValueError(f"{name}={value!r} must be {limits}.")
 
 
 def rows_called(name: str, X: ArrayLike, n_features: int | None = None) -> np.ndarray:

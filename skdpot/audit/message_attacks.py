@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import check_is_fitted, encode_labels
+from skdpot._utils.validation import check_is_fitted
 from skdpot.audit.reconstruction import (
     Reconstruction,
     Seen,
@@ -28,8 +28,6 @@ from skdpot.federated.messages import (
     ReferenceMeasure,
 )
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.slicing.histogram import count_projections
-from skdpot.slicing.plan import square_root_strategy
 from skdpot.slicing.sketch import SlicedSketch
 
 _FLAT = 1e-9  # relative singular value below which the points do not span a direction
@@ -370,20 +368,11 @@ def statistic_of(sketch: SlicedSketch, X: ArrayLike, y: ArrayLike | None = None)
     if rows.ndim != 2 or rows.shape[1] != sketch.directions_.shape[1]:
         n_features = sketch.directions_.shape[1]
         raise ValueError(f"X has shape {rows.shape}; it must be (n_rows, {n_features}).")
-    n_classes, n_projections, n_bins = sketch.statistic_.shape
-    labelled = hasattr(sketch, "classes_")
-    codes = encode_labels(y, len(rows), sketch.classes_)[0] if labelled else None
-    counts = count_projections(
-        rows,
-        sketch.directions_,
-        sketch.half_widths_,
-        n_bins,
-        codes=codes,
-        n_classes=n_classes,
-        bounds=sketch.bounds_,
-    )
-    table: np.ndarray = counts @ square_root_strategy(n_bins).matrix.T
-    return table.reshape(n_classes, n_projections, n_bins)
+    n_classes, _, n_bins = sketch.statistic_.shape
+    records = sketch._seen_by(sketch.release_, rows, y)
+    centers = (part.center for part in sketch.release_.parts(records, np.ones(len(rows))))
+    blocks = [center.reshape(n_classes, -1, n_bins) for center in centers if center is not None]
+    return np.concatenate(blocks, axis=1)
 
 
 def log_likelihoods(sketch: SlicedSketch, statistics: np.ndarray) -> np.ndarray:

@@ -56,6 +56,7 @@ from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
 from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import check_count
 from skdpot.audit.attacks import default_score, evidence_of
 from skdpot.audit.canaries import (
     AuditedFit,
@@ -66,7 +67,7 @@ from skdpot.audit.canaries import (
     default_canaries,
 )
 from skdpot.audit.matched_filter import NoiseEvidence
-from skdpot.audit.membership import check_confidence, check_count
+from skdpot.audit.membership import check_confidence
 from skdpot.metrics._panels import COLORS, single_axes
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.gdp import gdp_epsilon
@@ -326,9 +327,8 @@ def checked_task(
         if column is not None and column.shape[:1] != (len(rows),):
             raise ValueError(f"{name} must have one entry for each of the {len(rows)} rows of X.")
     if not isinstance(canaries, CanaryPairs):
-        check_count("canaries", canaries)
-        rng = solver_generator(random_state)
-        canaries = default_canaries(fit, int(canaries), rows, labels, fit_params=known, rng=rng)
+        n_pairs, rng = check_count(canaries, "canaries"), solver_generator(random_state)
+        canaries = default_canaries(fit, n_pairs, rows, labels, fit_params=known, rng=rng)
     if canaries.first.shape[1] != rows.shape[1]:
         raise ValueError(
             f"The canaries have {canaries.first.shape[1]} features, and X has {rows.shape[1]}."
@@ -466,7 +466,7 @@ def one_run_audit(
     task = checked_task(fit, X, y, canaries, fit_params, random_state, verbose)
     n_pairs = len(task.pairs)
     n_guesses = (n_pairs + 1) // 2 if n_guesses is None else n_guesses
-    check_count("n_guesses", n_guesses, most=n_pairs)
+    check_count(n_guesses, "n_guesses", most=n_pairs)
     # The theorem needs fair coins that nobody knows, whatever else has a seed.
     heads = np.random.default_rng().random(n_pairs) < 0.5
     audited = task.run(heads)

@@ -12,8 +12,8 @@ import pandas as pd
 import skdpot
 from skdpot._utils.pages import HtmlReport
 from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_is_fitted
-from skdpot.audit.membership import check_confidence, check_count, rows_called
+from skdpot._utils.validation import check_count, check_is_fitted
+from skdpot.audit.membership import check_confidence, rows_called
 from skdpot.audit.one_run import lower_text
 from skdpot.audit.report_page import (
     NOT_COVERED,
@@ -124,8 +124,8 @@ def privacy_report(
     if not isinstance(audit, bool | np.bool_):
         raise TypeError(f"audit must be True or False, not {type(audit).__name__}.")
     if n_canaries is not None:
-        check_count("n_canaries", n_canaries)
-    check_count("verbose", verbose, least=0)
+        check_count(n_canaries, "n_canaries")
+    check_count(verbose, "verbose", least=0)
     check_confidence(confidence)
     if not isinstance(budget, PrivacyBudget | None):
         raise TypeError(f"budget must be a PrivacyBudget or None, not {type(budget).__name__}.")

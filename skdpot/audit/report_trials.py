@@ -1,8 +1,8 @@
 """Membership and utility in a privacy report, from public rows or rows given for it."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -127,95 +127,80 @@ def _audit(
         n_canaries = int(np.clip(n_numbers // 2, _FEW, _MANY))
     if n_numbers > 0 and hasattr(part, "n_samples_"):
         n_rows = int(np.clip(part.n_samples_ - n_canaries, _FEWEST_ROWS, _MOST_ROWS))
-    rows = simulated_rows(part, n_rows, rng)
-    copy = unpaid_copy(part).set_params(**rows.parameters)
+    rows, parameters = simulated_rows(part, n_rows, rng)
+    copy = unpaid_copy(part).set_params(**parameters)
     options: dict[str, Any] = {"canaries": n_canaries, "confidence": confidence}
-    seed = int(rng.integers(2**31))
+    options |= rows | {"random_state": int(rng.integers(2**31))}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a fit on simulated rows
-            result = one_run_audit(
-                copy, rows.X, rows.y, fit_params=rows.fit_params, random_state=seed, **options
-            )
+            result = one_run_audit(copy, **options)
     except NoKnownAttackError as error:
         return PartAudit(name, None, str(error))
     stated = part.privacy_spent_.epsilon
     notes = {
         "The columns were numbered by the cells that they are counted in; how bounds and "
-        "categories were found was not attacked.": bool(rows.parameters),
+        "categories were found was not attacked.": bool(parameters),
         f"The estimator itself states ε = {stated:.4g}; the copy claims {result.epsilon:.4g}, "
         "because it has the same noise on another number of rows, and this claim is tested.": (
             not np.isclose(result.epsilon, stated, rtol=1e-2)
         ),
     }
     sight = " ".join(text for text, holds in notes.items() if holds)
-    return PartAudit(name, result, n_rows=len(rows.X), sight=sight)
+    return PartAudit(name, result, n_rows=len(rows["X"]), sight=sight)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SimulatedRows:
-    """Rows for a fit that says nothing about anybody."""
+def simulated_rows(
+    estimator: Any, n_rows: int, rng: np.random.Generator
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make arguments of a fit with about `n_rows` rows that say nothing about anybody.
 
-    X: np.ndarray
-    y: np.ndarray | None = None
-    fit_params: Mapping[str, np.ndarray] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-def simulated_rows(estimator: Any, n_rows: int, rng: np.random.Generator) -> SimulatedRows:
-    """Make about `n_rows` rows from fitted attributes and public parameters.
-
-    Synthetic rows of a sampler, else random points in the released bounds; labels and groups from
-    the public sets of them. Rows of a table are numbered by the cells that it counts in, because
-    the rows of an audit are numbers. Post-processing of what was released: no private row is
-    looked at.
+    From fitted attributes and public parameters: synthetic rows of a sampler, else random points in
+    the released bounds; labels and groups from the public sets of them. Rows of a table are
+    numbered by the cells that it counts in, because the rows of an audit are numbers; the schema of
+    these is among the parameters that are returned second. Post-processing of what was released: no
+    private row is looked at.
     """
     seed = int(rng.integers(2**31))
     if hasattr(estimator, "sample_marginal"):
         each = -(-n_rows // len(estimator.times_))
         rows = [np.asarray(estimator.sample_marginal(t, each, seed)) for t in estimator.times_]
-        return SimulatedRows(X=np.concatenate(rows), y=np.repeat(estimator.times_, each))
+        return {"X": np.concatenate(rows), "y": np.repeat(estimator.times_, each)}, {}
     if hasattr(estimator, "sample_labeled") and hasattr(estimator, "classes_"):
-        rows, labels = estimator.sample_labeled(n_rows, random_state=seed)
-        return SimulatedRows(X=np.asarray(rows), y=np.asarray(labels))
-    if hasattr(estimator, "schema_") and hasattr(estimator, "sample"):
-        schema, X = numbered(estimator, estimator.sample(n_rows, random_state=seed))
-        return SimulatedRows(X=X, parameters={"schema": schema})
+        X, labels = estimator.sample_labeled(n_rows, random_state=seed)
+        return {"X": np.asarray(X), "y": np.asarray(labels)}, {}
     if hasattr(estimator, "sample"):
-        X = np.asarray(estimator.sample(n_rows, random_state=seed))
+        X = estimator.sample(n_rows, random_state=seed)
+        if hasattr(estimator, "schema_"):
+            schema, X = numbered(estimator, X)
+            return {"X": X}, {"schema": schema}
+    elif getattr(estimator, "bounds_", None) is not None:
+        X = _within(estimator.bounds_, n_rows, rng)
     else:
-        X = _points(estimator, n_rows, rng)
+        X = rng.uniform(-1.0, 1.0, size=(n_rows, estimator.n_features_in_))
+        if hasattr(estimator, "center_") and hasattr(estimator, "scale_"):  # a scaler
+            center = 0.0 if estimator.center_ is None else estimator.center_
+            X = center + 2.0 * (1.0 if estimator.scale_ is None else estimator.scale_) * X
     groups = getattr(estimator, "groups_", None)
     if groups is None and getattr(getattr(estimator, "penalty_", None), "needs_groups", False):
         groups = np.arange(2)
     facts = {} if groups is None else {"sensitive_features": np.resize(groups, n_rows)}
-    return SimulatedRows(X=X, y=_labels(estimator, n_rows, rng), fit_params=facts)
+    given = {"X": np.asarray(X), "y": _labels(estimator, n_rows, rng), "fit_params": facts}
+    return given, {}
 
 
-def _points(estimator: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw points from the released range of each feature."""
-    if getattr(estimator, "bounds_", None) is not None:
-        return _within(estimator.bounds_, n_rows, estimator.n_features_in_, rng)
-    cube = rng.uniform(-1.0, 1.0, size=(n_rows, estimator.n_features_in_))
-    if hasattr(estimator, "center_") and hasattr(estimator, "scale_"):  # a scaler
-        center = 0.0 if estimator.center_ is None else estimator.center_
-        scale = 1.0 if estimator.scale_ is None else estimator.scale_
-        return center + 2.0 * scale * cube
-    return cube
-
-
-def _within(bounds: Any, n_rows: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
+def _within(bounds: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """Draw points from a cube inside of bounds."""
-    cube = rng.uniform(-1.0, 1.0, size=(n_rows, n_features))
-    return bounds.from_ball(cube * bounds.radius / np.sqrt(n_features))
+    cube = rng.uniform(-1.0, 1.0, size=(n_rows, bounds.n_features))
+    points: np.ndarray = bounds.from_ball(cube * bounds.radius / np.sqrt(bounds.n_features))
+    return points
 
 
 def _labels(estimator: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray | None:
     """Draw classes, in turn so that every class has its rows, or targets."""
     if is_regressor(estimator) and hasattr(estimator, "target_bounds_"):
-        bounds = estimator.target_bounds_
-        targets = _within(bounds, n_rows, bounds.n_features, rng)
-        return targets[:, 0] if bounds.n_features == 1 else targets
+        targets = _within(estimator.target_bounds_, n_rows, rng)
+        return targets[:, 0] if targets.shape[1] == 1 else targets
     if hasattr(estimator, "classes_"):
         return rng.permutation(np.resize(estimator.classes_, n_rows))
     return None

@@ -26,11 +26,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 
 from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import check_count
 from skdpot.audit.membership import (
     MembershipResult,
     Share,
     binomial_limits,
-    check_count,
     rows_called,
 )
 from skdpot.metrics._panels import COLORS
@@ -634,7 +634,7 @@ def synthetic_membership(
     """
     members, holdout = rows_called("X_members", X_members), rows_called("X_holdout", X_holdout)
     n_samples = max(_FEWEST_SAMPLED, len(members)) if n_samples is None else n_samples
-    check_count("n_samples", n_samples, least=2)
+    check_count(n_samples, "n_samples", least=2)
     rng = solver_generator(random_state)
     if X_reference is not None:
         reference = rows_called("X_reference", X_reference)

@@ -41,6 +41,7 @@ from skdpot.nets.training import (
     with_trained_parameters,
 )
 from skdpot.nets.wasserstein_gradient import Cells
+from skdpot.privacy import recording
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
 
@@ -126,6 +127,7 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    _canaries = "opposite targets"
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="left")],
@@ -260,6 +262,15 @@ class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
         device = resolve_device(self.device) or "cpu"
         kept = rows.astype(np.float64 if _in_double(network) else np.float32)
         return Records(torch.from_numpy(kept).to(device), torch.from_numpy(targets).to(device))
+
+    def _targets(self, y: Any) -> np.ndarray:
+        """Return targets as the network learns them."""
+        raise NotImplementedError
+
+    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
+        """Return rows and targets as training has them."""
+        records = self._records(self.network_, X, self._targets(y))
+        return records.rows.cpu(), records.targets.cpu()
 
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the network's outputs for public rows."""

@@ -501,7 +501,10 @@ def _noisy(total: float, task: SearchTask, secret: SecretStream) -> float:
     [units] = round_to_lattice([total], noise.lattice)
     score = float(drawn + units) * noise.lattice / task.plan.n_scored
     lattice = noise.lattice / task.plan.n_scored
-    return released(Release("score", score, sigma=task.plan.score_deviation, lattice=lattice))
+    noisy = Release(
+        "score", score, sigma=task.plan.score_deviation, lattice=lattice, event=task.plan.event
+    )
+    return released(noisy)
 
 
 @contextmanager

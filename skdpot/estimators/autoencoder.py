@@ -40,6 +40,7 @@ from skdpot.nets.training import check_callbacks, check_per_record
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import made_by
+from skdpot.privacy.recording import Records, Release
 from skdpot.privacy.spent import PrivateEstimatorMixin
 from skdpot.slicing.plan import public_bounds
 
@@ -196,6 +197,7 @@ class PrivateSWAutoencoder(
     random_state: Any = None
     verbose: int = 0
 
+    _canaries = "orthogonal rows"
     _parameter_constraints = {
         **PrivateEstimatorMixin._parameter_constraints,
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
@@ -300,6 +302,12 @@ class PrivateSWAutoencoder(
         return DataBounds.from_box(
             np.where(flat, low - half, low), np.where(flat, high + half, high), rows.shape[1]
         )
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows, for noisy gradients in the units of the network."""
+        if release.kind == "gradient":
+            X = to_network_units(self.bounds_, X.astype(np.float64))
+        return X, y
 
     def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
         """Fit, then encode the same rows.

@@ -98,14 +98,17 @@ class ClientContribution(BaseEstimator):
         ValueError, BudgetExceededError
             As `PrivateWassersteinDistance.fit`. Nothing changes then.
         """
-        given = PrivateWassersteinDistance() if self.estimator is None else self.estimator
         with all_or_nothing(self):
-            self.estimator_ = clone(given).fit(X, y)
+            self.estimator_ = clone(self._given_estimator).fit(X, y)
             self.__dict__.pop("feature_names_in_", None)
             for name in ("n_features_in_", "feature_names_in_", "privacy_spent_"):
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
         return self
+
+    @property
+    def _given_estimator(self) -> PrivateWassersteinDistance:
+        return PrivateWassersteinDistance() if self.estimator is None else self.estimator
 
     def contributions(
         self, clients: Sequence[Party] | Mapping[str, Any], *, confidence: float = 0.95

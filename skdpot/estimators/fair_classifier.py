@@ -1,6 +1,7 @@
 """A private classifier whose predicted probabilities are alike in all groups."""
 
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
+from torch import nn
 from torch.nn import functional
 
 from skdpot._utils.validation import (
@@ -20,7 +22,6 @@ from skdpot.mechanisms.fair import FairTask, mu_share
 from skdpot.nets.fair_training import network_outputs
 from skdpot.nets.output_tables import plan_threshold, tuned_threshold
 from skdpot.nets.wasserstein_gradient import Cells, Probabilities
-from skdpot.privacy.events import Event
 
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
@@ -162,17 +163,16 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         network = self._network(rows.shape[1], n_outputs, context.streams.solver)
         public, tuning = self._public(cells), None
-        others: tuple[Event, ...] = ()
         if self.tune_threshold:
             mu = mu_share(context.target, _TUNING_SHARE)
-            tuning, others = plan_threshold(mu, len(rows), public_classes=SAME_CLASS in public)
+            tuning = plan_threshold(mu, len(rows), public_classes=SAME_CLASS in public)
         task = FairTask(
             gradient=_binary_gradient if n_outputs == 1 else _softmax_gradient,
             compared=Probabilities(n_outputs),
             alpha=self.alpha,
             cells=cells,
             network=network,
-            others=others,
+            others=() if tuning is None else tuning.events,
         )
         plan = self.mechanism_.plan(context, task)
         if tuning is not None:
@@ -183,9 +183,12 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         self._train(context, plan, network, records)
         self.threshold_ = 0.5
         if tuning is not None:
-            outputs = network_outputs(self.network_, records.rows.to("cpu", torch.float32))
-            probabilities = outputs[:, 0].sigmoid().numpy()
-            self.threshold_ = tuned_threshold(probabilities, codes, tuning, context.streams.secret)
+            of = partial(_probabilities, self.network_)
+            released = (codes, tuning, context.streams.secret, of)
+            self.threshold_ = tuned_threshold(of(records.rows), *released)
+
+    def _targets(self, y: Any) -> np.ndarray:
+        return encode_labels(y, len(y), self.classes_)[0]
 
     def _check_classes(self) -> None:
         """Refuse too few classes to learn, and too many for one threshold."""
@@ -266,6 +269,13 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # thirty rows teach nothing under noise
         return tags
+
+
+def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
+    """Return the probability of the second class, before a threshold is known."""
+    outputs = network_outputs(network, rows.to("cpu", torch.float32))
+    probabilities: np.ndarray = outputs[:, 0].sigmoid().numpy()
+    return probabilities
 
 
 def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

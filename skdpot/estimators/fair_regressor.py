@@ -15,6 +15,7 @@ from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FairTask
 from skdpot.nets.networks import from_network_units, to_network_units
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
+from skdpot.privacy import recording
 from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
 
 
@@ -144,8 +145,16 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         public = ("the number of targets", *([] if self.groups_ is None else [SAME_GROUP]))
         self._charge(context, plan, network, public)
         self.target_bounds_ = settled_bounds(bounds, targets, context.streams)
-        mapped = to_network_units(self.target_bounds_, targets)
-        self._train(context, plan, network, self._records(network, rows, mapped))
+        self._train(context, plan, network, self._records(network, rows, self._targets(targets)))
+
+    def _targets(self, y: Any) -> np.ndarray:
+        return to_network_units(self.target_bounds_, y.reshape(len(y), -1))
+
+    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
+        """Return rows and mapped targets; of private bounds, targets as they are."""
+        if release.kind == "histogram":
+            return (y.reshape(len(y), -1).astype(np.float64),)
+        return super()._seen_by(release, X, y)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return predictions, within the bounds of the targets.

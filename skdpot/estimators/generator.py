@@ -34,8 +34,9 @@ from skdpot.nets.generator_training import (
     release_batches,
     table_batches,
 )
-from skdpot.nets.networks import draw_latents, evaluate
+from skdpot.nets.networks import draw_latents, evaluate, to_network_units
 from skdpot.nets.training import check_callbacks, train_network
+from skdpot.privacy.recording import Records, Release
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -204,6 +205,12 @@ class DPSlicedGenerator(SyntheticRows):
         super()._store(mechanism, release, X)
         if isinstance(release.value, TrainedGenerator):
             self._keep(release.value)
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and labels; for noisy gradients rows in the units of the network."""
+        if release.kind == "gradient":
+            X = to_network_units(self.bounds_, X.astype(np.float64))
+        return super()._seen_by(release, X, y)
 
     @fit_context(prefer_skip_nested_validation=True)
     def retrain(self, random_state: Any = None) -> Self:

@@ -35,12 +35,12 @@ from skdpot.preprocessing.table_schema import (
     warn_of_guess,
 )
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.recording import Release
+from skdpot.privacy.recording import Records, Release
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
 from skdpot.tables.marginals import IntArray, NoisyMarginal
-from skdpot.tables.model import draw_cells
+from skdpot.tables.model import bin_codes, draw_cells
 from skdpot.tables.table_record import TableRecord
 
 _ASSUMPTIONS = (
@@ -175,6 +175,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
+    _canaries = "half a scale apart"
     _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "schema": [TableSchema, str, PathLike, None],
         "target": [str, None],
@@ -276,6 +277,14 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self.model_ = fit.model()
         self.schema_, self._grids = schema, grids
         self.n_samples_, self._kind = plan.n_samples, kind
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return the cells of rows, or the bins of cells in which pairs are counted."""
+        if release.kind not in ("marginals", "misfits"):
+            return X, y
+        cells = np.stack([grid.codes(X[:, j]) for j, grid in enumerate(self._grids)], axis=1)
+        of_pairs = len(release.facts["marginals"][0].columns) > 1
+        return (bin_codes(cells, self.model_.bins) if of_pairs else cells), y
 
     def _restate(self, spent: PrivacySpent) -> None:
         super()._restate(spent)

@@ -24,6 +24,8 @@ from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 from skdpot.metrics import wasserstein_distance
+from skdpot.nets.networks import to_network_units
+from skdpot.privacy.recording import Records, Release
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
 from skdpot.trajectories.time_axis import read_stamps, timed_rows
@@ -359,6 +361,13 @@ class PrivateTrajectorySampler(PrivateSampler):
             seen = rng.permutation(np.flatnonzero(positions == i))[:_MOST_SCORED]
             distances.append(wasserstein_distance(rows[seen], self.particles_[i]))
         return -float(np.mean(distances))
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows, in units of length where particles move, and the numbers of their times."""
+        positions = self._axis.positions(np.asarray(y))
+        if hasattr(self, "sketch_") or release.kind == "histogram":
+            return super()._seen_by(release, X, positions)
+        return to_network_units(self.bounds_, X), positions
 
     def _size(self, mechanism: Any) -> int:
         return int(self.n_particles or mechanism.default_particles)

@@ -148,7 +148,7 @@ def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
     sketch.privacy_spent_ = PrivacySpent(target.epsilon, target.delta, *facts, assumptions=())
     empty = np.zeros((1, len(request.directions), request.n_bins))
     measured = (sketch.bounds_, sketch.directions_, sketch.half_widths_)
-    sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma)
+    sketch.release_ = sketch_release(empty, *measured, sigma=plan.sigma, event=plan.event)
     if party.feature_names is not None:
         sketch.feature_names_in_ = np.array(party.feature_names, dtype=object)
     return SketchMessage(sketch)

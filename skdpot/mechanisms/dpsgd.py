@@ -232,7 +232,7 @@ class DPSGD(Mechanism):
         )
         bounds = settled_bounds(plan.bounds, rows, streams)
         tensor = _tensor(context, bounds, rows)
-        step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells.members)
+        step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells)
         finished, stopped = train_privately(
             autoencoder,
             step,

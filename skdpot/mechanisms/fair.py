@@ -154,8 +154,8 @@ class SketchedOutputs(FairGradients):
                 loss.compared.directions(self.n_projections, np.random.default_rng(0))
             )
             mu, fewest = mu_share(target, _TABLE_SHARE), max(1, min(cells.sizes))
-            tables, event = plan_tables(mu, len(release_at), n_projections, fewest)
-            others.append(event)
+            tables = plan_tables(mu, len(release_at), n_projections, fewest)
+            others.append(tables.event)
             # What is averaged over the blocks of directions has less noise.
             n_blocks = max(1.0, n_projections / loss.compared.n_outputs)
             _warn_of_small_cells(context.caller, cells, tables.sigma / math.sqrt(n_blocks))

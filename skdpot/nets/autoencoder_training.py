@@ -43,6 +43,7 @@ from skdpot.nets.noisy_sums import (
 from skdpot.nets.per_sample import record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.wasserstein_gradient import (
+    Cells,
     ClippedOutputs,
     ParityPenalty,
 )
@@ -287,7 +288,7 @@ def private_steps(
     plan: TrainingPlan,
     secret: SecretStream,
     public: np.random.Generator,
-    members: Sequence[np.ndarray] | None = None,
+    cells: Cells | None = None,
 ) -> GradientStep:
     """Make the steps of training with noisy sums of clipped gradients.
 
@@ -296,13 +297,13 @@ def private_steps(
     Each step releases the sum, rounded to a lattice, with discrete Gaussian noise ``plan.noise``.
     Batches are secret; nothing of them is kept.
     """
-    batches = plan.batches(secret, members)
+    batches = plan.batches(secret, None if cells is None else cells.members)
 
     def step(autoencoder: Any, number: int) -> None:
         batch = torch.from_numpy(next(batches)).to(rows.device)
         directions = None if loss.penalty is None else loss.penalty.directions(public)
         total = loss.clipped_sum(autoencoder, rows[batch], directions)
-        facts = {"loss": loss, "directions": directions}
+        facts = {"loss": loss, "directions": directions, "cells": cells}
         release_gradient(autoencoder, total, plan, secret, facts, _step_part)
 
     return step
@@ -311,16 +312,18 @@ def private_steps(
 def _step_part(
     autoencoder: Any,
     records: Records,
+    codes: np.ndarray,
     shares: np.ndarray,
     *,
     loss: AutoencoderLoss,
     directions: np.ndarray | None,
+    **_: Any,
 ) -> dict[str, Any]:
     """Return what each record adds to `AutoencoderLoss.clipped_sum`.
 
     With a penalty, which compares the codes of a batch, among those of an expected batch.
     """
-    rows, codes = records
+    rows = torch.from_numpy(records[0]).to(torch.float32)
     clipped = by_jacobians(loss.clip)
     own = gradients_of_vectors(autoencoder, rows, clipped, reconstruction_gradient)
     if loss.penalty is None or directions is None:

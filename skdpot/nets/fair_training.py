@@ -14,7 +14,9 @@ it is clipped together with the loss, and one record moves only its own term.
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -271,27 +273,37 @@ def tabled_steps(
     limits = loss.compared.half_widths(directions)
     tables: OutputTables | None = None
     local: LocalPenalty | None = None
+    values_of: Callable[[torch.Tensor], np.ndarray] | None = None
 
     def step(network: nn.Module, number: int) -> None:
-        nonlocal tables, local
+        nonlocal tables, local, values_of
         if noise is not None and number in release_at:
-            values = loss.compared.values(network_outputs(network, records.rows)).cpu().numpy()
+            values = _values(loss.compared, network, records.rows)
+            values_of = partial(_values, loss.compared, deepcopy(network).cpu().eval())
             parts = (values, cells.codes, cells.sizes, directions, limits, noise, secret)
-            tables = release_tables(*parts, previous=tables)
+            tables = release_tables(*parts, previous=tables, values_of=values_of)
             local = LocalPenalty.of_release(tables, values, cells)
         batch = next(batches)
         of_batch = None if local is None else local.take(batch)
         chosen = records.take(batch)
         total = pulled_back_sum(network, chosen.rows, loss.joint_vectors(chosen, of_batch, cells))
         facts = {"loss": loss, "cells": cells, "tables": tables}
-        release_gradient(network, total, plan, secret, facts, _joint_part)
+        linear = partial(_joint_part, values_of=values_of)
+        release_gradient(network, total, plan, secret, facts, linear)
 
     return step
+
+
+def _values(compared: ComparedOutputs, network: nn.Module, rows: torch.Tensor) -> np.ndarray:
+    """Return what is compared of the outputs of rows."""
+    values: np.ndarray = compared.values(network_outputs(network, rows)).cpu().numpy()
+    return values
 
 
 def _ranked_part(
     network: nn.Module,
     given: recording.Records,
+    codes: np.ndarray,
     shares: np.ndarray,
     *,
     loss: FairLoss,
@@ -300,7 +312,7 @@ def _ranked_part(
     **_: Any,
 ) -> dict[str, Any]:
     """Return what each record adds to a ranked sum, in an expected batch."""
-    rows, targets, _, codes = given
+    rows, targets = given
     order, places, sizes = expected_batch(codes, shares)
     batch = Records(rows, targets).take(order)
     of_batch = None if penalty is None else replace(penalty, batch_sizes=sizes)
@@ -312,19 +324,21 @@ def _ranked_part(
 def _joint_part(
     network: nn.Module,
     given: recording.Records,
+    codes: np.ndarray,
     shares: np.ndarray,
     *,
     loss: FairLoss,
     cells: Cells,
     tables: OutputTables | None,
+    values_of: Callable[[torch.Tensor], np.ndarray] | None,
 ) -> dict[str, Any]:
     """Return what each record adds to a joint sum.
 
     Its own penalty follows from its output under the network that the tables were released of.
     """
-    rows, targets, released_of, codes = given
+    rows, targets = given
     local = None
-    if tables is not None:
-        local = LocalPenalty.of_release(tables, released_of, replace(cells, codes=codes))
+    if tables is not None and values_of is not None:
+        local = LocalPenalty.of_release(tables, values_of(rows), replace(cells, codes=codes))
     vectors = loss.joint_vectors(Records(rows, targets), local, cells)
     return {"rows": gradients_of_vectors(network, rows, vectors)}

@@ -287,6 +287,7 @@ def _in_ball(points: np.ndarray, radius: float) -> np.ndarray:
 def _step_part(
     network: nn.Module,
     records: Records,
+    codes: np.ndarray,
     shares: np.ndarray,
     *,
     plan: TrainingPlan,
@@ -300,7 +301,7 @@ def _step_part(
     matched with by the length of the j-th part's range that lies between u' and u. What this
     misses, a few per cent, is found by simulation.
     """
-    (rows, codes), latents = records, torch.from_numpy(inputs)
+    rows, latents = records[0], torch.from_numpy(inputs)
 
     def exact(batch: np.ndarray) -> np.ndarray:
         total = clipped_gradient(network, latents, batch, **options)

@@ -48,7 +48,7 @@ from skdpot.privacy.noise import (
     required_bits,
 )
 from skdpot.privacy.private_bounds import BoundsPlan
-from skdpot.privacy.recording import Part, Records, Release, released
+from skdpot.privacy.recording import Part, Records, Release, of_candidates, released
 
 # Products of matrices may round the same record in another way in a batch of another size.
 SINGLE_PRECISION = (
@@ -379,8 +379,8 @@ class Gradients:
         return Gradients(tuple(part.plus(added, share) for part in self.parts), self.trained)
 
 
-# From a network, as it was before the step, the records, how many of each are expected, and the
-# facts of the step, to what records add to its gradient: arguments of
+# From a network, as it was before the step, the records, the cell of each, how many of each are
+# expected, and the facts of the step, to what records add to its gradient: arguments of
 # `skdpot.privacy.recording.Part`.
 StepMap: TypeAlias = Callable[..., dict[str, Any]]
 _OF_EVERY_STEP = ("parameters", "plan")
@@ -429,8 +429,10 @@ def _step(
     """Yield what records add to a step, at the parameters that it was made with."""
     plan: TrainingPlan = release.facts["plan"]
     facts = {name: fact for name, fact in release.facts.items() if name not in _OF_EVERY_STEP}
-    found = linear(at_parameters(network, release.facts["parameters"]), records, shares, **facts)
-    rates = plan.rates(records[-1])
+    cells, before = facts.get("cells"), at_parameters(network, release.facts["parameters"])
+    codes = np.zeros(len(shares), np.intp) if cells is None else of_candidates(cells.codes, shares)
+    found = linear(before, records, codes, shares, **facts)
+    rates = plan.rates(codes)
     yield Part(
         value=plan.batch_size * _flat([torch.from_numpy(value) for value in release.value]),
         sigma=plan.sigma,

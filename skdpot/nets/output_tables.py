@@ -17,16 +17,17 @@ distribution there, and a third counts the second class unless the classes are p
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.noise import LatticeNoise, calibrate_lattice, lattice_noise, required_bits
-from skdpot.privacy.recording import Part, Records, Release, Vectors, released
+from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
+from skdpot.privacy.recording import Part, Records, Release, Vectors, of_candidates, released
 from skdpot.slicing.histogram import binned_rows, count_projections
 from skdpot.slicing.plan import SquareRootStrategy, recommended_bins, square_root_strategy
 from skdpot.slicing.table import CDFTable, decode_cumulative
@@ -45,27 +46,28 @@ class TableNoise:
     sigma: float
     lattice: float
     mu: float
+    event: Event
 
 
 def plan_tables(
-    mu: float, n_releases: int, n_projections: int, n_records: int
-) -> tuple[TableNoise, Event]:
+    mu: float,
+    n_releases: int,
+    n_projections: int,
+    n_records: int,
+    label: str = "Outputs of each group, compared while training",
+) -> TableNoise:
     """Choose the bins of some releases and the noise of each."""
     of_each = mu / math.sqrt(n_releases)
     strategy = square_root_strategy(recommended_bins(n_records, 1, of_each))
-    if math.isinf(mu):
-        none = TableNoise(strategy=strategy, sigma=0.0, lattice=strategy.lattice, mu=mu)
-        return none, NonPrivateEvent()
-    noise = calibrate_lattice(
-        of_each,
-        strategy.sensitivity(n_projections, conditional=False),
-        data_lattice=strategy.lattice,
-    )
-    required_bits(noise.sigma / noise.lattice, mu)  # for all of them; refuses before any charge
-    label = "Outputs of each group, compared while training"
-    event = GaussianEvent(**vars(noise), n_steps=n_releases, label=label)
-    planned = TableNoise(strategy=strategy, sigma=noise.sigma, lattice=noise.lattice, mu=mu)
-    return planned, event
+    sigma, lattice = 0.0, strategy.lattice
+    event: Event = NonPrivateEvent(label=label)
+    if math.isfinite(mu):
+        moved = strategy.sensitivity(n_projections, conditional=False)
+        noise = calibrate_lattice(of_each, moved, data_lattice=lattice)
+        sigma, lattice = noise.sigma, noise.lattice
+        required_bits(sigma / lattice, mu)  # for all of them; refuses before any charge
+        event = GaussianEvent(**vars(noise), n_steps=n_releases, label=label)
+    return TableNoise(strategy=strategy, sigma=sigma, lattice=lattice, mu=mu, event=event)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +122,11 @@ def release_tables(
     stream: SecretStream,
     *,
     previous: OutputTables | None = None,
+    values_of: Callable[[Any], np.ndarray] = np.asarray,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
+
+    `values_of` returns the outputs of other rows, for audits.
 
     Privacy
     -------
@@ -135,7 +140,15 @@ def release_tables(
     else:
         centres, half_widths = previous.range_of_interest(limits)
     statistic = noisy_counts(
-        values, cells, len(cell_sizes), directions, half_widths, noise, stream, centres=centres
+        values,
+        cells,
+        len(cell_sizes),
+        directions,
+        half_widths,
+        noise,
+        stream,
+        centres=centres,
+        values_of=values_of,
     )
     return OutputTables(
         tuple(
@@ -156,6 +169,7 @@ def noisy_counts(
     stream: SecretStream,
     *,
     centres: np.ndarray | None = None,
+    values_of: Callable[[Any], np.ndarray] = np.asarray,
 ) -> np.ndarray:
     """Measure the histograms of each part of the records along each direction, with noise.
 
@@ -187,17 +201,24 @@ def noisy_counts(
         sigma=float(noise.sigma),
         lattice=noise.lattice,
         sensitivity=strategy.sensitivity(len(directions), conditional=False),
-        linear=_counted,
+        event=noise.event,
+        linear=partial(_counted, values_of, codes),
     )
     return released(release)
 
 
-def _counted(release: Release, records: Records, shares: np.ndarray) -> Iterable[Part]:
+def _counted(
+    values_of: Callable[[Any], np.ndarray],
+    codes: np.ndarray,
+    release: Release,
+    records: Records,
+    shares: np.ndarray,
+) -> Iterable[Part]:
     """Yield what values add: a constant column moves projections that have a centre."""
-    values, codes = records
+    values = values_of(records[0])
     if release.facts["directions"].shape[1] > values.shape[1]:
         values = np.column_stack([values, np.ones(len(values))])
-    return binned_rows(release, (values, codes), shares)
+    return binned_rows(release, (values, of_candidates(codes, shares)), shares)
 
 
 _LIMIT = np.full(1, 0.5)  # of probabilities less one half
@@ -212,12 +233,16 @@ class ThresholdNoise:
 
     coarse: TableNoise
     fine: TableNoise
-    count: LatticeNoise | None
+    count: GaussianEvent | None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What is to be charged."""
+        counted = () if self.count is None else (self.count,)
+        return (self.coarse.event, self.fine.event, *counted)
 
 
-def plan_threshold(
-    mu: float, n_samples: int, *, public_classes: bool
-) -> tuple[ThresholdNoise, tuple[Event, ...]]:
+def plan_threshold(mu: float, n_samples: int, *, public_classes: bool) -> ThresholdNoise:
     """Divide a privacy parameter between the releases of a threshold.
 
     The histograms hold all records, whatever their class, so that a replaced record moves one
@@ -226,19 +251,21 @@ def plan_threshold(
     """
     shares = _SHARES | ({"count": 0.0} if public_classes else {})
     mus = {name: mu * math.sqrt(share / sum(shares.values())) for name, share in shares.items()}
-    coarse, finds = plan_tables(mus["coarse"], 1, 1, n_samples)
-    fine, measures = plan_tables(mus["fine"], 1, 1, n_samples)
-    finds = replace(finds, label="Range of the outputs, for the threshold")
-    measures = replace(measures, label="Outputs in that range")
-    if public_classes or math.isinf(mu):
-        return ThresholdNoise(coarse=coarse, fine=fine, count=None), (finds, measures)
-    count = calibrate_lattice(mus["count"], 1.0)
-    counts = GaussianEvent(**vars(count), label="Records of the second class")
-    return ThresholdNoise(coarse=coarse, fine=fine, count=count), (finds, measures, counts)
+    words = "Range of the outputs, for the threshold"
+    coarse = plan_tables(mus["coarse"], 1, 1, n_samples, words)
+    fine, count = plan_tables(mus["fine"], 1, 1, n_samples, "Outputs in that range"), None
+    if not (public_classes or math.isinf(mu)):
+        noise = calibrate_lattice(mus["count"], 1.0)
+        count = GaussianEvent(**vars(noise), label="Records of the second class")
+    return ThresholdNoise(coarse=coarse, fine=fine, count=count)
 
 
 def tuned_threshold(
-    probabilities: np.ndarray, labels: np.ndarray, noise: ThresholdNoise, stream: SecretStream
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    noise: ThresholdNoise,
+    stream: SecretStream,
+    probabilities_of: Callable[[Any], np.ndarray] = np.asarray,
 ) -> float:
     """Release the score that as many records exceed as belong to the second class.
 
@@ -248,7 +275,10 @@ def tuned_threshold(
     """
     n = len(labels)
     values, together = probabilities[:, None] - 0.5, np.zeros(n, dtype=np.intp)
-    release = partial(release_tables, values, together, (n,), _DIRECTION, _LIMIT)
+    given = (values, together, (n,), _DIRECTION, _LIMIT)
+    release = partial(
+        release_tables, *given, values_of=lambda rows: probabilities_of(rows)[:, None] - 0.5
+    )
     fine = release(noise.fine, stream, previous=release(noise.coarse, stream))
     if noise.count is None:  # public, or no privacy is promised
         second = float(labels.sum())
@@ -259,16 +289,18 @@ def tuned_threshold(
     return float(np.clip(0.5 + cut, _INSIDE, 1.0 - _INSIDE))
 
 
-def _noisy_count(labels: np.ndarray, noise: LatticeNoise, stream: SecretStream) -> float:
+def _noisy_count(labels: np.ndarray, event: GaussianEvent, stream: SecretStream) -> float:
     """Release the number of records of the second class, which one record moves by one."""
-    table = lattice_noise(noise.sigma, 1, stream, lattice=noise.lattice, mu=noise.mu)
-    table += int(labels.sum()) * round(1 / noise.lattice)
+    lattice = float(event.lattice or 1.0)
+    table = lattice_noise(event.sigma, 1, stream, lattice=lattice, mu=event.mu)
+    table += int(labels.sum()) * round(1 / lattice)
     release = Release(
         "class_count",
-        table.astype(np.float64) * noise.lattice,
-        sigma=noise.sigma,
-        lattice=noise.lattice,
-        sensitivity=noise.sensitivity,
+        table.astype(np.float64) * lattice,
+        sigma=event.sigma,
+        lattice=lattice,
+        sensitivity=event.sensitivity,
+        event=event,
         linear=_counted_labels,
     )
     return float(released(release)[0])
@@ -276,5 +308,5 @@ def _noisy_count(labels: np.ndarray, noise: LatticeNoise, stream: SecretStream) 
 
 def _counted_labels(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
     """Yield what labels add to their sum."""
-    rows = Vectors(records[0].astype(np.float64)[:, None])
+    rows = Vectors(np.asarray(records[1], dtype=np.float64)[:, None])
     yield Part(value=release.value, sigma=float(np.max(release.sigma)), rows=rows)

@@ -103,6 +103,7 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     1.0
     """
 
+    _canaries = "far out"
     _parameter_constraints: dict[str, list[Any]] = {
         **PrivateEstimatorMixin._parameter_constraints,
         "with_centering": ["boolean"],

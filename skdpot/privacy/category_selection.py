@@ -138,6 +138,7 @@ class ThresholdedCountsEvent(Event):
     n_columns: int = 1
     lattice: float | None = None
 
+    in_files = True
     _checks = {
         "sigma": positive,
         "threshold": positive,

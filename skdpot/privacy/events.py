@@ -143,6 +143,9 @@ class Event:
     label: str = field(default="", compare=False)
 
     _checks: ClassVar[dict[str, Check]] = {}
+    # Whether a file may state it: its account takes no time, whoever sends the file.
+    in_files: ClassVar[bool] = False
+    is_budget: ClassVar[bool] = False  # whatever was done within its mu
 
     def __post_init__(self) -> None:
         """Check the fields and give them their plain Python types."""
@@ -323,6 +326,7 @@ class GaussianEvent(Event):
     n_steps: int = 1
     lattice: float | None = None
 
+    in_files = True
     _checks = {
         "sigma": positive,
         "sensitivity": positive,
@@ -597,6 +601,8 @@ class NonPrivateEvent(Event):
     label : str, default=""
         What is released, for reports.
     """
+
+    in_files = True
 
     @property
     def is_private(self) -> bool:

@@ -169,7 +169,7 @@ def noisy_histogram(
     counting: Counting,
     noise: LatticeNoise | GaussianEvent,
     stream: SecretStream,
-    event: Event | None = None,
+    event: Event,
 ) -> FloatArray:
     """Return the counts of the cells plus noise, which is drawn first.
 
@@ -193,9 +193,12 @@ def noisy_histogram(
 
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
-    """Yield what rows add: of pairs the mean over the other one's candidates."""
+    """Yield what rows add, if all were counted: of pairs the mean over the other's candidates."""
     counting: Counting = release.facts["counting"]
-    values, slots = counting.values(records[0], np.arange(len(shares))), candidates(shares)
+    slots = candidates(shares)
+    if counting.shape != (len(slots[0]), records[0].shape[1]):
+        return
+    values = counting.values(records[0], np.arange(len(shares)))
     sides = [own[counting.order] for own in slots]  # the candidates of each counted slot
     counts = []
     if counting.paired:

@@ -416,6 +416,7 @@ class BudgetedEvent(Event):
     mean_trials: float | None = None
     shape: float = 1.0
 
+    in_files = is_budget = True
     _checks = {
         "mu": positive,
         "leak": probability,

@@ -8,6 +8,7 @@ may stand at the gate.
 *Who records* sees every release, also those that no attribute keeps: the gradients of a training,
 the sums of a clustering. The accountant charges a fit for all of them, so an audit must see them:
 
+>>> from skdpot.privacy.events import GaussianEvent
 >>> from skdpot.privacy.recording import Release, record_releases, released, replay_releases
 >>> from skdpot import PrivateScaler
 >>> import numpy as np
@@ -20,9 +21,10 @@ the sums of a clustering. The accountant charges a fit for all of them, so an au
 *Who replays* returns the recorded values to the same function on other rows. If its result depends
 on private rows through releases alone, it must then be the same to the last bit:
 
+>>> event = GaussianEvent(sigma=100.0, sensitivity=1.0)
 >>> def positive(rows, n=len(X)):
 ...     noisy = (rows > 0).sum() + np.random.default_rng().normal(0, 100)
-...     noisy = released(Release("count", noisy, sigma=100.0))
+...     noisy = released(Release("count", noisy, sigma=100.0, event=event))
 ...     return min(noisy / n, 1)
 >>> with record_releases() as releases:
 ...     share = positive(X)
@@ -138,6 +140,8 @@ class Release:
     value : ndarray, tensor, number, or tuple or list of these
         The value with its noise. The length of a list is part of the value; shapes of arrays and
         lengths of tuples are public.
+    event : Event
+        What was charged for it, alone or among other releases.
     facts : mapping, default={}
         What is public about it: all that a replay compares and the linear map needs. Arrays and
         tensors are copied when somebody records.
@@ -147,23 +151,22 @@ class Release:
         Spacing of the noise; None for noise in floating point.
     sensitivity : float, optional
         L2 sensitivity that the noise hides.
-    event : Event, optional
-        What was charged for it, alone or among other releases.
     linear : callable, optional
         The map from records to what they add, for releases that are sums over records or nearly
         so: ``linear(release, records, shares)`` yields a `Part` for each part of the release.
-        Records are arrays as the mechanism is given them, and ``shares`` how many of each are
+        Records are the rows and labels of `fit`, as its estimator gives them to the mechanism
+        (`skdpot.privacy.spent.PrivateEstimatorMixin._seen_by`), and ``shares`` how many of each are
         expected in the data: 1, or for the two candidates of a slot 1/2. Records that are there
         come first, then all first and then all second candidates (see `candidates`).
     """
 
     kind: str
     value: Any
+    event: Event = field(kw_only=True)
     facts: Mapping[str, Any] = field(default_factory=dict)
     sigma: float | tuple[float, ...] = 0.0
     lattice: float | None = None
     sensitivity: float | None = None
-    event: Event | None = None
     linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
 
     def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
@@ -179,6 +182,12 @@ def candidates(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
     first = np.arange(len(shares) - n_pairs)
     return first, np.where(shares[first] < 1.0, first + n_pairs, first)
+
+
+def of_candidates(facts: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return public facts of the rows of a fit for all records: both candidates share a slot's."""
+    n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
+    return np.concatenate([facts, facts[len(facts) - n_pairs :]])
 
 
 _Gate: TypeAlias = Callable[[Release, Any], Any]
@@ -290,7 +299,7 @@ def released(release: Release) -> Any:
         If an event with noise was charged, and the release states none.
     """
     least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
-    if release.event is not None and least <= 0.0 and release.event.is_private:
+    if least <= 0.0 and release.event.is_private:
         raise RuntimeError(f"{release.kind!r} would be released without the noise of its event.")
     gate = _GATE.get()
     if gate is None:

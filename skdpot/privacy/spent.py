@@ -30,9 +30,9 @@ from skdpot._utils.validation import Interval, StrOptions
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyLoss, compose, privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
-from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, Relation, check_group_size
+from skdpot.privacy.events import ComposedEvent, Event, Relation, check_group_size
 from skdpot.privacy.gdp import ROUNDING, exact_leak
-from skdpot.privacy.private_selection import BudgetedEvent
+from skdpot.privacy.recording import Records, Release
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -184,6 +184,7 @@ class PrivateEstimatorMixin:
     budget: PrivacyBudget | None
     privacy_spent_: Any
     _stated_in: ClassVar[tuple[str, ...]] = ()
+    _canaries: ClassVar[str] = "corners"  # what shows most of it in an audit
 
     _parameter_constraints: dict[str, list[Any]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -199,6 +200,12 @@ class PrivateEstimatorMixin:
     def _epsilon_due(self) -> float:
         """Return the epsilon of the next fit: inf without noise, 0 if it will release nothing."""
         return self.epsilon
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and labels as the mechanism of a release is given them, for audits."""
+        parts = (getattr(self, name, None) for name in self._stated_in)
+        own = next((part for part in parts if part is not None), None)
+        return (X, y) if own is None else own._seen_by(release, X, y)
 
     def _restate(self, spent: PrivacySpent) -> None:
         """State `spent` in the place of what the fit alone cost, and let go of its budget.
@@ -424,9 +431,7 @@ def _numbers(value: float | tuple[float, ...]) -> str:
 _ROUNDING = 1e-6  # of delta, between machines
 
 
-def check_statement(
-    spent: PrivacySpent, noun: str, kinds: tuple[type[Event], ...]
-) -> tuple[tuple[Any, ...], float | None]:
+def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], float | None]:
     """Refuse a statement that promises more than its own events give.
 
     Returned are the events, none if nothing is private, and the mu that was charged for what is
@@ -441,10 +446,10 @@ def check_statement(
     if spent.relation is not Relation.REPLACE_ONE or spent.event.relation is not spent.relation:
         raise ValueError(f"A {noun} is private under replace-one, and states no other relation.")
     events = spent.event.phases
-    chosen = all(type(event) is BudgetedEvent for event in events)
-    if not (chosen or all(type(event) in (*kinds, NonPrivateEvent) for event in events)):
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"A {noun} is released by events of {names} only.")
+    chosen = all(event.is_budget for event in events)
+    for event in events:
+        if not event.in_files or event.is_budget is not chosen:
+            raise ValueError(f"A {noun} is not released by a {type(event).__name__} of its own.")
     if not spent.event.is_private:
         if math.isfinite(spent.epsilon):
             raise ValueError(f"The {noun} states a finite epsilon for a release without noise.")

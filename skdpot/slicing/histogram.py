@@ -101,7 +101,7 @@ def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Itera
         counted = count_projections(
             rows[chosen], along, half_widths, n_bins, codes=of, n_classes=n_of, bounds=bounds
         )
-        table: np.ndarray = (counted @ matrix.T).reshape(n_of, -1)
+        table: np.ndarray = (counted @ matrix.T).reshape(n_of, len(along) * n_bins)
         return table
 
     known, members = np.flatnonzero(shares == 1.0), np.flatnonzero(shares < 1.0)
@@ -111,7 +111,7 @@ def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Itera
         each = counts(members, np.arange(len(members)), len(members), block)  # a class of its own
         own = np.zeros((len(members), n_classes, each.shape[1]))
         own[np.arange(len(members)), codes[members]] = each
-        single = Vectors(own.reshape(len(members), -1))
+        single = Vectors(own.reshape(len(members), n_classes * each.shape[1]))
         yield Part(
             value=release.value[:, block].ravel(),
             sigma=float(np.max(release.sigma)),

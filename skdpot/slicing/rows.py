@@ -322,7 +322,7 @@ def noisy_batches(
             sigma=plan.sigma / plan.unit * bounds.radius,
             lattice=None if plan.lattice is None else plan.lattice * bounds.radius,
             sensitivity=plan.sensitivity / plan.unit * bounds.radius,
-            event=plan.noise_event,
+            event=plan.event.phases[-1],
         )
         yield replace(release, value=released(release))
 

@@ -28,6 +28,7 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.recording import Records, Release
 from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 from skdpot.slicing.histogram import NoisyAccumulator
 from skdpot.slicing.plan import (
@@ -396,6 +397,11 @@ n_features), default="axes+orthogonal"
         if self._is_open:
             self._check_readable()
         return super().__getstate__()
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and the positions of their classes."""
+        labelled = hasattr(self, "classes_")
+        return X, encode_labels(y, len(X), self.classes_)[0] if labelled else None
 
     @property
     def statistic_(self) -> np.ndarray:

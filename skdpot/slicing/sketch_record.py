@@ -17,7 +17,6 @@ import numpy.typing as npt
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement
 from skdpot.slicing.histogram import bin_edges, sketch_release
 from skdpot.slicing.plan import projection_half_widths, square_root_strategy
@@ -174,7 +173,7 @@ class SketchRecord(Record):
     def _check_statement(self) -> None:
         """Refuse a statement that promises more than its own events and noise give."""
         spent, noise_scale = self.spent, self.noise_scale
-        tables, charged = check_statement(spent, self.noun, (GaussianEvent,))
+        tables, charged = check_statement(spent, self.noun)
         if not tables:
             return
         table = tables[-1]

@@ -369,7 +369,8 @@ class TableFit:
     ) -> Candidates:
         """Release misfits, and take off what chance and the noise explain."""
         sigma, secret = self.plan.misfit_sigma(release, len(marginals)), self.streams.secret
-        noisy = release_misfits(codes, marginals, predictions, sigma, secret)
+        event = events_of(self.plan.event, len(self.grids))[release]
+        noisy = release_misfits(codes, marginals, predictions, sigma, secret, event)
         chance = [sampling_misfit(table, self.plan.n_samples) for table in predictions]
         importance = [TARGET_IMPORTANCE if self.target in m.columns else 1.0 for m in marginals]
         return Candidates(marginals, noisy - np.array(chance) - sigma, np.array(importance))

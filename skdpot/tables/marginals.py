@@ -137,7 +137,7 @@ def release_marginals(
     marginals: Sequence[Marginal],
     sigmas: FloatArray,
     stream: SecretStream,
-    event: Event | None = None,
+    event: Event,
 ) -> Release:
     """Count rows in the cells of marginals, with noise.
 
@@ -156,7 +156,7 @@ def release_marginals(
     return replace(release, value=released(release))
 
 
-def release_of(tables: Sequence[NoisyMarginal], event: Event | None) -> Release:
+def release_of(tables: Sequence[NoisyMarginal], event: Event) -> Release:
     """Return noisy contingency tables that were released together."""
     return Release(
         "marginals",
@@ -181,12 +181,13 @@ def release_misfits(
     predictions: Sequence[FloatArray],
     sigma: float,
     stream: SecretStream,
+    event: Event,
 ) -> FloatArray:
     """Return how many rows predicted marginals put wrong, twice, with noise.
 
     Privacy
     -------
-    The caller has charged ``(misfit_sensitivity(n_marginals) / sigma)**2`` to the squared mu.
+    The caller has charged `event`, of ``(misfit_sensitivity(n_marginals) / sigma)**2`` squared mu.
     """
     mu = misfit_sensitivity(len(marginals)) / sigma if sigma > 0.0 else 0.0
     misfits = _noise(sigma, len(marginals), mu, stream)
@@ -197,6 +198,7 @@ def release_misfits(
         {"marginals": tuple(marginals), "predictions": tuple(predictions)},
         sigma=float(sigma),
         sensitivity=misfit_sensitivity(len(marginals)),
+        event=event,
         linear=_misfit,
     )
     noisy: FloatArray = released(release)
@@ -219,7 +221,7 @@ def _exact_misfits(
 
 def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
     """Yield what rows add to each table: one count."""
-    (codes,) = records
+    codes = records[0]
     rows = np.arange(len(codes))
     for noisy in tables_of(release):
         ones = (np.ones(len(codes)), (rows, noisy.marginal.cells(codes)))

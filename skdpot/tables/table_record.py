@@ -15,8 +15,6 @@ import numpy as np
 
 from skdpot._utils.records import LARGEST_COUNT, Record, refusing
 from skdpot.preprocessing.table_schema import TableSchema
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
-from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
 from skdpot.tables.fitting import events_of, shares_of
@@ -147,7 +145,7 @@ class TableRecord(Record):
     def _check_statement(self) -> None:
         """Refuse a statement that promises more than its own events and the noise of counts."""
         spent = self.spent
-        events, charged = check_statement(spent, self.noun, (GaussianEvent, ThresholdedCountsEvent))
+        events, charged = check_statement(spent, self.noun)
         if not events:
             return
         paid = [

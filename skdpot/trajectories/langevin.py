@@ -412,7 +412,7 @@ def mean_field_langevin(
     bar = tqdm(steps, desc=progress, disable=progress is None, bar_format=_BAR_WITHOUT_SPEED)
     for number, (phase, noise) in enumerate(bar):
         batches = (of_time[next(chosen)] for of_time, chosen in zip(rows, members, strict=True))
-        gradient = _noisy_fit_gradient(particles, batches, facts, noise, secret)
+        gradient = _noisy_fit_gradient(particles, batches, facts, noise, plan.event, secret)
         if smoothing is not None:
             gradient = averaged_over_neighbours(gradient, particles, smoothing)
         if len(gaps):
@@ -467,6 +467,7 @@ def _noisy_fit_gradient(
     batches: Iterable[npt.NDArray[np.floating]],
     facts: dict[str, Any],
     noise: LatticeNoise | None,
+    event: Event,
     secret: SecretStream,
 ) -> FloatArray:
     """Release the mean gradients of a batch of each time: all that touches records."""
@@ -485,6 +486,7 @@ def _noisy_fit_gradient(
         sigma=0.0 if noise is None else noise.sigma,  # of the sums
         lattice=None if noise is None else noise.lattice,
         sensitivity=2.0 * facts["clip"],
+        event=event,
         linear=_pulled,
     )
     noisy: FloatArray = released(release)

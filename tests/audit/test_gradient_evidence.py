@@ -340,7 +340,7 @@ def test_the_gradient_of_a_generator_is_nearly_a_sum_over_rows():
     audited = task_of("generator", math.inf).run(HEADS)
     first = steps_of(audited.releases)[0]
     rows = to_network_units(audited.fitted.bounds_, audited.candidates[0])
-    (part,) = first.parts((rows, np.zeros(len(rows), dtype=np.intp)), audited.shares)
+    (part,) = first.parts((rows, None), audited.shares)
     chosen = np.concatenate([np.ones(4), HEADS, ~HEADS])
     difference = part.value - part.center
     linear = part.rows.sum(chosen - audited.shares)

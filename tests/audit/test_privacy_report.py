@@ -503,27 +503,27 @@ def test_audit_that_cannot_be_made():
 
 def test_rows_for_the_audit_are_made_up():
     rng = np.random.default_rng(0)
-    rows = simulated_rows(FITS["flow of classes"](), 50, rng)
-    assert rows.X.shape == (50, 3)
-    assert set(rows.y) <= {0, 1}
-    rows = simulated_rows(FITS["paths"](), 50, rng)
-    assert rows.X.shape == (51, 3)
-    np.testing.assert_array_equal(np.unique(rows.y), [0, 1, 2])
-    rows = simulated_rows(FITS["fair"](), 50, rng)
-    assert set(rows.y) == {"no", "yes"}
-    assert set(rows.fit_params["sensitive_features"]) == {0, 1}
-    assert len(set(zip(rows.y, rows.fit_params["sensitive_features"], strict=True))) == 4
-    rows = simulated_rows(FITS["regressor"](), 50, rng)
-    assert rows.y.shape == (50,)
-    rows = simulated_rows(FITS["parity"](), 50, rng)
-    assert set(rows.fit_params["sensitive_features"]) == {0, 1}
+    rows, _ = simulated_rows(FITS["flow of classes"](), 50, rng)
+    assert rows["X"].shape == (50, 3)
+    assert set(rows["y"]) <= {0, 1}
+    rows, _ = simulated_rows(FITS["paths"](), 50, rng)
+    assert rows["X"].shape == (51, 3)
+    np.testing.assert_array_equal(np.unique(rows["y"]), [0, 1, 2])
+    rows, _ = simulated_rows(FITS["fair"](), 50, rng)
+    assert set(rows["y"]) == {"no", "yes"}
+    assert set(rows["fit_params"]["sensitive_features"]) == {0, 1}
+    assert len(set(zip(rows["y"], rows["fit_params"]["sensitive_features"], strict=True))) == 4
+    rows, _ = simulated_rows(FITS["regressor"](), 50, rng)
+    assert rows["y"].shape == (50,)
+    rows, _ = simulated_rows(FITS["parity"](), 50, rng)
+    assert set(rows["fit_params"]["sensitive_features"]) == {0, 1}
     for name in ("sketch", "distance"):
-        rows = simulated_rows(FITS[name](), 50, rng)
-        assert np.abs(rows.X).max() <= 1
-        assert rows.y is None
-    rows = simulated_rows(FITS["scaler"](), 50, rng)
-    assert rows.X.shape == (50, 3)
-    assert not {tuple(row) for row in rows.X} & {tuple(row) for row in X}
+        rows, _ = simulated_rows(FITS[name](), 50, rng)
+        assert np.abs(rows["X"]).max() <= 1
+        assert rows["y"] is None
+    rows, _ = simulated_rows(FITS["scaler"](), 50, rng)
+    assert rows["X"].shape == (50, 3)
+    assert not {tuple(row) for row in rows["X"]} & {tuple(row) for row in X}
 
 
 # Every estimator.
@@ -576,10 +576,10 @@ def test_refusals(fitted):
     with pytest.raises(ValueError, match="119 labels for 120 rows"):
         privacy_report(fitted, X_PUBLIC, y_holdout=Y_PUBLIC[:-1])
     for wrong in (0, -1):
-        with pytest.raises(ValueError, match=f"n_canaries={wrong} must be"):
+        with pytest.raises(ValueError, match=f"n_canaries == {wrong}, must be"):
             privacy_report(fitted, n_canaries=wrong)
     for wrong in (X, 2.5, True):
-        with pytest.raises(TypeError, match="n_canaries must be an integer, not"):
+        with pytest.raises(TypeError, match="n_canaries must be an instance of int, not"):
             privacy_report(fitted, n_canaries=wrong)
     with pytest.raises(TypeError, match="audit must be True or False, not str"):
         privacy_report(fitted, audit="no")

@@ -27,6 +27,7 @@ from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.category_selection import plan_category_selection, select_categories
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
 from skdpot.privacy.private_bounds import Counting, SignedGrid, noisy_histogram
@@ -156,7 +157,7 @@ def histogram():
 
     def fit(X, _):
         counting = Counting(grid=grid, order=np.arange(4), shape=X.shape, feature=0)
-        return noisy_histogram(X[:, 0], counting, noise, SecretStream())
+        return noisy_histogram(X[:, 0], counting, noise, SecretStream(), NonPrivateEvent())
 
     grid = SignedGrid(n_uniform=1, octaves=2)
     return fit, KNOWN, None, pair(1.0, -1.0), along(np.array([0.0, -1.0, 0.0, 1.0, 0.0]))
@@ -189,7 +190,9 @@ def table_counts():
     sigmas = np.sqrt(2 * weights.sum() / weights) / MU
 
     def fit(X, _):
-        released = tables_of(release_marginals(all_codes(X), TABLES, sigmas, SecretStream()))
+        released = tables_of(
+            release_marginals(all_codes(X), TABLES, sigmas, SecretStream(), NonPrivateEvent())
+        )
         return np.concatenate([noisy.counts / noisy.sigma for noisy in released])
 
     ends = [all_codes(np.array([[x]])) for x in (1.0, -1.0)]
@@ -208,13 +211,15 @@ def table_misfits():
         prediction[0] = 10.0
 
     def fit(X, _):
-        return release_misfits(all_codes(X), TABLES, predictions, sigma, SecretStream())
+        return release_misfits(
+            all_codes(X), TABLES, predictions, sigma, SecretStream(), NonPrivateEvent()
+        )
 
     return fit, KNOWN, None, pair(1.0, -1.0), along(1.0)
 
 
 def output_table():
-    noise, _ = plan_tables(MU, 1, 1, 100)
+    noise = plan_tables(MU, 1, 1, 100)
     matrix = noise.strategy.matrix
     apart = np.linalg.norm(matrix.T[:, None] - matrix.T[None], axis=2)
     a, b = np.unravel_index(apart.argmax(), apart.shape)

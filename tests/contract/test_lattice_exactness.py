@@ -40,7 +40,7 @@ from skdpot.nets import noisy_sums, output_tables
 from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.privacy import private_bounds
 from skdpot.privacy.category_selection import plan_category_selection, select_categories
-from skdpot.privacy.events import ComposedEvent
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import (
     MAX_TABLE_S,
     _split,
@@ -423,12 +423,12 @@ def test_tables_of_fair_outputs_are_on_their_lattice(seen):
     outputs = seen(output_tables, "noisy_counts")
     seen(output_tables, "_noisy_count")
     values = np.clip(hostile_rows(120, 2, 4), -1, 1)
-    noise, _ = plan_tables(1.0, 3, 2, 120)
+    noise = plan_tables(1.0, 3, 2, 120)
     directions, limits = np.eye(2), np.ones(2)
     arguments = (values, LABELS, (40, 40, 40), directions, limits, noise, SecretStream())
     first = release_tables(*arguments)
     release_tables(*arguments, previous=first)
-    threshold, _ = output_tables.plan_threshold(1.0, 120, public_classes=False)
+    threshold = output_tables.plan_threshold(1.0, 120, public_classes=False)
     output_tables.tuned_threshold(
         np.clip(values[:, 0], 0, 1), (LABELS == 1).astype(np.intp), threshold, SecretStream()
     )
@@ -475,8 +475,12 @@ def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
 def test_marginals_and_misfits_are_on_their_lattice(sigma):
     codes = np.random.default_rng(7).integers(0, 4, (200, 2))
     pair = Marginal((0, 1), (np.arange(4), np.array([0, 0, 1, 1])))
-    (noisy,) = tables_of(release_marginals(codes, [pair], np.array([sigma]), SecretStream()))
-    misfits = release_misfits(codes, [pair] * 50, [np.full(8, 24.7)] * 50, sigma, SecretStream())
+    (noisy,) = tables_of(
+        release_marginals(codes, [pair], np.array([sigma]), SecretStream(), NonPrivateEvent())
+    )
+    misfits = release_misfits(
+        codes, [pair] * 50, [np.full(8, 24.7)] * 50, sigma, SecretStream(), NonPrivateEvent()
+    )
     for table in (noisy.counts, misfits):
         assert_on_lattice(table, noise_lattice(sigma, 1 / 16))
 

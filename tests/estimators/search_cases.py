@@ -78,7 +78,7 @@ class NoisyThreshold(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
         stream = spawn_streams(self.random_state, "NoisyThreshold").secret
         noise = 0.0 if sigma is None else float(gaussian_noise(sigma, 1, stream)[0])
         mean = float(np.clip(rows[:, 0], -1, 1).mean()) + noise
-        self.mean_ = released(Release("mean", mean, sigma=sigma or 0.0))
+        self.mean_ = released(Release("mean", mean, sigma=sigma or 0.0, event=event))
         return self
 
     def predict(self, X):

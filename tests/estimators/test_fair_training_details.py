@@ -151,7 +151,7 @@ def test_the_threshold_has_noise_of_the_fit_s_own_secret_stream(monkeypatch, str
     seen = []
 
     def tuned(*args, original=fair_classifier.tuned_threshold):
-        seen.append(args[-1])
+        seen.append(args[3])
         return original(*args)
 
     monkeypatch.setattr(fair_classifier, "tuned_threshold", tuned)

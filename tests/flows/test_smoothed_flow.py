@@ -10,6 +10,7 @@ from scipy.stats import norm
 from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
 from skdpot.flows.solver import DirectionBatch, NumpyDrift
 from skdpot.flows.torch_state import TorchDrift
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.recording import Release
 from skdpot.slicing import (
     SlicedSketch,
@@ -36,7 +37,7 @@ def project(rows, directions, sigma=0.0):
 
 def noisy(directions, values, sigma=0.0):
     facts = {"directions": directions.astype(np.float32)}
-    return Release("rows", values.astype(np.float32), facts, sigma=sigma)
+    return Release("rows", values.astype(np.float32), facts, sigma=sigma, event=NonPrivateEvent())
 
 
 def frozen(rows, directions, sigma=0.0):

@@ -20,6 +20,7 @@ from skdpot.nets.autoencoder_training import (
 )
 from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.training import train_network
+from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.data_bounds import DataBounds
 from skdpot.slicing.transport import sliced_wasserstein_distance
@@ -335,12 +336,12 @@ def test_a_step_is_the_noiseless_gradient_of_its_groups():
     term = penalty((12, 8))
     goal, network = loss(term), autoencoder(0, 1.0)
     made = cells_plan((60, 40), (12, 8), sigma=0.0)
-    members = np.split(RNG.permutation(100), [60])
+    cells = Cells(RNG.permutation(np.repeat([0, 1], [60, 40])), (60, 40), ())
     rows = torch.from_numpy(RNG.uniform(-1, 1, (100, N_FEATURES))).float()
-    batch = next(made.batches(SecretStream(5), members))
+    batch = next(made.batches(SecretStream(5), cells.members))
     directions = term.directions(np.random.default_rng(0))
     expected = summed(goal, network, rows[batch].numpy(), directions) / 20
-    steps = private_steps(goal, rows, made, SecretStream(5), np.random.default_rng(0), members)
+    steps = private_steps(goal, rows, made, SecretStream(5), np.random.default_rng(0), cells)
     steps(network, 0)
     found = torch.cat([p.grad.flatten() for p in network.parameters()]).double()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
@@ -351,9 +352,9 @@ def test_the_noise_has_the_scale_of_the_event():
     network = autoencoder(0, 0.0)  # equal codes and no error, so no gradient: noise alone
     made = cells_plan((60, 40), (12, 8), n_steps=60, sigma=3.7)
     rows, noise = torch.zeros(100, N_FEATURES), []
-    members = np.split(np.arange(100), [60])
+    cells = Cells(np.repeat([0, 1], [60, 40]), (60, 40), ())
     steps = private_steps(
-        loss(penalty((12, 8))), rows, made, SecretStream(1), np.random.default_rng(0), members
+        loss(penalty((12, 8))), rows, made, SecretStream(1), np.random.default_rng(0), cells
     )
     for number in range(60):
         steps(network, number)
@@ -368,14 +369,15 @@ def distance_after_training(alpha, private):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, N_FEATURES)) * 0.3
     rows[:120] += 0.5
-    tensor, members = torch.from_numpy(rows).float(), np.split(np.arange(200), [120])
+    tensor = torch.from_numpy(rows).float()
+    cells = Cells(np.repeat([0, 1], [120, 80]), (120, 80), ())
     term, network = penalty((24, 16)), autoencoder(0, 0.5)
     goal = loss(term, alpha=alpha, clip=1e3, clip_jacobian=1e3)
     if private:
         made = cells_plan((120, 80), (24, 16), n_steps=60, sigma=0.0)
-        steps = private_steps(goal, tensor, made, SecretStream(0), rng, members)
+        steps = private_steps(goal, tensor, made, SecretStream(0), rng, cells)
     else:
-        steps = public_steps(goal, tensor, (24, 16), rng, members)
+        steps = public_steps(goal, tensor, (24, 16), rng, cells.members)
     train_network(network, steps, 60, learning_rate=0.03, rng=rng)
     with torch.no_grad():
         codes = network[0](tensor).numpy()

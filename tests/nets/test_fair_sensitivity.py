@@ -149,7 +149,7 @@ def released(task, network, batch, cells, rng):
     """The penalty after a release with noise, of these and of other records."""
     directions = task.compared.directions(4, rng)
     values = task.compared.values(network_outputs(network, batch.rows)).numpy()
-    noise, _ = plan_tables(1.0, 1, len(directions), min(cells.sizes))
+    noise = plan_tables(1.0, 1, len(directions), min(cells.sizes))
     tables = release_tables(
         values,
         cells.codes,

@@ -21,6 +21,7 @@ from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.output_tables import TableNoise, plan_tables, release_tables
 from skdpot.nets.wasserstein_gradient import Cells, ParityPenalty
 from skdpot.privacy.accounting import SingleFitTarget
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.slicing.plan import square_root_strategy
 from tests.nets.fair_tasks import (
     N_FEATURES,
@@ -86,7 +87,13 @@ def test_ranked_sums_are_the_gradient_of_the_objective(kind, strata, make):
 
 def silent(n_bins=32):
     strategy = square_root_strategy(n_bins)
-    return TableNoise(strategy=strategy, sigma=0.0, lattice=strategy.lattice, mu=math.inf)
+    return TableNoise(
+        strategy=strategy,
+        sigma=0.0,
+        lattice=strategy.lattice,
+        mu=math.inf,
+        event=NonPrivateEvent(),
+    )
 
 
 def released(task, network, rows, cells, directions):
@@ -214,7 +221,7 @@ def run(mode, network, plan, secret=None, **changes):
         directions = [task.compared.directions(3, RNG) for _ in range(N_STEPS)]
         step = ranked_steps(loss, RECORDS, CELLS, penalty, directions, plan, secret)
     else:
-        options = {"noise": plan_tables(0.5, 2, 3, 40)[0], "release_at": (20, 40)} | changes
+        options = {"noise": plan_tables(0.5, 2, 3, 40), "release_at": (20, 40)} | changes
         directions = None
         step = tabled_steps(
             loss, RECORDS, CELLS, plan, n_projections=3, secret=secret, public=RNG, **options
@@ -291,7 +298,7 @@ def test_ranked_steps_compare_along_the_directions_that_were_planned(spied):
 
 @pytest.mark.parametrize("release_at", [(0, 30), (20, 40), (5, 6, 7)])
 def test_tables_are_released_when_planned_and_not_more_often(release_at, spied):
-    noise = plan_tables(0.5, len(release_at), 3, 40)[0]
+    noise = plan_tables(0.5, len(release_at), 3, 40)
     run("tables", linear(3), planned("poisson"), release_at=release_at, noise=noise)
     assert tuple(number for number, *_ in spied["releases"]) == release_at
     previous = None

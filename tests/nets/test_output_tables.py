@@ -29,7 +29,13 @@ LINE, LINE_HALF = np.ones((1, 1)), np.full(1, 0.5)
 
 def silent(n_bins):
     strategy = square_root_strategy(n_bins)
-    return TableNoise(strategy=strategy, sigma=0.0, lattice=strategy.lattice, mu=math.inf)
+    return TableNoise(
+        strategy=strategy,
+        sigma=0.0,
+        lattice=strategy.lattice,
+        mu=math.inf,
+        event=NonPrivateEvent(),
+    )
 
 
 def counted(values, codes, n_codes, directions, half_widths, n_bins):
@@ -117,7 +123,8 @@ def test_the_sensitivity_is_attained_on_a_line(n_bins, changes_cell):
 
 @pytest.mark.parametrize("n_projections", [1, 7])
 def test_a_plan_costs_what_it_was_given(n_projections):
-    noise, event = plan_tables(0.4, 5, n_projections, 1000)
+    noise = plan_tables(0.4, 5, n_projections, 1000)
+    event = noise.event
     assert event.n_steps == 5
     assert event.sensitivity == noise.strategy.sensitivity(n_projections, conditional=False)
     assert (event.sigma, event.lattice) == (noise.sigma, noise.lattice)
@@ -129,12 +136,13 @@ def test_a_plan_costs_what_it_was_given(n_projections):
 
 
 def test_more_releases_have_more_noise_each():
-    few, many = (plan_tables(0.4, count, 1, 1000)[0].sigma for count in (4, 16))
+    few, many = (plan_tables(0.4, count, 1, 1000).sigma for count in (4, 16))
     assert many == pytest.approx(2 * few, rel=1e-3)
 
 
 def test_without_privacy_there_is_no_noise_and_a_plain_event():
-    noise, event = plan_tables(math.inf, 3, 1, 1000)
+    noise = plan_tables(math.inf, 3, 1, 1000)
+    event = noise.event
     assert noise.sigma == 0
     assert event == NonPrivateEvent()
 
@@ -142,7 +150,7 @@ def test_without_privacy_there_is_no_noise_and_a_plain_event():
 @pytest.mark.parametrize("n_codes", [2, 3])
 def test_noise_has_the_stated_size_on_every_entry(n_codes):
     """Variance of N entries over sigma²: chi-squared with N degrees, false alarms 1e-6 each."""
-    noise, _ = plan_tables(0.05, 2, 40, 500)
+    noise = plan_tables(0.05, 2, 40, 500)
     directions = ClippedOutputs(2, 1.0).directions(40, RNG)
     values, codes = np.zeros((30, 2)), np.repeat(np.arange(n_codes), 30 // n_codes)
     args = (values, codes, n_codes, directions, np.ones(40))
@@ -173,13 +181,13 @@ def test_noise_is_drawn_before_the_records_are_counted(monkeypatch):
     monkeypatch.setattr(
         output_tables, "count_projections", lambda *a, **k: order.append("count") or count(*a, **k)
     )
-    noise, _ = plan_tables(0.5, 1, 1, 100)
+    noise = plan_tables(0.5, 1, 1, 100)
     noisy_counts(np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1))
     assert order == ["noise", "count"]
 
 
 def test_what_is_recorded_is_what_is_released():
-    noise, _ = plan_tables(0.5, 1, 1, 100)
+    noise = plan_tables(0.5, 1, 1, 100)
     with record_releases() as releases:
         table = noisy_counts(
             np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1)
@@ -190,7 +198,7 @@ def test_what_is_recorded_is_what_is_released():
 
 
 def test_every_release_draws_its_own_noise():
-    noise, _ = plan_tables(0.5, 3, 1, 100)
+    noise = plan_tables(0.5, 3, 1, 100)
     values, codes = RNG.uniform(-0.5, 0.5, (100, 1)), np.repeat([0, 1], 50)
     stream = SecretStream()
     args = (values, codes, (50, 50), LINE, LINE_HALF, noise, stream)
@@ -339,7 +347,7 @@ def test_the_pull_of_a_record_does_not_depend_on_its_companions():
 
 
 def test_a_noisy_table_of_few_records_is_still_a_distribution():
-    noise, _ = plan_tables(0.01, 1, 3, 10)
+    noise = plan_tables(0.01, 1, 3, 10)
     directions = ClippedOutputs(2, 1.0).directions(3, RNG)
     values = RNG.uniform(-0.5, 0.5, (4, 2))
     found = release_tables(

@@ -18,6 +18,7 @@ from skdpot.nets.generator_training import (
 )
 from skdpot.nets.training import train_network
 from skdpot.privacy.data_bounds import DataBounds
+from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.recording import Release
 from skdpot.slicing import CDFTable, orthogonal_directions, wasserstein_1d
 from skdpot.slicing.rows import SmoothedProjections
@@ -49,7 +50,9 @@ def releases(n_batches=4, n_rows=8, sigma=0.5):
         rows = MEAN + SPREAD * RNG.normal(size=(n_rows, 3))
         values = directions @ rows.T + sigma * RNG.normal(size=(6, n_rows))
         values = np.sort(values).astype(np.float32)
-        batches.append(Release("rows", values, {"directions": directions}, sigma=sigma))
+        event = GaussianEvent(sigma=sigma, sensitivity=1.0)
+        facts = {"directions": directions}
+        batches.append(Release("rows", values, facts, sigma=sigma, event=event))
     return SmoothedProjections(tuple(batches))
 
 

@@ -17,7 +17,8 @@ RNG = np.random.default_rng(7013)
 
 
 def planned(mu, n, *, public_classes=False):
-    return plan_threshold(mu, n, public_classes=public_classes)
+    noise = plan_threshold(mu, n, public_classes=public_classes)
+    return noise, noise.events
 
 
 def silent(n=20_000):

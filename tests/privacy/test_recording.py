@@ -31,18 +31,23 @@ class Uncopied(np.ndarray):
 FORBIDDEN = {"fact": np.zeros(1).view(Uncopied)}
 
 
+def made(kind, value, facts=None, **options):
+    """Make a release, without noise unless its event is given."""
+    return Release(kind, value, facts=facts or {}, **({"event": NonPrivateEvent()} | options))
+
+
 def test_outside_the_value_passes_and_nothing_is_computed():
     value = np.ones(3)
-    assert released(Release("sum", value, FORBIDDEN)) is value
+    assert released(made("sum", value, FORBIDDEN)) is value
 
 
 def test_records_in_order_and_stops():
     value = np.array([1.0])
     with record_releases() as releases:
-        assert released(Release("sum", value, {"fact": 1}, sigma=3.0)) is value
-        released(Release("count", (2, torch.ones(2))))
+        assert released(made("sum", value, {"fact": 1}, sigma=3.0)) is value
+        released(made("count", (2, torch.ones(2))))
     value += 1
-    released(Release("sum", 1, FORBIDDEN))
+    released(made("sum", 1, FORBIDDEN))
     assert [r.kind for r in releases] == ["sum", "count"]
     assert releases[0].value == [1.0]  # a copy
     assert isinstance(releases[1].value[1], np.ndarray)
@@ -52,20 +57,20 @@ def test_records_in_order_and_stops():
 def test_inner_block_listens_alone():
     with record_releases() as outer:
         with record_releases() as inner:
-            released(Release("sum", 1))
-        released(Release("count", 1))
+            released(made("sum", 1))
+        released(made("count", 1))
     assert [len(inner), len(outer)] == [1, 1]
 
 
 def test_an_error_ends_the_recording():
     with pytest.raises(RuntimeError), record_releases():
         raise RuntimeError
-    released(Release("sum", 1, FORBIDDEN))
+    released(made("sum", 1, FORBIDDEN))
 
 
 def test_other_threads_do_not_record():
     with record_releases() as releases:
-        thread = threading.Thread(target=released, args=(Release("sum", 1, FORBIDDEN),))
+        thread = threading.Thread(target=released, args=(made("sum", 1, FORBIDDEN),))
         thread.start()
         thread.join()
     assert releases == []
@@ -74,11 +79,11 @@ def test_other_threads_do_not_record():
 @pytest.mark.parametrize("forgetting", [True, False])
 def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
     with record_releases(forgetting=forgetting) as releases:
-        released(Release("before", 1))
+        released(made("before", 1))
         with forgotten() as first:
-            released(Release("first", 1))
+            released(made("first", 1))
         with forgotten():
-            released(Release("second", 1))
+            released(made("second", 1))
         remember(first)
     kinds = [release.kind for release in releases]
     assert kinds == (["before", "first"] if forgetting else ["before", "first", "second"])
@@ -88,10 +93,10 @@ def test_what_is_forgotten_is_recorded_where_that_is_asked_for(forgetting):
 def test_what_was_charged_with_noise_is_not_released_without(sigma):
     noisy, none = GaussianEvent(sigma=1.0, sensitivity=1.0), NonPrivateEvent()
     with pytest.raises(RuntimeError, match="'sum' would be released without the noise"):
-        released(Release("sum", 1, sigma=sigma, event=ComposedEvent(events=(noisy, noisy))))
-    assert released(Release("sum", 1, sigma=sigma, event=none)) == 1
-    assert released(Release("sum", 1, sigma=sigma)) == 1
-    assert released(Release("sum", 1, sigma=1.0, event=noisy)) == 1
+        released(made("sum", 1, sigma=sigma, event=ComposedEvent(events=(noisy, noisy))))
+    assert released(made("sum", 1, sigma=sigma, event=none)) == 1
+    assert released(made("sum", 1, sigma=sigma)) == 1
+    assert released(made("sum", 1, sigma=1.0, event=noisy)) == 1
 
 
 def test_candidates_stand_in_for_the_slots_of_the_data():
@@ -104,8 +109,8 @@ def test_candidates_stand_in_for_the_slots_of_the_data():
 def two_releases(shift, *, kind="mean", shape=(2, 3), sigma=1.0, names=("a",), last=True):
     """What passes the gate twice."""
     value = (np.full(shape, shift), torch.full((2,), float(shift)))
-    mean, codes = released(Release(kind, value, {"shape": shape[:1]}, sigma=sigma))
-    found = released(Release("names", list(names))) if last else None
+    mean, codes = released(made(kind, value, {"shape": shape[:1]}, sigma=sigma))
+    found = released(made("names", list(names))) if last else None
     return mean, codes, found
 
 
@@ -145,7 +150,7 @@ def test_a_replay_refuses_more_releases():
         pytest.raises(ReplayError, match="More is released than was recorded: 'names'"),
         replay_releases([]),
     ):
-        released(Release("names", []))
+        released(made("names", []))
 
 
 @dataclass

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdpot._utils.rng import SecretStream
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_lattice
 from skdpot.privacy.recording import record_releases
 from skdpot.tables import marginals as tables_of_counts
@@ -49,7 +50,7 @@ def predictions_for(marginals, rng, spread=2.0):
 
 def test_the_noise_of_a_marginal_is_a_multiple_of_its_lattice():
     """And so are the counts, so that nothing about them is in the last bits of a sum."""
-    released = tables_of(release_marginals(CODES, ALL, SIGMAS, SecretStream(3)))
+    released = tables_of(release_marginals(CODES, ALL, SIGMAS, SecretStream(3), NonPrivateEvent()))
     for noisy, sigma in zip(released, SIGMAS, strict=True):
         lattice = noise_lattice(sigma, 1 / 16)
         steps = (noisy.counts - noisy.marginal.counts(CODES)) / lattice
@@ -63,8 +64,8 @@ def test_the_noise_of_a_marginal_is_a_multiple_of_its_lattice():
 def test_the_noise_of_misfits_is_a_multiple_of_its_lattice(sigma):
     """The misfits are multiples of 1 / 16, and the lattice divides that, whatever is predicted."""
     predictions = predictions_for(ALL, np.random.default_rng(0), spread=math.pi)
-    noisy = release_misfits(CODES, ALL, predictions, sigma, SecretStream(4))
-    exact = release_misfits(CODES, ALL, predictions, 0.0, SecretStream())
+    noisy = release_misfits(CODES, ALL, predictions, sigma, SecretStream(4), NonPrivateEvent())
+    exact = release_misfits(CODES, ALL, predictions, 0.0, SecretStream(), NonPrivateEvent())
     lattice = noise_lattice(sigma, 1 / 16)
     for statistic, unit in ((exact, 1 / 16), (noisy - exact, lattice), (noisy, lattice)):
         assert np.abs(statistic / unit - np.rint(statistic / unit)).max() == 0
@@ -75,7 +76,9 @@ def test_the_noise_of_misfits_is_a_multiple_of_its_lattice(sigma):
 def test_noise_of_marginals_has_the_stated_standard_deviation(sigma):
     """A band of 5.5 standard errors is left once in 3e7 runs."""
     many = [Marginal((0,), (np.arange(3),))] * 4000
-    released = tables_of(release_marginals(CODES, many, np.full(4000, sigma), SecretStream()))
+    released = tables_of(
+        release_marginals(CODES, many, np.full(4000, sigma), SecretStream(), NonPrivateEvent())
+    )
     noise = np.concatenate([noisy.counts - ALONE[0].counts(CODES) for noisy in released])
     assert abs(noise.mean()) < 5.5 * sigma / math.sqrt(len(noise))
     assert noise.std() == pytest.approx(sigma, rel=5.5 / math.sqrt(2 * len(noise)))
@@ -86,7 +89,7 @@ def test_noise_of_marginals_has_the_stated_standard_deviation(sigma):
 def test_noise_of_misfits_has_the_stated_standard_deviation():
     many, sigma = [ALONE[0]] * 12_000, 25.0
     predictions = [np.full(3, 7.0)] * len(many)
-    noisy = release_misfits(CODES, many, predictions, sigma, SecretStream())
+    noisy = release_misfits(CODES, many, predictions, sigma, SecretStream(), NonPrivateEvent())
     noise = noisy - np.abs(ALONE[0].counts(CODES) - 7.0).sum()
     assert abs(noise.mean()) < 5.5 * sigma / math.sqrt(len(noise))
     assert noise.std() == pytest.approx(sigma, rel=5.5 / math.sqrt(2 * len(noise)))
@@ -95,7 +98,9 @@ def test_noise_of_misfits_has_the_stated_standard_deviation():
 def test_the_law_of_the_noise_is_a_discrete_gaussian():
     sigma, n = 2.0, 9000
     many = [Marginal((0,), (np.arange(3),))] * n
-    released = tables_of(release_marginals(CODES, many, np.full(n, sigma), SecretStream()))
+    released = tables_of(
+        release_marginals(CODES, many, np.full(n, sigma), SecretStream(), NonPrivateEvent())
+    )
     noise = np.concatenate([noisy.counts - ALONE[0].counts(CODES) for noisy in released])
     edges = np.array([-np.inf, -4.03, -2.03, -1.03, 0.03, 1.03, 2.03, 4.03, np.inf])
     places = np.arange(-400, 401) * noise_lattice(sigma, 1 / 16)
@@ -109,18 +114,21 @@ def test_the_law_of_the_noise_is_a_discrete_gaussian():
 def test_every_release_has_fresh_noise():
     sigmas = np.full(len(ALL), 50.0)
     first, second = (
-        tables_of(release_marginals(CODES, ALL, sigmas, SecretStream())) for _ in range(2)
+        tables_of(release_marginals(CODES, ALL, sigmas, SecretStream(), NonPrivateEvent()))
+        for _ in range(2)
     )
     same = np.mean([np.mean(a.counts == b.counts) for a, b in zip(first, second, strict=True)])
     assert same < 0.2  # lattice points are 1 / 16 apart: chance gives less than 1 %
 
 
 def test_without_noise_everything_is_exact():
-    released = tables_of(release_marginals(CODES, ALL, np.zeros(len(ALL)), SecretStream()))
+    released = tables_of(
+        release_marginals(CODES, ALL, np.zeros(len(ALL)), SecretStream(), NonPrivateEvent())
+    )
     for noisy, marginal in zip(released, ALL, strict=True):
         np.testing.assert_array_equal(noisy.counts, marginal.counts(CODES))
     predictions = [np.zeros(m.n_cells) for m in ALL]
-    misfits = release_misfits(CODES, ALL, predictions, 0.0, SecretStream())
+    misfits = release_misfits(CODES, ALL, predictions, 0.0, SecretStream(), NonPrivateEvent())
     np.testing.assert_array_equal(misfits, np.full(len(ALL), N_ROWS))
 
 
@@ -136,10 +144,12 @@ def test_noise_is_drawn_before_the_rows_are_counted(monkeypatch):
     monkeypatch.setattr(
         Marginal, "counts", lambda self, codes: order.append("rows") or np.zeros(self.n_cells)
     )
-    tables_of(release_marginals(CODES, ALL[:2], SIGMAS[:2], SecretStream()))
+    tables_of(release_marginals(CODES, ALL[:2], SIGMAS[:2], SecretStream(), NonPrivateEvent()))
     assert order == ["noise", "rows", "noise", "rows"]
     order.clear()
-    release_misfits(CODES, ALL[:2], [np.zeros(3), np.zeros(4)], 5.0, SecretStream())
+    release_misfits(
+        CODES, ALL[:2], [np.zeros(3), np.zeros(4)], 5.0, SecretStream(), NonPrivateEvent()
+    )
     assert order == ["noise", "rows", "rows"]
 
 
@@ -153,10 +163,12 @@ def test_the_sampler_is_told_of_the_whole_release(monkeypatch):
         return draw(sigma, *args, mu=mu, **options)
 
     monkeypatch.setattr(tables_of_counts, "lattice_noise", spy)
-    tables_of(release_marginals(CODES, ALL, SIGMAS, SecretStream()))
+    tables_of(release_marginals(CODES, ALL, SIGMAS, SecretStream(), NonPrivateEvent()))
     assert told == pytest.approx([math.sqrt(np.sum(2 / SIGMAS**2))] * len(ALL))
     told.clear()
-    release_misfits(CODES, ALL[:2], [np.zeros(3), np.zeros(4)], 5.0, SecretStream())
+    release_misfits(
+        CODES, ALL[:2], [np.zeros(3), np.zeros(4)], 5.0, SecretStream(), NonPrivateEvent()
+    )
     assert told == pytest.approx([2 * math.sqrt(2) / 5.0])
 
 
@@ -191,7 +203,7 @@ def test_a_row_that_differs_in_all_columns_attains_the_sensitivity():
 
 
 def exact_misfits(codes, marginals, predictions):
-    return release_misfits(codes, marginals, predictions, 0.0, SecretStream())
+    return release_misfits(codes, marginals, predictions, 0.0, SecretStream(), NonPrivateEvent())
 
 
 @given(st.data())
@@ -246,9 +258,11 @@ def test_what_is_recorded_has_its_noise():
     predictions = predictions_for(ALL, np.random.default_rng(1))
     with record_releases() as releases:
         marginals = tables_of(
-            release_marginals(CODES, ALL, np.full(len(ALL), 80.0), SecretStream())
+            release_marginals(
+                CODES, ALL, np.full(len(ALL), 80.0), SecretStream(), NonPrivateEvent()
+            )
         )
-        misfits = release_misfits(CODES, ALL, predictions, 60.0, SecretStream())
+        misfits = release_misfits(CODES, ALL, predictions, 60.0, SecretStream(), NonPrivateEvent())
     first, second = releases
     assert (first.kind, second.kind) == ("marginals", "misfits")
     assert set(first.facts) == {"marginals"}

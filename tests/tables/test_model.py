@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.tables.marginals import Marginal, NoisyMarginal, release_of
 from skdpot.tables.model import (
     ColumnBins,
@@ -39,7 +40,7 @@ def small_model(seed=0, sigma=5.0, n_rows=10_000):
     for noisy in marginals:
         particles.add(noisy)
     particles.run(500, 1e-12)
-    releases = (release_of((), None), release_of(marginals, None))
+    releases = (release_of((), NonPrivateEvent()), release_of(marginals, NonPrivateEvent()))
     model = TableModel(n_rows, releases, bins, tree, tuple(particles.potentials))
     return model, particles.weights.reshape(SIZES) / n_rows
 

@@ -416,7 +416,7 @@ TAMPERED = {
                                  "n_samples": None, "batch_sizes": None, "group_sizes": None,
                                  "relation": str(Relation.REPLACE_ONE)},
         ),
-        "ThresholdedCountsEvent only",
+        "not released by a SampledGaussianEvent",
     ),
     "unknown event": (with_facts("spent", "event", "type", value="Path"), "that is not known"),
     "more noise in words": (
