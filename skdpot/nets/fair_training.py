@@ -273,10 +273,9 @@ def tabled_steps(
     limits = loss.compared.half_widths(directions)
     tables: OutputTables | None = None
     local: LocalPenalty | None = None
-    values_of: Callable[[torch.Tensor], np.ndarray] | None = None
 
     def step(network: nn.Module, number: int) -> None:
-        nonlocal tables, local, values_of
+        nonlocal tables, local
         if noise is not None and number in release_at:
             values = _values(loss.compared, network, records.rows)
             values_of = partial(_values, loss.compared, deepcopy(network).cpu().eval())
@@ -288,8 +287,7 @@ def tabled_steps(
         chosen = records.take(batch)
         total = pulled_back_sum(network, chosen.rows, loss.joint_vectors(chosen, of_batch, cells))
         facts = {"loss": loss, "cells": cells, "tables": tables}
-        linear = partial(_joint_part, values_of=values_of)
-        release_gradient(network, total, plan, secret, facts, linear)
+        release_gradient(network, total, plan, secret, facts, _joint_part)
 
     return step
 
@@ -330,7 +328,6 @@ def _joint_part(
     loss: FairLoss,
     cells: Cells,
     tables: OutputTables | None,
-    values_of: Callable[[torch.Tensor], np.ndarray] | None,
 ) -> dict[str, Any]:
     """Return what each record adds to a joint sum.
 
@@ -338,7 +335,8 @@ def _joint_part(
     """
     rows, targets = given
     local = None
-    if tables is not None and values_of is not None:
-        local = LocalPenalty.of_release(tables, values_of(rows), replace(cells, codes=codes))
+    if tables is not None:
+        values = tables.values_of(rows)
+        local = LocalPenalty.of_release(tables, values, replace(cells, codes=codes))
     vectors = loss.joint_vectors(Records(rows, targets), local, cells)
     return {"rows": gradients_of_vectors(network, rows, vectors)}

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,9 @@ _NEARLY_ALL = np.array([0.01, 0.99])
 _MARGIN = 2.0
 _FINEST = 8.0
 _NARROWEST = 1e-6  # of the limits: single precision, in which outputs are counted, sees no more
+
+
+ValuesOf: TypeAlias = Callable[[Any], np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,7 @@ class OutputTables:
 
     tables: tuple[CDFTable, ...]
     centres: np.ndarray
+    values_of: ValuesOf = np.asarray  # the outputs of other rows, for audits
 
     @property
     def directions(self) -> np.ndarray:
@@ -122,11 +126,9 @@ def release_tables(
     stream: SecretStream,
     *,
     previous: OutputTables | None = None,
-    values_of: Callable[[Any], np.ndarray] = np.asarray,
+    values_of: ValuesOf = np.asarray,
 ) -> OutputTables:
     """Release noisy distribution functions of the outputs of every cell, once.
-
-    `values_of` returns the outputs of other rows, for audits.
 
     Privacy
     -------
@@ -140,15 +142,7 @@ def release_tables(
     else:
         centres, half_widths = previous.range_of_interest(limits)
     statistic = noisy_counts(
-        values,
-        cells,
-        len(cell_sizes),
-        directions,
-        half_widths,
-        noise,
-        stream,
-        centres=centres,
-        values_of=values_of,
+        values, cells, len(cell_sizes), directions, half_widths, noise, stream, centres, values_of
     )
     return OutputTables(
         tuple(
@@ -156,6 +150,7 @@ def release_tables(
             for of_cell, n_records in zip(statistic, cell_sizes, strict=True)
         ),
         centres,
+        values_of,
     )
 
 
@@ -167,9 +162,8 @@ def noisy_counts(
     half_widths: np.ndarray,
     noise: TableNoise,
     stream: SecretStream,
-    *,
     centres: np.ndarray | None = None,
-    values_of: Callable[[Any], np.ndarray] = np.asarray,
+    values_of: ValuesOf = np.asarray,
 ) -> np.ndarray:
     """Measure the histograms of each part of the records along each direction, with noise.
 
@@ -208,11 +202,7 @@ def noisy_counts(
 
 
 def _counted(
-    values_of: Callable[[Any], np.ndarray],
-    codes: np.ndarray,
-    release: Release,
-    records: Records,
-    shares: np.ndarray,
+    values_of: ValuesOf, codes: np.ndarray, release: Release, records: Records, shares: np.ndarray
 ) -> Iterable[Part]:
     """Yield what values add: a constant column moves projections that have a centre."""
     values = values_of(records[0])
@@ -265,7 +255,7 @@ def tuned_threshold(
     labels: np.ndarray,
     noise: ThresholdNoise,
     stream: SecretStream,
-    probabilities_of: Callable[[Any], np.ndarray] = np.asarray,
+    probabilities_of: ValuesOf = np.asarray,
 ) -> float:
     """Release the score that as many records exceed as belong to the second class.
 
