@@ -101,9 +101,9 @@ class DPSlicedFlowSampler(SyntheticRows):
         otherwise all steps are equal and "auto" is 0.375, as in the code of the paper (h = 3
         where d = 8).
     diffusion : float, default=0.0
-        Entropic regularisation λ in the units of the mapped features, squared. It smooths the
-        sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama scheme;
-        at 0 those towards a sketch have momentum.
+        Entropic regularisation λ in the units of the mapped features, squared, at most 1e30. It
+        smooths the sample and buys no privacy. Above 0 the steps are those of the Euler-Maruyama
+        scheme; at 0 those towards a sketch have momentum.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where the flow runs; "auto" is a GPU if there is one.
     random_state : int, RandomState or None, default=None
@@ -187,7 +187,7 @@ class DPSlicedFlowSampler(SyntheticRows):
         "n_particles": [Interval(Integral, 1, None, closed="left"), None],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="right")],
-        "diffusion": [Interval(Real, 0, None, closed="left")],
+        "diffusion": [Interval(Real, 0, 1e30, closed="both")],
     }
 
     def trace(

@@ -65,7 +65,7 @@ def spoilt(draw: st.DrawFn, target: Target) -> dict[str, Any]:
         declared = spoiled.rpartition("__")[2] in DECLARED
         values = constants() if declared else st.one_of(*[constants()] * 9, MARKS)
         parameters[spoiled] = draw(values)
-        if spoiled in ("mechanism", "protocol"):
+        if spoiled in ("mechanism", "protocol", "penalty"):
             parameters = {name: value for name, value in parameters.items() if "__" not in name}
     if "budget" in target.parameters and "budget" not in parameters:
         parameters["budget"] = POOR if draw(chance(10)) else PURSE.budget()

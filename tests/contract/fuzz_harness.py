@@ -184,13 +184,14 @@ def is_finite(value: Any) -> bool:
 
 
 class Purse:
-    """A budget without a cap, replaced before its history grows long."""
+    """A budget without a cap, replaced before its history grows long or it has spent 113."""
 
     def __init__(self) -> None:
         self._budget: PrivacyBudget | None = None
 
     def budget(self) -> PrivacyBudget:
         """Return a budget with few charges."""
-        if self._budget is None or len(self._budget.history()) > 30:
-            self._budget = PrivacyBudget(float("inf"))
-        return self._budget
+        budget = self._budget
+        if budget is None or len(budget.history()) > 30 or budget.epsilon_spent() > 60:
+            budget = self._budget = PrivacyBudget(float("inf"))
+        return budget

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from skdpot import (
     PrivateWassersteinDistance,
     SlicedSketch,
 )
+from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms import (
     DPSGD,
     Architecture,
@@ -146,7 +148,7 @@ def public_rows(estimator: Any) -> Any:
     return pd.DataFrame(rows, columns=names)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Target:
     """An estimator, how it is made small, and what holds of it once it is fitted.
 
@@ -156,8 +158,8 @@ class Target:
         The estimator.
     small : dict
         Parameters that make fits short.
-    variants : dict
-        Usable values of some parameters.
+    fixed : tuple of str
+        Parameters that stay as they are in `small`.
     second : {"labels", "times", "targets"}
         What the second argument of `fit` holds.
     options : tuple of str
@@ -171,10 +173,22 @@ class Target:
     make: Callable[..., Any]
     small: dict[str, Any]
     check: Callable[[Any, int], None]
-    variants: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     second: str = "labels"
     options: tuple[str, ...] = ()
     private: bool = True
+    fixed: tuple[str, ...] = ()
+
+    @cached_property
+    def variants(self) -> dict[str, tuple[Any, ...]]:
+        """Usable values of parameters, as their constraints have it."""
+        made = self.make(**self._inner()).get_params()
+        found = {}
+        for name in made.keys() - set(OBJECTS) - set(self.fixed):
+            holder, _, own = name.rpartition("__")
+            declared = (type(made[holder]) if holder else self.make)._parameter_constraints[own]
+            values = (value for one in declared for value in usable(own, one))
+            found[name] = (*values, *MORE.get(own, ()))
+        return {name: values for name, values in found.items() if values}
 
     @property
     def parameters(self) -> list[str]:
@@ -193,245 +207,71 @@ class Target:
         return self.make(**own).set_params(**inner)
 
     def _inner(self) -> dict[str, Any]:
-        """Return the mechanism or protocol, where one is chosen."""
-        return {name: self.small[name] for name in ("mechanism", "protocol") if name in self.small}
+        """Return the mechanism, protocol or penalty, where one is chosen."""
+        return {name: self.small[name] for name in OBJECTS if name in self.small}
 
 
+OBJECTS = ("mechanism", "protocol", "penalty")
 BOX = {"bounds": (-1, 1)}
 SIZES = {"n_projections": 3, "n_bins": 8}
-PRIVACY = {
-    "epsilon": (1.0, 0.1, 50.0, np.float64(1), 2, float("inf")),
-    "delta": (1e-5, 1e-9, 0.5),
-    "bounds": ("private", (-1, 1), (0, 20_000), [-1e9, 1e9], (-1e-9, 1e-9), (-1e300, 1e300)),
-    "norm_bound": (None, 1.0, 1e-20, 1e20),
-    "random_state": (None, 0, np.random.RandomState(0)),
-    "device": ("auto", "cpu", "cuda"),
-}
-SHAPES = {
-    **PRIVACY,
-    "n_projections": ("auto", 1, 3, 7, np.int64(2)),
-    "n_bins": ("auto", 2, 16),
-    "projections": ("axes+orthogonal", "orthogonal", "uniform", np.eye(2), [[1.0], [2.0]]),
-}
-CLASSES = {
-    **SHAPES,
-    "conditional": (True, True, False, np.bool_(True)),
-    "classes": (None, ["a", "b"], [0, 1], [0, 1, 2], np.array(["a", "b", "c"])),
-    "public_labels": (False, True),
-    "group_size": (1, 1, 2),
-}
-FLOW = {
-    **PRIVACY,
-    "conditional": CLASSES["conditional"],
-    "n_particles": (None, 1, 20),
-    "n_steps": (1, 2, 5),
-    "step_size": ("auto", 1.0, 0.01),
-    "diffusion": (0.0, 0.1, 1e6),
-    "verbose": (0, 1, True),
-}
-ROWS = {
-    "projections": ("orthogonal", "uniform"),
-    "sigma": (None, 0.0, 1.0, 1e-20, 1e20),
-    "noise": ("discrete", "float"),
-}
-BATCHES = ROWS | {
-    "n_projections": (1, 3, 7, np.int64(2)),
-    "batch_size": (250, 1, 3),
-    "sampling": ("without_replacement", "poisson"),
-}
-SUBSLICES = {"n_projections_per_step": (None, 1, 2, 100)}
-
-
-def of_mechanism(variants: dict[str, Any]) -> dict[str, Any]:
-    """Name the parameters of a mechanism as those of its estimator."""
-    return {f"mechanism__{name}": values for name, values in variants.items()}
-
-
-LABELLED = {name: CLASSES[name] for name in ("classes", "public_labels", "group_size")}
-OF_SKETCH = {name: CLASSES[name] for name in ("n_projections", "n_bins", "projections")}
-MECHANISMS = {
-    "sketch": of_mechanism(OF_SKETCH | LABELLED | SUBSLICES),
-    "resample": of_mechanism(BATCHES),
-    "presample": of_mechanism(ROWS | {"n_projections": CLASSES["n_projections"]} | SUBSLICES),
-}
-GENERATOR = {
-    **PRIVACY,
-    "conditional": CLASSES["conditional"],
-    "n_steps": (1, 2, 3),
-    "learning_rate": (5e-3, 1e-300, 10.0, 1e300),
-    "module": (None, LatentNetwork(latent_dim=1), LatentNetwork(latent_dim=3)),
-    "verbose": (0, 1),
-}
-GRADIENT = {
-    "n_projections": CLASSES["n_projections"],
-    "n_latents": (None, 2, 20),
-    "clip_jacobian": (1.0, 1e-20, 1e20, 1e-300, 1e300),
-    **{name: BATCHES[name] for name in ("batch_size", "projections", "sigma")},
-}
-MECHANISMS |= {"smoothing": MECHANISMS["resample"], "gradient": of_mechanism(GRADIENT)}
-
-
-def held(
-    kind: type, small: dict[str, Any], variants: dict[str, tuple[Any, ...]]
-) -> tuple[Any, ...]:
-    """Return objects that a parameter holds: each value of each of their own parameters once."""
-    return tuple(
-        kind(**(small | {name: value})) for name, values in variants.items() for value in values
-    )
-
-
-RATES = ("auto", 1e-300, 10.0, 1e300)
-LENGTHS = (1.0, 1e-20, 1e20, 1e-300, 1e300)
-PENALTY = {"alpha": (0.0, 0.1, 0.999), "n_projections": (1, 3), "clip_jacobian": LENGTHS}
-SHORT = {"n_steps": 2}
-AUTOENCODER = {
-    **PRIVACY,
-    "latent_dim": (1, 2, 5),
-    "architecture": (
-        *("mlp", "conv", "dcgan"),
-        *held(Architecture, {}, {"normalize_codes": (False,)}),
-        *(
-            Architecture(name, image_shape=shape)
-            for name in ("mlp", "conv", "dcgan")
-            for shape in ((1, 1), (2, 2), (1, 2, 2), (3, 1), [2, 1])
-        ),
-    ),
-    "mechanism": held(
-        DPSGD,
-        SHORT,
-        {
-            "n_steps": (1, 2),
-            "batch_size": (250, 1, 3),
-            "clip": LENGTHS,
-            "learning_rate": RATES,
-            "sampling": ("auto", "poisson", "without_replacement"),
-            "sigma": (None, 0.0, 1.0, 1e-20, 1e20, 1e300),
-        },
-    ),
-    "verbose": (0, 1),
-}
-PENALTIES = {
-    "prior": {"penalty": held(PriorPenalty, {"n_projections": 2}, PENALTY)},
-    "parity": {
-        "penalty": held(
-            CodeParity, {"n_projections": 2}, PENALTY | {"clip_output": (2.0, 1e-20, 1e20, 1e300)}
-        )
-    },
-}
-FAIR = {
-    **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state", "device")},
-    "alpha": (0.0, 0.5, 0.999),
-    "verbose": (0, 1),
-}
-GRADIENTS = {
-    "n_steps": (1, 2, 3),
-    "learning_rate": RATES,
-    "batch_fraction": (1.0, 0.5, 0.01, 1e-300),
-    "clip_loss": (2.0, 1e-20, 1e20),
-    "clip_output": (None, 1.0, 1e-20, 1e20),
-    "n_projections": (1, 3),
-}
-WHOLE = SHORT | {"n_projections": 2, "batch_fraction": 1.0}
-FAIR_MECHANISM = {
-    "sketch": held(
-        SketchedOutputs, WHOLE | {"n_releases": 1}, GRADIENTS | {"n_releases": (1, 2, 20)}
-    ),
-    "ranks": held(RankedOutputs, WHOLE, GRADIENTS | {"clip_jacobian": (0.25, 1e-20, 1e20)}),
-}
-CLASSIFIER = {
-    **FAIR,
-    "fairness": ("demographic_parity", "equalized_odds"),
-    "module": ("linear", "mlp"),
-    "tune_threshold": (False, True),
-    "classes": CLASSES["classes"],
-}
-REGRESSOR = {
-    **FAIR,
-    "module": ("linear", "mlp"),
-    "target_bounds": ("private", (-1, 1), (0, 20_000), (-1e300, 1e300), (0, 5e-324)),
-}
-
-
-def of_mechanism(variants: dict[str, Any], chosen_by: str = "mechanism") -> dict[str, Any]:
-    """Name the parameters of a mechanism as those of its estimator."""
-    return {f"{chosen_by}__{name}": values for name, values in variants.items()}
-
-
-STEPS = {
-    "regularization": (0.01, 0.0, 1e-4, 1e-300, 1e300),
-    "smooth": (True, False),
-    "schedule": (
-        None,
-        [(0.5, None, 2)],
-        [(0.001, 0.1, 1), (0.01, None, 1)],
-        [(1, 1, 1)],
-        [],
-        [[1]],
-    ),
-}
-TRAJECTORY = {
-    **{name: PRIVACY[name] for name in PRIVACY if name != "device"},
-    "n_times": (None, 1, 2, 50),
-    "n_time_subsample": (None, 2, 3),
-    "group_size": (1, 1, 2),
-    "n_particles": (1, 5),
-    "diffusivity": (0.05, 1e-20, 1e20, 1e-300, 1e300),
-    "coupling": ("entropic", "exact"),
-    "verbose": (0, 1),
-}
-TIMED_SKETCH = {
-    **STEPS,
-    "device": PRIVACY["device"],
-    **{name: SHAPES[name] for name in ("n_projections", "n_bins", "projections")},
-}
-LANGEVIN = {
-    **STEPS,
-    "warm_start": (None, "mean", "kmeans"),
-    "warm_start_share": (0.2, 1e-9, 0.999),
-    "n_clusters": (1, 3, 50),
-    "sampling_rate": (1.0, 0.5, 1e-6),
-    "clip": (None, 1.0, 1e-20, 1e20, 1e300),
-    "bandwidth": (0.1, 1e-6, 1e6),
-    "noise_multiplier": (None, 0.0, 1.0, [1.0], [1.0, 2.0], 1e300, 1e-300),
-}
-DISTANCE = {
-    "n_bins": (2, 8),
-    "n_projections": SHAPES["n_projections"],
-    "projections": SHAPES["projections"],
-    "target": ("population", "data"),
-    "shared_seed": (0, 5),
-}
-PLAIN_DISTANCE = {
-    "t": (0.5, 1e-9, 1 - 1e-9, 5e-324),
-    "gamma_scale": (1.0, 0.0, 1e-300, 1e300),
-    "gamma_mean": (0.0, 1e300, -5.0),
-    "n_support": (None, 1, 3, 30),
-    "interpolation": ("barycentric", "exact"),
-    "labeled": (False, True),
-}
-PLAIN = {
-    "triangle": (Triangle(), {"disclose_t": (True, False)}),
-    "fedwad": (FedWad(n_rounds=2), {"draw_t": (True, False), "n_rounds": (1, 3)}),
-}
-
 TWO_NUMBERS = TableSchema(
     [NumericColumn("x0", lower=-1, upper=1), NumericColumn("x1", missing=True)]
 )
-TABLES = {
-    **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state")},
+SHAPES = ((1, 1), (2, 2), (1, 2, 2), (3, 1), [2, 1])
+NETWORKS = ("mlp", "conv", "dcgan")
+REALS = (
+    *(0.0, 5e-324, 1e-300, 1e-20, 1e-9, 1e-6, 0.01, 0.1, 0.1, 0.5, 0.5, 0.999, 1 - 1e-9),
+    *(1.0, 1.0, np.float64(1), 2, 2.0, 10.0, 50.0, 1e6, 1e20, 1e300, float("inf"), -5.0),
+)
+# Usable values that a constraint does not tell, by the name of the parameter.
+MORE = {
+    "bounds": ((-1, 1), (0, 20_000), [-1e9, 1e9], (-1e-9, 1e-9), (-1e300, 1e300)),
+    "target_bounds": ("private", (-1, 1), (0, 20_000), (-1e300, 1e300), (0, 5e-324)),
+    "projections": (np.eye(2), [[1.0], [2.0]]),
+    "classes": (["a", "b"], [0, 1], [0, 1, 2], np.array(["a", "b", "c"])),
+    "schedule": ([(0.5, None, 2)], [(0.001, 0.1, 1), (0.01, None, 1)], [(1, 1, 1)], [], [[1]]),
+    "noise_multiplier": ([1.0], [1.0, 2.0]),
+    "module": (LatentNetwork(latent_dim=1), LatentNetwork(latent_dim=3)),
+    "architecture": (
+        *(Architecture(name, image_shape=shape) for name in NETWORKS for shape in SHAPES),
+        Architecture(normalize_codes=False),
+    ),
     "schema": (
-        *(None, TWO_NUMBERS, TWO_NUMBERS.to_json(), "{}", TableSchema.from_json),
+        *(TWO_NUMBERS, TWO_NUMBERS.to_json(), "{}", TableSchema.from_json),
         TableSchema([CategoricalColumn("x0", other="rest"), NumericColumn("x1", log_scale=True)]),
     ),
+    "target": ("x0", "x1", "a", ""),
+}
+NEVER_NONE = ("n_steps", "n_particles")  # that would be many
+NAMED = {
+    "boolean": (False, True, np.bool_(True)),
+    "random_state": (None, 0, np.random.RandomState(0)),
+    "verbose": (0, 1, True),
+    None: (None,),
 }
 
+
+def usable(name: str, constraint: Any) -> tuple[Any, ...]:
+    """Return values of a parameter that a constraint admits, small ones of what costs time."""
+    if isinstance(constraint, StrOptions):
+        return tuple(sorted(constraint.options))
+    if isinstance(constraint, Interval) and constraint.type is Integral:
+        least = int(constraint.left)
+        return least, least, least + 1, np.int64(least + 2), least + 4
+    if isinstance(constraint, Interval):
+        return tuple(filter(constraint.is_satisfied_by, REALS))
+    if constraint is None and name in NEVER_NONE:
+        return ()
+    return NAMED.get(constraint, ()) if isinstance(constraint, str | None) else ()
+
+
 TARGETS: dict[str, Target] = {
-    "SlicedSketch": Target(SlicedSketch, BOX | SIZES, check_sketch, CLASSES),
+    "SlicedSketch": Target(SlicedSketch, BOX | SIZES, check_sketch),
     "SlicedSketch conditional": Target(
         SlicedSketch,
         BOX | SIZES | {"conditional": True, "classes": ["a", "b"]},
         check_sketch,
-        SHAPES,
+        fixed=("conditional", "classes", "public_labels", "group_size"),
     ),
     **{
         f"DPSlicedFlowSampler {mechanism}": Target(
@@ -443,7 +283,6 @@ TARGETS: dict[str, Target] = {
                 **BOX,
             },
             check_rows_source,
-            FLOW | MECHANISMS[mechanism],
         )
         for mechanism in ("sketch", "resample", "presample")
     },
@@ -456,7 +295,6 @@ TARGETS: dict[str, Target] = {
                 **BOX,
             },
             check_rows_source,
-            GENERATOR | MECHANISMS[mechanism],
         )
         for mechanism in ("sketch", "smoothing", "gradient")
     },
@@ -465,7 +303,6 @@ TARGETS: dict[str, Target] = {
             PrivateSWAutoencoder,
             {"latent_dim": 2, "mechanism": DPSGD(2), **BOX, **mode},
             check_autoencoder,
-            AUTOENCODER | PENALTIES.get(name, {}),
             options=("sensitive_features",),
             private=mode.get("private", True),
         )
@@ -477,90 +314,50 @@ TARGETS: dict[str, Target] = {
         }.items()
     },
     **{
-        f"FairPrivateClassifier {gradient}": Target(
-            FairPrivateClassifier,
+        f"{kind.__name__} {name}": Target(
+            kind,
             # Without noise by default: an account of sampled steps takes a second.
-            {"mechanism": FAIR_MECHANISM[gradient][0], "epsilon": float("inf")},
+            {"mechanism": mechanism, "epsilon": float("inf")},
             check_predictor,
-            CLASSIFIER | {"mechanism": FAIR_MECHANISM[gradient]},
+            second=second,
             options=("sensitive_features", "sample_weight"),
         )
-        for gradient in ("sketch", "ranks")
+        for kind, second in ((FairPrivateClassifier, "labels"), (FairPrivateRegressor, "targets"))
+        for name, mechanism in {
+            "sketch": SketchedOutputs(2, n_projections=2, batch_fraction=1.0, n_releases=1),
+            "ranks": RankedOutputs(2, n_projections=2, batch_fraction=1.0),
+        }.items()
     },
     **{
-        f"FairPrivateRegressor {gradient}": Target(
-            FairPrivateRegressor,
-            {"mechanism": FAIR_MECHANISM[gradient][0], "epsilon": float("inf")},
-            check_predictor,
-            REGRESSOR | {"mechanism": FAIR_MECHANISM[gradient]},
-            second="targets",
-            options=("sensitive_features", "sample_weight"),
-        )
-        for gradient in ("sketch", "ranks")
-    },
-    "PrivateWassersteinDistance sliced": Target(
-        PrivateWassersteinDistance,
-        BOX | {"protocol": Sliced(**SIZES)},
-        check_distance,
-        PRIVACY | of_mechanism(DISTANCE, "protocol"),
-        options=("masses",),
-    ),
-    **{
-        f"PrivateWassersteinDistance {protocol}": Target(
+        f"PrivateWassersteinDistance {name}": Target(
             PrivateWassersteinDistance,
-            {"protocol": chosen},
+            BOX | {"protocol": protocol},
             check_distance,
-            of_mechanism(PLAIN_DISTANCE | variants, "protocol"),
             options=("masses",),
         )
-        for protocol, (chosen, variants) in PLAIN.items()
+        for name, protocol in {
+            "sliced": Sliced(**SIZES),
+            "triangle": Triangle(),
+            "fedwad": FedWad(n_rounds=2),
+        }.items()
     },
-    "PrivateTrajectorySampler sketch": Target(
-        PrivateTrajectorySampler,
-        {
-            "mechanism": TrajectorySketch(schedule=[(0.5, None, 2)], **SIZES),
-            "n_particles": 5,
-            **BOX,
-        },
-        check_trajectories,
-        TRAJECTORY | of_mechanism(TIMED_SKETCH),
-        second="times",
-        options=("groups", "t"),
-    ),
-    "PrivateTrajectorySampler mfld": Target(
-        PrivateTrajectorySampler,
-        {
-            "mechanism": MeanFieldLangevin(schedule=[(0.0005, None, 2)]),
-            "n_particles": 5,
-            **BOX,
-        },
-        check_trajectories,
-        TRAJECTORY | of_mechanism(LANGEVIN),
-        second="times",
-        options=("groups", "t"),
-    ),
-    "PrivateScaler": Target(
-        PrivateScaler,
-        {},
-        check_scaler,
-        {
-            **{name: PRIVACY[name] for name in ("epsilon", "delta", "random_state")},
-            "with_centering": (True, False),
-            "with_scaling": (True, False),
-        },
-    ),
-    "DPTableSynthesizer": Target(
-        DPTableSynthesizer,
-        {"n_particles": 100},
-        check_synthesizer,
-        TABLES | {
-            "target": (None, "x0", "x1", "a", ""),
-            "n_particles": (None, 100, 3000),
-            "verbose": (0, 1),
-        },
-    ),
-    "TableEncoder": Target(TableEncoder, {}, check_encoder, TABLES),
-}  # fmt: skip
+    **{
+        f"PrivateTrajectorySampler {name}": Target(
+            PrivateTrajectorySampler,
+            {"mechanism": mechanism, "n_particles": 5, **BOX},
+            check_trajectories,
+            second="times",
+            options=("groups", "t"),
+        )
+        for name, mechanism in {
+            "sketch": TrajectorySketch(schedule=[(0.5, None, 2)], **SIZES),
+            "mfld": MeanFieldLangevin(schedule=[(0.0005, None, 2)]),
+        }.items()
+    },
+    "PrivateScaler": Target(PrivateScaler, {}, check_scaler),
+    "DPTableSynthesizer": Target(DPTableSynthesizer, {"n_particles": 100}, check_synthesizer),
+    "TableEncoder": Target(TableEncoder, {}, check_encoder),
+}
 
 
 @cache
@@ -582,8 +379,7 @@ def good_fit(name: str) -> Any:
     ]
     if "classes" in target.small:
         y = np.array(target.small["classes"])[y]
-    mechanism = target.small.get("mechanism")
-    rows_only = mechanism in ("smoothing", "gradient") or hasattr(mechanism, "sigma")
+    rows_only = hasattr(target.small.get("mechanism"), "sigma")
     more = {"conditional": True} if "conditional" in target.variants and not rows_only else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -203,6 +203,9 @@ FITS = {
     },
     # A cap that is an integer of 600 digits.
     "epsilon=1e300": (SlicedSketch(**SMALL, epsilon=1e300), {}, "."),
+    "a scaler, epsilon=1e300": (PrivateScaler(epsilon=1e300, delta=1e-300), {}, "."),
+    # Single precision overflowed, with a warning, once the fit was charged.
+    "diffusion=1e300": (flow_sampler(diffusion=1e300), {}, "'diffusion' parameter"),
     # Their sum, which scikit-learn takes, is NaN: a warning would say that both occur.
     "infinities of both signs": (
         SlicedSketch(**SMALL), {"X": np.vstack([[np.inf, -np.inf], X])}, "contains infinity"
