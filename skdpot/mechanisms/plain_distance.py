@@ -216,7 +216,11 @@ class Triangle(PlainProtocol):
     def compare(self, own: PlainSide, other: Any, y: Any, masses: Any) -> DistanceEstimate:
         """Play the protocol with another party, with several, or with a message."""
         if isinstance(other, InterpolatingMeasure):
-            return self._compare_message(own, other)
+            exchange, gone = Exchange(), self._moved(own.reference, own.party)
+            exchange.send(0, own.party.name, gone, InterpolatingMeasure)
+            come = exchange.send(0, "other party", other, InterpolatingMeasure)
+            squared = rescaled(optimal_plan(gone.measure, come.measure).squared_distance, self.t)
+            return DistanceEstimate(self.name, squared, exchange.transcript)
         shared: dict[str, Any] = {"disclose_t": self.disclose_t, "reference": own.reference.measure}
         if isinstance(other, tuple):
             sellers = [self._party(part, None) for part in other]
@@ -241,15 +245,6 @@ class Triangle(PlainProtocol):
     def _announced(self, points: np.ndarray) -> ReferenceMeasure:
         t = self.t if self.disclose_t else None
         return ReferenceMeasure(points, None, t, self.interpolation)
-
-    def _compare_message(self, own: PlainSide, message: InterpolatingMeasure) -> DistanceEstimate:
-        """Compare this party's message with one that came from elsewhere."""
-        moved = self._moved(own.reference, own.party)
-        exchange = Exchange()
-        exchange.send(0, own.party.name, moved, InterpolatingMeasure)
-        arrived = exchange.send(0, "other party", message, InterpolatingMeasure)
-        squared = rescaled(optimal_plan(moved.measure, arrived.measure).squared_distance, self.t)
-        return DistanceEstimate(self.name, squared, exchange.transcript)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -63,8 +63,8 @@ class SketchRecord(Record):
         optional = ("classes_", "feature_names_in_", "_label_counts")
         classes, names, counts = (getattr(sketch, name, None) for name in optional)
         return cls(
-            **{name: _as_plain(getattr(sketch, name)) for name in _PARAMETERS},
-            **{name: _as_plain(getattr(sketch, f"{name}_")) for name in _FITTED},
+            **{name: getattr(sketch, name) for name in _PARAMETERS},
+            **{name: getattr(sketch, f"{name}_") for name in _FITTED},
             statistic=sketch.statistic_,
             noise_scale=sketch.noise_scale_,
             declared_bounds=not isinstance(sketch.bounds, str),
@@ -214,10 +214,6 @@ def _check_lattice(lattice: float | None, coarsest: float, statistic: np.ndarray
 
 def _is_close(stated: Any, due: float) -> bool:
     return isinstance(stated, int | float) and math.isclose(stated, due, rel_tol=_ROUNDING)
-
-
-def _as_plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _without_objects(classes: np.ndarray) -> np.ndarray:
