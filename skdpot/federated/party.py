@@ -71,10 +71,11 @@ class Introduction:
     n_dimensions: int
     allows: tuple[str, ...]
 
-    @classmethod
-    def of(cls, party: "Party") -> "Introduction":
+    @staticmethod
+    def of(party: "Party") -> "Introduction":
         """Return the introduction of a party of this process."""
-        return Introduction(**{item.name: getattr(party, item.name) for item in fields(cls)})
+        facts = {item.name: getattr(party, item.name) for item in fields(Introduction)}
+        return Introduction(**facts)
 
 
 @dataclass(eq=False, repr=False)
