@@ -1,6 +1,7 @@
 """Robust standardisation whose centres and scales are differentially private."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.private_bounds import plan_private_bounds, release_feature_scales
 from skdpot.privacy.provenance import made_by, warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 
 _ASSUMPTIONS = (
     "the number of rows",
@@ -30,6 +31,7 @@ _ASSUMPTIONS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Centre and scale features by differentially private, robust statistics.
 
@@ -103,33 +105,19 @@ class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixi
     1.0
     """
 
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    with_centering: bool = True
+    with_scaling: bool = True
+    random_state: int | np.random.RandomState | None = None
+
     _canaries = "far out"
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "with_centering": ["boolean"],
         "with_scaling": ["boolean"],
     }
-
-    center_: npt.NDArray[np.float64] | None
-    scale_: npt.NDArray[np.float64] | None
-    privacy_spent_: PrivacySpent
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        budget: PrivacyBudget | None = None,
-        with_centering: bool = True,
-        with_scaling: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
-        self.with_centering = with_centering
-        self.with_scaling = with_scaling
-        self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:

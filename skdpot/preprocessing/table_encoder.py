@@ -1,6 +1,7 @@
 """Tables of mixed columns as points of the unit ball, and back."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ from skdpot.preprocessing.table_schema import (
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.provenance import made_by, warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
 
 _PUBLIC = (
     "the number of rows",
@@ -41,6 +42,7 @@ _PUBLIC = (
 _INSIDE = 1 - 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     """Encode the rows of a table in the unit ball, and decode points of the ball to rows.
 
@@ -126,28 +128,16 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        **PrivateEstimatorMixin._parameter_constraints,
+    schema: TableSchema | None = None
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
         "schema": [TableSchema, None],
     }
-
-    schema_: TableSchema
-    privacy_spent_: PrivacySpent | None
-
-    def __init__(
-        self,
-        schema: TableSchema | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        *,
-        budget: PrivacyBudget | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.schema = schema
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
-        self.random_state = random_state
 
     def _epsilon_due(self) -> float:
         known = self.schema is not None and self.schema.is_resolved
