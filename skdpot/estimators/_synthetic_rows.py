@@ -44,10 +44,7 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
     _stated_in = ("sketch_",)
     _mechanisms: ClassVar[dict[str, type[Any]]]
     _made_last: ClassVar[str]  # the attribute that `_make` sets in the end
-    _parameter_constraints = {
-        **PrivateEstimatorMixin._parameter_constraints,
-        **ROW_BOUNDS,
-    }
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | ROW_BOUNDS
 
     def _make(self, rng: np.random.Generator) -> None:
         """Make what samples are drawn from: post-processing of the release."""
@@ -154,7 +151,7 @@ class SyntheticRows(PrivateSampler):
         n_samples : int, default=1
             Number of rows.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------
@@ -178,7 +175,7 @@ class SyntheticRows(PrivateSampler):
             Number of rows. Classes occur with their frequency in the private data, noisy
             unless labels are public.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------

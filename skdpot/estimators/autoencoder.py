@@ -386,7 +386,7 @@ class PrivateSWAutoencoder(
         n_samples : int, default=1
             Number of rows.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------

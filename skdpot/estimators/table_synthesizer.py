@@ -320,7 +320,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             values. None, alone or in a list, asks for missing values. Every row satisfies all
             conditions.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------
@@ -450,7 +450,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             Number of synthetic rows; by default as many as the synthesizer was fitted to (or as X
             has), but at least 20,000 and at most 100,000.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------

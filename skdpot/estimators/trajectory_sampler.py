@@ -253,7 +253,7 @@ class PrivateTrajectorySampler(PrivateSampler):
             Times in the unit of the time stamps, from the first to the last that was fitted. By
             default `times_`.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------
@@ -315,7 +315,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         n_samples : int, default=1
             Number of rows.
         random_state : int, RandomState or None, default=None
-            Randomness of this call, which protects nothing.
+            Seed; does not affect privacy.
 
         Returns
         -------
