@@ -16,7 +16,6 @@ from sklearn.utils import _safe_indexing, check_array, check_scalar
 from sklearn.utils._param_validation import HasMethods as HasMethods
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import InvalidParameterError
-from sklearn.utils._param_validation import Options as Options
 from sklearn.utils._param_validation import StrOptions as StrOptions
 from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data

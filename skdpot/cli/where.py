@@ -14,7 +14,6 @@ _SYNTAX = (
     "Write COLUMN=VALUE, COLUMN=ONE,ANOTHER for categories, COLUMN=LOW..HIGH, COLUMN>=LOW or "
     'COLUMN<=HIGH for numbers and dates, COLUMN= for missing values, or JSON: {"age": [30, 40]}.'
 )
-_TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_conditions(texts: Iterable[str], schema: TableSchema) -> dict[str, Any]:
