@@ -73,10 +73,26 @@ class Outcome:
         return self.spent - self.released
 
 
-FAULTS: dict[str, Callable[[Path], Outcome]] = {}
+DAMAGED = "is damaged, so that nobody can tell what was charged"
+FULL = "is left in this budget"
+OLDER = "it is an older copy"
 
 
-def fault(name: str, cap: int = CAPACITY) -> Callable[[Callable[[Path, Outcome], None]], None]:
+@dataclass(frozen=True)
+class Fault:
+    """How a fault is made, what the last refused fit is told, and whether fits may go on."""
+
+    run: Callable[[Path], Outcome]
+    told: str
+    goes_on: bool
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(
+    name: str, cap: int = CAPACITY, *, told: str = FULL, goes_on: bool = False
+) -> Callable[[Callable[[Path, Outcome], None]], None]:
     """Register a fault."""
 
     def register(inject: Callable[[Path, Outcome], None]) -> None:
@@ -85,7 +101,7 @@ def fault(name: str, cap: int = CAPACITY) -> Callable[[Callable[[Path, Outcome],
             inject(directory, outcome)
             return outcome
 
-        FAULTS[name] = run
+        FAULTS[name] = Fault(run, told, goes_on)
 
     return register
 
@@ -144,7 +160,7 @@ def spend_all(path: Path, outcome: Outcome, *more: PrivacyBudget) -> None:
 # ------------------------------------------------------------------------- damage
 
 
-@fault("every third bit of the file flipped, one at a time")
+@fault("every third bit of the file flipped, one at a time", told="LedgerError|" + FULL)
 def _flips(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome, CAPACITY)
     good = path.read_bytes()
@@ -157,7 +173,7 @@ def _flips(directory: Path, outcome: Outcome) -> None:
                 fit(path, outcome)
 
 
-@fault("cut at every 100 bytes")
+@fault("cut at every 100 bytes", told="LedgerError")
 def _cut(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome, CAPACITY)
     good = path.read_bytes()
@@ -166,7 +182,7 @@ def _cut(directory: Path, outcome: Outcome) -> None:
         fit(path, outcome)
 
 
-@fault("a page of zeros, each page in turn")
+@fault("a page of zeros, each page in turn", told="LedgerError")
 def _zeros(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome, CAPACITY)
     good = path.read_bytes()
@@ -175,14 +191,14 @@ def _zeros(directory: Path, outcome: Outcome) -> None:
         fit(path, outcome)
 
 
-@fault("an empty file in its place")
+@fault("an empty file in its place", told="no skdpot ledger")
 def _empty(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     path.write_bytes(b"")
     spend_all(path, outcome, budget)
 
 
-@fault("text in its place")
+@fault("text in its place", told="not a database")
 def _text(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     path.write_text("charges: none\n" * 999)
@@ -226,10 +242,14 @@ TAMPERING = {
 }
 # A new process cannot know that the last charges are gone; one that has seen them does.
 UNSEEN = {"the last charge deleted", "all charges deleted"}
+TOLD = dict.fromkeys(UNSEEN, OLDER) | {
+    "another application's mark": "no skdpot ledger",
+    "a newer format": "has format 2",
+}
 
 
 def _tamper(name: str, statements: list[str]) -> None:
-    @fault(name)
+    @fault(name, told=TOLD.get(name, DAMAGED))
     def _inject(directory: Path, outcome: Outcome) -> None:
         budget, path = made(directory, outcome)
         run_sql(path, *statements)
@@ -244,7 +264,7 @@ for _name, _statements in TAMPERING.items():
     _tamper(_name, _statements)
 
 
-@fault("leftovers of other files beside it")
+@fault("leftovers of other files beside it", goes_on=True)
 def _leftovers(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     for suffix in ("-wal", "-shm", "-journal"):
@@ -253,7 +273,7 @@ def _leftovers(directory: Path, outcome: Outcome) -> None:
     outcome.spent = max(outcome.spent, charges_in(path))
 
 
-@fault("switched to a write-ahead log, and killed")
+@fault("switched to a write-ahead log, and killed", goes_on=True)
 def _write_ahead(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome)
     run_sql(path, "PRAGMA journal_mode = WAL")
@@ -266,7 +286,7 @@ def _write_ahead(directory: Path, outcome: Outcome) -> None:
 # ------------------------------------------------------------------- other files
 
 
-@fault("deleted")
+@fault("deleted", told="cannot be reached")
 def _deleted(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     path.unlink()
@@ -274,7 +294,7 @@ def _deleted(directory: Path, outcome: Outcome) -> None:
         fit(budget, outcome)
 
 
-@fault("the temporary ledger deleted")
+@fault("the temporary ledger deleted", told="cannot be reached")
 def _temporary(directory: Path, outcome: Outcome) -> None:
     budget = PrivacyBudget(1.0)
     for _ in range(BEFORE):
@@ -284,7 +304,7 @@ def _temporary(directory: Path, outcome: Outcome) -> None:
         fit(budget, outcome)
 
 
-@fault("another ledger in its place")
+@fault("another ledger in its place", told="now another ledger")
 def _replaced(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     path.unlink()
@@ -293,7 +313,7 @@ def _replaced(directory: Path, outcome: Outcome) -> None:
         fit(budget, outcome)
 
 
-@fault("an older copy put back while the process runs")
+@fault("an older copy put back while the process runs", told=OLDER)
 def _older(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 2)
     copy = directory / "copy"
@@ -305,7 +325,7 @@ def _older(directory: Path, outcome: Outcome) -> None:
         fit(budget, outcome)
 
 
-@fault("a journal of an earlier charge put beside it")
+@fault("a journal of an earlier charge put beside it", told=OLDER)
 def _old_journal(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 2)
     journal = path.with_name(path.name + "-journal")
@@ -318,7 +338,7 @@ def _old_journal(directory: Path, outcome: Outcome) -> None:
         fit(budget, outcome)
 
 
-@fault("two copies, both spent from by one process")
+@fault("two copies, both spent from by one process", told=OLDER)
 def _two_copies(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 2)
     copy = directory / "copy"
@@ -329,7 +349,7 @@ def _two_copies(directory: Path, outcome: Outcome) -> None:
         fit(other, outcome)
 
 
-@fault("a symbolic link")
+@fault("a symbolic link", told="no regular file")
 def _symbolic(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome)
     link = directory / "link"
@@ -337,21 +357,21 @@ def _symbolic(directory: Path, outcome: Outcome) -> None:
     spend_all(link, outcome)
 
 
-@fault("a hard link")
+@fault("a hard link", told="has a second name")
 def _hard(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     os.link(path, directory / "second")
     spend_all(directory / "second", outcome, budget)
 
 
-@fault("the maker killed before it removed its draft")
+@fault("the maker killed before it removed its draft", goes_on=True)
 def _draft(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     os.link(path, directory / f".{path.name}.abc12_9z")
     spend_all(path, outcome, budget)
 
 
-@fault("opened with other terms")
+@fault("opened with other terms", told="was made for")
 def _other_terms(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome)
     for terms in ((2.0, 1e-5), (1.0, 1e-4), (math.inf, 1e-5)):
@@ -392,17 +412,17 @@ def _read_only(directory: Path, outcome: Outcome, mode: int, of_file: int) -> No
         place.chmod(0o700)
 
 
-@fault("a read-only file")
+@fault("a read-only file", told="must be writable")
 def _read_only_file(directory: Path, outcome: Outcome) -> None:
     _read_only(directory, outcome, 0o700, 0o400)
 
 
-@fault("a read-only directory")
+@fault("a read-only directory", told="must be writable")
 def _read_only_directory(directory: Path, outcome: Outcome) -> None:
     _read_only(directory, outcome, 0o500, 0o600)
 
 
-@fault("a full disk, at every amount of space left")
+@fault("a full disk, at every amount of space left", told="disk is full|not tried", goes_on=True)
 def _full(directory: Path, outcome: Outcome) -> None:
     disk = directory / "disk"
     disk.mkdir()
@@ -434,7 +454,12 @@ def _full(directory: Path, outcome: Outcome) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@fault("a limit on the length of files, at every length", MANY)
+@fault(
+    "a limit on the length of files, at every length",
+    MANY,
+    told="disk must not be full",
+    goes_on=True,
+)
 def _file_limit(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome, 1)
     for limit in range(0, 16_000, 500):
@@ -517,7 +542,7 @@ def in_child(
         outcome.error = "LedgerError: the disk must not be full"
 
 
-@fault("killed at and amid every statement", MANY)
+@fault("killed at and amid every statement", MANY, goes_on=True)
 def _killed(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome, 1)
     for statement in range(1, 45):
@@ -526,7 +551,7 @@ def _killed(directory: Path, outcome: Outcome) -> None:
     outcome.spent = charges_in(path)
 
 
-@fault("killed amid every write of a commit", MANY)
+@fault("killed amid every write of a commit", MANY, goes_on=True)
 def _killed_writing(directory: Path, outcome: Outcome) -> None:
     _, path = made(directory, outcome, 1)
     for limit in range(0, 16_000, 300):
@@ -535,7 +560,7 @@ def _killed_writing(directory: Path, outcome: Outcome) -> None:
     outcome.spent = charges_in(path)
 
 
-@fault("killed at any moment", MANY)
+@fault("killed at any moment", MANY, goes_on=True)
 def _killed_any_time(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 1)
     log = os.open(path.with_name("releases"), os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
@@ -557,7 +582,7 @@ def _killed_any_time(directory: Path, outcome: Outcome) -> None:
     outcome.spent = charges_in(path)
 
 
-@fault("32 forked processes at once", MANY)
+@fault("32 forked processes at once", MANY, goes_on=True)
 def _race(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 0)
     blob = pickle.dumps(budget)
@@ -604,7 +629,7 @@ for _ in range(8):
 """
 
 
-@fault("new processes and threads at once")
+@fault("new processes and threads at once", goes_on=True)
 def _spawned(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 0)
     command = [sys.executable, "-c", SPAWNED, pickle.dumps(budget).hex()]
@@ -634,7 +659,7 @@ def _spawned(directory: Path, outcome: Outcome) -> None:
     fit(budget, outcome)
 
 
-@fault("held by another process")
+@fault("held by another process", told="Another process holds it")
 def _held(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome)
     transaction = ledger_module.transaction
@@ -655,7 +680,7 @@ def _held(directory: Path, outcome: Outcome) -> None:
     outcome.spent = charges_in(path)
 
 
-@fault("the clock goes back, and wild")
+@fault("the clock goes back, and wild", goes_on=True)
 def _clock(directory: Path, outcome: Outcome) -> None:
     budget, path = made(directory, outcome, 1)
     clock = time.time
@@ -695,7 +720,7 @@ def inject_all(names: list[str]) -> Iterator[Outcome]:
     for name in names:
         forget()
         with tempfile.TemporaryDirectory(dir=memory) as directory:
-            yield FAULTS[name](Path(directory))
+            yield FAULTS[name].run(Path(directory))
 
 
 def main(target: str) -> None:

@@ -18,7 +18,7 @@ from skdpot.exceptions import LedgerError
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.events import Relation
 from skdpot.privacy.ledger import Charge, Ledger, Terms, Totals, transaction
-from tests.contract.ledger_faults import BEFORE, CAPACITY, FAULTS, MANY, TAMPERING
+from tests.contract.ledger_faults import BEFORE, CAPACITY, DAMAGED, FAULTS, MANY
 
 pytestmark = pytest.mark.skipif(
     not (hasattr(os, "fork") and hasattr(os, "geteuid")), reason="faults are made as POSIX does"
@@ -27,57 +27,8 @@ pytestmark = pytest.mark.skipif(
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "doc" / "audit_faults.csv"
 
-DAMAGED = "is damaged, so that nobody can tell what was charged"
-FULL = "is left in this budget"
-OLDER = "it is an older copy"
-
-# What the last refused fit is told. Where fits go on until the cap is met, it is the cap.
-TOLD = {
-    "every third bit of the file flipped, one at a time": "LedgerError|" + FULL,
-    "cut at every 100 bytes": "LedgerError",
-    "a page of zeros, each page in turn": "LedgerError",
-    "an empty file in its place": "no skdpot ledger",
-    "text in its place": "not a database",
-    "the last charge deleted": OLDER,
-    "all charges deleted": OLDER,
-    "another application's mark": "no skdpot ledger",
-    "a newer format": "has format 2",
-    "deleted": "cannot be reached",
-    "the temporary ledger deleted": "cannot be reached",
-    "another ledger in its place": "now another ledger",
-    "an older copy put back while the process runs": OLDER,
-    "a journal of an earlier charge put beside it": OLDER,
-    "two copies, both spent from by one process": OLDER,
-    "a symbolic link": "no regular file",
-    "a hard link": "has a second name",
-    "opened with other terms": "was made for",
-    "a read-only file": "must be writable",
-    "a read-only directory": "must be writable",
-    "a full disk, at every amount of space left": "disk is full|not tried",
-    "a limit on the length of files, at every length": "disk must not be full",
-    "held by another process": "Another process holds it",
-} | {name: DAMAGED for name in TAMPERING if name not in ("a newer format",)}
-TOLD |= {
-    "the last charge deleted": OLDER,
-    "all charges deleted": OLDER,
-    "another application's mark": "no skdpot ledger",
-}
-
-# Where the budget can be used up in spite of the fault.
-GOES_ON = {
-    "leftovers of other files beside it",
-    "switched to a write-ahead log, and killed",
-    "the maker killed before it removed its draft",
-    "a full disk, at every amount of space left",
-    "a limit on the length of files, at every length",
-    "killed at and amid every statement",
-    "killed amid every write of a commit",
-    "killed at any moment",
-    "32 forked processes at once",
-    "new processes and threads at once",
-    "the clock goes back, and wild",
-}
-KILLS = {name for name in GOES_ON if "killed" in name and "maker" not in name}
+KILLS = {name for name, fault in FAULTS.items() if fault.goes_on and "killed" in name}
+KILLS -= {"the maker killed before it removed its draft"}
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +54,8 @@ def test_nothing_is_released_without_its_charge(injected, name):
         pytest.skip(outcome["error"])
     assert outcome["tried"] > outcome["released"]  # at least one fit was refused
     assert outcome["released"] <= outcome["spent"] <= outcome["cap"]
-    assert re.search(TOLD.get(name, FULL), outcome["error"]), outcome["error"]
-    if name in GOES_ON:
+    assert re.search(FAULTS[name].told, outcome["error"]), outcome["error"]
+    if FAULTS[name].goes_on:
         assert outcome["spent"] == outcome["cap"] in (CAPACITY, MANY)
     elif outcome["spent"] != outcome["cap"]:
         assert outcome["spent"] == outcome["released"] == BEFORE
