@@ -483,11 +483,9 @@ def _noisy_fit_gradient(
         "fit_gradients",
         total,
         {"particles": particles, **facts},
-        sigma=0.0 if noise is None else noise.sigma,  # of the sums
-        lattice=None if noise is None else noise.lattice,
-        sensitivity=2.0 * facts["clip"],
         event=event,
         linear=_pulled,
+        **({} if noise is None else vars(noise)),  # of the sums
     )
     noisy: FloatArray = released(release)
     return noisy

@@ -269,16 +269,13 @@ def _released_sums(
     time: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Release the sums of the clusters of one time, and their counts, which come free."""
-    noise = plan.noise
     release = Release(
         "cluster_sums",
         _noisy_sums(rows, _nearest(rows, centers), plan, secret),
         {"plan": plan, "centers": centers, "time": time},
-        sigma=0.0 if noise is None else noise.sigma,  # of the sums
-        lattice=plan.lattice,
-        sensitivity=None if noise is None else noise.sensitivity,
         event=plan.event,
         linear=_summed,
+        **({} if plan.noise is None else vars(plan.noise)),  # of the sums
     )
     noisy: tuple[FloatArray, FloatArray] = released(release)
     return noisy

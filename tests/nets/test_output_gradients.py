@@ -2,6 +2,7 @@
 
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from torch import nn
 from skdpot.nets import noisy_sums
 from skdpot.nets.noisy_sums import (
     by_jacobians,
+    gradients_of_vectors,
     pulled_back_sum,
     shares_of_jacobians,
     shares_of_vectors,
@@ -332,3 +334,21 @@ def test_vectors_of_another_shape_are_refused():
 def test_outputs_that_are_no_vectors_are_refused(network):
     with pytest.raises(ValueError, match="must map each record to a vector"):
         pulled_back_sum(network, torch.zeros(4, 5), lambda o, _, r: o)
+
+
+@pytest.mark.parametrize("decoder", [lambda: nn.Linear(N_FEATURES, 3), lambda: Residual(3)])
+def test_an_encoders_gradients_are_added_to_those_of_any_whole(decoder):
+    """As an autoencoder with a penalty of its codes has them, also if it is no chain."""
+    encoder = nn.Sequential(nn.Linear(N_FEATURES, 7), nn.LayerNorm(7), nn.Linear(7, N_FEATURES))
+    whole = nn.Sequential(encoder, decoder()).double()
+    rows, weights = normal(4, N_FEATURES), normal(4)
+    own = gradients_of_vectors(whole, rows, by_jacobians(1e9), lambda o, _: o)
+    pulled = gradients_of_vectors(encoder, rows, by_jacobians(1e9, normal(4, N_FEATURES)))
+    mixed = own.plus(pulled, 0.3)
+    expected = 0.7 * own.sum(weights)
+    of_encoder = pulled.sum(weights)
+    expected[: len(of_encoder)] += 0.3 * of_encoder
+    np.testing.assert_allclose(mixed.sum(weights), expected, rtol=1e-9, atol=1e-12)
+    alone = np.stack([mixed.sum(one) for one in np.eye(4)])
+    np.testing.assert_allclose(mixed.gram(), alone @ alone.T, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mixed.inner(expected), alone @ expected, rtol=1e-9, atol=1e-12)
