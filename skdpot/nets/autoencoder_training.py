@@ -124,16 +124,12 @@ class PriorDistance:
     def vectors(self, codes: torch.Tensor, directions: np.ndarray) -> torch.Tensor:
         """Return the vectors w of a whole batch, in double precision."""
         theta = torch.as_tensor(directions, dtype=torch.float64, device=codes.device)
-        projections = theta @ self._shorten(codes.to(torch.float64)).T
+        shortened = ClippedOutputs(self.latent_dim, self.radius).values(codes.to(torch.float64))
+        projections = theta @ shortened.T
         # A stable sort: tied codes must not change places when another record is replaced.
         ranks = projections.argsort(dim=1, stable=True).argsort(dim=1)
         quantiles = torch.as_tensor(self.quantiles, dtype=torch.float64, device=codes.device)
         return 2.0 / len(theta) * ((projections - quantiles[ranks]).T @ theta)
-
-    def _shorten(self, codes: torch.Tensor) -> torch.Tensor:
-        finite = codes.nan_to_num(posinf=1e150, neginf=-1e150)
-        norms = finite.norm(dim=1, keepdim=True)
-        return finite * (self.radius / norms.clamp(min=self.radius))
 
 
 def prior_samples(

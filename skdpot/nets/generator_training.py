@@ -30,6 +30,7 @@ from skdpot.nets.noisy_sums import (
 from skdpot.nets.per_sample import record_jacobians, record_outputs
 from skdpot.nets.training import GradientStep
 from skdpot.nets.wasserstein_gradient import (
+    ClippedOutputs,
     matched_means,
     pulls_between,
     ranked_projections,
@@ -220,7 +221,6 @@ def _in_units(quantiles: np.ndarray, directions: np.ndarray, units: OutputUnits)
 # errors of far ones would not be small beside the noise.
 _REACH = 4.0
 _INPUTS_AT_ONCE = 2048
-_HUGE = 1e150  # its square is finite
 _SIMULATIONS = 3  # of thousands of numbers each
 _SLICES_AT_ONCE = 16
 
@@ -271,17 +271,10 @@ def clipped_gradient(
     one of the rows moves it, times their number. Outputs are shortened to a ball of radius `reach`.
     """
     outputs = [record_outputs(network, chunk) for chunk in inputs.split(_INPUTS_AT_ONCE)]
-    points = _in_ball(torch.cat(outputs).cpu().numpy().astype(np.float64), reach)
+    points = ClippedOutputs(rows.shape[1], reach).values(torch.cat(outputs).cpu().double()).numpy()
     (pulls,) = pulls_between([points, rows.astype(np.float64)], directions, n_moving=1)
     vectors = by_jacobians(clip_jacobian, torch.from_numpy(pulls).to(inputs.device))
     return pulled_back_sum(network, inputs, vectors)
-
-
-def _in_ball(points: np.ndarray, radius: float) -> np.ndarray:
-    """Shorten longer rows to the radius; nan becomes 0."""
-    finite = np.clip(np.nan_to_num(points, nan=0.0), -_HUGE, _HUGE)
-    norms = np.linalg.norm(finite, axis=1, keepdims=True)
-    return finite / np.maximum(norms, radius) * radius
 
 
 def _step_part(
@@ -336,7 +329,7 @@ def _derivative(
     along = directions.astype(np.float64)
     jacobians = record_jacobians(network, inputs)
     shares = shares_of_jacobians(jacobians.gram(), clip_jacobian).numpy()
-    points = _in_ball(jacobians.outputs.numpy(), reach)
+    points = ClippedOutputs(rows.shape[1], reach).values(jacobians.outputs).numpy()
     projections = along @ rows.T
     ordered = np.sort(projections[:, order], axis=1)
     n = ordered.shape[1]

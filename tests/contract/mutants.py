@@ -365,7 +365,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          "by_jacobians(1e300, pulls)")),
          {"Jacobian of the codes of an autoencoder": "nets/test_code_parity.py::"
           "test_no_record_moves_the_clipped_sum_further_than_the_sensitivity"}),
-        (skipped("PriorDistance._shorten", "codes"),
+        (skipped("ClippedOutputs.values", "outputs", "PriorDistance.vectors"),
          {"codes that are compared with a prior":
           "nets/test_prior_penalty.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]"}),
         (skipped("ClippedOutputs.values", "outputs", "ParityDistance.vectors"),
@@ -382,7 +382,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"Jacobian of a generator clipped to another norm than the charged one":
           "estimators/test_generator_privacy.py::"
           "test_the_sensitivity_is_that_of_the_clip_that_is_used[8.0]"}),
-        (skipped("_in_ball", "points"),
+        (skipped("ClippedOutputs.values", "outputs", "clipped_gradient"),
          {"outputs of a generator":
           "nets/test_private_generator.py::test_outputs_and_jacobians_are_clipped_apart"}),
         (given("clipped_fit_gradient", clip=LARGE),
