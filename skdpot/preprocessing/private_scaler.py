@@ -251,4 +251,6 @@ def whole_mu(target: PrivacyTarget) -> float:
             f"epsilon={target.epsilon:g} at delta={target.delta:g} is too small to be accounted "
             "for. Raise epsilon or delta."
         )
-    return math.sqrt(min(units, 10**300) * 1e-12) * (1 - 1e-13)  # beyond, no float holds it
+    if units != math.inf:
+        units = min(units, 10**300)  # beyond, no float holds it
+    return math.sqrt(units * 1e-12) * (1 - 1e-13)
