@@ -229,7 +229,7 @@ class BooleanColumn(CodedColumn):
     """
 
     kind: ClassVar[str] = "boolean"
-    families: ClassVar[tuple[str, ...]] = ("boolean", "text", "integer", "float")
+    families: ClassVar[tuple[str, ...]] = ("boolean", "object", "integer", "float")
 
     is_numbered: ClassVar[bool] = True
     default: ClassVar[str] = "bool"
@@ -237,15 +237,6 @@ class BooleanColumn(CodedColumn):
     levels = (False, True)
     ordered = True
     _places = {("boolean", False): 0, ("boolean", True): 1, ("number", 0): 0, ("number", 1): 1}
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        if self.dtype in ("str", "string"):
-            raise self.error(
-                f": a boolean column cannot have the data type {self.dtype!r}; declare texts as a "
-                "categorical column."
-            )
 
     def describe(self, *, in_full: bool = False) -> str:
         """Say in a few words which values the column can have."""
@@ -353,7 +344,7 @@ class CategoricalColumn(CodedColumn):
         return cls(name, dtype=dtype, missing=missing, categories=known)
 
     @property
-    def is_resolved(self) -> bool:
+    def is_resolved(self) -> bool:  # type: ignore[override]
         """Whether the list of categories is known."""
         return self.categories is not None
 

@@ -32,12 +32,13 @@ class TableColumn:
     """Base class of the columns of a schema."""
 
     kind: ClassVar[str]
-    families: ClassVar[tuple[str, ...]]  # of data types that it reads
+    families: ClassVar[tuple[str, ...]]  # of data types that it reads, or single ones
     default: ClassVar[str]  # data type where no table has one
     on_scale: ClassVar[bool] = False  # whether it has bounds rather than categories
     figure: ClassVar[str] = "category"  # what it is in figures: "number", "date" or "category"
     is_time: ClassVar[bool] = False  # whether text in a table may stand for its values
     is_numbered: ClassVar[bool] = False  # whether an array of numbers can hold its values
+    is_resolved: ClassVar[bool] = True  # whether nothing is left to be estimated privately
 
     # What each kind defines, besides `guessed` and `left_open`.
     describe: ClassVar[Callable[..., str]]  # which values it can have: in a few words, or in_full
@@ -69,11 +70,6 @@ class TableColumn:
                 self._store(item.name, bool(value))
         if self.dtype is not None:
             self._check_dtype(self.dtype)
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether nothing is left to be estimated privately."""
-        return True
 
     @property
     def coordinates(self) -> list[str]:
@@ -173,9 +169,7 @@ class TableColumn:
         target = pandas_dtype(dtype, self.missing)
         series = pd.Series(values, dtype=values.dtype)
         if self.missing and values.dtype.kind in "biu":
-            # Through a type that can miss values, so that integers stay exact.
-            nullable: Any = {"b": "boolean", "i": "Int64", "u": "UInt64"}
-            series = series.astype(nullable[values.dtype.kind])
+            series = series.convert_dtypes()  # that can miss values, so that integers stay exact
         if missing.any():
             series = series.mask(missing)
         if target == np.dtype(object):
@@ -198,7 +192,7 @@ class TableColumn:
             family = dtype_family(dtype) if isinstance(dtype, str) else ""
         except ValueError as error:
             raise self.error(f": {error}.") from None
-        if family not in self.families:
+        if family not in self.families and dtype not in self.families:
             raise self.error(
                 f": a {self.kind} column cannot have the data type {dtype!r}; it must hold "
                 f"{' or '.join(self.families)} values. Choose another kind of column."
@@ -244,7 +238,7 @@ class ScaledColumn(TableColumn):
     upper: Any = None
 
     @property
-    def is_resolved(self) -> bool:
+    def is_resolved(self) -> bool:  # type: ignore[override]
         """Whether both bounds are known."""
         return self.lower is not None and self.upper is not None
 

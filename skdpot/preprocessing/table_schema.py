@@ -40,7 +40,6 @@ KINDS: tuple[type[TableColumn], ...] = (
 )
 _BY_NAME = {kind.kind: kind for kind in KINDS}
 _OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
-_OF_FAMILY["boolean"] = BooleanColumn
 
 _FORMAT = "skdpot.TableSchema"
 _VERSION = 1
