@@ -227,6 +227,8 @@ class ScaledColumn(TableColumn):
 
     log_scale = False  # whether places are logarithmic rather than even
     n_values: ClassVar[int | None]  # None for a continuum, or while a bound is not known
+    _bounds_are: ClassVar[str]  # what they must be,
+    _bound: ClassVar[Callable[..., Any]]  # and such a value in its plain type, or else None
     _length: ClassVar[Callable[..., float]]  # of what lies between the bounds, on the scale
     _distances: ClassVar[Callable[..., FloatArray]]  # of values from the lower bound
     _at: ClassVar[Callable[..., pd.Series]]  # the values at such distances
@@ -324,6 +326,15 @@ class ScaledColumn(TableColumn):
         return ValueError(
             f"No value of {self.name!r} lies in the interval that conditions asks for: {why}."
         )
+
+    def _check_bounds(self) -> None:
+        """Give the bounds their plain type, and refuse what can be none."""
+        for side in ("lower", "upper"):
+            value = getattr(self, side)
+            bound = None if value is None else self._bound(value)
+            if value is not None and bound is None:
+                raise self.error(f": {side} must be None or {self._bounds_are}.")
+            self._store(side, bound)
 
     def _bounds(self) -> tuple[Any, Any]:
         """Return both bounds, and refuse a column that lacks one."""

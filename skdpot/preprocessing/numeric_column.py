@@ -92,8 +92,7 @@ class NumericColumn(ScaledColumn):
         super().__post_init__()
         if self.dtype is not None and dtype_family(self.dtype) == "integer":
             self._store("integer", True)
-        for side in ("lower", "upper"):
-            self._store(side, self._bound(side))
+        self._check_bounds()
         if self.lower is not None and self.upper is not None:
             self._check_range(self.lower, self.upper)
 
@@ -199,17 +198,16 @@ class NumericColumn(ScaledColumn):
     def _infinite(self) -> ValueError:
         return self.error(" holds infinity; every value must be finite or missing.")
 
-    def _bound(self, side: str) -> float | int | None:
-        value = getattr(self, side)
-        if value is None:
-            return None
-        number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    @property
+    def _bounds_are(self) -> str:  # type: ignore[override]
+        within = ", an integer between -2^62 and 2^62" if self.integer else ""
+        return f"a finite number{within}"
+
+    def _bound(self, value: Any) -> float | int | None:
         limit = LARGEST_INTEGER if self.integer else sys.float_info.max
-        if not number or not abs(value) <= limit:
-            within = ", an integer between -2^62 and 2^62" if self.integer else ""
-            raise self.error(f": {side} must be None or a finite number{within}.")
-        if self.integer and value != int(value):
-            raise self.error(f" holds integers: {side} must be one.")
+        number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+        if not number or not abs(value) <= limit or (self.integer and value != int(value)):
+            return None
         return int(value) if self.integer else float(value)
 
     def _check_range(self, lower: float, upper: float) -> None:

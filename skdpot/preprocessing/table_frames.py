@@ -201,7 +201,9 @@ def read_column(values: Any) -> PlainColumn:
     if isinstance(values, PlainColumn):
         return values
     if _is_polars(values):
-        column = _read_polars(values)
+        name = dtype_name(values.dtype)
+        found = _polars_values(values, dtype_family(name))
+        missing = values.is_null().to_numpy().astype(bool)
     else:
         try:
             series: Any = pd.Series(values)
@@ -211,40 +213,33 @@ def read_column(values: Any) -> PlainColumn:
             series = None
         if series is None:
             raise ValueError("a column must be a Series or an array of one dimension.")
-        column = _read_pandas(series)
-    if column.values.dtype.kind == "f":
-        column.missing[:] |= np.isnan(column.values)
-    return column
+        name = dtype_name(series.dtype)
+        found, missing = _pandas_values(series, name), np.array(series.isna(), dtype=bool)
+    if found.dtype.kind == "f":
+        missing |= np.isnan(found)
+    return PlainColumn(found, missing, name)
 
 
-def _read_pandas(series: pd.Series) -> PlainColumn:
-    name = dtype_name(series.dtype)
-    family = dtype_family(name)
-    missing = np.array(series.isna(), dtype=bool)
-    if family in ("text", "category"):
-        values = np.asarray(series.astype(object))
-    elif datetime_zone(name):
-        values = np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None))
-    elif isinstance(series.dtype, np.dtype):
-        values = np.asarray(series)
-    else:
-        filled = series.fillna(False if family == "boolean" else 0)
-        values = filled.to_numpy(dtype=name.lower().replace("boolean", "bool"))
-    return PlainColumn(values, missing, name)
+def _pandas_values(series: pd.Series, name: str) -> npt.NDArray[Any]:
+    if dtype_family(name) in ("text", "category"):
+        return np.asarray(series.astype(object))
+    if datetime_zone(name):
+        return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None))
+    if isinstance(series.dtype, np.dtype):
+        return np.asarray(series)
+    held = name.lower().replace("boolean", "bool")
+    return series.to_numpy(dtype=held, na_value=0)
 
 
-def _read_polars(series: Any) -> PlainColumn:
-    name = dtype_name(series.dtype)
-    family = dtype_family(name)
-    missing = series.is_null().to_numpy().astype(bool)
+def _polars_values(series: Any, family: str) -> npt.NDArray[Any]:
     if family in ("text", "category"):
         values = np.empty(len(series), dtype=object)
         values[:] = series.to_list()
-    elif family in ("datetime", "timedelta"):
-        values = series.to_numpy()  # of times with a zone those of UTC
-    else:
-        values = series.fill_null(False if family == "boolean" else 0).to_numpy()
-    return PlainColumn(values, missing, name)
+        return values
+    if family not in ("datetime", "timedelta"):
+        series = series.fill_null(False if family == "boolean" else 0)
+    values = series.to_numpy()  # of times with a zone those of UTC
+    return values
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,8 +54,6 @@ class TickColumn(ScaledColumn):
     pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
     unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
     _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
-    _bounds_are: ClassVar[str]  # what bounds must be, and such a value as text, or else None
-    _bound: ClassVar[Callable[..., str | None]]
     _time: ClassVar[Callable[..., Any]]  # a value in UTC, or None for what is none
     _bound_seconds: ClassVar[Callable[..., int]]  # of a bound, as `seconds` counts
 
@@ -68,12 +66,7 @@ class TickColumn(ScaledColumn):
         super().__post_init__()
         if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
             raise self.error(f": resolution must be one of {', '.join(_SECONDS)}.")
-        for side in ("lower", "upper"):
-            value = getattr(self, side)
-            bound = None if value is None else self._bound(value)
-            if value is not None and bound is None:
-                raise self.error(f": {side} must be None or {self._bounds_are}.")
-            self._store(side, bound)
+        self._check_bounds()
         if self.is_resolved and self._length() < 0.0:
             raise self.error(f": lower={self.lower!r} is after upper={self.upper!r}.")
 
