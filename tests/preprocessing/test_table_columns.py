@@ -142,10 +142,10 @@ def test_a_number_of_values():
         ({"upper": True}, "'x': upper must be"),
         ({"upper": 10**400}, "'x': upper must be"),
         ({"upper": 10**400, "integer": True}, "'x': upper must be"),
-        ({"lower": 0.5, "integer": True}, "'x': lower must be None or a finite number, an integer"),
+        ({"lower": 0.5, "integer": True}, "'x': lower must be None or a finite .*, an integer"),
         (
             {"lower": 0.5, "dtype": "Int32"},
-            "'x': lower must be None or a finite number, an integer",
+            "'x': lower must be None or a finite .*, an integer",
         ),
         ({"lower": -1.7e308, "upper": 1.7e308}, "too far apart"),
         ({"lower": 0, "upper": 300, "dtype": "uint8"}, "beyond what 'uint8' can hold"),
