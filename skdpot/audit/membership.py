@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from scipy.stats import beta, norm, rankdata
 
-from skdpot._utils.validation import as_finite
 from skdpot.metrics._panels import COLORS, single_axes
 
 
@@ -51,21 +50,6 @@ def check_confidence(confidence: Any) -> None:
         raise TypeError(f"confidence must be a number, not {type(confidence).__name__}.")
     if not 0 < float(confidence) < 1:
         raise ValueError(f"confidence={confidence!r} must be in (0, 1).")
-
-
-def rows_called(name: str, X: ArrayLike, n_features: int | None = None) -> np.ndarray:
-    """Return finite float64 rows."""
-    # Not check_array, whose messages quote rows of other shapes.
-    rows = as_finite(X, name, "must hold finite numbers, in rows of features.")
-    if rows.ndim != 2:
-        raise ValueError(
-            f"{name} must have two dimensions, (n_rows, n_features), and has {rows.ndim}."
-        )
-    if 0 in rows.shape:
-        raise ValueError(f"{name} has {len(rows)} rows and {rows.shape[1]} features; give some.")
-    if n_features is not None and rows.shape[1] != n_features:
-        raise ValueError(f"{name} has {rows.shape[1]} features and synthetic has {n_features}.")
-    return rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

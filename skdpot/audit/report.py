@@ -13,7 +13,7 @@ import skdpot
 from skdpot._utils.pages import HtmlReport
 from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import check_count, check_is_fitted
-from skdpot.audit.membership import check_confidence, rows_called
+from skdpot.audit.membership import check_confidence
 from skdpot.audit.one_run import lower_text
 from skdpot.audit.report_page import (
     NOT_COVERED,
@@ -35,6 +35,7 @@ from skdpot.audit.report_trials import (
     try_membership,
 )
 from skdpot.exceptions import LedgerError
+from skdpot.metrics.distances import as_points
 from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
@@ -369,7 +370,7 @@ def _check_rows(X_holdout: Any, y_holdout: Any, X_members: Any) -> None:
         if n_rows != n_labels:
             raise ValueError(f"y_holdout has {n_labels} labels for {n_rows} rows of X_holdout.")
     if X_members is not None and not Table.is_frame(X_members):  # which may hold text
-        rows_called("X_members", X_members)
+        as_points(X_members, "X_members")
 
 
 def _releases(parts: Sequence[tuple[str, Any]], spent: PrivacySpent) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from sklearn.utils import get_tags
 from tqdm.auto import tqdm
 
 from skdpot.audit.canaries import NoKnownAttackError, numbered
-from skdpot.audit.membership import rows_called
 from skdpot.audit.one_run import AuditResult, one_run_audit
 from skdpot.audit.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.estimators._search_trials import take
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
+from skdpot.metrics.distances import as_points
 from skdpot.preprocessing.table_encoder import TableEncoder
 from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.spent import leaves, silent_parts, total_spent
@@ -284,7 +284,7 @@ def try_membership(
         options, labels = {"schema": schema}, None
         sampler = partial(_in_numbers, to_rows=encoder.transform)
     else:
-        given = rows = rows_called("X_holdout", X_holdout)
+        given = rows = as_points(X_holdout, "X_holdout")
     seed = int(rng.integers(2**31))
     if members is not None:
         found = synthetic_membership(sampler(estimator), members, rows, random_state=seed)
@@ -350,7 +350,7 @@ def measure_utility(
     if X_holdout is None:
         return (), "It takes public rows (X_holdout), and labels where there are any (y_holdout)."
     if labelled:
-        rows = rows_called("X_holdout", X_holdout)
+        rows = as_points(X_holdout, "X_holdout")
         return (*_distances(estimator, rows, rng), *_lessons(estimator, rows, y_holdout, rng)), ""
     name, meaning = _score_in_words(estimator)
     if y_holdout is None and (name != "Score" or hasattr(_last(estimator), "times_")):

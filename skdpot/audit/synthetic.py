@@ -31,9 +31,9 @@ from skdpot.audit.membership import (
     MembershipResult,
     Share,
     binomial_limits,
-    rows_called,
 )
 from skdpot.metrics._panels import COLORS
+from skdpot.metrics.distances import as_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -316,10 +316,14 @@ def _read(
     *, scale: ArrayLike | str | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Return the groups of rows that are given, with their features divided."""
-    made = rows_called("synthetic", synthetic)
+    made = as_points(synthetic, "synthetic")
     given = {"members": members, "others": others}
     given |= {} if reference is None else {"reference": reference}
-    groups = [made, *(rows_called(name, X, made.shape[1]) for name, X in given.items())]
+    groups = [made, *(as_points(X, name) for name, X in given.items())]
+    for name, rows in zip(given, groups[1:], strict=True):
+        if rows.shape[1] != made.shape[1]:
+            found = f"{name} has {rows.shape[1]} features"
+            raise ValueError(f"{found} and synthetic has {made.shape[1]}.")
     if not isinstance(scale, str):
         divisors = np.ones(made.shape[1]) if scale is None else np.asarray(scale, dtype=float)
     elif scale == "synthetic":
@@ -632,12 +636,12 @@ def synthetic_membership(
     >>> found.best.auc < 0.85
     True
     """
-    members, holdout = rows_called("X_members", X_members), rows_called("X_holdout", X_holdout)
+    members, holdout = as_points(X_members, "X_members"), as_points(X_holdout, "X_holdout")
     n_samples = max(_FEWEST_SAMPLED, len(members)) if n_samples is None else n_samples
     check_count(n_samples, "n_samples", least=2)
     rng = solver_generator(random_state)
     if X_reference is not None:
-        reference = rows_called("X_reference", X_reference)
+        reference = as_points(X_reference, "X_reference")
     elif len(holdout) >= 4:
         holdout, reference = np.array_split(rng.permutation(holdout), 2)
     else:
@@ -668,7 +672,7 @@ def _synthetic(
     if not hasattr(sampler, "sample"):
         if hasattr(sampler, "fit"):
             raise TypeError(f"{type(sampler).__name__} has no method sample: pass synthetic rows.")
-        return rows_called("sampler", sampler), {}
+        return as_points(sampler, "sampler"), {}
     drawn = sampler.sample(n_samples, random_state=int(rng.integers(2**31)))
     if np.ndim(drawn) != 2:
         raise ValueError(
@@ -677,4 +681,4 @@ def _synthetic(
         )
     spent = getattr(sampler, "privacy_spent_", None)
     claim = {} if spent is None else {"epsilon": spent.epsilon, "delta": spent.delta}
-    return rows_called("the synthetic rows", drawn), claim
+    return as_points(drawn, "the synthetic rows"), claim

@@ -365,7 +365,7 @@ def test_no_wrong_shape_or_type_quotes_a_value(role, bad):
     digits = {f"{value:.3f}".lstrip("-") for value in given[role - 1].ravel()[:40]}
     digits |= {f"{value:.3f}".lstrip("-") for value in (COPIES, MEMBERS, OTHERS)[role].ravel()[:40]}
     for attack in (distance_to_closest_record, closest_record_share, synthetic_membership):
-        with pytest.raises(ValueError, match="must have|has 0 rows|finite numbers") as caught:
+        with pytest.raises(ValueError, match="must be a table|finite numbers") as caught:
             attack(*given)
         assert not any(value in str(caught.value) for value in digits)
         assert "array(" not in str(caught.value)
