@@ -39,12 +39,6 @@ CALLS = dict.fromkeys(
 }  # fmt: skip
 
 
-def leaves(event):
-    """The phases of an event, in their order."""
-    parts = getattr(event, "events", None)
-    return [event] if parts is None else [leaf for part in parts for leaf in leaves(part)]
-
-
 @pytest.fixture
 def drawn(monkeypatch):
     """The scale of every noise that anybody asks for."""
@@ -68,7 +62,7 @@ def test_every_noise_is_charged_as_often_as_it_is_drawn(case, drawn):
     (estimator, given, _), calls = FITS[case], CALLS[case]
     # Much epsilon, so that bounds are found; everything is random, and nothing depends on it.
     fitted = clone(estimator).set_params(epsilon=8.0).fit(X, **given)
-    phases = leaves(fitted.privacy_spent_.event)
+    phases = fitted.privacy_spent_.event.phases
     bounds, others = phases[: len(phases) - len(calls)], phases[len(phases) - len(calls) :]
     private = getattr(estimator, "bounds", getattr(estimator, "target_bounds", "private"))
     has_bounds = private == "private" and not isinstance(estimator, FairPrivateClassifier)
@@ -99,7 +93,7 @@ def test_every_noise_of_a_table_is_charged(case, drawn):
     schema = None if estimator.schema is None else TableSchema([KNOWN[name] for name in names])
     with record_releases() as releases:
         fitted = clone(estimator).set_params(epsilon=8.0, schema=schema).fit(TABLE[names])
-    phases = leaves(fitted.privacy_spent_.event) if schema is None or "synth" in case else []
+    phases = fitted.privacy_spent_.event.phases if schema is None or "synth" in case else ()
     tables = [release for release in releases if release.kind in ("marginals", "misfits")]
     kinds = ["marginals", "misfits", "marginals", "misfits", "marginals"][: 4 * len(names) - 3]
     kinds = kinds if "synth" in case else []
