@@ -1,7 +1,8 @@
 """Every noise that a fit draws is in the event that it was charged, and as often as it is drawn.
 
-Whatever module asks for noise is watched. A release that nobody accounted for shows as a scale
-that the event does not know, one that is made too often as a number of draws that it does not.
+Whatever module asks for noise is watched, and every release names what was charged. One that nobody
+accounted for shows as a scale that the event does not know, one that is made too often as a number
+of draws that it does not.
 """
 
 import sys
@@ -61,8 +62,11 @@ def drawn(monkeypatch):
 def test_every_noise_is_charged_as_often_as_it_is_drawn(case, drawn):
     (estimator, given, _), calls = FITS[case], CALLS[case]
     # Much epsilon, so that bounds are found; everything is random, and nothing depends on it.
-    fitted = clone(estimator).set_params(epsilon=8.0).fit(X, **given)
+    with record_releases() as releases:
+        fitted = clone(estimator).set_params(epsilon=8.0).fit(X, **given)
     phases = fitted.privacy_spent_.event.phases
+    assert releases
+    assert all(event in phases for release in releases for event in release.event.phases)
     bounds, others = phases[: len(phases) - len(calls)], phases[len(phases) - len(calls) :]
     private = getattr(estimator, "bounds", getattr(estimator, "target_bounds", "private"))
     has_bounds = private == "private" and not isinstance(estimator, FairPrivateClassifier)
@@ -94,6 +98,7 @@ def test_every_noise_of_a_table_is_charged(case, drawn):
     with record_releases() as releases:
         fitted = clone(estimator).set_params(epsilon=8.0, schema=schema).fit(TABLE[names])
     phases = fitted.privacy_spent_.event.phases if schema is None or "synth" in case else ()
+    assert all(event in phases for release in releases for event in release.event.phases)
     tables = [release for release in releases if release.kind in ("marginals", "misfits")]
     kinds = ["marginals", "misfits", "marginals", "misfits", "marginals"][: 4 * len(names) - 3]
     kinds = kinds if "synth" in case else []
