@@ -36,10 +36,7 @@ from skdpot._utils.rng import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.nets import noisy_sums, output_tables
-from skdpot.nets.output_tables import plan_tables, release_tables
-from skdpot.privacy import private_bounds
-from skdpot.privacy.category_selection import plan_category_selection, select_categories
+from skdpot.nets import noisy_sums
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import (
     MAX_TABLE_S,
@@ -49,10 +46,11 @@ from skdpot.privacy.noise import (
     noise_lattice,
     required_bits,
 )
+from skdpot.privacy.recording import record_releases
 from skdpot.slicing import rows as noisy_rows
 from skdpot.tables.marginals import Marginal, release_marginals, release_misfits, tables_of
-from skdpot.trajectories import langevin, warm_start
-from skdpot.trajectories.warm_start import plan_warm_start
+from skdpot.trajectories import langevin
+from tests.contract.fits import FITS, TABLE, TABLES, N
 from tests.flat_options import flow_sampler, made, sliced_generator, trajectory_sampler
 
 FALSE_ALARM, RARE = 1e-4, 1e-8
@@ -408,50 +406,41 @@ def seen(monkeypatch):
     return watch
 
 
-@pytest.mark.parametrize("parameters", [{}, {"d": 40}], ids=["features", "norms"])
-def test_histograms_of_private_bounds_are_on_their_lattice(parameters, seen):
-    outputs = seen(private_bounds, "noisy_histogram")
-    rows = hostile_rows(150, parameters.get("d", 3), 3)
-    quietly(lambda: SlicedSketch(bounds="private", n_projections=3, n_bins=8).fit(rows))
-    assert outputs
-    for (_, _, noise, _, _), _, table in outputs:
-        assert math.frexp(noise.lattice)[0] == 0.5
-        assert_on_lattice(table, noise.lattice)
+# What fits release as it is on its lattice: gradients are divided later, and rows scaled.
+RELEASED = {
+    "scaler": {"histogram"},
+    "sketch, norms": {"histogram", "sketch"},
+    "classifier, threshold": {"table", "class_count"},
+    "regressor": {"histogram", "table"},
+    "paths, mfld, mean": {"histogram", "cluster_sums"},
+    "paths, mfld, kmeans": {"cluster_sums"},
+    "synthesizer, nothing known": {"histogram", "category_counts"},
+}
 
 
-def test_tables_of_fair_outputs_are_on_their_lattice(seen):
-    outputs = seen(output_tables, "noisy_counts")
-    seen(output_tables, "_noisy_count")
-    values = np.clip(hostile_rows(120, 2, 4), -1, 1)
-    noise = plan_tables(1.0, 3, 2, 120)
-    directions, limits = np.eye(2), np.ones(2)
-    arguments = (values, LABELS, (40, 40, 40), directions, limits, noise, SecretStream())
-    first = release_tables(*arguments)
-    release_tables(*arguments, previous=first)
-    threshold = output_tables.plan_threshold(1.0, 120, public_classes=False)
-    output_tables.tuned_threshold(
-        np.clip(values[:, 0], 0, 1), (LABELS == 1).astype(np.intp), threshold, SecretStream()
-    )
-    noises = (noise, noise, threshold.coarse, threshold.fine, threshold.count)
-    for (_, _, statistic), of_statistic in zip(outputs, noises, strict=True):
-        assert_on_lattice(statistic, of_statistic.lattice)
+def numbers_of(release):
+    if release.kind == "category_counts":
+        return np.array([count for _, count in release.value])
+    if release.kind == "cluster_sums":
+        sums, counts = release.value
+        weight = release.facts["plan"].count_weight
+        # A count is a whole number of these, divided once.
+        assert np.array_equal(np.rint(counts * weight) / weight, counts)
+        return sums
+    return release.value
 
 
-def test_sums_of_warm_starts_are_on_their_lattice(seen):
-    outputs = seen(warm_start, "_noisy_sums")
-    rows = [hostile_rows(60, 3, 5), hostile_rows(30, 3, 6)]
-    mean, kmeans = (
-        plan_warm_start("mean", 1.0, 2.0, 3),
-        plan_warm_start("kmeans", 1.0, 2.0, 3, 4, 2),
-    )
-    warm_start.release_mean_start(rows, mean, SecretStream())
-    warm_start.release_kmeans_start(rows, kmeans, SecretStream(), np.random.default_rng(0))
-    assert len(outputs) == 2 + 2 * 2
-    for (_, _, plan, _), _, (sums, counts) in outputs:
-        assert math.frexp(plan.lattice)[0] == 0.5
-        assert_on_lattice(sums, plan.lattice)
-        units = counts * plan.count_weight  # a count is a whole number of these, divided once
-        assert np.array_equal(np.rint(units) / plan.count_weight, counts)
+@pytest.mark.parametrize("name", RELEASED)
+def test_whatever_a_fit_releases_is_on_its_lattice(name):
+    estimator, given, _ = FITS.get(name) or (TABLES[name], {}, "")
+    rows = TABLE if name in TABLES else hostile_rows(N, 40 if "norms" in name else 3, 3)
+    with record_releases() as releases:
+        quietly(lambda: clone(estimator).set_params(epsilon=8.0).fit(rows, **given))
+    checked = [release for release in releases if release.kind in RELEASED[name]]
+    assert {release.kind for release in checked} == RELEASED[name]
+    for release in checked:
+        assert math.frexp(release.lattice)[0] == 0.5
+        assert_on_lattice(numbers_of(release), release.lattice)
 
 
 def test_rows_are_released_on_a_lattice_times_the_public_radius(seen):
@@ -483,15 +472,6 @@ def test_marginals_and_misfits_are_on_their_lattice(sigma):
     )
     for table in (noisy.counts, misfits):
         assert_on_lattice(table, noise_lattice(sigma, 1 / 16))
-
-
-def test_counts_of_categories_are_on_their_lattice():
-    plan = plan_category_selection(4000, mu=2.0, delta=1e-6, n_columns=2)
-    values = np.repeat(["a", "b", "c"], [3000, 900, 100])
-    categories, counts = select_categories(values, plan, SecretStream())
-    assert set(categories) >= {"a", "b"}
-    assert math.frexp(plan.event.lattice)[0] == 0.5
-    assert_on_lattice(counts, plan.event.lattice)
 
 
 TRAINED = {
