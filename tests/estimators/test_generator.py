@@ -120,7 +120,7 @@ def test_any_number_of_rows(plain, n_samples):
 
 @pytest.mark.parametrize("n_samples", [0, 2.5, "3", None])
 def test_the_number_must_be_a_positive_integer(plain, n_samples):
-    with pytest.raises(ValueError, match="integer of at least 1"):
+    with pytest.raises((TypeError, ValueError), match="^n_samples "):
         plain.sample(n_samples)
 
 

@@ -92,9 +92,9 @@ def test_times_outside_are_refused(fitted, times):
 @pytest.mark.parametrize("n_samples", [0, -1, 2.5, "3", None])
 def test_numbers_must_be_positive_integers(fitted, n_samples):
     for draw in (fitted.sample, fitted.sample_frame):
-        with pytest.raises(ValueError, match="integer of at least 1"):
+        with pytest.raises((TypeError, ValueError), match="^n_samples "):
             draw(n_samples)
-    with pytest.raises(ValueError, match="integer of at least 1"):
+    with pytest.raises((TypeError, ValueError), match="^n_samples "):
         fitted.sample_marginal(15, n_samples)
 
 
