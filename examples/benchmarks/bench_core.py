@@ -13,6 +13,7 @@ a minute on one core.
 """
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
@@ -34,42 +35,56 @@ BOX = {"bounds": (-1, 1)}
 
 Call = Callable[[], object]
 
-# Each item is made for "base" or "now": where a constructor differs, both spellings stand there.
+
+def _named(**options: Any) -> dict[str, Any]:
+    """Return options under the names of the tree at hand; its base says n_slices."""
+    from skdpot import SlicedSketch
+
+    if "n_projections" in options and "n_slices" in SlicedSketch().get_params():
+        options["n_slices"] = options.pop("n_projections")
+    return options
 
 
-def sketch_fit(side: str) -> Call:
+def _owned(parameter: str, kind: str, **options: Any) -> dict[str, Any]:
+    """Return an option that is an object of `skdpot.mechanisms`; the base has flat options."""
+    with suppress(ImportError, AttributeError):
+        return {parameter: getattr(importlib.import_module("skdpot.mechanisms"), kind)(**options)}
+    return _named(**options)
+
+
+def sketch_fit() -> Call:
     """Project, count and release 20,000 rows along 200 directions."""
     from skdpot import SlicedSketch
 
     rows = RNG.uniform(-1, 1, size=(20_000, 50))
-    sketch = SlicedSketch(n_projections=200, n_bins=64, **BOX)
+    sketch = SlicedSketch(**_named(n_projections=200), n_bins=64, **BOX)
     return lambda: sketch.fit(rows)
 
 
-def flow_steps(side: str) -> Call:
+def flow_steps() -> Call:
     """Move 2,000 particles a hundred steps towards a sketch."""
     from skdpot import DPSlicedFlowSampler
-    from skdpot.mechanisms import Sketch
 
     rows = RNG.uniform(-1, 1, size=(500, 20))
     particles = {"n_particles": 2000, "n_steps": 100}
-    mechanism = Sketch(n_projections=100, n_bins=32)
-    sampler = DPSlicedFlowSampler(mechanism, **particles, **BOX)
+    mechanism = _owned("mechanism", "Sketch", n_projections=100, n_bins=32)
+    sampler = DPSlicedFlowSampler(**mechanism, **particles, **BOX)
     return lambda: sampler.fit(rows)
 
 
-def flow_of_rows(side: str) -> Call:
+def flow_of_rows() -> Call:
     """Move 500 particles forty steps, each towards noisy projections of its own of 1,000 rows."""
     from skdpot import DPSlicedFlowSampler
-    from skdpot.mechanisms import Resample
 
     rows = RNG.uniform(-1, 1, size=(1000, 20))
-    mechanism = Resample(batch_size=1000, n_projections=50)
-    sampler = DPSlicedFlowSampler(mechanism, n_steps=40, n_particles=500, **BOX)
+    mechanism = _owned("mechanism", "Resample", batch_size=1000, n_projections=50)
+    if "batch_size" in mechanism:
+        mechanism["mechanism"] = "resample"
+    sampler = DPSlicedFlowSampler(**mechanism, n_steps=40, n_particles=500, **BOX)
     return lambda: sampler.fit(rows)
 
 
-def table_fit(side: str) -> Call:
+def table_fit() -> Call:
     """Learn a table of eight columns and 20,000 rows."""
     from skdpot import DPTableSynthesizer, TableSchema
     from skdpot.preprocessing import CategoricalColumn
@@ -80,54 +95,42 @@ def table_fit(side: str) -> Call:
     return lambda: synthesizer.fit(codes)
 
 
-def _dpsgd(**options: int) -> dict[str, Any]:
-    """Return how an autoencoder is trained; older commits take flat options."""
-    with suppress(ImportError):
-        from skdpot.mechanisms import DPSGD
-
-        return {"mechanism": DPSGD(**options)}
-    return options
-
-
-def gradient_mlp(side: str) -> Call:
+def gradient_mlp() -> Call:
     """Take ten private steps of a dense autoencoder on batches of all 1,000 rows."""
     from skdpot import PrivateSWAutoencoder
 
     rows = RNG.uniform(-1, 1, size=(1000, 64))
-    network = PrivateSWAutoencoder(8, **_dpsgd(n_steps=10, batch_size=1000), **BOX)
+    steps = _owned("mechanism", "DPSGD", n_steps=10, batch_size=1000)
+    network = PrivateSWAutoencoder(8, **steps, **BOX)
     return lambda: network.fit(rows)
 
 
-def gradient_conv(side: str) -> Call:
+def gradient_conv() -> Call:
     """Take two private steps of a convolutional autoencoder on all of 200 images."""
     from skdpot import PrivateSWAutoencoder
 
     rows = RNG.uniform(-1, 1, size=(200, 784))
-    shape = {"architecture": "conv", "image_shape": (28, 28)}
-    with suppress(ImportError):  # older commits take flat options
-        from skdpot.mechanisms import Architecture
-
-        shape = {"architecture": Architecture("conv", image_shape=(28, 28))}
-    network = PrivateSWAutoencoder(8, **_dpsgd(n_steps=2, batch_size=200), **shape, **BOX)
+    steps = _owned("mechanism", "DPSGD", n_steps=2, batch_size=200)
+    shape = _owned("architecture", "Architecture", networks="conv", image_shape=(28, 28))
+    if "networks" in shape:
+        shape["architecture"] = shape.pop("networks")
+    network = PrivateSWAutoencoder(8, **steps, **shape, **BOX)
     return lambda: network.fit(rows)
 
 
-def gradient_fair(side: str) -> Call:
+def gradient_fair() -> Call:
     """Take ten private and fair steps of a small network on all of 4,000 records."""
     from skdpot import FairPrivateClassifier
 
     rows = RNG.uniform(-1, 1, size=(4000, 16))
     labels, groups = rows[:, 0] > 0, np.arange(4000) % 2
-    steps = {"n_steps": 10, "n_releases": 5, "batch_fraction": 1.0, "n_projections": 20}
-    with suppress(ImportError):  # older commits take flat options
-        from skdpot.mechanisms import SketchedOutputs
-
-        steps = {"mechanism": SketchedOutputs(**steps)}
+    options = {"n_steps": 10, "n_releases": 5, "batch_fraction": 1.0, "n_projections": 20}
+    steps = _owned("mechanism", "SketchedOutputs", **options)
     model = FairPrivateClassifier(module="mlp", **steps)
     return lambda: model.fit(rows, labels, sensitive_features=groups)
 
 
-def sinkhorn(side: str) -> Call:
+def sinkhorn() -> Call:
     """Solve for the Schrödinger potentials of six pairs of clouds of 700 points."""
     from skdpot.trajectories.sinkhorn import schrodinger_potentials
 
@@ -136,7 +139,7 @@ def sinkhorn(side: str) -> Call:
     return lambda: schrodinger_potentials(first, second, regularization, tol=1e-4)
 
 
-ITEMS: dict[str, Callable[[str], Call]] = {
+ITEMS: dict[str, Callable[[], Call]] = {
     "sketch": sketch_fit,
     "flow": flow_steps,
     "flow of rows": flow_of_rows,
@@ -148,14 +151,14 @@ ITEMS: dict[str, Callable[[str], Call]] = {
 }
 
 
-def work(side: str) -> None:
+def work() -> None:
     """Answer each name of an item on the standard input with the seconds of one call."""
     warnings.simplefilter("ignore")
     ready: dict[str, Call] = {}
     for line in sys.stdin:
         name = line.strip()
         if name not in ready:
-            ready[name] = ITEMS[name](side)
+            ready[name] = ITEMS[name]()
             ready[name]()  # what is computed once is not timed
         start = time.process_time()  # what others do on the machine is not counted
         ready[name]()
@@ -211,7 +214,7 @@ def main() -> None:
     parser.add_argument("--side", choices=("base", "now"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        work(options.side)
+        work()
         return
     if unknown := set(options.items) - set(ITEMS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(ITEMS)}")
