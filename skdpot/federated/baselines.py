@@ -32,8 +32,8 @@ from skdpot.federated.measures import (
     plan_from_costs,
     weights_of,
 )
+from skdpot.federated.message_fields import FRACTIONS, as_fraction, as_fractions
 from skdpot.federated.messages import (
-    FRACTIONS,
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -42,8 +42,6 @@ from skdpot.federated.messages import (
     InterpolatingMeasure,
     Message,
     ReferenceMeasure,
-    as_fraction,
-    as_fractions,
 )
 from skdpot.federated.party import Party
 

@@ -23,8 +23,8 @@ from skdpot.federated.measures import (
     optimal_plan,
     squared_distances,
 )
+from skdpot.federated.message_fields import FRACTIONS, as_fraction, as_fractions, as_interpolation
 from skdpot.federated.messages import (
-    FRACTIONS,
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -34,9 +34,6 @@ from skdpot.federated.messages import (
     ReferenceMeasure,
     SketchMessage,
     SketchRequest,
-    as_fraction,
-    as_fractions,
-    as_interpolation,
     check_feature_names,
     check_type,
     is_writable,
