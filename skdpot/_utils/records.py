@@ -345,7 +345,7 @@ def _made(hint: Any, tree: Any, path: str, arrays: dict[str, np.ndarray]) -> Any
         name = tree.pop("type")
         known = {one.__name__: one for one in _classes(hint) if is_dataclass(one)}
         if not isinstance(name, str) or name not in known:
-            raise ValueError(f"{path} names a {hint.__name__.lower()} that is not known.")
+            raise ValueError(f"{path} names an unknown {hint.__name__.lower()}.")
         made = known[name]
     hints = _hints(made)
     if set(tree) != set(hints):

@@ -449,7 +449,9 @@ def check_statement(spent: PrivacySpent, noun: str) -> tuple[tuple[Any, ...], fl
     chosen = all(event.is_budget for event in events)
     for event in events:
         if not event.in_files or event.is_budget is not chosen:
-            raise ValueError(f"A {noun} is not released by a {type(event).__name__} of its own.")
+            raise ValueError(
+                f"The {noun} states an event of type {type(event).__name__}, which releases none."
+            )
     if not spent.event.is_private:
         if math.isfinite(spent.epsilon):
             raise ValueError(f"The {noun} states a finite epsilon for a release without noise.")

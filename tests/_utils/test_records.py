@@ -183,9 +183,9 @@ WRONG = {
     "a list for a number": (changed(scale=["x"]), "wrong one"),
     "another word": (changed(colour="blue"), "not a valid"),
     "a list of a word": (changed(colour=["red"]), "not a valid"),
-    "an unknown class": (changed(parts=[{"type": "Odd", "size": 3}]), "that is not known"),
+    "an unknown class": (changed(parts=[{"type": "Odd", "size": 3}]), "names an unknown part"),
     "no class": (changed(parts=[{"size": 3}]), "wrong one"),
-    "a class of another kind": (changed(parts=[{"type": "Example"}]), "that is not known"),
+    "a class of another kind": (changed(parts=[{"type": "Example"}]), "names an unknown part"),
     "a field of another class": (
         changed(parts=[{"type": "Part", "size": 3, "width": 1.0}]), "unknown"
     ),

@@ -570,14 +570,14 @@ NONSENSE = {
     "other sigma": (spent(sigma=1e6), {}, "not the one that its statement"),
     "other sensitivity": (spent(sensitivity=1e-6), {}, "not the one that its statement"),
     "unknown entry": (spent(note="trust me"), {}, "unknown"),
-    "unknown event": (event(type="TrustMe"), {}, "a event that is not known"),
-    "event is a module": (event(type="math"), {}, "a event that is not known"),
+    "unknown event": (event(type="TrustMe"), {}, "names an unknown event"),
+    "event is a module": (event(type="math"), {}, "names an unknown event"),
     "event is base class": (
         spent(event={"type": "Event", "relation": "replace_one", "label": ""}),
         {},
-        "only|wrong|form",
+        "event of type Event",
     ),
-    "event type is a list": (event(type=["GaussianEvent"]), {}, "not known"),
+    "event type is a list": (event(type=["GaussianEvent"]), {}, "names an unknown event"),
     "event is a number": (spent(event=3), {}, "wrong one"),
     "sampled event": (
         spent(
@@ -598,7 +598,7 @@ NONSENSE = {
             }
         ),
         {},
-        "GaussianEvent only",
+        "event of type SampledGaussianEvent",
     ),
     "other relation": (event(relation="add_or_remove_one"), {}, "under replace-one"),
     "unknown relation": (event(relation="none"), {}, "not a valid"),

@@ -167,7 +167,7 @@ TAMPERED = {
     "foreign array": (with_array("fit", np.zeros(3)), "unknown arrays"),
     "unknown event": (
         with_fact("spent", "event", value={"type": "Path"}),
-        "names a event that is not known",
+        "names an unknown event",
     ),
     "other shape": (with_array("directions", np.eye(3)), "inconsistent shapes"),
     "one axis less": (with_array("statistic", np.zeros(3)), "inconsistent shapes"),

@@ -416,9 +416,9 @@ TAMPERED = {
                                  "n_samples": None, "batch_sizes": None, "group_sizes": None,
                                  "relation": str(Relation.REPLACE_ONE)},
         ),
-        "not released by a SampledGaussianEvent",
+        "event of type SampledGaussianEvent",
     ),
-    "unknown event": (with_facts("spent", "event", "type", value="Path"), "that is not known"),
+    "unknown event": (with_facts("spent", "event", "type", value="Path"), "names an unknown event"),
     "more noise in words": (
         with_facts("spent", "sigma", value=lambda sigmas: [10 * s for s in sigmas]),
         "not that of its events",
