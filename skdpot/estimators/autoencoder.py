@@ -35,7 +35,7 @@ from skdpot.mechanisms.dpsgd import (
     TrainedAutoencoder,
 )
 from skdpot.nets.autoencoder_training import Prior, prior_samples
-from skdpot.nets.networks import evaluate, from_network_units, to_network_units
+from skdpot.nets.networks import evaluate
 from skdpot.nets.training import check_callbacks, check_per_record
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.data_bounds import DataBounds
@@ -306,7 +306,7 @@ class PrivateSWAutoencoder(
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
         """Return rows, for noisy gradients in the units of the network."""
         if release.kind == "gradient":
-            X = to_network_units(self.bounds_, X.astype(np.float64))
+            X = self.bounds_.to_units(X.astype(np.float64))
         return X, y
 
     def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
@@ -346,9 +346,7 @@ class PrivateSWAutoencoder(
         """
         check_is_fitted(self)
         rows = validate_rows(self, X, reset=False)
-        codes = evaluate(
-            self.encoder_, to_network_units(self.bounds_, rows), resolve_device(self.device)
-        )
+        codes = evaluate(self.encoder_, self.bounds_.to_units(rows), resolve_device(self.device))
         return codes.astype(rows.dtype, copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
@@ -438,7 +436,7 @@ class PrivateSWAutoencoder(
             norms = np.linalg.norm(codes, axis=1, keepdims=True)
             codes = codes / np.where(norms > 0, norms, 1.0)
         values = evaluate(self.decoder_, codes, resolve_device(self.device))
-        return from_network_units(self.bounds_, values)
+        return self.bounds_.from_units(values)
 
     @property
     def _n_features_out(self) -> int:

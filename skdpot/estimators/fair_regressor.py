@@ -13,7 +13,6 @@ from skdpot._utils.validation import validate_targets
 from skdpot.estimators._fair_predictor import SAME_GROUP, FairPredictor
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FairTask
-from skdpot.nets.networks import from_network_units, to_network_units
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
 from skdpot.privacy import recording
 from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
@@ -148,7 +147,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
         self._train(context, plan, network, self._records(network, rows, self._targets(targets)))
 
     def _targets(self, y: Any) -> np.ndarray:
-        return to_network_units(self.target_bounds_, y.reshape(len(y), -1))
+        return self.target_bounds_.to_units(y.reshape(len(y), -1))
 
     def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
         """Return rows and mapped targets; of private bounds, targets as they are."""
@@ -170,7 +169,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             As y was in `fit`.
         """
         outputs = self._outputs(X)
-        predicted = from_network_units(self.target_bounds_, outputs)
+        predicted = self.target_bounds_.from_units(outputs)
         return predicted.ravel() if self._flat else predicted
 
     def __sklearn_tags__(self) -> Tags:

@@ -34,7 +34,7 @@ from skdpot.nets.generator_training import (
     release_batches,
     table_batches,
 )
-from skdpot.nets.networks import draw_latents, evaluate, to_network_units
+from skdpot.nets.networks import draw_latents, evaluate
 from skdpot.nets.training import check_callbacks, train_network
 from skdpot.privacy.recording import Records, Release
 
@@ -209,7 +209,7 @@ class DPSlicedGenerator(SyntheticRows):
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
         """Return rows and labels; for noisy gradients rows in the units of the network."""
         if release.kind == "gradient":
-            X = to_network_units(self.bounds_, X.astype(np.float64))
+            X = self.bounds_.to_units(X.astype(np.float64))
         return super()._seen_by(release, X, y)
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -24,7 +24,6 @@ from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 from skdpot.metrics import wasserstein_distance
-from skdpot.nets.networks import to_network_units
 from skdpot.privacy.recording import Records, Release
 from skdpot.slicing.sketch import SlicedSketch
 from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
@@ -367,7 +366,7 @@ class PrivateTrajectorySampler(PrivateSampler):
         positions = self._axis.positions(np.asarray(y))
         if hasattr(self, "sketch_") or release.kind == "histogram":
             return super()._seen_by(release, X, positions)
-        return to_network_units(self.bounds_, X), positions
+        return self.bounds_.to_units(X), positions
 
     def _size(self, mechanism: Any) -> int:
         return int(self.n_particles or mechanism.default_particles)

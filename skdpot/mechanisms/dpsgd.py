@@ -21,7 +21,6 @@ from skdpot.nets.autoencoder_training import (
     private_steps,
     public_steps,
 )
-from skdpot.nets.networks import to_network_units
 from skdpot.nets.noisy_sums import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
 from skdpot.nets.wasserstein_gradient import Cells
@@ -327,5 +326,5 @@ class DPSGD(Mechanism):
 
 
 def _tensor(context: FitContext, bounds: DataBounds, rows: np.ndarray) -> torch.Tensor:
-    units = to_network_units(bounds, rows).astype(np.float32)
+    units = bounds.to_units(rows).astype(np.float32)
     return torch.from_numpy(units).to(resolve_device(context.device) or "cpu")

@@ -20,7 +20,6 @@ from skdpot.nets.generator_training import (
     draw_groups,
     noisy_gradient_steps,
 )
-from skdpot.nets.networks import to_network_units
 from skdpot.nets.noisy_sums import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.training import check_per_record, train_privately
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
@@ -113,7 +112,7 @@ class Gradient(Mechanism):
         bounds = settled_bounds(plan.bounds, rows, streams)
         size = self.n_latents or plan.batch_size
         step = noisy_gradient_steps(
-            to_network_units(bounds, rows.astype(np.float64, copy=False)),
+            bounds.to_units(rows.astype(np.float64, copy=False)),
             math.sqrt(d),
             plan,
             iter(directions),

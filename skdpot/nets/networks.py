@@ -13,8 +13,6 @@ from scipy.special import ndtri
 from torch import nn
 from torch.nn import functional
 
-from skdpot.privacy.data_bounds import DataBounds
-
 Architecture: TypeAlias = str | tuple[Any, Any]
 
 _WIDEST = 512
@@ -289,21 +287,6 @@ def build_predictor(module: Predictor, n_features: int, n_outputs: int) -> nn.Mo
 
 
 _ROWS_AT_ONCE = 512
-
-
-def to_network_units(bounds: DataBounds, rows: np.ndarray) -> np.ndarray:
-    """Map rows into the ball of `bounds` and scale that to the radius √d.
-
-    A box becomes [-1, 1] along every feature; in a ball the features have a root mean square
-    of at most 1. Every row is mapped by itself.
-    """
-    return bounds.to_ball(rows) * (math.sqrt(bounds.n_features) / bounds.radius)
-
-
-def from_network_units(bounds: DataBounds, values: np.ndarray) -> np.ndarray:
-    """Map the outputs of a decoder to the units of the data, clipped to `bounds`."""
-    rows = bounds.from_ball(values * (bounds.radius / math.sqrt(bounds.n_features)))
-    return bounds.from_ball(bounds.to_ball(rows))
 
 
 def evaluate(network: nn.Module, rows: np.ndarray, device: torch.device | None) -> np.ndarray:

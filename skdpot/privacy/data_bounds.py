@@ -191,6 +191,19 @@ class DataBounds:
         dtype = U.dtype if U.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         return (U * self.scale + self.center).astype(dtype, copy=False)
 
+    def to_units(self, rows: FloatArray) -> FloatArray:
+        """Map rows into the ball, scaled to the radius √d: units of networks.
+
+        A box becomes [-1, 1] along every feature; in a ball the features have a root mean square
+        of at most 1. Every row is mapped by itself.
+        """
+        return self.to_ball(rows) * (math.sqrt(self.n_features) / self.radius)
+
+    def from_units(self, values: FloatArray) -> FloatArray:
+        """Map outputs of a network to the units of the data, clipped to the bounds."""
+        rows = self.from_ball(values * (self.radius / math.sqrt(self.n_features)))
+        return self.from_ball(self.to_ball(rows))
+
     def __eq__(self, other: object) -> bool:
         """Compare by value."""
         return self._key() == other._key() if isinstance(other, DataBounds) else NotImplemented

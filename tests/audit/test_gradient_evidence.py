@@ -19,7 +19,6 @@ from skdpot.audit.canaries import AuditTask, CanaryPairs, default_canaries
 from skdpot.audit.gaussian import gaussian_audit
 from skdpot.audit.matched_filter import EvidenceSum
 from skdpot.nets import noisy_sums
-from skdpot.nets.networks import to_network_units
 from skdpot.nets.noisy_sums import gradients_of_vectors, pulled_back_sum, shares_of_vectors
 from skdpot.privacy import noise
 from tests.flat_options import made, sliced_generator
@@ -339,7 +338,7 @@ def test_the_expected_sum_of_fair_training_is_the_released_one(case, room):
 def test_the_gradient_of_a_generator_is_nearly_a_sum_over_rows():
     audited = task_of("generator", math.inf).run(HEADS)
     first = steps_of(audited.releases)[0]
-    rows = to_network_units(audited.fitted.bounds_, audited.candidates[0])
+    rows = audited.fitted.bounds_.to_units(audited.candidates[0])
     (part,) = first.parts((rows, None), audited.shares)
     chosen = np.concatenate([np.ones(4), HEADS, ~HEADS])
     difference = part.value - part.center
