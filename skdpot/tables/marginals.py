@@ -24,6 +24,7 @@ predictions and scales of noise.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -56,9 +57,9 @@ class Marginal:
     groups: tuple[IntArray, ...] = field(compare=False, repr=False)
     levels: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Number of groups of each column."""
+        """The number of groups of each column."""
         return tuple(int(groups.max()) + 1 for groups in self.groups)
 
     @property

@@ -230,7 +230,7 @@ def scaling_step(
     for _ in range(_NEWTON_STEPS):
         weights = expected * np.exp(step)
         residual = stiffness * (potentials + step) - counts + weights
-        step -= np.clip(residual / (stiffness + weights), -1.0, 1.0)
+        step -= (residual / (stiffness + weights)).clip(-1.0, 1.0)
     return np.where(reached, np.clip(step, -_LARGEST_STEP, _LARGEST_STEP), 0.0)
 
 
