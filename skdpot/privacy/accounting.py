@@ -54,6 +54,7 @@ from skdpot.privacy.gdp import (
     ROUNDING,
     SAMPLER_LEAK,
     ApproximateGDP,
+    Step,
     Units,
     exact_leak,
     gdp_delta,
@@ -62,11 +63,13 @@ from skdpot.privacy.gdp import (
     leak_cap,
     leak_cost,
     leak_of,
+    leak_of_steps,
+    mu_of_steps,
     mu_squared_cap,
     mu_squared_cost,
     raised_gdp_delta,
 )
-from skdpot.privacy.loss_distribution import LossPair, Step, leak_of_steps, mu_of_steps
+from skdpot.privacy.loss_distribution import LossPair
 
 Steps: TypeAlias = tuple[tuple[Any, int], ...]
 

@@ -90,8 +90,7 @@ from scipy.special import ndtr, ndtri
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, NonPrivateEvent, Relation, Steps, count, or_none, positive
-from skdpot.privacy.gdp import check_delta
-from skdpot.privacy.loss_distribution import Step, step_mu
+from skdpot.privacy.gdp import Step, check_delta, step_mu
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
 from skdpot.privacy.recording import Release, released
 

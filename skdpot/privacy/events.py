@@ -42,17 +42,13 @@ from enum import StrEnum
 from typing import Any, ClassVar, SupportsIndex
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.gdp import ApproximateGDP
+from skdpot.privacy.gdp import ApproximateGDP, Step, leak_of_steps, mu_of_steps, step_mu
 from skdpot.privacy.loss_distribution import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     PoissonRowsStep,
-    Step,
     SubsetStep,
-    leak_of_steps,
-    mu_of_steps,
     sampled_step_mu,
-    step_mu,
 )
 
 

@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: the closed form and its two inverses.
+"""Gaussian differential privacy: the closed form, its two inverses, and its composition.
 
 A release is mu-GDP when telling neighbouring data sets apart from it is no easier than
 telling N(0, 1) from N(mu, 1). Its privacy profile is
@@ -16,11 +16,11 @@ So "exactly fills" is an exact statement. Infinity stands for no cap, and for no
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -273,3 +273,35 @@ def leak_of(leak_units: Units) -> float:
 def exact_leak(leak_units: int) -> Fraction:
     """Return the same without rounding."""
     return Fraction(leak_units, _LEAK_UNITS)
+
+
+CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One release that tells everything with probability `leak`, and is mu-GDP otherwise."""
+
+    mu: float
+    leak: float = 0.0
+
+
+def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
+    """Return mu of one Gaussian release on all the records that it sees.
+
+    On a lattice the ratio ``sensitivity / sigma`` grows by 1 + 1 / (20 s^2), s = sigma / g: a
+    discrete Gaussian is not dominated by the continuous one, its excess is about 1 / (24 s^2).
+    """
+    mu = sensitivity / sigma
+    return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
+
+
+def mu_of_steps(steps: CountedSteps) -> float:
+    """Return the mu of all steps together had each touched all records and none leaked."""
+    return math.sqrt(math.fsum(count * step.mu * step.mu for step, count in steps))
+
+
+def leak_of_steps(steps: CountedSteps) -> float:
+    """Return the probability that one of the steps tells everything."""
+    leaks = [count * math.log1p(-s.leak) for s, count in steps if isinstance(s, Step) and s.leak]
+    return -math.expm1(math.fsum(leaks)) if leaks else 0.0

@@ -94,10 +94,10 @@ References
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache, reduce
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -448,31 +448,11 @@ def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.com
     return result
 
 
-CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
-
 _CANCELLED = 64.0 * _UNIT  # of what is subtracted in the profiles of Poisson samples
 # Nodes for the law of b, in standard deviations from the mean; below so many nodes, every size.
 _DEVIATIONS = np.concatenate([np.arange(-4.0, 4.1, 0.5), [-10.0, -7.0, -5.0, 5.0, 7.0]])
 _MOST_NODES = 64
 _SIZES_TAIL = 1e-22
-
-
-@dataclass(frozen=True)
-class Step:
-    """One release that tells everything with probability `leak`, and is mu-GDP otherwise."""
-
-    mu: float
-    leak: float = 0.0
-
-
-def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
-    """Return mu of one Gaussian release on all the records that it sees.
-
-    On a lattice the ratio ``sensitivity / sigma`` grows by 1 + 1 / (20 s^2), s = sigma / g: a
-    discrete Gaussian is not dominated by the continuous one, its excess is about 1 / (24 s^2).
-    """
-    mu = sensitivity / sigma
-    return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
 
 
 def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
@@ -491,17 +471,6 @@ def sampled_step_mu(sigma: float, sensitivity: float, lattice: float | None) -> 
             f"lattice={lattice!r} and sigma={sigma!r}; use a finer lattice or more noise."
         )
     return mu / math.sqrt((1.0 - rho / sigma) * (1.0 + rho / sigma)) * (1.0 + 1e-15)
-
-
-def mu_of_steps(steps: CountedSteps) -> float:
-    """Return the mu of all steps together had each touched all records and none leaked."""
-    return math.sqrt(math.fsum(count * step.mu * step.mu for step, count in steps))
-
-
-def leak_of_steps(steps: CountedSteps) -> float:
-    """Return the probability that one of the steps tells everything."""
-    leaks = [count * math.log1p(-s.leak) for s, count in steps if isinstance(s, Step) and s.leak]
-    return -math.expm1(math.fsum(leaks)) if leaks else 0.0
 
 
 def amplified_delta(epsilon: _Floats, mu: float, rate: float) -> _Floats:

@@ -74,8 +74,8 @@ from scipy.optimize import brentq
 
 from skdpot._utils.rng import SecretStream
 from skdpot.privacy.events import Event, Steps, or_none, positive, probability, shape_of_law
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.loss_distribution import LossPair, Step, losses_of_profiles
+from skdpot.privacy.gdp import Step, gdp_delta, gdp_epsilon
+from skdpot.privacy.loss_distribution import LossPair, losses_of_profiles
 
 STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
 MOST_STEEP_TRIALS = 50.0  # on average, for them

@@ -170,7 +170,7 @@ class EventSuite:
             assert written_and_read(event) == event
             assert Written(written_and_read(event)).to_bytes() == Written(event).to_bytes()
             for wrong in ("Nothing", ["GaussianEvent"], None):
-                with pytest.raises(ValueError, match="that is not known"):
+                with pytest.raises(ValueError, match="names an unknown event"):
                     written_and_read(event, type=wrong)
             with pytest.raises(ValueError, match="1 unknown entries"):
                 written_and_read(event, surprise=1)
