@@ -23,7 +23,6 @@ from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
 from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.rows import SmoothedProjections
 from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
 
 
@@ -51,13 +50,17 @@ class PrivateSampler(PrivateEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
     def _store(self, mechanism: Any, release: Released, X: Any) -> None:
-        """Keep what was released."""
-        if isinstance(release.value, SlicedSketch):
-            self.sketch_ = release.value
-        elif isinstance(release.value, SmoothedProjections):
-            self.releases_ = release.value
+        """Keep what was released, and the terms."""
+        self._keep(release.value)
         self.mechanism_, self.bounds_ = mechanism, release.bounds
         self.privacy_spent_, self._frame_out = release.privacy_spent, isinstance(X, pd.DataFrame)
+
+    def _keep(self, value: Any) -> None:
+        """Keep the value of a release."""
+        if isinstance(value, SlicedSketch):
+            self.sketch_ = value
+        else:
+            self.releases_ = value
 
     def _ready(self, random_state: Any) -> np.random.Generator:
         """Return a generator; make what an interrupted fit has left undone."""

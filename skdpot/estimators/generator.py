@@ -21,7 +21,7 @@ from skdpot._utils.validation import (
 )
 from skdpot.estimators._synthetic_rows import SyntheticRows
 from skdpot.mechanisms.architecture import LatentNetwork
-from skdpot.mechanisms.base import Mechanism, Released
+from skdpot.mechanisms.base import Mechanism
 from skdpot.mechanisms.gradient import Gradient
 from skdpot.mechanisms.rows import Resample
 from skdpot.mechanisms.sketch import Sketch
@@ -200,12 +200,6 @@ class DPSlicedGenerator(SyntheticRows):
             network.build(rows.shape[1], len(labels), 1, rng)
         return {}
 
-    def _store(self, mechanism: Any, release: Released, X: Any) -> None:
-        """Keep what was released, which may be the network."""
-        super()._store(mechanism, release, X)
-        if isinstance(release.value, TrainedGenerator):
-            self._keep(release.value)
-
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
         """Return rows and labels; for noisy gradients rows in the units of the network."""
         if release.kind == "gradient":
@@ -281,11 +275,14 @@ class DPSlicedGenerator(SyntheticRows):
         public_rule = np.clip(_STEPS_PER_ROOT * math.sqrt(n), _FEWEST_STEPS, _MOST_STEPS)
         return units, batches, self.n_steps or int(public_rule)
 
-    def _keep(self, trained: TrainedGenerator) -> None:
-        """Store a network and what is needed to run it."""
-        self.n_steps_, self._units = trained.n_steps, trained.units
-        self._latent_dim = trained.latent_dim
-        self.module_ = trained.network
+    def _keep(self, value: Any) -> None:
+        """Keep a release, or a network and what is needed to run it."""
+        if not isinstance(value, TrainedGenerator):
+            super()._keep(value)
+            return
+        self.n_steps_, self._units = value.n_steps, value.units
+        self._latent_dim = value.latent_dim
+        self.module_ = value.network
 
     def _scored_rows(self) -> np.ndarray:
         """Return a fixed sample of as many rows as were fitted, within limits."""

@@ -233,7 +233,6 @@ class PrivateTrajectorySampler(PrivateSampler):
             context, size = FitContext.of(self, X, streams), self._size(mechanism)
             release = mechanism.release(context, data, size, self.diffusivity)
             self._store(mechanism, release, X)
-            self._moved = None if hasattr(self, "sketch_") else release.value
             self.n_samples_, self.time_counts_ = len(data.rows), data.counts
             self.times_, self._axis = data.axis.stamps, data.axis
             for name, value in release.attributes.items():
@@ -360,6 +359,12 @@ class PrivateTrajectorySampler(PrivateSampler):
             seen = rng.permutation(np.flatnonzero(positions == i))[:_MOST_SCORED]
             distances.append(wasserstein_distance(rows[seen], self.particles_[i]))
         return -float(np.mean(distances))
+
+    def _keep(self, value: Any) -> None:
+        """Keep the sketch, or the particles that were moved with noise."""
+        self._moved = None if isinstance(value, SlicedSketch) else value
+        if self._moved is None:
+            super()._keep(value)
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
         """Return rows, in units of length where particles move, and the numbers of their times."""

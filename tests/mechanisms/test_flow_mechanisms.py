@@ -1,6 +1,7 @@
 """Mechanisms of the flow sampler as parameters: searches, copies, texts, files, refusals."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
+from skdpot.flows import SlicedFlowProblem
 from skdpot.mechanisms import Presample, Resample, Sketch
+from skdpot.slicing import CDFTable
 
 X = np.random.default_rng(5).uniform(-1, 1, size=(300, 2))
 QUICK = {"bounds": (-1, 1), "n_steps": 3, "n_particles": 40}
@@ -93,3 +96,20 @@ def test_what_a_mechanism_does_not_read_it_does_not_take():
     for mechanism, name in ((Sketch, "sigma"), (Resample, "n_bins"), (Presample, "batch_size")):
         with pytest.raises(TypeError, match=name):
             mechanism(**{name: 2})
+
+
+class Frozen(Sketch):
+    """A mechanism that releases an object of its own: the distribution functions alone."""
+
+    def release(self, context, rows, y, **options):
+        released = super().release(context, rows, y, **options)
+        return replace(released, value=released.value.table())
+
+    def problem(self, table, radius, label):
+        return SlicedFlowProblem(table)
+
+
+def test_a_release_may_be_any_object_that_its_mechanism_makes_a_problem_of():
+    given = DPSlicedFlowSampler(Frozen(), epsilon=5.0, **QUICK).fit(X)
+    assert isinstance(given.releases_, CDFTable)
+    assert given.sample(10).shape == (10, 2)
