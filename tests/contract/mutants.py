@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skdpot.nets.wasserstein_gradient import RankedProjections
-from skdpot.privacy.loss_distribution import PoissonClippedSumStep, Step
+from skdpot.privacy.gdp import Step
+from skdpot.privacy.loss_distribution import PoissonClippedSumStep
 from tests.contract.injection import (
     LARGE,
     Injection,

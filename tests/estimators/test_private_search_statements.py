@@ -187,7 +187,7 @@ def test_a_statement_of_a_search_names_no_other_events():
         found = fitted(name)
         event = ComposedEvent(events=(more, found.privacy_spent_.event))
         found.best_estimator_._restate(replace(found.privacy_spent_, event=event))
-        with pytest.raises(ValueError, match="not released by a SampledGaussianEvent"):
+        with pytest.raises(ValueError, match="event of type SampledGaussianEvent"):
             record(found.best_estimator_).restore()
 
 
