@@ -65,18 +65,7 @@ class HtmlReport:
         raise NotImplementedError
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the report as one page that needs nothing else.
-
-        Parameters
-        ----------
-        path : str or path-like, optional
-            Where to write it as well.
-
-        Returns
-        -------
-        str
-            HTML with its style and pictures inside; no scripts, nothing from the network.
-        """
+        """Return the report as one page that needs nothing else."""
         text = render("page.html", title=self._title, fragment=self._repr_html_())
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")

@@ -16,14 +16,7 @@ from skdpot._utils.notices import warn_of_privacy
 
 
 class SecretStream:
-    """Uniform random words from the operating system, or from a seed in tests.
-
-    Parameters
-    ----------
-    seed : int or None, default=None
-        ``None`` reads the operating system's entropy source. A seed makes the words
-        reproducible and therefore voids every privacy guarantee.
-    """
+    """Uniform random words from the operating system, or from a seed in tests."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._generator = None if seed is None else np.random.default_rng(seed)

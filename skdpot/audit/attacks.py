@@ -53,16 +53,6 @@ _SAME = 1e-12
 def default_score(fitted: Any) -> Score:
     """Return the white-box score of a fitted estimator.
 
-    Parameters
-    ----------
-    fitted : estimator
-        A fitted estimator of this package.
-
-    Returns
-    -------
-    callable
-        For `one_run_audit` and `gaussian_audit`.
-
     Notes
     -----
     An estimator of your own is scored by those of its releases that have a linear map, which is

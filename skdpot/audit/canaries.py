@@ -57,18 +57,7 @@ class NoKnownAttackError(ValueError):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CanaryPairs:
-    """Records two by two, that replace each other in one slot of the data.
-
-    Parameters
-    ----------
-    first, second : array-like of shape (n_pairs, n_features)
-        The two records of each slot.
-    first_labels, second_labels : ndarray of shape (n_pairs,), optional
-        What `fit` takes as `y` for them: classes, targets or time stamps. The two may differ only
-        in what the audited estimator protects.
-    fit_params : mapping of str to ndarray of shape (n_pairs,), default={}
-        Public facts of the slots that `fit` takes by keyword, such as ``sensitive_features``.
-    """
+    """Records two by two, that replace each other in one slot of the data."""
 
     first: np.ndarray
     second: np.ndarray
@@ -95,18 +84,7 @@ class CanaryPairs:
         return len(self.first)
 
     def choose(self, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the records that are in the data, and their labels.
-
-        Parameters
-        ----------
-        heads : ndarray of bool of shape (n_pairs,)
-            Where the first of the two is in.
-
-        Returns
-        -------
-        rows : ndarray of shape (n_pairs, n_features)
-        labels : ndarray of shape (n_pairs,) or None
-        """
+        """Return the records that are in the data, and their labels."""
         rows = np.where(heads[:, None], self.first, self.second)
         if self.first_labels is None or self.second_labels is None:
             return rows, None
@@ -127,25 +105,6 @@ def antipodal_pairs(
 
     A record that is clipped, projected and counted moves a release most if it lies on the
     edge, and its counterpart opposite.
-
-    Parameters
-    ----------
-    n_pairs : int
-        Number of pairs.
-    low, high : array-like of shape (n_features,)
-        Bounds of each feature, in the units of the data.
-    rng : numpy.random.Generator
-        Draws the directions.
-    corners : bool, default=False
-        Whether records are corners of the box, or in few dimensions, where corners would coincide,
-        points of its faces, in place of points of the ellipsoid in it: for bounds that clip
-        coordinates one by one.
-    labels : array-like, optional
-        Two or more classes: the two records of a pair get different ones.
-
-    Returns
-    -------
-    CanaryPairs
     """
     low, high = np.broadcast_arrays(np.atleast_1d(low).astype(float), np.atleast_1d(high))
     directions = rng.normal(size=(n_pairs, len(low)))
@@ -187,33 +146,7 @@ def default_canaries(
     fit_params: Mapping[str, np.ndarray] | None = None,
     rng: np.random.Generator,
 ) -> CanaryPairs:
-    """Make the canaries that show most of an estimator.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As it is to be audited.
-    n_pairs : int
-        How many.
-    X : ndarray of shape (n_samples, n_features)
-        Public rows beside them. Where the estimator finds its bounds itself, canaries lie on
-        the edge of these rows.
-    y : ndarray of shape (n_samples,), optional
-        Their labels.
-    fit_params : mapping of str to ndarray, optional
-        Further public facts of the rows.
-    rng : numpy.random.Generator
-        Draws the canaries.
-
-    Returns
-    -------
-    CanaryPairs
-
-    Raises
-    ------
-    NoKnownAttackError
-        A ValueError: no attack on this estimator is known.
-    """
+    """Make the canaries that show most of an estimator."""
     chosen = getattr(estimator, "_given_estimator", estimator)  # contributions publish its release
     if not hasattr(chosen, "_canaries"):
         raise NoKnownAttackError.of(estimator)
@@ -405,25 +338,7 @@ _RECIPES: dict[str, Callable[[Any, _Slots], CanaryPairs]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AuditedFit:
-    """What an attacker holds who knows everything but the coins.
-
-    Parameters
-    ----------
-    fitted : object
-        What the audited function returned, usually a fitted estimator.
-    releases : tuple of Release
-        Every noisy quantity that it released while it ran.
-    pairs : CanaryPairs
-        The candidates of each slot.
-    X : ndarray of shape (n_samples, n_features)
-        The other rows, which come before the slots.
-    y : ndarray of shape (n_samples,) or None
-        Their labels.
-    fit_params : mapping of str to ndarray of shape (n_samples + n_pairs,)
-        Public facts of all rows.
-    verbose : int, default=0
-        Shows progress bars if it is positive.
-    """
+    """What an attacker holds who knows everything but the coins."""
 
     fitted: Any
     releases: tuple[Release, ...]

@@ -124,13 +124,6 @@ class GaussianAuditResult(MembershipResult):
     `epsilon_lower_bound` holds whatever the scores look like, but `n_trials` limit it to about
     ``log(n_trials / 8)``. The methods here assume that scores are normal with one variance, as
     those of Gaussian noise are, and see much more.
-
-    Parameters
-    ----------
-    member_scores, other_scores : ndarray of shape (n_trials,)
-        Scores of fits with the first and with the second record.
-    epsilon, delta : float
-        The claim.
     """
 
     def mu_lower_bound(self, confidence: float = 0.95) -> float:
@@ -139,22 +132,6 @@ class GaussianAuditResult(MembershipResult):
         With n and n' scores of pooled standard deviation s the statistic
         :math:`t = (\bar x - \bar x') / (s \sqrt{1/n + 1/n'})` has a noncentral t distribution with
         noncentrality :math:`μ / \sqrt{1/n + 1/n'}`.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Probability that the bound holds, in (0, 1).
-
-        Returns
-        -------
-        float
-            At least 0: no less than this is the μ of any Gaussian mechanism (μ-GDP) with such
-            scores. Infinite if the scores have no noise and differ.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1).
         """
         check_confidence(confidence)
         one, other = self.member_scores, self.other_scores
@@ -183,23 +160,7 @@ class GaussianAuditResult(MembershipResult):
             return float(brentq(excess, 0.0, high))
 
     def gaussian_epsilon_lower_bound(self, confidence: float = 0.95) -> float:
-        """Bound ε from below by a normal fit, see `mu_lower_bound`.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Probability that the bound holds if the scores are normal, in (0, 1).
-
-        Returns
-        -------
-        float
-            The ε of the μ at the claimed δ. More than `epsilon` refutes the claim.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1).
-        """
+        """Bound ε from below by a normal fit, see `mu_lower_bound`."""
         mu = self.mu_lower_bound(confidence)
         return gdp_epsilon(mu, self.delta) if mu > 0.0 else 0.0
 
@@ -208,15 +169,6 @@ class GaussianAuditResult(MembershipResult):
 
         Noise of another kind is misjudged: randomized response and Laplace noise of ε = 1 are
         "refuted" by their normal fit.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            In (0, 1).
-
-        Returns
-        -------
-        bool
         """
         return self.gaussian_epsilon_lower_bound(confidence) > self.epsilon
 

@@ -41,23 +41,7 @@ _POWER = 0.95  # with which probability noise below `seen_below` is found
 
 @dataclass(frozen=True, eq=False)
 class NoiseCheck:
-    """The residual of one release, beside the noise that it states.
-
-    Parameters
-    ----------
-    name : str
-        Which release.
-    n_numbers : int
-        How many numbers it has.
-    energy : float
-        Sum of squares of the residual, in units of the stated variance.
-    hidden : float, default=0.0
-        What of it is expected to be no noise, in the same units: unknown batches and orders.
-        NaN if that is not known.
-    signals : ndarray of shape (n_pairs,), optional
-        Squared distance between the exact values with the first and the second record of each
-        pair, in the same units; None where that is not known exactly.
-    """
+    """The residual of one release, beside the noise that it states."""
 
     name: str
     n_numbers: int
@@ -96,18 +80,7 @@ class NoiseCheck:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoiseEvidence:
-    """Whether the stated noise is in every release of an audited fit.
-
-    Parameters
-    ----------
-    checks : tuple of NoiseCheck
-        One per release, small ones of a kind together, and one of all together.
-    confidence : float
-        Of the audit. The chance that correct noise is refuted is at most a hundredth of
-        ``1 - confidence``, for all checks together.
-    unseen : tuple of str
-        Noisy releases that no check covers.
-    """
+    """Whether the stated noise is in every release of an audited fit."""
 
     checks: tuple[NoiseCheck, ...]
     confidence: float
@@ -166,16 +139,6 @@ class NoiseEvidence:
         in the place of σ. It holds if the noise is normal. A release depends on those before it,
         so that the sum is that of the run that took place: a correct account, which bounds every
         term whatever came before, is refuted with no larger probability than stated.
-
-        Parameters
-        ----------
-        delta : float
-            At which δ.
-
-        Returns
-        -------
-        float or None
-            None if no release shows single pairs exactly, or δ is 0.
         """
         shown = [(check, check.signals) for check in self.checks if check.signals is not None]
         if not shown or delta <= 0.0:
@@ -207,12 +170,7 @@ class NoiseEvidence:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row per check.
-
-        Returns
-        -------
-        DataFrame
-        """
+        """Return a row per check."""
         columns = ["release", "numbers", "found / stated", "p-value", "seen below"]
         rows = [
             (check.name, check.n_numbers, check.factor, check.p_value, check.seen_below(self.level))
@@ -266,13 +224,6 @@ class EvidenceSum:
 
     *The noise itself* (`checks`). Once the coins are open, the residuals show whether the stated
     noise is there, see `skdpot.audit.matched_filter`. Scores do not depend on the coins.
-
-    Parameters
-    ----------
-    n_pairs : int
-        Number of coins.
-    heads : ndarray of bool of shape (n_pairs,), optional
-        The coins, for `checks`; nothing is checked without.
     """
 
     def __init__(self, n_pairs: int, heads: np.ndarray | None = None) -> None:
@@ -293,21 +244,7 @@ class EvidenceSum:
         *,
         name: str = "release",
     ) -> None:
-        """Add a release.
-
-        Parameters
-        ----------
-        residual : ndarray of shape (n_numbers,)
-            The release less what the known rows and the means of the pairs contribute.
-        differences : ndarray or sparse array of shape (n_members, n_numbers)
-            What the first record of each pair contributes less what the second does.
-        noise_scale : float
-            Standard deviation of the noise of each number, 0 for none.
-        members : ndarray of int, optional
-            Pairs that the release depends on, all by default.
-        name : str, default="release"
-            For the check of the noise; nothing is checked without.
-        """
+        """Add a release."""
         chosen = np.arange(self.n_pairs) if members is None else members
         information = Vectors(differences).gram() / 4.0
         floor = _LEAST_NOISE**2 * float(np.trace(information)) / max(len(chosen), 1)
@@ -349,22 +286,7 @@ class EvidenceSum:
         rates: np.ndarray,
         members: np.ndarray | None = None,
     ) -> None:
-        """Add a noisy sum over a batch.
-
-        Parameters
-        ----------
-        gram : ndarray of shape (n_records, n_records)
-            Inner products of the vectors g: of known rows, then of the first and then of the
-            second records of all pairs. So sums of any length take little memory.
-        inner : ndarray of shape (n_records,)
-            Inner products of the vectors with the release less its mean.
-        noise_scale : float
-            Standard deviation of the noise of each number, 0 for none.
-        rates : ndarray of shape (n_records,)
-            q of each record.
-        members : ndarray of int, optional
-            Pairs that the release depends on, all by default.
-        """
+        """Add a noisy sum over a batch."""
         chosen = np.arange(self.n_pairs) if members is None else members
         if not len(chosen):
             return

@@ -14,15 +14,7 @@ from skdpot.metrics._panels import COLORS, single_axes
 
 
 class Share(NamedTuple):
-    """A share that was counted, and its exact binomial confidence limits.
-
-    Parameters
-    ----------
-    value : float
-        The share, in [0, 1].
-    low, high : float
-        Limits of Clopper and Pearson.
-    """
+    """A share that was counted, and its exact binomial confidence limits."""
 
     value: float
     low: float
@@ -54,17 +46,7 @@ def check_confidence(confidence: Any) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MembershipResult:
-    """Scores of a membership attack, and what a claimed (ε, δ) says about them.
-
-    Parameters
-    ----------
-    member_scores : ndarray of shape (n_members,)
-        Scores of releases of data with the record.
-    other_scores : ndarray of shape (n_others,)
-        Scores of releases of data without it.
-    epsilon, delta : float
-        The claim.
-    """
+    """Scores of a membership attack, and what a claimed (ε, δ) says about them."""
 
     member_scores: np.ndarray
     other_scores: np.ndarray
@@ -72,16 +54,7 @@ class MembershipResult:
     delta: float
 
     def roc(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the operating characteristic of the attack.
-
-        Returns
-        -------
-        fpr, tpr : ndarray of shape (n_thresholds,)
-            Shares of the releases without and with the record that score at least the
-            threshold.
-        thresholds : ndarray of shape (n_thresholds,)
-            Decreasing, from infinity, which no score reaches.
-        """
+        """Return the operating characteristic of the attack."""
         scores = np.unique(np.concatenate([self.member_scores, self.other_scores]))[::-1]
         fpr, tpr = (
             np.concatenate([[0.0], 1 - np.searchsorted(np.sort(kind), scores) / len(kind)])
@@ -102,20 +75,6 @@ class MembershipResult:
 
     def auc_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return confidence limits of `auc`, normal on the scale of log odds.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            In (0, 1). It holds approximately, for dozens of scores of each kind or more.
-
-        Returns
-        -------
-        low, high : float
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1) or there are fewer than two scores of a kind.
 
         References
         ----------
@@ -143,26 +102,6 @@ class MembershipResult:
 
         An attack is dangerous if it finds some members for sure, even if it does no better than
         guessing on the average; so look at small `fpr` [1]_.
-
-        Parameters
-        ----------
-        fpr : float
-            Largest share of others with a score above the threshold, in [0, 1]. With fewer than
-            ``1 / fpr`` others no single one may be.
-        confidence : float, default=0.95
-            Of the limits, in (0, 1).
-
-        Returns
-        -------
-        Share
-            Its `value`, and its binomial limits `low` and `high`. The threshold depends on the
-            others alone, so that the limits are exact for it; the true share of false positives
-            at it may be more than `fpr`, by as much as a sample of others can mislead.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range.
 
         References
         ----------
@@ -195,19 +134,7 @@ class MembershipResult:
         return math.tanh(self.epsilon / 2) + 2 * self.delta * small / (1 + small)
 
     def tpr_bound(self, fpr: ArrayLike) -> np.ndarray:
-        """Return the most true positives that the claim allows.
-
-        Parameters
-        ----------
-        fpr : array-like
-            Shares of false positives.
-
-        Returns
-        -------
-        ndarray
-            ``min(e^ε FPR + δ, 1 − e^−ε (1 − δ − FPR), 1)``: the inequality for the attack and
-            for its complement.
-        """
+        """Return the most true positives that the claim allows."""
         x = np.asarray(fpr, dtype=np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             steep = np.where(x > 0, np.exp(self.epsilon) * x, 0.0) + self.delta
@@ -219,21 +146,6 @@ class MembershipResult:
 
         A threshold is chosen on the first half of the scores and judged on the second, with
         exact binomial confidence limits (Clopper and Pearson) for its two error rates.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Probability that the bound holds, in (0, 1).
-
-        Returns
-        -------
-        float
-            At least 0. More than `epsilon` refutes the claim at this confidence.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1) or there are fewer than two scores of a kind.
         """
         members, others = self._kinds(confidence)
         tail = (1 - confidence) / 2
@@ -255,25 +167,7 @@ class MembershipResult:
         return self.member_scores, self.other_scores
 
     def plot(self, ax: Any = None, *, log: bool = False, legend: bool = True, **kwargs: Any) -> Any:
-        """Draw the operating characteristic, and the region that the claim allows.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-        log : bool, default=False
-            Whether both axes are logarithmic, which shows what happens at the smallest false
-            positive rates.
-        legend : bool, default=True
-            Whether to draw the legend.
-        **kwargs : dict
-            For ``Axes.plot``.
-
-        Returns
-        -------
-        matplotlib Axes
-            Its first line is the curve.
-        """
+        """Draw the operating characteristic, and the region that the claim allows."""
         ax = single_axes(ax, (6.4, 4.8))
         fpr, tpr, _ = self.roc()
         # Logarithmic axes begin at the smallest rate above zero, below which is nothing.

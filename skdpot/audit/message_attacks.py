@@ -35,16 +35,7 @@ _FLAT = 1e-9  # relative singular value below which the points do not span a dir
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PairedDifferences:
-    """Differences between rows of two parties, as a server that sees two messages finds them.
-
-    Parameters
-    ----------
-    first_rows, second_rows : ndarray of shape (n_pairs,)
-        Positions of the two rows of each pair in the two messages, which are those in the
-        parties' own tables.
-    differences : ndarray of shape (n_pairs, n_features)
-        ``x_i - y_j``; up to the unknown factor ``1 - t`` when t was not given.
-    """
+    """Differences between rows of two parties, as a server that sees two messages finds them."""
 
     first_rows: np.ndarray
     second_rows: np.ndarray
@@ -56,36 +47,12 @@ class PairedDifferences:
         return len(self.differences)
 
     def errors(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
-        """Return how wrong each difference is.
-
-        Parameters
-        ----------
-        first, second : array-like of shape (n, n_features), (m, n_features)
-            The rows that were attacked.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs,)
-            Root mean squared error over the features.
-        """
+        """Return how wrong each difference is."""
         truth = np.asarray(first)[self.first_rows] - np.asarray(second)[self.second_rows]
         return np.sqrt(np.mean((self.differences - truth) ** 2, axis=1))
 
     def n_exact(self, first: ArrayLike, second: ArrayLike, tol: float = 1e-9) -> int:
-        """Count the differences that are right.
-
-        Parameters
-        ----------
-        first, second : array-like of shape (n, n_features), (m, n_features)
-            The rows that were attacked.
-        tol : float, default=1e-9
-            Largest root mean squared error over the features that counts as right.
-
-        Returns
-        -------
-        int
-            Number of pairs.
-        """
+        """Count the differences that are right."""
         return int(np.count_nonzero(self.errors(first, second) <= tol))
 
     def __repr__(self) -> str:
@@ -111,38 +78,6 @@ def paired_differences(first: Seen, second: Seen, t: float | None = None) -> Pai
 
     With a smaller reference fewer pairs are exact, and the others are wrong only by
     ``t (γ_σ(i) − γ_τ(j)) / (1 − t)``: little, since then the reference is small or t is.
-
-    Parameters
-    ----------
-    first, second : DiscreteMeasure or message
-        Messages of two parties with as many rows as reference points, made with the same
-        reference and t.
-    t : float, optional
-        The fraction, in [0, 1). Without it the differences are too small by ``1 − t``.
-
-    Returns
-    -------
-    PairedDifferences
-        Differences, and which rows they belong to.
-
-    Raises
-    ------
-    ValueError
-        If the messages or t do not fit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit.message_attacks import paired_differences
-    >>> from skdpot.federated.measures import interpolate
-    >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-    >>> from skdpot.federated.measures import optimal_plan
-    >>> rng = np.random.default_rng(0)
-    >>> X, Y = rng.uniform(size=(2, 40, 20))
-    >>> gamma = gaussian_reference(40, 20, scale=5.0, rng=rng)
-    >>> sent = [interpolate(optimal_plan(DiscreteMeasure(Z), gamma), 0.5) for Z in (X, Y)]
-    >>> paired_differences(*sent, t=0.5).n_exact(X, Y)
-    40
     """
     fraction = 0.0 if t is None else t
     if not 0 <= fraction < 1:
@@ -161,25 +96,6 @@ def positions_from_distances(
 
     ``‖y − p_j‖² − ‖y − p_0‖²`` is linear in y, so that distances to d + 1 points in general
     position determine y (trilateration).
-
-    Parameters
-    ----------
-    squared_distances : array-like of shape (n_rows, n_anchors)
-        Squared Euclidean distances.
-    anchors : array-like of shape (n_anchors, n_features)
-        The known points.
-
-    Returns
-    -------
-    positions : ndarray of shape (n_rows, n_features)
-        The points; if the anchors do not span the space, their projections on what they span.
-    n_dimensions : int
-        Dimension of what the anchors span: n_features when the positions are exact.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
     """
     distances, points = np.asarray(squared_distances, float), np.asarray(anchors, float)
     if distances.ndim != 2 or points.ndim != 2 or distances.shape[1] != len(points):
@@ -202,26 +118,6 @@ def rows_from_cost_matrices(
     them, for several s. `positions_from_distances` locates the ``η_i(s)``. One plan serves all
     s, so that ``η_i(s) = (1 − s) x_i + s b_i`` is a straight line, and two fractions give the
     row at s = 0, without the plan, the reference or the buyer's t.
-
-    Parameters
-    ----------
-    fractions : array-like of shape (n_fractions,)
-        The s, at least two different ones.
-    costs : array-like of shape (n_fractions, n_rows, n_points)
-        Squared distances.
-    points : array-like of shape (n_points, n_features)
-        The buyer's points.
-
-    Returns
-    -------
-    Reconstruction
-        The rows: exact when the points span the space, which takes more points than features,
-        otherwise their projections on what the points span. `method` tells the dimension.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
     """
     s = np.asarray(fractions, dtype=np.float64)
     if len(np.unique(s)) < 2 or len(s) != len(np.asarray(costs)):
@@ -402,26 +298,6 @@ def log_likelihood_ratio(
     The noise is a discrete Gaussian on a lattice that holds both noiseless tables s and s', so
     that ``log p(S | X) − log p(S | X') = ⟨S − (s + s')/2, s − s'⟩ / σ²``: a matched filter. By the
     lemma of Neyman and Pearson no test has more true positives at the same rate of false ones.
-
-    Parameters
-    ----------
-    sketch : SlicedSketch
-        A closed sketch; only what it published is read.
-    X, X_neighbour : array-like of shape (n_samples, n_features)
-        The two data sets that the attacker holds possible, usually with one different row.
-    y, y_neighbour : array-like of shape (n_samples,), optional
-        Their labels, for a sketch with classes.
-
-    Returns
-    -------
-    float
-        The logarithm of the ratio; positive speaks for X. Infinite without noise. Bounds that
-        were estimated privately are part of the release too, but are taken as given.
-
-    Raises
-    ------
-    ValueError
-        If the data do not fit the sketch.
     """
     one = statistic_of(sketch, X, y)
     other = statistic_of(sketch, X_neighbour, y_neighbour)
@@ -446,46 +322,11 @@ def row_from_sketch(
     guessing has 1/M. (Naming one of M rows tells its data set from one without it: apply the
     bound on TPR at FPR = 1/M.)
 
-    Parameters
-    ----------
-    sketch : SlicedSketch
-        A closed sketch; only what it published is read.
-    others : array-like of shape (n_samples - 1, n_features)
-        The rows that are known.
-    candidates : array-like of shape (n_candidates, n_features)
-        Draws from what is known about the row beforehand.
-    y_others, y_candidates : array-like, optional
-        Labels, for a sketch with classes.
-    estimate : {"mode", "mean"}, default="mode"
-        The most likely candidate, or the mean of all weighed by their likelihoods, which has
-        the least expected squared error.
-
-    Returns
-    -------
-    Reconstruction
-        One row.
-
-    Raises
-    ------
-    ValueError
-        If the data do not fit the sketch, or the estimate is unknown.
-
     References
     ----------
     Balle, Cherubin, Hayes, "Reconstructing training data with informed adversaries", IEEE
     S&P 2022; Hayes, Mahloujifar, Balle, "Bounding training data reconstruction in DP-SGD",
     NeurIPS 2023.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot import SlicedSketch
-    >>> from skdpot.audit.message_attacks import row_from_sketch
-    >>> rows, prior = np.random.default_rng(0).uniform(-1, 1, size=(2, 100, 2))
-    >>> prior[7] = rows[0]
-    >>> unsafe = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), n_projections=8, n_bins=64).fit(rows)
-    >>> row_from_sketch(unsafe, rows[1:], prior).n_exact(rows[:1])
-    1
     """
     if estimate not in ("mode", "mean"):
         raise ValueError(f"estimate={estimate!r} must be 'mode' or 'mean'.")
@@ -517,24 +358,6 @@ def rows_from_sketch(
     attacker with no further knowledge can do, and what `DPSlicedFlowSampler` does on
     purpose. The rows look like the data, but are none of them: those who were in the data and
     those who were not, from the same population, are equally far from them, up to ε.
-
-    Parameters
-    ----------
-    sketch : SlicedSketch
-        A closed sketch.
-    n_rows : int
-        Number of particles.
-    rng : numpy.random.Generator
-        Draws their start and the order of directions.
-    label : optional
-        A class; by default all together.
-    n_steps : int, default=200
-        Steps of the flow.
-
-    Returns
-    -------
-    Reconstruction
-        Rows in the units of the data.
     """
     check_is_fitted(sketch, "release_")
     problem = SlicedFlowProblem(sketch.table(label), None)

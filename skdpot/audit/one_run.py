@@ -167,28 +167,7 @@ def verdict_of(bound: float, claim: float, confidence: float, noise: str = "") -
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AuditResult:
-    """Outcome of `skdpot.audit.one_run_audit`.
-
-    Parameters
-    ----------
-    confidence : float
-        Of the bound.
-    n_canaries, n_guesses, n_correct : int
-        Coins, guesses and right guesses.
-    epsilon, delta : float
-        What was claimed.
-    right : ndarray of bool of shape (n_canaries,)
-        Which guesses are right, the surest first; the first `n_guesses` were counted.
-    gaussian : bool, default=False
-        Whether the claim is that of Gaussian noise that all records see, and nothing else
-        (:math:`μ`-GDP). Then the guesses prove more (`skdpot.audit.one_run`).
-    noise : NoiseEvidence or None, default=None
-        Whether the stated noise is in the releases; None if a score of the caller's read them, or
-        nothing was claimed.
-    leak : str or None, default=None
-        What changes with the rows while the releases stay the same (`skdpot.privacy.recording`);
-        "" if nothing does, None if that was not tried.
-    """
+    """Outcome of `skdpot.audit.one_run_audit`."""
 
     confidence: float
     n_canaries: int
@@ -264,23 +243,7 @@ class AuditResult:
         return " ".join(told)
 
     def plot(self, ax: Any = None, *, legend: bool = True, **kwargs: Any) -> Any:
-        """Draw the share of right guesses against their number, and what the claim allows.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-        legend : bool, default=True
-            Whether to draw the legend.
-        **kwargs : dict
-            For ``Axes.plot``.
-
-        Returns
-        -------
-        matplotlib Axes
-            Its first line is the share of right guesses. If something is claimed, the second is
-            the most that chance allows at its ε; δ, which hardly shows, is left out.
-        """
+        """Draw the share of right guesses against their number, and what the claim allows."""
         ax = single_axes(ax, (6.4, 4.8))
         made = np.arange(1, len(self.right) + 1)
         shares = np.cumsum(self.right) / made

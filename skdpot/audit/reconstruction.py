@@ -30,27 +30,7 @@ _SAME_ROW = 1e-9  # relative distance of two copies of one row
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Reconstruction:
-    """Rows that an attack found.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-        The rows.
-    masses : ndarray of shape (n_rows,), optional
-        Their shares; None for equal ones.
-    t : float, optional
-        The fraction that was used, given or found.
-    error_bound : float, optional
-        What the attacker knows without seeing the truth: the root mean squared error, weighed
-        by the masses, is at most this if the message is what the protocol says. None if the
-        attack proves nothing.
-    n_plans : int, default=1
-        Optimal transport plans that it took.
-    victim : str, optional
-        Whose rows they are.
-    method : str, default=""
-        What was done, for the repr.
-    """
+    """Rows that an attack found."""
 
     rows: np.ndarray
     masses: np.ndarray | None = None
@@ -61,23 +41,7 @@ class Reconstruction:
     method: str = ""
 
     def row_errors(self, truth: ArrayLike) -> np.ndarray:
-        """Return how far each true row is from the nearest reconstructed one.
-
-        Parameters
-        ----------
-        truth : array-like of shape (n_truth, n_features)
-            The rows that were attacked.
-
-        Returns
-        -------
-        ndarray of shape (n_truth,)
-            Root mean squared error over the features.
-
-        Raises
-        ------
-        ValueError
-            If `truth` has another number of features.
-        """
+        """Return how far each true row is from the nearest reconstructed one."""
         true_rows = np.atleast_2d(np.asarray(truth, dtype=np.float64))
         if true_rows.ndim != 2 or true_rows.shape[1] != self.rows.shape[1]:
             raise ValueError(
@@ -87,35 +51,11 @@ class Reconstruction:
         return nearest / np.sqrt(true_rows.shape[1])
 
     def rmse(self, truth: ArrayLike) -> float:
-        """Return the root mean square of `row_errors`.
-
-        Parameters
-        ----------
-        truth : array-like of shape (n_truth, n_features)
-            The rows that were attacked.
-
-        Returns
-        -------
-        float
-            The error, in the unit of the features.
-        """
+        """Return the root mean square of `row_errors`."""
         return float(np.sqrt(np.mean(self.row_errors(truth) ** 2)))
 
     def n_exact(self, truth: ArrayLike, tol: float = 1e-9) -> int:
-        """Count the true rows that were found.
-
-        Parameters
-        ----------
-        truth : array-like of shape (n_truth, n_features)
-            The rows that were attacked.
-        tol : float, default=1e-9
-            Largest root mean squared error over the features of a row that counts as found.
-
-        Returns
-        -------
-        int
-            Number of rows of `truth` with a reconstructed row that near.
-        """
+        """Count the true rows that were found."""
         return int(np.count_nonzero(self.row_errors(truth) <= tol))
 
     def __repr__(self) -> str:
@@ -216,41 +156,6 @@ def fraction_from_ties(
 
     So t is the quotient that comes up again and again: in images with a background, in
     counts, codes and rounded measurements. Columns of pairwise different real numbers keep it.
-
-    Parameters
-    ----------
-    message : DiscreteMeasure or message
-        The interpolating measure, of rows that moved towards one reference point each: as many
-        rows as points, a multiple of it, or the exact interpolation.
-    reference : DiscreteMeasure or message
-        The measure that they were moved towards.
-    max_comparisons : int, default=2_000_000
-        Pairs of values to compare.
-    rng : numpy.random.Generator, optional
-        Draws pairs of rows; seeded with 0 by default, so that attacks can be repeated.
-
-    Returns
-    -------
-    float
-        The fraction.
-
-    Raises
-    ------
-    ValueError
-        If no quotient comes up again and again.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit.reconstruction import fraction_from_ties
-    >>> from skdpot.federated.measures import interpolate
-    >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-    >>> from skdpot.federated.measures import optimal_plan
-    >>> secret = np.random.default_rng(0).integers(0, 9, size=(50, 3))  # grades, say
-    >>> gamma = gaussian_reference(50, 3, rng=np.random.default_rng(1))
-    >>> eta = interpolate(optimal_plan(DiscreteMeasure(secret), gamma), 0.37)
-    >>> round(fraction_from_ties(eta, gamma), 12)
-    0.37
     """
     rng = np.random.default_rng(0) if rng is None else rng
     targets = optimal_plan(as_measure(message), as_measure(reference)).barycenters()
@@ -306,53 +211,10 @@ def rows_from_interpolation(
     the rows, also when there are several optimal plans: see
     `find_barycenters` in this module for the theorem and the search.
 
-    Parameters
-    ----------
-    message : DiscreteMeasure or message
-        The interpolating measure η.
-    reference : DiscreteMeasure or message
-        The measure γ that the rows were moved towards; in FedWad ξ of the same round.
-    t : float, optional
-        Fraction of the way that they were moved, in [0, 1). None looks for it with
-        `fraction_from_ties`.
-    interpolation : {"barycentric", "exact"}, default="barycentric"
-        With "exact" equal reconstructed rows are joined and their masses added.
-    method : {"search", "plan"}, default="search"
-        "plan" solves one plan, between η and γ. "search" begins with it, proves that it is
-        right or goes on until it is, and so serves all sizes.
-    max_plans : int, default=1000
-        End of the search, at least 2; `Reconstruction.error_bound` tells whether it was enough.
-        It takes two plans when all rows moved to one point each, some hundred for 100 rows
-        that were divided, and more for larger t, reference and number of rows.
-
-    Returns
-    -------
-    Reconstruction
-        Rows in the order of the message, which is that of the sender's table (joined rows in
-        order of their first copy). `error_bound` is None for ``method="plan"``.
-
-    Raises
-    ------
-    ValueError
-        If measures or parameters do not fit, or t is None and nothing in the data tells it.
-
     References
     ----------
     Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad; its section 4.2 calls
     finding the plan NP-hard).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit.reconstruction import rows_from_interpolation
-    >>> from skdpot.federated.measures import interpolate
-    >>> from skdpot.federated.measures import DiscreteMeasure, gaussian_reference
-    >>> from skdpot.federated.measures import optimal_plan
-    >>> secret = np.random.default_rng(0).normal(size=(50, 3))
-    >>> gamma = gaussian_reference(50, 3, scale=5.0, rng=np.random.default_rng(1))
-    >>> eta = interpolate(optimal_plan(DiscreteMeasure(secret), gamma), 0.9)
-    >>> rows_from_interpolation(eta, gamma, 0.9).n_exact(secret)
-    50
     """
     if method not in ("search", "plan"):
         raise ValueError(f"method={method!r} must be 'search' or 'plan'.")
@@ -405,45 +267,6 @@ def rows_along_geodesic(
     ``y = (ξ − (1 − fraction) x) / fraction``.
 
     It needs no convergence either: see `rows_from_one_round`.
-
-    Parameters
-    ----------
-    own : DiscreteMeasure or message
-        The attacker's rows, or its own interpolating measure of the round.
-    between : DiscreteMeasure or message
-        ξ.
-    fraction : float
-        How far of the way from `own` to the other measure ξ lies, in (0, 1]: ``W(own, ξ) / W``,
-        where FedWad tells all parties W in the end.
-    method : {"plan", "search"}, default="plan"
-        As in `rows_from_interpolation`. "plan" needs no more than that the plan between ξ and
-        one's own rows pairs them as FedWad did, which is so at its limits, also at those that are
-        on no geodesic, where it stalls with a fixed fraction. "search" serves measures whose
-        points are means over several rows.
-    max_plans : int, default=1000
-        End of the search.
-
-    Returns
-    -------
-    Reconstruction
-        The other party's rows, in the order of ξ. They are as exact as ξ is on the geodesic.
-
-    Raises
-    ------
-    ValueError
-        If the measures or the fraction do not fit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit.reconstruction import rows_along_geodesic
-    >>> from skdpot.federated.measures import interpolate
-    >>> from skdpot.federated.measures import DiscreteMeasure
-    >>> from skdpot.federated.measures import optimal_plan
-    >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 3))
-    >>> xi = interpolate(optimal_plan(DiscreteMeasure(X), DiscreteMeasure(Y)), 0.3)
-    >>> rows_along_geodesic(DiscreteMeasure(X), xi, 0.3).n_exact(Y)
-    30
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction={fraction!r} must be in (0, 1].")
@@ -468,31 +291,6 @@ def rows_from_one_round(
     ξ' has a point for each point of the first party's η, t of the way to the second's. So the
     second party recovers the first one's rows exactly for all sizes. The first one recovers
     the second's rows exactly if sizes and masses are equal, otherwise means of neighbours.
-
-    Parameters
-    ----------
-    reference : DiscreteMeasure or message
-        ξ at the beginning of the round.
-    own_message : DiscreteMeasure or message
-        η that the attacker sent.
-    next_reference : DiscreteMeasure or message
-        ξ' at the end of the round.
-    t : float
-        Fraction of the round, in (0, 1), for the parties and the server alike.
-    is_first : bool, default=True
-        Whether the attacker is the first of the two parties.
-    max_plans : int, default=1000
-        End of each search where the sizes differ.
-
-    Returns
-    -------
-    Reconstruction
-        The other party's rows. `error_bound` is that of the second step alone.
-
-    Raises
-    ------
-    ValueError
-        If the measures or t do not fit.
     """
     if not 0 < t < 1:
         raise ValueError(f"t={t!r} must be in (0, 1).")

@@ -182,43 +182,6 @@ class PrivacyReport(HtmlReport):
     """What was released, what it protects, and what tests of it found.
 
     `privacy_report` makes one. In a notebook it shows itself.
-
-    Parameters
-    ----------
-    estimator : str
-        Name of the estimator.
-    parts : tuple of str
-        Names of the private estimators in it.
-    silent : tuple of str
-        Names of other parts of it, which learned from the rows without noise.
-    n_samples, n_features : int or None
-        Public sizes of the data; None where the estimator does not keep them.
-    created : datetime
-        When the report was made (UTC).
-    version : str
-        Of this package.
-    spent : PrivacySpent
-        The statement: ε, δ, relation, event, noise, sensitivity, assumptions.
-    releases : tuple of str
-        What touched private data, a sentence for each phase.
-    meaning : Meaning
-        What ε and δ leave to an attacker.
-    cautions : tuple of Caution
-        Warnings, the gravest first.
-    budgets : tuple of LedgerState
-        Ledgers, as they were.
-    audits : tuple of PartAudit
-        The audit of each part; empty if none was asked for.
-    confidence : float
-        Of all lower bounds together.
-    membership : MembershipTrial
-        Attacks on synthetic rows.
-    utility : tuple of Figure
-        Figures on public rows.
-    utility_reason : str
-        Why there are none.
-    not_covered : tuple of str
-        What no such report can vouch for.
     """
 
     estimator: str
@@ -250,24 +213,11 @@ class PrivacyReport(HtmlReport):
         return f"Privacy report: {self.estimator}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, text, lists and dicts.
-
-        Returns
-        -------
-        dict
-            By the names of attributes. For strict JSON: infinity is the text ``"inf"``, what is
-            not known is None.
-        """
+        """Return everything as numbers, text, lists and dicts."""
         return _facts(self, strict=True)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the facts as a table of text and numbers.
-
-        Returns
-        -------
-        DataFrame
-            With the columns "section", "fact" and "value".
-        """
+        """Return the facts as a table of text and numbers."""
         rows: list[tuple[str, str, Any]] = []
         for section, content in _facts(self).items():
             if isinstance(content, dict | list):

@@ -40,17 +40,6 @@ from skdpot.metrics.distances import as_points
 class SyntheticMembershipResult(MembershipResult):
     """Scores of members and of others in an attack on one set of synthetic rows.
 
-    Parameters
-    ----------
-    member_scores : ndarray of shape (n_members,)
-        Scores of rows that the generator was fitted on.
-    other_scores : ndarray of shape (n_others,)
-        Scores of other rows of the same population.
-    epsilon, delta : float
-        What the release claims; infinity and 0 for nothing.
-    attack : str, default=""
-        Its name.
-
     Notes
     -----
     One release, many persons: confidence limits here are over the choice of persons, the
@@ -62,24 +51,7 @@ class SyntheticMembershipResult(MembershipResult):
     attack: str = ""
 
     def figures(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Return the figures of the attack.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Of the limits, in (0, 1).
-
-        Returns
-        -------
-        dict
-            ``auc`` with its limits, ``advantage``, and the true positive rates at false positive
-            rates of 0.001, 0.01 and 0.1 with theirs.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1) or there are fewer than two scores of a kind.
-        """
+        """Return the figures of the attack."""
         low, high = self.auc_interval(confidence)
         figures = {"auc": self.auc, "auc_low": low, "auc_high": high, "advantage": self.advantage}
         for fpr in (0.001, 0.01, 0.1):
@@ -113,35 +85,6 @@ def distance_to_closest_record(
     synthetic row)``: a row in a crowd is near to synthetic rows whoever it belongs to, and the
     reference tells how near.
 
-    Parameters
-    ----------
-    synthetic : array-like of shape (n_synthetic, n_features)
-        Rows that were released.
-    members : array-like of shape (n_members, n_features)
-        Rows that the generator was fitted on, all or some.
-    others : array-like of shape (n_others, n_features)
-        Rows of the same population that it was not fitted on.
-    reference : array-like of shape (n_reference, n_features), optional
-        More rows of the population that the attacker holds, none of them in `members` or
-        `others`: else these would be at distance zero.
-    scale : "synthetic", None or array-like of shape (n_features,), default="synthetic"
-        What features are divided by before distances are taken: their standard deviations among
-        the synthetic rows, nothing, or given numbers.
-    metric : str, default="euclidean"
-        As in `sklearn.neighbors.NearestNeighbors`.
-    epsilon, delta : float
-        What the release claims, for comparison; by default nothing.
-
-    Returns
-    -------
-    SyntheticMembershipResult
-        Scores of members and others.
-
-    Raises
-    ------
-    ValueError
-        If rows are not finite numbers, have different features, or the scale is not positive.
-
     Privacy
     -------
     A test for those who may see `members`: the result is computed from them without noise.
@@ -155,15 +98,6 @@ def distance_to_closest_record(
     ----------
     .. [1] Z. Yao, N. Krčo, G. Ganev, Y.-A. de Montjoye, "The DCR delusion: measuring the privacy
        risk of synthetic data", 2025 (arXiv:2505.01524).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit import distance_to_closest_record
-    >>> rows = np.random.default_rng(0).normal(size=(400, 3))
-    >>> bootstrap = rows[:200][np.random.default_rng(1).integers(200, size=1000)]
-    >>> distance_to_closest_record(bootstrap, rows[:200], rows[200:]).auc > 0.98
-    True
     """
     made, own, foreign, *crowd = _read(synthetic, members, others, reference, scale=scale)
     near = [_distances(made, rows, metric)[:, 0] for rows in (own, foreign)]
@@ -191,22 +125,6 @@ def nearest_neighbour_distance_ratio(
     The score is ``log(distance to the second closest synthetic row / distance to the closest)``
     (NNDR): 0 in a crowd, large beside a copy.
 
-    Parameters
-    ----------
-    synthetic, members, others, scale, metric, epsilon, delta
-        As for `distance_to_closest_record`; at least two different synthetic rows.
-
-    Returns
-    -------
-    SyntheticMembershipResult
-        Scores of members and others. Two equal synthetic rows count as one.
-
-    Raises
-    ------
-    ValueError
-        If rows are not finite numbers, have different features, the scale is not positive, or
-        all synthetic rows are equal.
-
     Privacy
     -------
     A test for those who may see `members`: the result is computed from them without noise.
@@ -223,20 +141,7 @@ def nearest_neighbour_distance_ratio(
 
 
 class ClosestRecordShare(NamedTuple):
-    """How often the real row that is closest to a synthetic one is a member.
-
-    Parameters
-    ----------
-    share : Share
-        The share, and its binomial limits over the draw of the synthetic rows.
-    expected : float
-        What it would be if the synthetic rows told nothing about who is a member: the share of
-        members among the real rows.
-    deviation : float
-        Its standard deviation if members had been chosen from the real rows by chance. Few real
-        rows that attract many synthetic ones make it large, however many are drawn; compare with
-        this, not with the binomial limits.
-    """
+    """How often the real row that is closest to a synthetic one is a member."""
 
     share: Share
     expected: float
@@ -375,40 +280,6 @@ def density_ratio_membership(
     The score of a row x is ``log p_synthetic(x) - log p_reference(x)``: where a generator
     overfits, it puts more mass than the population does [1]_.
 
-    Parameters
-    ----------
-    synthetic : array-like of shape (n_synthetic, n_features)
-        Rows that were released.
-    members : array-like of shape (n_members, n_features)
-        Rows that the generator was fitted on, all or some.
-    others : array-like of shape (n_others, n_features)
-        Rows of the same population that it was not fitted on.
-    reference : array-like of shape (n_reference, n_features)
-        More rows of the population that the attacker holds, none of them in `members` or
-        `others`.
-    density : {"kernel", "classifier"} or classifier, default="kernel"
-        Two kernel density estimates on whitened principal components of both samples; or a
-        classifier that tells synthetic rows from the reference, by default a random forest, whose
-        log odds are the ratio but for a constant.
-    n_components : int, optional
-        Principal components for the kernel, by default all up to 8; in [1, n_features].
-    bandwidth : float or {"scott", "silverman"}, default="scott"
-        Of the kernel, in standard deviations.
-    epsilon, delta : float
-        What the release claims, for comparison; by default nothing.
-    random_state : int, RandomState or None, default=None
-        Chooses 5,000 rows of larger samples for the kernel, and seeds the forest.
-
-    Returns
-    -------
-    SyntheticMembershipResult
-        Scores of members and others.
-
-    Raises
-    ------
-    ValueError
-        If rows are not finite numbers, have different features, or a parameter is out of range.
-
     Privacy
     -------
     A test for those who may see `members`: the result is computed from them without noise.
@@ -423,16 +294,6 @@ def density_ratio_membership(
     ----------
     .. [1] B. van Breugel, H. Sun, Z. Qian, M. van der Schaar, "Membership inference attacks
        against synthetic data through overfitting detection", AISTATS 2023.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.audit import density_ratio_membership
-    >>> rows = np.random.default_rng(0).normal(size=(600, 3))
-    >>> bootstrap = rows[:200][np.random.default_rng(1).integers(200, size=1000)]
-    >>> found = density_ratio_membership(bootstrap, rows[:200], rows[200:400], rows[400:])
-    >>> found.auc > 0.6
-    True
     """
     made, own, foreign, crowd = _read(synthetic, members, others, reference)
     rng = solver_generator(random_state)
@@ -503,17 +364,7 @@ _FEWEST_SAMPLED = 1000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SyntheticMembership:
-    """What all attacks on one source of synthetic rows found.
-
-    Parameters
-    ----------
-    results : mapping of str to SyntheticMembershipResult
-        By the name of the attack.
-    share : ClosestRecordShare
-        How often the real row closest to a synthetic one is a member.
-    n_synthetic : int
-        Number of synthetic rows that were attacked.
-    """
+    """What all attacks on one source of synthetic rows found."""
 
     results: Mapping[str, SyntheticMembershipResult]
     share: ClosestRecordShare
@@ -525,42 +376,12 @@ class SyntheticMembership:
         return max(self.results.values(), key=lambda result: result.auc)
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Return the figures, a row for each attack.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Of the limits, in (0, 1).
-
-        Returns
-        -------
-        DataFrame
-            Indexed by attack; columns as in `SyntheticMembershipResult.figures`.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1).
-        """
+        """Return the figures, a row for each attack."""
         figures = {name: result.figures(confidence) for name, result in self.results.items()}
         return pd.DataFrame.from_dict(figures, orient="index").rename_axis("attack")
 
     def plot(self, ax: Any = None, *, log: bool = False, legend: bool = True) -> Any:
-        """Draw the operating characteristics of all attacks.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; new ones by default.
-        log : bool, default=False
-            Whether both axes are logarithmic, for small false positive rates.
-        legend : bool, default=True
-            Whether to draw the legend.
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+        """Draw the operating characteristics of all attacks."""
         (name, first), *others = self.results.items()
         ax = first.plot(ax, log=log, legend=False, color=COLORS[0], label=name)
         for (name, result), color in zip(others, COLORS[1:], strict=False):

@@ -20,18 +20,7 @@ _NARROWEST, _WIDEST = 60, 110
 
 
 class Console:
-    """Where a command writes.
-
-    Parameters
-    ----------
-    out, err : text stream
-        Standard output and standard error.
-    as_json : bool
-        Whether results are one JSON object.
-    quiet : bool
-        Whether to keep notes, progress bars and summaries to oneself. Warnings and errors are
-        written all the same.
-    """
+    """Where a command writes."""
 
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool, quiet: bool) -> None:
         self._out, self._err = out, err
@@ -118,15 +107,7 @@ _OF_PYTHON = " In GridSearchCV"  # where advice begins that no command line has 
 
 
 class CommandError(SkdpotError):
-    """A command cannot do what it was asked for.
-
-    Parameters
-    ----------
-    message : str
-        What is wrong and what to do, without a private value.
-    code : int, default=FAILED
-        The exit status.
-    """
+    """A command cannot do what it was asked for."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -178,15 +159,7 @@ def _is_ours(trace: TracebackType | None) -> bool:
 
 
 class OutputFile:
-    """A file that a command is going to write.
-
-    Parameters
-    ----------
-    path : str
-        Its name.
-    force : bool
-        Whether it may replace a file.
-    """
+    """A file that a command is going to write."""
 
     def __init__(self, path: str, *, force: bool) -> None:
         self.path = Path(path).expanduser().absolute()

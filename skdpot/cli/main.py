@@ -232,13 +232,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     Privacy
     -------
     Errors and warnings quote no private value: texts of other libraries, which may, are withheld.
-
-    Examples
-    --------
-    >>> from skdpot.cli.main import main
-    >>> main(["--version"])
-    skdpot ...
-    0
     """
     try:
         args = make_parser().parse_args(argv)

@@ -32,17 +32,7 @@ _NO_PARQUET = "Parquet needs pyarrow or polars: pip install pyarrow, or convert 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How tables are written in text files.
-
-    Parameters
-    ----------
-    separator : str or None, default=None
-        Between fields. None: a tab in files that end in .tsv, else a comma.
-    missing : tuple of str or None, default=None
-        Texts that mean a missing value, besides the empty one. None: those of pandas.
-    encoding : str, default="utf-8"
-        Of the characters.
-    """
+    """How tables are written in text files."""
 
     separator: str | None = None
     missing: tuple[str, ...] | None = None

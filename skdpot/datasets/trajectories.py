@@ -100,45 +100,9 @@ def branching_paths(
     people are distributed like the data; how the points of one person hang together is a choice,
     for data of one point a person do not tell.
 
-    Parameters
-    ----------
-    n_paths : int
-        Number of people.
-    times : array-like of shape (n_times,)
-        Times in [0, 1], in any order.
-    noise_variance : float, default=0.005
-        Variance of the displacement in each coordinate.
-    random_state : int, RandomState or None, default=None
-        Makes the paths reproducible.
-
-    Returns
-    -------
-    paths : ndarray of shape (n_paths, n_times, 2)
-        Where each person is at each time.
-    branch : ndarray of shape (n_paths,)
-        Their branches: 0 for the upper, 1 for the straight, 2 for the lower one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a parameter is of another type or out of its range.
-
-    See Also
-    --------
-    one_point_a_person : Keeps one point of each path.
-
     Privacy
     -------
     Made-up data belong to nobody.
-
-    Examples
-    --------
-    >>> from skdpot.datasets import branching_paths
-    >>> paths, branch = branching_paths(6, [0.0, 0.5, 1.0], noise_variance=0.0)
-    >>> paths[branch == 2][0].round(6) + 0.0
-    array([[-1.,  0.],
-           [ 0., -1.],
-           [ 1.,  0.]])
     """
     n_paths = check_count(n_paths, "n_paths")
     deviation = np.sqrt(check_real(noise_variance, "noise_variance"))
@@ -152,33 +116,7 @@ def branching_paths(
 
 
 def branch_of(points: ArrayLike, times: ArrayLike) -> np.ndarray:
-    """Return the branch whose centre is nearest at the time of each point.
-
-    Parameters
-    ----------
-    points : array-like of shape (..., 2)
-        Points in the units of `make_branching_trajectories`, for example paths.
-    times : array-like
-        Their times in [0, 1]; broadcast against the leading axes of `points`, so that one row
-        of times serves all paths.
-
-    Returns
-    -------
-    ndarray of int64, of the shape of the leading axes
-        0 for the upper, 1 for the straight, 2 for the lower branch. Near the times 0 and 1, where
-        the branches meet, this tells little.
-
-    Raises
-    ------
-    ValueError
-        If the points are not in the plane or a time is outside [0, 1].
-
-    Examples
-    --------
-    >>> from skdpot.datasets import branch_of
-    >>> branch_of([[0.1, 0.8], [0.0, 0.1], [0.0, -0.9]], 0.5)
-    array([0, 1, 2])
-    """
+    """Return the branch whose centre is nearest at the time of each point."""
     rows = as_finite(points, "points")
     if rows.ndim == 0 or rows.shape[-1] != 2:
         raise ValueError(f"points must have shape (..., 2); got {rows.shape}.")
@@ -288,36 +226,9 @@ class OrnsteinUhlenbeck:
     Every marginal is normal, and so is every path at finitely many times. The drift is the
     gradient of ``−θ‖x − c‖²/2``. For θ = 0 the process is a Brownian motion.
 
-    Parameters
-    ----------
-    mean_reversion : ndarray of shape (d,)
-        θ of each coordinate, at least 0, per unit of time.
-    mean_level : ndarray of shape (d,)
-        The point c to which the process returns.
-    diffusivity : float
-        Variance τ that the noise adds to each coordinate per unit of time; at least 0.
-    initial_mean : ndarray of shape (d,)
-        Mean at time 0.
-    initial_covariance : ndarray of shape (d, d)
-        Covariance at time 0; symmetric, without negative eigenvalues.
-
-    See Also
-    --------
-    make_ornstein_uhlenbeck_trajectories : One point a person of such a process.
-
     References
     ----------
     Uhlenbeck and Ornstein, "On the theory of the Brownian motion", Physical Review, 1930.
-
-    Examples
-    --------
-    >>> from skdpot.datasets import OrnsteinUhlenbeck
-    >>> law = OrnsteinUhlenbeck.of(mean_reversion=2.0, initial_mean=[1.0, 0.0], diffusivity=0.4)
-    >>> law.mean(0.5).round(3)
-    array([0.368, 0.   ])
-    >>> law.covariance(100.0).round(3)
-    array([[0.1, 0. ],
-           [0. , 0.1]])
     """
 
     mean_reversion: np.ndarray
@@ -337,29 +248,7 @@ class OrnsteinUhlenbeck:
         initial_mean: ArrayLike = 1.0,
         initial_covariance: ArrayLike = 0.05,
     ) -> Self:
-        """Make a law from numbers, rows or matrices, whichever is handy.
-
-        Parameters
-        ----------
-        n_features : int, optional
-            Dimension d; by default that of the longest parameter, 1 if all are numbers.
-        mean_reversion, mean, initial_mean : float or array-like of shape (d,)
-            θ, c and the mean at time 0.
-        diffusivity : float, default=0.1
-            τ, see the class.
-        initial_covariance : float or array-like of shape (d,) or (d, d), default=0.05
-            A variance, a variance a coordinate, or a covariance.
-
-        Returns
-        -------
-        OrnsteinUhlenbeck
-            The law.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter is of another type, out of its range or of another length.
-        """
+        """Make a law from numbers, rows or matrices, whichever is handy."""
         covariance = as_finite(initial_covariance, "initial_covariance", "must be finite.")
         given = {"mean_reversion": mean_reversion, "mean": mean, "initial_mean": initial_mean}
         vectors = {name: as_finite(row, name, "must be finite.") for name, row in given.items()}
@@ -383,51 +272,17 @@ class OrnsteinUhlenbeck:
         return len(self.initial_mean)
 
     def mean(self, times: ArrayLike) -> np.ndarray:
-        """Mean at each time.
-
-        Parameters
-        ----------
-        times : float or array-like
-            Times, at least 0.
-
-        Returns
-        -------
-        ndarray of shape (..., d)
-            Means, ``c + e^(−θt)·(m − c)`` with m the mean at time 0.
-        """
+        """Mean at each time."""
         stamps = _as_times(times)
         gap = self.initial_mean - self.mean_level
         return self.mean_level + self._decay(stamps) * gap
 
     def covariance(self, times: ArrayLike) -> np.ndarray:
-        """Covariance of the marginal at each time.
-
-        Parameters
-        ----------
-        times : float or array-like
-            Times, at least 0.
-
-        Returns
-        -------
-        ndarray of shape (..., d, d)
-            Covariances.
-        """
+        """Covariance of the marginal at each time."""
         return self.cross_covariance(times, times)
 
     def cross_covariance(self, first: ArrayLike, second: ArrayLike) -> np.ndarray:
-        """Covariance between the points of one path at two times.
-
-        Parameters
-        ----------
-        first, second : float or array-like
-            Times, at least 0; broadcast against each other, so that
-            ``cross_covariance(times[:, None], times)`` is the covariance of a whole path.
-
-        Returns
-        -------
-        ndarray of shape (..., d, d)
-            ``E[(X_s − E X_s)(X_t − E X_t)ᵀ]``.
-        """
+        """Covariance between the points of one path at two times."""
         s, t = np.broadcast_arrays(_as_times(first), _as_times(second))
         inherited = (
             self._decay(s)[..., :, np.newaxis]
@@ -438,25 +293,7 @@ class OrnsteinUhlenbeck:
         return inherited + added[..., np.newaxis] * np.eye(self.n_features)
 
     def density(self, X: ArrayLike, time: float) -> np.ndarray:
-        """Density of the marginal at one time.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-        time : float
-            Time, at least 0.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Densities.
-
-        Raises
-        ------
-        ValueError
-            If the points have another dimension, or the marginal has no density.
-        """
+        """Density of the marginal at one time."""
         points = np.atleast_2d(as_finite(X, "X"))
         if points.ndim != 2 or points.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {points.shape}.")
@@ -468,27 +305,7 @@ class OrnsteinUhlenbeck:
             return np.atleast_1d(marginal.pdf(points))
 
     def sample_paths(self, n_paths: int, times: ArrayLike, rng: np.random.Generator) -> np.ndarray:
-        """Draw paths, with the exact transition from one time to the next.
-
-        Parameters
-        ----------
-        n_paths : int
-            Number of paths.
-        times : array-like of shape (n_times,)
-            Times, at least 0, in any order; at a time that occurs twice a path has one point.
-        rng : numpy.random.Generator
-            Source of randomness.
-
-        Returns
-        -------
-        ndarray of shape (n_paths, n_times, d)
-            Points of each path, in the order of `times`.
-
-        Raises
-        ------
-        ValueError
-            If `n_paths` is less than 1 or a time is negative.
-        """
+        """Draw paths, with the exact transition from one time to the next."""
         n_paths = check_count(n_paths, "n_paths")
         stamps, order = np.unique(np.atleast_1d(_as_times(times)), return_inverse=True)
         values, vectors = np.linalg.eigh(self.initial_covariance)

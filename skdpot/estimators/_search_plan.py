@@ -144,31 +144,7 @@ class FitTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlan:
-    """The cost of a private search, before it starts.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The whole search is (epsilon, delta)-differentially private.
-    event : Event
-        What is charged.
-    law : TrialLaw
-        Law of the number of trials, of which the number itself stays secret.
-    trial_mu : float
-        One trial, its score included, is `trial_mu`-GDP.
-    fit : FitTerms
-        What each fit of a candidate may spend.
-    refit : FitTerms or None
-        What the refit of the winner on all rows may spend.
-    score : str
-        What the trials are compared by.
-    score_noise : LatticeNoise or None
-        Noise of the sum of the scores; None for what needs none.
-    n_trained, n_scored : int
-        Rows of a fit, and held-out rows that a score is the mean of.
-    n_fits : int
-        Fits of one trial.
-    """
+    """The cost of a private search, before it starts."""
 
     epsilon: float
     delta: float
@@ -194,17 +170,7 @@ class SearchPlan:
         return 0.0 if self.score_noise is None else self.score_noise.sigma / self.n_scored
 
     def n_trials(self, level: float) -> int:
-        """Return the number of trials that is exceeded with probability ``1 - level`` at most.
-
-        Parameters
-        ----------
-        level : float
-            In (0, 1).
-
-        Returns
-        -------
-        int
-        """
+        """Return the number of trials that is exceeded with probability ``1 - level`` at most."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}.")
         return self.law.quantile(level)

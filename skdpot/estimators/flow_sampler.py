@@ -31,21 +31,6 @@ _STATES = 24  # of a trace, by default: enough for the curve of the distance
 class FlowTrace:
     """The states of a flow, from the start to its end.
 
-    Parameters
-    ----------
-    steps : ndarray of shape (n_states,), int
-        Number of steps taken before each state; 0 is the start.
-    particles : ndarray of shape (n_states, n_particles, n_features)
-        Particles in the units of the data, not yet clipped to the bounds; a row is the same
-        particle in all states.
-    labels : ndarray of shape (n_particles,) or None
-        Class of each particle; None without classes.
-    distances : ndarray of shape (n_classes, n_states) or None
-        Sliced Wasserstein-2 distance of the particles of each class to the sketch, in the units of
-        the mapped features; None where the release is no sketch.
-    classes : ndarray of shape (n_classes,) or None
-        Classes, in the order of `distances`.
-
     Privacy
     -------
     Post-processing of the release: states may be shown like synthetic rows.

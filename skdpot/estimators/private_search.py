@@ -481,23 +481,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class SearchLeaks:
-    """What a search charges, and what it shows that nothing pays for.
-
-    Parameters
-    ----------
-    search : str
-        Its class.
-    n_candidates : int or None
-        Number of candidates, None if it is not known beforehand.
-    n_fits : int or None
-        Number of fits that a budget is charged for, the refit included.
-    has_budget : bool
-        Whether all private parts draw on a budget.
-    stops : bool
-        Whether a refused fit stops the search.
-    facts : tuple of str
-        What is not private, and what to do.
-    """
+    """What a search charges, and what it shows that nothing pays for."""
 
     search: str
     n_candidates: int | None
@@ -521,41 +505,7 @@ class SearchLeaks:
 
 
 def search_leaks(search: Any) -> SearchLeaks:
-    """Say what `GridSearchCV` or its like charges and reveals, without touching any data.
-
-    Parameters
-    ----------
-    search : GridSearchCV, RandomizedSearchCV or similar
-        With a private estimator, fitted or not.
-
-    Returns
-    -------
-    SearchLeaks
-        Prints as text and shows as a card.
-
-    Raises
-    ------
-    TypeError
-        If it is no search.
-
-    See Also
-    --------
-    PrivateSearchCV : The search whose choice is paid for.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import GridSearchCV
-    >>> from skdpot import DPSlicedFlowSampler
-    >>> from skdpot.estimators.private_search import search_leaks
-    >>> from skdpot.mechanisms import Sketch
-    >>> sampler = DPSlicedFlowSampler(Sketch())
-    >>> leaks = search_leaks(GridSearchCV(sampler, {"mechanism__n_bins": [8, 16, 32]}))
-    >>> leaks.n_fits, leaks.has_budget, leaks.stops
-    (16, False, False)
-    >>> print(leaks)
-    GridSearchCV: 16 fits
-    - best_params_, best_index_, ...
-    """
+    """Say what `GridSearchCV` or its like charges and reveals, without touching any data."""
     if not (hasattr(search, "estimator") and hasattr(search, "error_score")):
         name = type(search).__name__
         raise TypeError(f"search_leaks takes a search such as GridSearchCV, got {name}.")

@@ -76,41 +76,6 @@ class TableQualityReport(HtmlReport):
 
     `DPTableSynthesizer.quality_report` makes one. In a notebook it shows itself.
 
-    Parameters
-    ----------
-    of_rows : bool
-        Whether it was computed from rows that were given, which count as public. If not, it was
-        computed from what the synthesizer released, and is as private as that.
-    n_rows : int
-        Number of rows that synthetic ones are compared with.
-    n_samples : int
-        Number of synthetic rows.
-    columns : DataFrame
-        For each column its ``kind``; ``total_variation``, the distance between the distributions
-        of its values; ``expected``, what noise alone would make of that; ``limit``, what noise
-        hardly ever exceeds; ``beyond_noise``, whether it is exceeded. Of numbers the ``mean``,
-        the standard deviation ``std`` and ``quantile_99``, of what is compared with and, with
-        ``synthetic_`` before the name, of synthetic rows. Of noisy counts also ``mean_noise``,
-        the standard deviation of their mean; of rows ``normalized_wasserstein``, W₁ of numbers
-        and dates, as a share of their range.
-    pairs : DataFrame
-        The same for pairs of columns, with the number of ``cells``: those that were released, one
-        perhaps with finer and with coarser cells, or of rows all.
-    marginals : tuple of ColumnShares
-        Shares of the values of each column.
-    cautions : tuple of str
-        Warnings, the gravest first.
-    schema : TableSchema
-        The resolved schema.
-    spent : PrivacySpent
-        The privacy statement of the synthesizer.
-    target : str or None
-        The column that others are to be predicted from.
-    created : datetime
-        When the report was made (UTC).
-    version : str
-        Of this package.
-
     Notes
     -----
     Noise is the privacy noise on the counts, or of rows the chance by which two samples differ.

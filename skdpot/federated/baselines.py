@@ -52,23 +52,6 @@ def rescaled(squared_distance: float, t: float) -> float:
     ``W²(η_μ, η_ν) / (1 − t)²``, by the intercept theorem: in a plane the two segments to γ,
     cut at the same fraction, span a third one that is ``1 − t`` times as long.
 
-    Parameters
-    ----------
-    squared_distance : float
-        W₂² between interpolating measures at the same fraction of the way to the same γ.
-    t : float
-        The fraction, in [0, 1).
-
-    Returns
-    -------
-    float
-        The estimate of W₂²(μ, ν).
-
-    Raises
-    ------
-    ValueError
-        If t is not in [0, 1).
-
     Notes
     -----
     *Lower bound.* ``W²(μ, ν) ≤ estimate``, for both kinds of interpolating measures, any
@@ -128,39 +111,6 @@ def triangle(
     secret t the first party sends its moved rows to the second one, which answers with
     distances at a few fractions, and the first one reads its own off a parabola.
 
-    Parameters
-    ----------
-    first, second : Party
-        Both must allow "triangle".
-    t : float, default=0.5
-        How far of the way to the reference, in (0, 1).
-    disclose_t : bool, default=True
-        Whether t is known to all, or the first party's secret.
-    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
-        Where the second party answers when t is secret; three or more.
-    reference : DiscreteMeasure or array-like of shape (n_support, n_features), optional
-        The reference γ, made without looking at anybody's rows. By default it is drawn:
-        `gaussian_reference` with as many points as the smaller party has rows.
-    interpolation : {"barycentric", "exact"}, default="barycentric"
-        Which interpolating measure parties send.
-    rng : numpy.random.Generator, optional
-        Draws γ.
-
-    Returns
-    -------
-    DistanceEstimate
-        Estimate and transcript. The details are the `TransportPlan` between the two messages,
-        or with a secret t the parabola.
-
-    Raises
-    ------
-    ProtocolRefusedError
-        If a party does not take part.
-    MessageError
-        If a party sends something unusable; the error names it.
-    ValueError
-        If an argument is out of range, before anybody is asked.
-
     Privacy
     -------
     None. Whoever sees the message of a party and knows γ and t, as the server does, recovers every
@@ -191,23 +141,6 @@ def pairwise_triangle(
     rng: np.random.Generator | None = None,
 ) -> PairwiseResult:
     """Estimate W₂ between all parties; each sends one message. **Not private**.
-
-    Parameters
-    ----------
-    parties : sequence of Party
-        At least two, who allow "triangle".
-    t, reference, interpolation, rng
-        As in `triangle`.
-
-    Returns
-    -------
-    PairwiseResult
-        Estimates and transcript; the server keeps the distances.
-
-    Raises
-    ------
-    ProtocolRefusedError, MessageError, ValueError
-        As in `triangle`.
 
     Privacy
     -------
@@ -242,34 +175,6 @@ def triangle_to_union(
     The buyer sends its moved rows to all sellers; each answers with the squared distances
     between their moved rows and its own; the buyer stacks these matrices and solves one transport
     problem for all.
-
-    Parameters
-    ----------
-    buyer : Party
-        Must allow "triangle".
-    sellers : sequence of Party
-        At least one, who allow "triangle".
-    t : float, default=0.5
-        How far the buyer moves, in (0, 1).
-    disclose_t : bool, default=False
-        Whether the buyer asks at t itself, which tells it; otherwise at `fractions`.
-    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
-        Where the sellers answer when t is secret; three or more.
-    shares : array-like of shape (n_sellers,), optional
-        Mass of each seller in the union; by default proportional to its number of rows.
-    reference, interpolation, rng
-        As in `triangle`.
-
-    Returns
-    -------
-    DistanceEstimate
-        Estimate and transcript. The details are the `Coupling` with the union when t is
-        disclosed, and the parabola otherwise.
-
-    Raises
-    ------
-    ProtocolRefusedError, MessageError, ValueError
-        As in `triangle`.
 
     Privacy
     -------
@@ -321,23 +226,6 @@ def fedwad(first: Party, second: Party, **options: Any) -> DistanceEstimate:
     In each round the server sends ξ to both parties, both send their rows moved a fraction of
     the way to ξ and their distance from it, and the server makes the next ξ between the two.
 
-    Parameters
-    ----------
-    first, second : Party
-        Both must allow "fedwad".
-    **options
-        As in `pairwise_fedwad`.
-
-    Returns
-    -------
-    DistanceEstimate
-        The lowest bound, and the transcript. The details are the `GeodesicPath`.
-
-    Raises
-    ------
-    ProtocolRefusedError, MessageError, ValueError
-        As in `triangle`.
-
     Privacy
     -------
     None. The server recovers the rows of both parties from the first round
@@ -384,32 +272,6 @@ def pairwise_fedwad(
     rng: np.random.Generator | None = None,
 ) -> PairwiseResult:
     """Bound W₂ between all parties, pair by pair. **Not private**.
-
-    Parameters
-    ----------
-    parties : sequence of Party
-        At least two, who allow "fedwad".
-    n_rounds : int, default=30
-        Number of rounds.
-    t : float or "drawn", default="drawn"
-        Fraction of the way, in (0, 1). A new one is drawn each round by default; with a fixed one
-        the bound stops falling far above the distance.
-    reference : DiscreteMeasure or array-like of shape (n_support, n_features), optional
-        The first ξ of all pairs; drawn by default, as in `triangle`.
-    interpolation : {"barycentric", "exact"}, default="barycentric"
-        Which interpolating measure parties send.
-    rng : numpy.random.Generator, optional
-        Draws ξ and the fractions, which all pairs share.
-
-    Returns
-    -------
-    PairwiseResult
-        The lowest bounds, and the transcript; the server keeps the distances.
-
-    Raises
-    ------
-    ProtocolRefusedError, MessageError, ValueError
-        As in `triangle`.
 
     Privacy
     -------

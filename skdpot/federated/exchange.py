@@ -42,32 +42,13 @@ class Transcript:
     It is everything that an observer of the whole protocol has seen; `seen_by` is what one
     participant has seen. What somebody can find out about others' rows is a question about these
     messages alone, and the attacks in `skdpot.audit` read nothing else.
-
-    Examples
-    --------
-    >>> from skdpot.federated.messages import DistanceMessage
-    >>> from skdpot.federated.exchange import Transcript
-    >>> transcript = Transcript()
-    >>> transcript.record(0, "hospital", "server", DistanceMessage(2.5))
-    >>> len(transcript.seen_by("server")), len(transcript.seen_by("registry"))
-    (1, 0)
     """
 
     def __init__(self) -> None:
         self._entries: tuple[Entry, ...] = ()
 
     def record(self, round: int, sender: str, recipient: str, message: Message) -> None:
-        """Add a message.
-
-        Parameters
-        ----------
-        round : int
-            Round of the protocol, from 0.
-        sender, recipient : str
-            Names of the participants.
-        message : Message
-            What arrived.
-        """
+        """Add a message."""
         if not isinstance(message, Message):
             raise TypeError(f"A transcript holds messages, got {type(message).__name__}.")
         self._entries = (*self._entries, Entry(round, sender, recipient, message))
@@ -89,37 +70,13 @@ class Transcript:
         return sum(entry.message.n_bytes for entry in self._entries)
 
     def seen_by(self, name: str) -> "Transcript":
-        """Return what one participant has sent or received.
-
-        Parameters
-        ----------
-        name : str
-            The participant. Somebody who took no part has seen nothing.
-
-        Returns
-        -------
-        Transcript
-            With the entries of this participant only.
-        """
+        """Return what one participant has sent or received."""
         seen = Transcript()
         seen._entries = tuple(e for e in self._entries if name in (e.sender, e.recipient))
         return seen
 
     def messages(self, kind: type[M], *, sender: str | None = None) -> list[M]:
-        """Return the messages of one class, in order.
-
-        Parameters
-        ----------
-        kind : type
-            A class of messages; `Message` for all.
-        sender : str, optional
-            Only those that this participant has sent.
-
-        Returns
-        -------
-        list of Message
-            A message that went to several recipients occurs several times.
-        """
+        """Return the messages of one class, in order."""
         return [
             entry.message
             for entry in self._entries
@@ -127,13 +84,7 @@ class Transcript:
         ]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a table with a row a message.
-
-        Returns
-        -------
-        DataFrame
-            Columns round, sender, recipient, kind, n_bytes and reveals; no contents.
-        """
+        """Return a table with a row a message."""
         rows = [
             (e.round, e.sender, e.recipient, e.message.kind, e.message.n_bytes, e.message.reveals)
             for e in self._entries
@@ -182,16 +133,7 @@ Carry: TypeAlias = Callable[[Mapping[str, Sequence[Question]]], Mapping[str, Rep
 
 @dataclass(frozen=True, eq=False)
 class RemoteParty(Introduction):
-    """Stands for a `Party` elsewhere: the protocols that ask all parties alike take both.
-
-    Parameters
-    ----------
-    name, n_samples, n_features, n_dimensions, allows
-        As the party has introduced itself.
-    carry : callable
-        Brings questions to parties by name, and their answers back, unread. Parties with the same
-        one are asked at the same time.
-    """
+    """Stands for a `Party` elsewhere: the protocols that ask all parties alike take both."""
 
     carry: Carry
 
@@ -306,28 +248,7 @@ def as_parties(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistanceEstimate:
-    """A distance between two parties, and how far to trust it.
-
-    Parameters
-    ----------
-    protocol : {"sliced", "triangle", "fedwad"}
-        How it was estimated.
-    squared_distance : float
-        Estimate of W₂² ("triangle", "fedwad") or SW₂² ("sliced"). With "sliced" it is unbiased,
-        hence below zero about half of the time between equal measures. With the protocols that
-        are not private it is an upper bound.
-    transcript : Transcript
-        What was sent, and by whom. With "triangle" and "fedwad" it determines everybody's
-        rows.
-    details : object
-        How the number came about. "triangle": the `TransportPlan` between the two messages, whose
-        potentials value the rows of both sides, or the parabola for a secret fraction; "fedwad":
-        the `GeodesicPath`; "sliced": the `DebiasedDistance`, in the unit of the scaled features.
-    scale : float, default=1.0
-        Unit of the scaled features.
-    unit : {"features", "scaled features"}
-        What the distance is measured in.
-    """
+    """A distance between two parties, and how far to trust it."""
 
     protocol: str
     squared_distance: float
@@ -403,19 +324,7 @@ class DistanceEstimate:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairwiseResult:
-    """The distances between all parties.
-
-    Parameters
-    ----------
-    protocol : {"triangle", "fedwad", "sliced"}
-        Name of the protocol.
-    names : tuple of str
-        Names of the parties.
-    estimates : mapping of (str, str) to DistanceEstimate
-        For each pair of names, in the order of `names`.
-    transcript : Transcript
-        All that was sent.
-    """
+    """The distances between all parties."""
 
     protocol: str
     names: tuple[str, ...]

@@ -21,29 +21,9 @@ from skdpot.slicing.transport import exact_plan, point_masses
 class DiscreteMeasure:
     """Points of R^d with masses that sum to one, ``sum_i a_i δ(x_i)``.
 
-    Parameters
-    ----------
-    points : array-like of shape (n_points, n_features)
-        Finite positions x_i, copied; equal rows are allowed.
-    masses : array-like of shape (n_points,), optional
-        Non-negative masses a_i, scaled to sum to one. None means ``1 / n_points`` each, and
-        stays None.
-
-    Raises
-    ------
-    ValueError
-        If the points are not a table of finite numbers, or the masses do not fit. No value is
-        quoted.
-
     Privacy
     -------
     Holds what it is given, in the clear; only its repr shows nothing but the shape.
-
-    Examples
-    --------
-    >>> from skdpot.federated.measures import DiscreteMeasure
-    >>> DiscreteMeasure([[0.0, 1.0], [2.0, 3.0]], masses=[1, 3]).weights
-    array([0.25, 0.75])
     """
 
     points: np.ndarray
@@ -95,31 +75,7 @@ def gaussian_reference(
     scale: float = 1.0,
     rng: np.random.Generator,
 ) -> DiscreteMeasure:
-    """Draw the reference measure γ that the parties of TriangleWad share.
-
-    Parameters
-    ----------
-    n_support : int
-        Number k of points.
-    n_features : int
-        Dimension of the space.
-    mean : float or array-like of shape (n_features,), default=0.0
-        Centre of the Gaussian.
-    scale : float, default=1.0
-        Its standard deviation, the same along every axis; 0 puts all points on the centre.
-    rng : numpy.random.Generator
-        Draws the points.
-
-    Returns
-    -------
-    DiscreteMeasure
-        k points of equal mass.
-
-    Raises
-    ------
-    ValueError
-        If a size is less than one, or the scale is negative or not finite.
-    """
+    """Draw the reference measure γ that the parties of TriangleWad share."""
     shape = check_count(n_support, "n_support"), check_count(n_features, "n_features")
     spread = check_real(scale, "scale") * rng.standard_normal(shape)
     return DiscreteMeasure(np.asarray(mean, dtype=np.float64) + spread)
@@ -136,28 +92,6 @@ def labelled_measure(
     data sets are compared by how their rows are distributed, not by their names. The last two
     terms are W₂² between the Gaussians of the two classes when the covariances commute, and at
     least that otherwise.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_rows, n_features)
-        Rows.
-    y : array-like of shape (n_rows,)
-        Their classes.
-    masses : array-like of shape (n_rows,), optional
-        Masses of the rows, which also weigh the means and covariances; equal by default.
-    covariance : {"full", "diagonal"}, default="full"
-        "diagonal" takes the standard deviations of the features in place of Σ^½: d numbers in
-        place of d². Use it for more than some fifty features.
-
-    Returns
-    -------
-    DiscreteMeasure
-        The rows with ``2 d + d²`` or ``3 d`` features. A class of one row has covariance 0.
-
-    Raises
-    ------
-    ValueError
-        If rows, labels or masses do not fit. No value is quoted.
 
     Privacy
     -------
@@ -235,23 +169,7 @@ _DUST = 1e-12  # share of a row's mass below which a flow is rounding
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Coupling:
-    """Which share of mass goes from where to where, and the prices that prove it optimal.
-
-    Parameters
-    ----------
-    rows, columns : ndarray of shape (n_entries,)
-        Positions of the positive entries of the coupling P, row by row.
-    masses : ndarray of shape (n_entries,)
-        Their values.
-    squared_distance : float
-        ``sum_ij P_ij c_ij``, which is W₂².
-    source_potential : ndarray of shape (n,)
-        Prices f with ``f_i + g_j ≤ c_ij`` for all pairs, those without mass included. On the
-        entries of the plan this is an equality, up to rounding.
-    target_potential : ndarray of shape (m,)
-        Prices g. The constant that can be moved between f and g is chosen such that both
-        sides, weighed by their masses, are worth the same.
-    """
+    """Which share of mass goes from where to where, and the prices that prove it optimal."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -285,15 +203,7 @@ class Coupling:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransportPlan(Coupling):
-    """A coupling together with the two measures that it couples.
-
-    Parameters
-    ----------
-    source, target : DiscreteMeasure
-        The measures, of n and m points.
-    rows, columns, masses, squared_distance, source_potential, target_potential
-        As in `Coupling`.
-    """
+    """A coupling together with the two measures that it couples."""
 
     source: DiscreteMeasure
     target: DiscreteMeasure
@@ -324,24 +234,6 @@ class TransportPlan(Coupling):
 def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportPlan:
     """Solve optimal transport between two measures for the cost ``‖x − y‖²``.
 
-    Parameters
-    ----------
-    source, target : DiscreteMeasure
-        Measures in the same space, of n and m points. 10,000 points a side take about 5 GB of
-        memory and some minutes.
-
-    Returns
-    -------
-    TransportPlan
-        The plan with its dual potentials, by the network simplex of POT; at most n + m − 1 entries.
-
-    Raises
-    ------
-    ValueError
-        If the measures live in different spaces.
-    RuntimeError
-        If the solver gives up.
-
     Notes
     -----
     Potentials of discrete measures need not be unique; those of two clouds of equally many
@@ -351,14 +243,6 @@ def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportP
     ----------
     Bonneel, van de Panne, Paris, Heidrich, "Displacement interpolation using Lagrangian mass
     transport", SIGGRAPH Asia 2011 (the network simplex).
-
-    Examples
-    --------
-    >>> from skdpot.federated.measures import DiscreteMeasure
-    >>> from skdpot.federated.measures import optimal_plan
-    >>> plan = optimal_plan(DiscreteMeasure([[0.0], [1.0]]), DiscreteMeasure([[5.0], [4.0]]))
-    >>> plan.distance, plan.columns
-    (4.0, array([1, 0]))
     """
     if source.n_features != target.n_features:
         raise ValueError(
@@ -378,25 +262,6 @@ def plan_from_costs(
 
     Cost matrices of several sources against the same target can be stacked: the result is the
     plan of the union of the sources.
-
-    Parameters
-    ----------
-    costs : array-like of shape (n, m)
-        Finite, non-negative costs, for distances the squared ones.
-    source_masses, target_masses : array-like of shape (n,), (m,), optional
-        Non-negative masses, scaled to sum to one; uniform by default.
-
-    Returns
-    -------
-    Coupling
-        The plan with its dual potentials.
-
-    Raises
-    ------
-    ValueError
-        If costs or masses are not usable.
-    RuntimeError
-        If the solver gives up.
     """
     matrix = np.ascontiguousarray(costs, dtype=np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -473,31 +338,6 @@ def _feasible_potentials(
 def interpolate(plan: TransportPlan, t: float, *, kind: str = "barycentric") -> DiscreteMeasure:
     """Return the measure at fraction t of the way from the plan's source to its target.
 
-    Parameters
-    ----------
-    plan : TransportPlan
-        Optimal plan between the two measures.
-    t : float
-        Fraction of the way, in [0, 1]: 0 is the source.
-    kind : {"barycentric", "exact"}, default="barycentric"
-        "exact" has a point ``(1 − t) x_i + t y_j`` of mass P_ij for every entry of the plan,
-        n + m − 1 at most. It lies on a geodesic: ``W(source, ·) = t W`` and
-        ``W(·, target) = (1 − t) W``.
-        "barycentric" has one point for each source point, of its mass, on the way to the mean
-        of its targets. Both are the same when the plan splits no source point, in particular
-        between equally many points of equal mass; otherwise the barycentric measure is nearer
-        to the source than t says, ``W(source, ·) ≤ t W``.
-
-    Returns
-    -------
-    DiscreteMeasure
-        The interpolating measure.
-
-    Raises
-    ------
-    ValueError
-        If t or the kind is not allowed.
-
     Privacy
     -------
     Reveals every row of the source to whoever knows the target and t: the plan between the
@@ -506,15 +346,6 @@ def interpolate(plan: TransportPlan, t: float, *, kind: str = "barycentric") -> 
     References
     ----------
     Ambrosio, Gigli, Savaré, "Gradient flows", 2005, section 7.2.
-
-    Examples
-    --------
-    >>> from skdpot.federated.measures import interpolate
-    >>> from skdpot.federated.measures import DiscreteMeasure
-    >>> from skdpot.federated.measures import optimal_plan
-    >>> plan = optimal_plan(DiscreteMeasure([[0.0], [1.0]]), DiscreteMeasure([[5.0], [4.0]]))
-    >>> interpolate(plan, 0.25).points.ravel()
-    array([1., 2.])
     """
     if not 0 <= t <= 1:
         raise ValueError(f"t={t!r} must be a fraction in [0, 1].")

@@ -57,27 +57,7 @@ class Message(Record):
     def from_bytes(
         cls, data: bytes, *, max_bytes: int = MOST_BYTES, source: str = "The data"
     ) -> Self:
-        """Read a message that somebody else wrote.
-
-        Parameters
-        ----------
-        data : bytes
-            What arrived.
-        max_bytes : int, default=2**31
-            Longer messages are refused unread.
-        source : str, default="The data"
-            What errors call the bytes.
-
-        Returns
-        -------
-        Message
-            Of this class; ``Message.from_bytes`` reads every kind.
-
-        Raises
-        ------
-        MessageError
-            If the bytes are damaged, of another kind or version, or what they say cannot be.
-        """
+        """Read a message that somebody else wrote."""
         try:
             return super().from_bytes(data, max_bytes=max_bytes, source=source)
         except ValueError as error:
@@ -149,18 +129,6 @@ class ReferenceMeasure(_Target):
 
     Reveals nothing: γ is drawn without looking at anybody's rows. But γ is what makes an
     `InterpolatingMeasure` readable, and every participant has it.
-
-    Parameters
-    ----------
-    points : array-like of shape (n_support, n_features)
-        Points of the reference.
-    masses : array-like of shape (n_support,), optional
-        Their shares; None for equal ones.
-    t : float, optional
-        How far of the way to γ each party shall go, in (0, 1). None when one party keeps that
-        for itself.
-    interpolation : {"barycentric", "exact"}, default="barycentric"
-        Which interpolating measure is asked for.
     """
 
     kind: ClassVar[str] = "reference"
@@ -183,13 +151,6 @@ class InterpolatingMeasure(MeasureMessage):
     **Also reveals differences of rows to a server that sees two of them**, made with the same
     reference and t, even if it does not know these: see
     `skdpot.audit.message_attacks.paired_differences`.
-
-    Parameters
-    ----------
-    points : array-like of shape (n_points, n_features)
-        Points of the measure.
-    masses : array-like of shape (n_points,), optional
-        Their shares; None for equal ones.
 
     References
     ----------
@@ -215,18 +176,6 @@ class GeodesicMeasure(_Target):
     who holds μ extends the segments from its own rows through the last ξ to where ν must be. The
     server, which has all of ξ and η, reads the rows of both from the first η that it gets.
 
-    Parameters
-    ----------
-    points : array-like of shape (n_support, n_features)
-        Points of the measure.
-    masses : array-like of shape (n_support,), optional
-        Their shares; None for equal ones.
-    t : float, optional
-        How far of the way to ξ each party shall go in this round, in (0, 1). None when only
-        the distance to ξ is asked for.
-    interpolation : {"barycentric", "exact"}, default="barycentric"
-        Which interpolating measure is asked for.
-
     References
     ----------
     Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
@@ -246,15 +195,6 @@ class FractionRequest(MeasureMessage):
     **Reveals to the recipient, who knows the reference, every row of the sender up to one
     unknown number**, its fraction t: everything that `InterpolatingMeasure` says holds here too.
     Keeping t back is what the protocol calls private; see there why it is not.
-
-    Parameters
-    ----------
-    points : array-like of shape (n_points, n_features)
-        The sender's interpolating measure.
-    masses : array-like of shape (n_points,), optional
-        Shares of its points; None for equal ones.
-    fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
-        How far of the way to the reference the recipient shall go for each of its answers.
     """
 
     fractions: FloatArray = FRACTIONS  # type: ignore[assignment]
@@ -275,13 +215,6 @@ class DistancesAtFractions(Message):
     measure. Asked about one single point p the answer is ``‖p - mean‖² + variance``, so that
     requests about d + 1 points give the mean of the rows exactly; a measure with a little
     mass far away in one direction finds the rows that are outermost there.
-
-    Parameters
-    ----------
-    fractions : array-like of shape (n_fractions,)
-        The fractions that were asked for.
-    squared_distances : array-like of shape (n_fractions,)
-        W₂² between the two measures at each fraction.
     """
 
     fractions: FloatArray
@@ -302,15 +235,6 @@ class CostMatrices(Message):
     features**, by trilateration: see `skdpot.audit.message_attacks.rows_from_cost_matrices`. With
     fewer points the asker learns the projection of each row on their span, and its distance from
     it. The masses are told as they are.
-
-    Parameters
-    ----------
-    fractions : array-like of shape (n_fractions,)
-        The fractions that were asked for.
-    costs : array-like of shape (n_fractions, n_rows, n_points)
-        Squared Euclidean distances.
-    masses : array-like of shape (n_rows,), optional
-        Shares of the party's points; None for equal ones.
     """
 
     fractions: FloatArray
@@ -351,11 +275,6 @@ class DistanceMessage(Message):
 
     As a result, from the server to the parties, it is a function of both parties' rows, and tells
     each of them that much about the other's.
-
-    Parameters
-    ----------
-    squared_distance : float
-        W₂².
     """
 
     squared_distance: float
@@ -390,30 +309,6 @@ class SketchRequest(Message):
     the bounds are known without looking at the rows, or were released before. How much noise a
     party adds, with which epsilon and out of which budget, is the party's own decision, and no
     part of a request.
-
-    Parameters
-    ----------
-    directions : array-like of shape (n_projections, n_features)
-        Directions of the slices; scaled to unit length.
-    n_bins : int
-        Bins along each direction, 2 to 512. With more a party would be busy for minutes, and
-        noise covers what finer bins would show.
-    bounds : DataBounds
-        The same for all parties: declared together, with ``DataBounds.from_box`` or
-        ``DataBounds.from_norm``, or what one of them has released (``sketch.bounds_``).
-
-    Raises
-    ------
-    MessageError
-        If directions, bins or bounds are not usable.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.federated.messages import SketchRequest
-    >>> rng = np.random.default_rng(0)
-    >>> SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-1, 1), rng=rng)
-    <SketchRequest (6 slices, 16 bins, 3 features, ... bytes)>
     """
 
     directions: FloatArray
@@ -457,34 +352,7 @@ class SketchRequest(Message):
         projections: str = "orthogonal",
         rng: np.random.Generator,
     ) -> Self:
-        """Draw the directions of a request.
-
-        Parameters
-        ----------
-        n_features : int
-            Number of features of every party's rows.
-        n_projections, n_bins : int
-            Shape of the table; `skdpot.slicing.recommended_n_projections` and ``recommended_bins``
-            advise.
-        bounds : (low, high), optional
-            Public limits of the features, numbers or arrays.
-        norm_bound : float, optional
-            Public bound of every row's norm, in place of `bounds`.
-        projections : {"orthogonal", "axes+orthogonal", "uniform"}, default="orthogonal"
-            How directions are drawn. Along axes alone, data with equal marginals cannot be told
-            apart.
-        rng : numpy.random.Generator
-            Public stream.
-
-        Returns
-        -------
-        SketchRequest
-
-        Raises
-        ------
-        MessageError
-            If no bounds are given, or an argument is out of range.
-        """
+        """Draw the directions of a request."""
         try:
             given = "private" if bounds is None else bounds
             declared = public_bounds(given, norm_bound, n_features)
@@ -509,24 +377,7 @@ class SketchRequest(Message):
         return {"bounds": self.bounds, "projections": self.directions, "n_bins": self.n_bins}
 
     def read(self, message: "SketchMessage") -> SlicedSketch:
-        """Return the sketch of an answer that measures what this request asks for.
-
-        Parameters
-        ----------
-        message : SketchMessage
-            What a party answered.
-
-        Returns
-        -------
-        SlicedSketch
-            With exactly the directions and bounds of the request, which a party's machine may
-            have rounded otherwise; sketches of several parties can be compared.
-
-        Raises
-        ------
-        MessageError
-            If the answer measures something else, or is no sketch.
-        """
+        """Return the sketch of an answer that measures what this request asks for."""
         check_type(message, SketchMessage)
         record, shape = message.record, (1, len(self.directions), self.n_bins)
         widths = projection_half_widths(self.bounds, self.directions)
@@ -586,18 +437,6 @@ class SketchMessage(Message):
     nothing at all if epsilon is infinite. The noise is the sender's own. A statement that its own
     events and noise contradict is refused, but no one can see from a table whether the noise
     was drawn: who lies about that harms its own rows.
-
-    Parameters
-    ----------
-    record : SlicedSketch
-        Closed. What was released is copied, as a `SketchRecord`; an open sketch is refused.
-
-    Raises
-    ------
-    MessageError
-        If the sketch cannot be sent.
-    OpenSketchError
-        If rows are still added to it.
     """
 
     record: SketchRecord

@@ -50,17 +50,7 @@ from skdpot.slicing.sketch import SlicedSketch
 
 @dataclass(frozen=True, eq=False)
 class Introduction:
-    """What a party tells about itself before anything is asked; all of it is public.
-
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    n_samples, n_features, n_dimensions : int
-        As the attributes of `Party`.
-    allows : tuple of str
-        Protocols that the party agreed to. It refuses the others by itself.
-    """
+    """What a party tells about itself before anything is asked; all of it is public."""
 
     name: str
     n_samples: int

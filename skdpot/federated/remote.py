@@ -175,28 +175,7 @@ _WARNING = (
 
 
 class RemoteParties:
-    """Parties elsewhere, and perhaps parties of this process, between whom distances are sought.
-
-    Parameters
-    ----------
-    introductions : sequence of Introduction
-        The parties elsewhere.
-    carry : callable
-        The transport. Questions to several parties travel at the same time.
-    own : sequence of Party, default=()
-        Parties of this process who take part too. They answer by the same rules: to publish a
-        sketch they need a budget with a ledger file.
-
-    Attributes
-    ----------
-    parties : tuple of RemoteParty
-        All of them, by name.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two parties, or two with one name.
-    """
+    """Parties elsewhere, and perhaps parties of this process, between whom distances are sought."""
 
     def __init__(
         self, introductions: Sequence[Introduction], carry: Carry, own: Sequence[Party] = ()

@@ -24,33 +24,6 @@ from skdpot.slicing.debiased_distance import debiased_squared_distance
 def sliced(first: Party, second: Party, request: SketchRequest, **options: Any) -> DistanceEstimate:
     """Estimate SW₂ between two parties from a private sketch of each.
 
-    Parameters
-    ----------
-    first, second : Party
-        Both must allow "sliced", as they do by default.
-    request : SketchRequest
-        What both measure.
-    **options
-        As in `pairwise_sliced`.
-
-    Returns
-    -------
-    DistanceEstimate
-        Estimate with standard error and confidence interval, and transcript, in the unit of the
-        scaled features.
-
-    Raises
-    ------
-    ProtocolRefusedError
-        If a party does not take part, or has published for another request and has no budget.
-    BudgetExceededError
-        If a party's budget has too little left.
-    MessageError
-        If a party sends something unusable; the error names it. What others have published stays
-        valid: they answer the same request again, and pay nothing.
-    ValueError
-        If the parties do not fit together, before anybody is asked.
-
     Privacy
     -------
     Each party releases one sketch at its own (epsilon, delta), see `SketchMessage`. The
@@ -70,35 +43,6 @@ def pairwise_sliced(
     budget: PrivacyBudget | None = None,
 ) -> PairwiseResult:
     """Estimate SW₂ between all parties from one private sketch of each.
-
-    Parameters
-    ----------
-    parties : sequence of Party
-        At least two, who allow "sliced".
-    request : SketchRequest
-        What all measure.
-    target : {"population", "data"}, default="population"
-        Between what the distance is estimated, see
-        `skdpot.slicing.debiased_distance.debiased_squared_distance`.
-    n_simulations : int, optional
-        As there.
-    random_state : int, RandomState or None, default=None
-        As there; no privacy depends on it.
-    budget : PrivacyBudget, optional
-        A budget of the people of all parties together, no two of whom hold rows of one person. It
-        is charged once, the largest event, whatever the number of parties, and once more when
-        the call is repeated; besides what the budget of each party is charged. For parties of
-        this process only.
-
-    Returns
-    -------
-    PairwiseResult
-        Estimates for each pair, and transcript.
-
-    Raises
-    ------
-    ProtocolRefusedError, BudgetExceededError, MessageError, ValueError
-        As in `sliced`.
 
     Privacy
     -------

@@ -35,19 +35,7 @@ _PREFERRED_BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class DirectionBatch:
-    """Directions that are used together in one step, and how far a full step goes.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (n_projections_per_step, n_features), float32
-        Unit rows Θ_M.
-    quantiles : ndarray of shape (n_projections_per_step, n_levels), float32
-        Target quantiles at the levels ``(i + 1/2) / n_levels``.
-    sigma : float, default=0
-        Standard deviation of the noise that is in the target. Noise of the same size is added
-        to the particles' projections before their distribution function is taken, so that
-        both sides of the comparison are smoothed alike.
-    """
+    """Directions that are used together in one step, and how far a full step goes."""
 
     directions: np.ndarray
     quantiles: np.ndarray
@@ -66,15 +54,7 @@ class DirectionBatch:
 
 @dataclass(frozen=True, eq=False)
 class SlicedFlowProblem:
-    """Minimise the sliced Wasserstein-2 distance of particles to a table of quantiles.
-
-    Parameters
-    ----------
-    table : CDFTable
-        Distribution functions of the target along L directions.
-    n_projections_per_step : int, optional
-        Directions M a step; by default about 64, in whole orthogonal blocks.
-    """
+    """Minimise the sliced Wasserstein-2 distance of particles to a table of quantiles."""
 
     table: CDFTable
     n_projections_per_step: int | None = None
@@ -116,18 +96,7 @@ class SlicedFlowProblem:
                 yield self.batches[index]
 
     def distance(self, particles: np.ndarray) -> float:
-        """Return the root of what the flow minimises: SW₂ to the target along its directions.
-
-        Parameters
-        ----------
-        particles : ndarray of shape (n_particles, n_features)
-            Positions.
-
-        Returns
-        -------
-        float
-            In the unit of the positions, read at the levels that the flow reads.
-        """
+        """Return the root of what the flow minimises: SW₂ to the target along its directions."""
         projections = np.sort(self.table.directions @ particles.T.astype(np.float64), axis=1)
         reached = projections[:, (_LEVELS * len(particles)).astype(int)]
         return float(np.sqrt(np.mean((reached - self._levels) ** 2)))
@@ -157,16 +126,6 @@ class SmoothedFlowProblem:
     to their projections too: the minimum is where particles and rows agree, not where the
     particles have taken up the noise. The particles' noise protects nothing and is drawn anew
     in each step; the released noise is frozen.
-
-    Parameters
-    ----------
-    projections : SmoothedProjections
-        The release. Several batches are taken in their sequence, one a step (Algorithm 1,
-        DPSWflow-r); a single one is used in every step (Algorithm 2, DPSWflow).
-    radius : float
-        Radius R of the ball that the rows were mapped to.
-    n_projections_per_step : int, optional
-        Directions M of a step, drawn from those of the batch; by default all of them.
 
     References
     ----------
@@ -225,23 +184,7 @@ FlowProblem: TypeAlias = SlicedFlowProblem | SmoothedFlowProblem
 
 @dataclass(frozen=True)
 class FlowSchedule:
-    """Lengths of the steps, as shares of a full step.
-
-    Parameters
-    ----------
-    n_steps : int
-        Number of steps.
-    step_size : float
-        Share of a full step at the start, in (0, 1].
-    diffusion : float
-        Entropic regularisation λ; each step adds ``sqrt(2 λ h)`` standard normal noise.
-    momentum : float
-        Share of the last displacement that is carried on, in [0, 1) (Nesterov's method).
-        With 0 the iteration is the Euler-Maruyama scheme of the flow, and so it is when
-        batches of fewer directions than there are features take turns.
-    decay : bool
-        Whether steps become shorter in the second half; otherwise all are of equal length.
-    """
+    """Lengths of the steps, as shares of a full step."""
 
     n_steps: int = 200
     step_size: float = 1.0
@@ -268,15 +211,7 @@ _NARROWEST = 2.0**-20  # of a cell, in units of the noise: a quotient of the two
 
 
 class NumpyDrift:
-    """Buffers and arithmetic for the drift of a fixed number of particles.
-
-    Parameters
-    ----------
-    n_particles : int
-        Number of particles N.
-    n_projections_per_step : int
-        Largest number of directions M of a batch.
-    """
+    """Buffers and arithmetic for the drift of a fixed number of particles."""
 
     def __init__(self, n_particles: int, n_projections_per_step: int) -> None:
         shape = (n_projections_per_step, n_particles)
@@ -356,20 +291,7 @@ def _interpolate(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class FlowResult:
-    """Where the particles ended.
-
-    Parameters
-    ----------
-    problem : FlowProblem
-        What was solved.
-    particles : ndarray of shape (n_particles, n_features), float32
-        Final positions.
-    displacements : ndarray of shape (n_steps,)
-        Root mean square distance that particles moved in each step.
-    recorded : dict of int to ndarray of shape (n_particles, n_features), float32
-        Copies of the particles after the numbers of steps that were asked for; a row is the same
-        particle in all of them.
-    """
+    """Where the particles ended."""
 
     problem: FlowProblem
     particles: np.ndarray
@@ -395,34 +317,6 @@ def sliced_flow(
     Features that only many directions together determine are approached slowly by plain
     steps, so the drift is by default read ahead of the particles and accumulated
     (Nesterov); at the end point, where the drift vanishes, both schemes agree.
-
-    Parameters
-    ----------
-    problem : FlowProblem
-        Target: where particles start, and the directions of each step.
-    n_particles : int
-        Number of particles.
-    schedule : FlowSchedule
-        Step lengths and diffusion.
-    rng : numpy.random.Generator
-        Solver's stream.
-    device : torch.device, optional
-        A device runs torch there; None runs numpy on the CPU.
-    progress : str, optional
-        Shows a progress bar with this label.
-    record_at : sequence of int, default=()
-        Numbers of steps after which the particles are copied; 0 is the start. They move in the
-        same way whether or not they are recorded.
-
-    Returns
-    -------
-    FlowResult
-        Particles and how far they moved.
-
-    Raises
-    ------
-    ValueError
-        If the schedule has more steps than the problem has batches to take.
 
     References
     ----------

@@ -9,13 +9,7 @@ from skdpot.flows.solver import _INSIDE, _N_CELLS, _NARROWEST, DirectionBatch, F
 
 
 class TorchDrift:
-    """Drift of particles that stay on a device.
-
-    Parameters
-    ----------
-    device : torch.device
-        Where the particles are.
-    """
+    """Drift of particles that stay on a device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

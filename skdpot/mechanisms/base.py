@@ -39,31 +39,7 @@ class Mechanism(BaseEstimator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitContext:
-    """The terms of one fit.
-
-    Parameters
-    ----------
-    caller : str
-        Name of the estimator, in errors and in the history of the budget.
-    epsilon, delta : float
-        What the fit promises.
-    budget : PrivacyBudget or None
-        What it is charged to.
-    bounds, norm_bound : object
-        What is public about the range of the rows; parameters of the estimator.
-    streams : Streams
-        Secret, public and solver randomness.
-    source : object
-        X as it was passed, for the warning of composition.
-    device : str
-        Where to compute.
-    verbose : int
-        Whether to show progress.
-    random_state : int, RandomState or None
-        What makes noise reproducible, for parties that are made for this estimator.
-    feature_names : ndarray or None
-        Names of the features, where the estimator knows them.
-    """
+    """The terms of one fit."""
 
     caller: str
     epsilon: float
@@ -141,23 +117,7 @@ class FitContext:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What a mechanism released, and what came with it.
-
-    Parameters
-    ----------
-    value : SlicedSketch, SmoothedProjections, TrainedGenerator or MovedParticles
-        The release.
-    bounds : DataBounds
-        Map from the data to the ball that the release is of.
-    privacy_spent : PrivacySpent
-        What it cost.
-    classes : ndarray or None, default=None
-        Public classes of the rows; None without.
-    class_shares : ndarray of shape (n_classes,)
-        How often each of them occurs, as far as it was released; 1 without classes.
-    attributes : dict
-        Fitted attributes of the estimator that were released as well.
-    """
+    """What a mechanism released, and what came with it."""
 
     value: Any
     bounds: DataBounds

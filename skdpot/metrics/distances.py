@@ -219,20 +219,7 @@ def sliced_wasserstein_distance(
 
 @dataclass(frozen=True, eq=False)
 class GaussianStatistics:
-    """Mean and covariance of a set of feature vectors.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (d,)
-        Mean.
-    covariance : ndarray of shape (d, d)
-        Covariance: symmetric, with no negative eigenvalue (zero ones are welcome).
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, a number is not finite, or the covariance is not one.
-    """
+    """Mean and covariance of a set of feature vectors."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -252,23 +239,7 @@ class GaussianStatistics:
 
     @classmethod
     def of(cls, features: ArrayLike) -> Self:
-        """Compute the statistics of features in double precision.
-
-        Parameters
-        ----------
-        features : array-like of shape (n, d)
-            At least two rows. The covariance is divided by n − 1.
-
-        Returns
-        -------
-        GaussianStatistics
-            Their mean and covariance.
-
-        Raises
-        ------
-        ValueError
-            If the features are not finite numbers or fewer than two rows.
-        """
+        """Compute the statistics of features in double precision."""
         rows = as_points(features, "features")
         if len(rows) < 2:
             raise ValueError(f"A covariance needs two or more rows; {len(rows)} given.")
@@ -453,35 +424,9 @@ def _numbers(times: Any, name: str) -> np.ndarray:
 def resample_paths(paths: ArrayLike, times: ArrayLike, at: ArrayLike) -> np.ndarray:
     """Read paths at other times, on the straight lines between their points.
 
-    Parameters
-    ----------
-    paths : array-like of shape (n, k, d)
-        Points of n paths at k times.
-    times : array-like of shape (k,)
-        Those times, increasing.
-    at : array-like of shape (j,)
-        Times to read, in any order, between the first and the last of `times`.
-
-    Returns
-    -------
-    ndarray of shape (n, j, d)
-        Points at the times `at`.
-
-    Raises
-    ------
-    ValueError
-        If the times do not increase or do not fit the paths, or `at` lies outside them.
-
     Privacy
     -------
     Paths are treated as public.
-
-    Examples
-    --------
-    >>> from skdpot.metrics import resample_paths
-    >>> resample_paths([[[0.0], [2.0]]], [0.0, 1.0], [0.25, 1.0])
-    array([[[0.5],
-            [2. ]]])
     """
     points, stamps = timed_paths(paths, times, "paths", "times")
     wanted = _numbers(at, "at")

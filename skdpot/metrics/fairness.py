@@ -77,46 +77,9 @@ def selection_rates(
     ``P(G = positive | A = a, Y = y)`` for every group and true class. All other functions here
     but `wasserstein_parity` compare these rates.
 
-    Parameters
-    ----------
-    y_pred : array-like of shape (n,)
-        Decisions G: booleans, integers or strings, in any container (pandas and polars too).
-    sensitive_features : array-like of shape (n,)
-        Group A of each row: booleans, integers or strings. Two or more groups must occur.
-    y_true : array-like of shape (n,), optional
-        True classes Y.
-    pos_label : label, optional
-        The favourable decision. May be left out when the labels are 0 and 1 or −1 and 1 (it is
-        1 then) or booleans, and must be given otherwise, also when there are three or more.
-
-    Returns
-    -------
-    Series indexed by group, or DataFrame of shape (n_groups, n_classes)
-        The rates, in [0, 1]; NaN, with a warning, for a group that has no row in a class.
-
-    Raises
-    ------
-    ValueError
-        If labels are missing, continuous or of mixed kinds, columns differ in length, only one
-        group occurs, or `pos_label` is needed or unknown.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If a group has no row in some class.
-
     Privacy
     -------
     All rows are treated as public: the rates are computed from them without noise.
-
-    Examples
-    --------
-    >>> from skdpot.metrics import selection_rates
-    >>> rates = selection_rates(
-    ...     [1, 1, 0, 0, 1], sensitive_features=["man", "man", "man", "woman", "woman"]
-    ... )
-    >>> rates.round(2).to_dict()
-    {'man': 0.67, 'woman': 0.5}
     """
     rates = _rates(y_pred, sensitive_features, pos_label, y_true)
     return rates.iloc[:, 0].rename(None) if y_true is None else rates
@@ -356,42 +319,6 @@ def equalized_odds_ratios(
     For class y, ``P(G = positive | A = a, Y = y)`` of the worst treated group over the best
     treated one or, with `reference`, of the other group over the reference.
 
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-        True classes Y: booleans, integers or strings; two or more.
-    y_pred : array-like of shape (n,)
-        Decisions G, in the same labels.
-    sensitive_features : array-like of shape (n,)
-        Group A of each row. Two or more groups must occur.
-    pos_label : label, optional
-        The favourable decision; 1 when the labels are 0 and 1 or −1 and 1.
-    reference : label, optional
-        The group whose rate is the denominator, where there are two groups. With groups 0 and
-        1, ``reference=1`` gives EO_1 and EO_0 of equations (19) and (20) of [1]_ under the
-        indices 1 and 0.
-
-    Returns
-    -------
-    Series indexed by true class
-        One ratio a class; 1 is parity. NaN where no group is ever selected (0/0) or some group
-        has no row.
-
-    Raises
-    ------
-    ValueError
-        If the labels are not usable (see `selection_rates`), `reference` does not occur, or it
-        is given for more than two groups.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If some ratio is not defined.
-
-    See Also
-    --------
-    equalized_odds_ratio : The smallest of them.
-
     Privacy
     -------
     All rows are treated as public: the ratios are computed from them without noise.
@@ -400,15 +327,6 @@ def equalized_odds_ratios(
     ----------
     .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
        (sliced) Wasserstein gradients", Appendix B.
-
-    Examples
-    --------
-    >>> from skdpot.metrics import equalized_odds_ratios
-    >>> y_true = [1, 1, 1, 1, 0, 0, 0, 0]
-    >>> y_pred = [1, 0, 1, 1, 1, 0, 1, 0]
-    >>> group = [0, 0, 1, 1, 0, 0, 1, 1]
-    >>> equalized_odds_ratios(y_true, y_pred, sensitive_features=group, reference=1).to_dict()
-    {0: 1.0, 1: 0.5}
     """
     ratios = _ratios(_rates(y_pred, sensitive_features, pos_label, y_true), reference)
     undefined = ratios.index[ratios.isna()].tolist()
@@ -422,46 +340,9 @@ def equalized_odds_ratio(
 ) -> float:
     """Smallest of the `equalized_odds_ratios` of the true classes.
 
-    Parameters
-    ----------
-    y_true : array-like of shape (n,)
-        True classes: booleans, integers or strings.
-    y_pred : array-like of shape (n,)
-        Decisions, in the same labels.
-    sensitive_features : array-like of shape (n,)
-        Group of each row. Two or more groups must occur.
-    pos_label : label, optional
-        The favourable decision; 1 when the labels are 0 and 1 or −1 and 1.
-
-    Returns
-    -------
-    float
-        The ratio, in [0, 1]; 1 is parity. A class in which no group is ever selected treats
-        all groups alike and is left out; NaN, with a warning, if none is left. NaN also if some
-        group has no row of a class. Otherwise equals ``fairlearn.metrics.equalized_odds_ratio``
-        with its default ``agg="worst_case"``, which counts such a group as never selected.
-
-    Raises
-    ------
-    ValueError
-        If the labels are not usable (see `selection_rates`).
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If the ratio is not defined.
-
     Privacy
     -------
     All rows are treated as public: the ratio is computed from them without noise.
-
-    Examples
-    --------
-    >>> from skdpot.metrics import equalized_odds_ratio
-    >>> equalized_odds_ratio(
-    ...     [1, 1, 1, 1, 0, 0], [1, 0, 1, 1, 1, 1], sensitive_features=[0, 0, 1, 1, 0, 1]
-    ... )
-    0.5
     """
     rates = _rates(y_pred, sensitive_features, pos_label, y_true)
     if rates.isna().to_numpy().any():

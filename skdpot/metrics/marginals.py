@@ -22,29 +22,7 @@ _DAY = 86_400 * 10**9  # nanoseconds
 
 @dataclass(frozen=True, eq=False)
 class ColumnShares:
-    """Shares of one column's values, missing ones included.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    kind : {"number", "date", "category"}
-        What its values are.
-    values : ndarray
-        Bin edges, one more than there are shares, of numbers and of dates (in days since 1970);
-        categories, as text, otherwise.
-    real, synthetic : ndarray of shape (n_bins,)
-        Shares of all rows. Values beyond the outer edges are counted in the end bins.
-    real_missing, synthetic_missing : float
-        Shares of rows without a value.
-    real_deviations : ndarray of shape (n_bins,), optional
-        Standard deviations of the real shares, where these are noisy.
-    real_missing_deviation : float, default=0.0
-        The same of the share of rows without a value.
-    ticks : tuple of (float, str), default=()
-        Places on the axis of the bin edges and what to write there, where the edges are not
-        values themselves.
-    """
+    """Shares of one column's values, missing ones included."""
 
     name: str
     kind: str
@@ -231,19 +209,7 @@ _SURE = 5.0  # standard deviations above what chance explains
 
 @dataclass(frozen=True, eq=False)
 class CodedTables:
-    """The cell of each value of two tables.
-
-    Parameters
-    ----------
-    names : tuple
-        Names of the columns.
-    codes : tuple of ndarray of int64, shape (n_real + n_synthetic,)
-        Cells of each column, those of the real rows first.
-    sizes : tuple of int
-        Number of cells of each column.
-    n_real, n_synthetic : int
-        Numbers of rows.
-    """
+    """The cell of each value of two tables."""
 
     names: tuple[Any, ...]
     codes: tuple[IntArray, ...]
@@ -378,44 +344,9 @@ def marginal_total_variations(
 ) -> pd.Series:
     """Total variation distance of each marginal of two tables.
 
-    Parameters
-    ----------
-    real, synthetic : DataFrame (pandas or polars) or array-like of shape (n_rows, n_columns)
-        Tables with the same columns. The columns of an array are called ``x0``, ``x1`` and so on.
-    n_way : int, default=2
-        How many columns are looked at together.
-    n_bins : int, default=16
-        Numbers and dates are cut at so many quantiles of the real ones.
-    n_marginals : int, optional
-        Only so many combinations, chosen at random; all by default.
-    random_state : int, RandomState instance or None, default=None
-        Of that choice.
-
-    Returns
-    -------
-    Series
-        A distance a combination, indexed by the names of its columns.
-
-    Raises
-    ------
-    ValueError
-        If a table is empty, the columns differ, or a parameter is out of range.
-
-    See Also
-    --------
-    marginal_total_variation : Their mean.
-
     Privacy
     -------
     Both tables are treated as public: distances are computed from them without noise.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpot.metrics import marginal_total_variations
-    >>> real = pd.DataFrame({"a": [0, 0, 1, 1], "b": [0, 0, 1, 1], "c": [0, 1, 0, 1]})
-    >>> marginal_total_variations(real, real.assign(b=[1, 1, 0, 0])).to_dict()
-    {('a', 'b'): 1.0, ('a', 'c'): 0.0, ('b', 'c'): 0.0}
     """
     first, second = _columns(real, synthetic)
     n_way = check_count(n_way, "n_way", most=len(first))
@@ -433,38 +364,9 @@ def marginal_total_variations(
 def normalized_wasserstein_distance(real: Any, synthetic: Any) -> pd.Series:
     """Wasserstein-1 distance of each column of numbers, as a share of the range of the real ones.
 
-    Parameters
-    ----------
-    real, synthetic : DataFrame (pandas or polars) or array-like of shape (n_rows, n_columns)
-        Tables with the same columns. Those of categories are left out, and missing values too.
-
-    Returns
-    -------
-    Series
-        W₁ divided by the largest minus the smallest real value, of each column of numbers or
-        dates. Where all real values are equal, 0 if the synthetic ones are the same and infinity
-        if not; NaN where a table has no value.
-
-    Raises
-    ------
-    ValueError
-        If a table is empty, or the columns differ.
-
-    See Also
-    --------
-    wasserstein_distance : Of all columns together.
-
     Privacy
     -------
     Both tables are treated as public: distances are computed from them without noise.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpot.metrics import normalized_wasserstein_distance
-    >>> real = pd.DataFrame({"age": [20, 40, 60], "city": ["Bonn", "Graz", "Linz"]})
-    >>> normalized_wasserstein_distance(real, real.assign(age=[24, 44, 64])).to_dict()
-    {'age': 0.1}
     """
     first, second = _columns(real, synthetic)
     distances = {

@@ -79,47 +79,14 @@ class CodedColumn(TableColumn):
         return len(self.levels)
 
     def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
-        """Return the position of each value in `levels`.
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            The column.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,), int64
-            -1 where a value is missing.
-
-        Raises
-        ------
-        ValueError
-            If a value is no level of the column, or misses although `missing` is False. The
-            message names the column and quotes no value.
-        """
+        """Return the position of each value in `levels`."""
         column = self.read(values)
         unknown = -1 if self.likely_empty is None else self.likely_empty
         places = [*(self._places.get(key, unknown) for key in column.keys), -1]
         return np.array(places, dtype=np.int64)[column.distinct[0]]
 
     def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
-        """Return the categories at positions in `levels`.
-
-        Parameters
-        ----------
-        codes : array-like of int of shape (n_rows,)
-            Positions; -1 is a missing value.
-
-        Returns
-        -------
-        Series of shape (n_rows,)
-            Of the data type of the column.
-
-        Raises
-        ------
-        ValueError
-            If a code is out of range, or -1 although `missing` is False.
-        """
+        """Return the categories at positions in `levels`."""
         positions, last = np.asarray(codes), self.n_categories - 1
         integers = positions.dtype.kind in "iu"
         if positions.size and not (integers and -1 <= positions.min() <= positions.max() <= last):

@@ -249,24 +249,7 @@ class ScaledColumn(TableColumn):
         return None if self.log_scale or self.n_values is None else self.n_values - 1
 
     def to_unit(self, values: Any) -> FloatArray:
-        """Map values to [0, 1].
-
-        Parameters
-        ----------
-        values : Series of pandas or polars, or array-like of shape (n_rows,)
-            Those outside of the bounds are clipped.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            NaN where a value is missing.
-
-        Raises
-        ------
-        ValueError
-            If a bound is not known, if something is no finite value of this kind, or if something
-            misses although `missing` is False. The message names the column and quotes no value.
-        """
+        """Map values to [0, 1]."""
         length = self._length()
         column = self.read(values)
         unit = np.minimum(self._distances(column) / (length or 1.0), 1.0)
@@ -274,23 +257,7 @@ class ScaledColumn(TableColumn):
         return unit
 
     def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
-        """Map numbers of [0, 1] back to values.
-
-        Parameters
-        ----------
-        unit : array-like of shape (n_rows,)
-            Numbers outside of [0, 1] are clipped; NaN is a missing value.
-
-        Returns
-        -------
-        Series of shape (n_rows,)
-            Of the data type of the column; integers and times are the nearest ones.
-
-        Raises
-        ------
-        ValueError
-            If a bound is not known, or something misses although `missing` is False.
-        """
+        """Map numbers of [0, 1] back to values."""
         length = self._length()
         numbers = np.asarray(unit, dtype=np.float64)
         missing = np.isnan(numbers)

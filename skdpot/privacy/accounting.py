@@ -86,13 +86,6 @@ class PrivacyLoss:
 
     Every number that it returns is an upper bound, raised by more than rounding may have lost on
     any machine; on another one the last digits may differ (`skdpot.privacy.gdp.ROUNDING`).
-
-    Parameters
-    ----------
-    relation : Relation
-        The neighbouring relation of all steps.
-    steps : tuple of (step, int)
-        The distinct steps in a fixed order, each with its number of repetitions.
     """
 
     relation: Relation
@@ -133,23 +126,7 @@ class PrivacyLoss:
         return PrivacyLoss(self.relation, _counted([*self.steps, *other.steps]))
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon such that all releases together are (epsilon, delta)-private.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-
-        Returns
-        -------
-        float
-            Infinity when there is none.
-
-        Raises
-        ------
-        ValueError
-            If `delta` is out of range.
-        """
+        """Return an epsilon such that all releases together are (epsilon, delta)-private."""
         return _epsilon(self.steps, float(delta))
 
     def delta(self, epsilon: float) -> float:
@@ -367,21 +344,7 @@ _LARGEST_LOG_SIGMA = 300.0
 
 @dataclass(frozen=True)
 class PrivacyTarget:
-    """The (epsilon, delta) that a budget must not exceed, or a fit that draws on one.
-
-    Parameters
-    ----------
-    epsilon : float
-        Greater than 0. Infinity is no limit: both caps in ledger units are then ``math.inf``,
-        and everything fits, releases without noise included.
-    delta : float
-        In (0, 1).
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-    """
+    """The (epsilon, delta) that a budget must not exceed, or a fit that draws on one."""
 
     epsilon: float
     delta: float
@@ -508,15 +471,7 @@ def privacy_target(epsilon: float, delta: float, budget: object | None) -> Priva
 
 @dataclass(frozen=True)
 class EventCost:
-    """What an event takes from a ledger; infinity for a release without noise.
-
-    Parameters
-    ----------
-    mu_squared_units : int or float
-        The squared mu in units of 1e-12, rounded up, or ``math.inf``.
-    leak_units : int or float
-        The leak in units of 1e-18, rounded up, or ``math.inf``.
-    """
+    """What an event takes from a ledger; infinity for a release without noise."""
 
     mu_squared_units: Units
     leak_units: Units
@@ -530,23 +485,6 @@ def event_cost(event: Event, max_leak: float) -> EventCost:
     thousandth of `max_leak`, sampler included, so that a thousand such fits share a ledger; where
     that is less than twice what the rounding of its loss distribution leaves open (very small
     delta, very many steps), with the latter.
-
-    Parameters
-    ----------
-    event : Event
-        One whole fit.
-    max_leak : float
-        The leak that the ledger admits in total, ``PrivacyTarget.leak_cap``.
-
-    Returns
-    -------
-    EventCost
-        Rounded up.
-
-    Raises
-    ------
-    UnknownEventError
-        If there is no accountant for the event.
     """
     loss = compose(event)
     if math.isinf(loss.mu_without_sampling):

@@ -77,15 +77,7 @@ def epsilon_of(mu_squared_units: Units, delta: float) -> float:
 
 @dataclass(frozen=True)
 class BudgetState:
-    """A ledger's terms and its totals at one moment.
-
-    Parameters
-    ----------
-    terms : Terms
-        The guarantee and the caps.
-    totals : Totals
-        The sums over all charges.
-    """
+    """A ledger's terms and its totals at one moment."""
 
     terms: Terms
     totals: Totals

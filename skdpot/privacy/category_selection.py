@@ -108,29 +108,7 @@ _ROUNDING = 1.0 - 1e-13
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdedCountsEvent(Event):
-    """Noisy counts of the categories that occur, shown where they exceed a threshold.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise on every count.
-    threshold : float
-        Noisy counts above it are shown, together with their categories. At least one plus
-        `sigma` plus `lattice`.
-    n_columns : int, default=1
-        Number of columns that are released so, each with one category a record at most.
-    lattice : float or None, default=None
-        Spacing of the lattice of discrete Gaussian noise; ``None`` is continuous noise.
-    relation : Relation, default=Relation.REPLACE_ONE
-        What two neighbouring data sets are.
-    label : str, default=""
-        What is released, for reports.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range.
-    """
+    """Noisy counts of the categories that occur, shown where they exceed a threshold."""
 
     sigma: float
     threshold: float
@@ -226,15 +204,7 @@ class ThresholdedCountsEvent(Event):
 
 @dataclass(frozen=True)
 class CategorySelectionPlan:
-    """The public part of a release of categories, fixed before data are touched.
-
-    Attributes
-    ----------
-    n_samples : int
-        Number of records.
-    event : ThresholdedCountsEvent or NonPrivateEvent
-        The charge for the categories of all columns together, which is the plan of their noise.
-    """
+    """The public part of a release of categories, fixed before data are touched."""
 
     n_samples: int
     event: ThresholdedCountsEvent | NonPrivateEvent
@@ -247,15 +217,6 @@ def plan_category_selection(
 
     The threshold is the lowest multiple of the lattice at which all tails together are at most
     `delta`.
-
-    Examples
-    --------
-    About so many records must share a category for it to be shown, at an epsilon of one for the
-    categories of three columns alone:
-
-    >>> plan = plan_category_selection(30_000, mu=0.26, delta=1e-6, n_columns=3)
-    >>> round(plan.event.threshold)
-    48
     """
     check_counts(n_samples=n_samples, n_columns=n_columns)
     if not mu > 0.0:
@@ -294,14 +255,6 @@ def select_categories(
     Releases the categories whose noisy counts exceed the threshold, with these counts.
     ``plan.event`` pays for one call a column on ``plan.n_columns`` columns; under replace-one.
     How many categories there are that stay hidden is told nowhere but by the time that this takes.
-
-    Examples
-    --------
-    >>> plan = plan_category_selection(1000, mu=0.5, delta=1e-9, n_columns=1)
-    >>> colours = ["red"] * 700 + ["blue"] * 298 + ["ultraviolet"] * 2
-    >>> categories, counts = select_categories(colours, plan, SecretStream())
-    >>> categories
-    ('blue', 'red')
     """
     if isinstance(values, list | tuple):  # numpy would turn numbers beside strings into strings
         column = np.fromiter(values, dtype=object, count=len(values))

@@ -53,15 +53,7 @@ from skdpot.privacy.loss_distribution import (
 
 
 class Relation(StrEnum):
-    """The change of one record against which a release must be insensitive.
-
-    Attributes
-    ----------
-    REPLACE_ONE
-        One record is replaced by another; the number of records is public.
-    ADD_REMOVE
-        One record is added or removed; the number of records is protected too.
-    """
+    """The change of one record against which a release must be insensitive."""
 
     REPLACE_ONE = "replace_one"
     ADD_REMOVE = "add_or_remove_one"
@@ -588,15 +580,7 @@ class ComposedEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivateEvent(Event):
-    """A release without noise: epsilon is infinite and no finite budget admits it.
-
-    Parameters
-    ----------
-    relation : Relation, default=Relation.REPLACE_ONE
-        The relation of the ledger or composition that it belongs to.
-    label : str, default=""
-        What is released, for reports.
-    """
+    """A release without noise: epsilon is infinite and no finite budget admits it."""
 
     in_files = True
 

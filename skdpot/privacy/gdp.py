@@ -136,26 +136,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Largest mu for which mu-GDP implies (epsilon, delta)-privacy, rounded down.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0; infinity gives infinity.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        A number whose recomputed ``gdp_delta(epsilon, mu)``, raised by the relative `ROUNDING`,
-        is at most `delta`; the next larger float fails that check.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-    """
+    """Largest mu for which mu-GDP implies (epsilon, delta)-privacy, rounded down."""
     check_delta(delta)
     if not epsilon >= 0.0:
         raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
@@ -193,13 +174,6 @@ class ApproximateGDP:
     By Blackwell's theorem a release is a post-processing of this experiment on the bit b
     exactly when its privacy profile H satisfies, for all epsilon >= 0 and in both orders of
     the neighbours, ``H(epsilon) <= leak + (1 - leak) * gdp_delta(epsilon, mu)``.
-
-    Parameters
-    ----------
-    mu : float
-        Privacy of the Gaussian part; infinity when no finite value holds.
-    leak : float
-        Probability in [0, 1) of telling everything.
     """
 
     mu: float

@@ -199,19 +199,7 @@ _SEEN: dict[str, "Totals"] = {}
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger was made for; written once, never changed.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The guarantee that the caps stand for.
-    relation : Relation
-        The neighbouring relation of every charge.
-    mu_squared_cap, leak_cap : int or float
-        The sums that charges must not exceed, in ledger units, or ``math.inf``.
-    uid : str, optional
-        Tells this ledger from any other that may one day lie at the same path.
-    """
+    """What a ledger was made for; written once, never changed."""
 
     epsilon: float
     delta: float
@@ -271,15 +259,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A ledger at a path; cheap to make, copy and pickle, since no connection stays open.
-
-    Parameters
-    ----------
-    path : str
-        Absolute path of the file.
-    terms : Terms
-        What the file must hold; every call compares.
-    """
+    """A ledger at a path; cheap to make, copy and pickle, since no connection stays open."""
 
     path: str
     terms: Terms

@@ -126,19 +126,7 @@ Profile: TypeAlias = Callable[[_Floats], _Floats]
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """Privacy loss in one order of the neighbours, on a grid, rounded to the private side.
-
-    Parameters
-    ----------
-    interval : float
-        Spacing of the grid.
-    lowest : int
-        The first loss is ``lowest * interval``.
-    probabilities : ndarray
-        Mass at each loss, none negative.
-    infinity_mass : float
-        Mass at an infinite loss.
-    """
+    """Privacy loss in one order of the neighbours, on a grid, rounded to the private side."""
 
     interval: float
     lowest: int

@@ -300,17 +300,7 @@ _LARGEST_UNIT = 2.0**52
 
 @dataclass(frozen=True, kw_only=True)
 class LatticeNoise:
-    """Discrete Gaussian noise that reaches a privacy target.
-
-    Attributes
-    ----------
-    sigma : float
-        Standard deviation, in the units of the statistic.
-    sensitivity : float
-        L2 sensitivity that it hides, with what rounding adds.
-    lattice : float
-        Spacing ``g`` of the noise.
-    """
+    """Discrete Gaussian noise that reaches a privacy target."""
 
     sigma: float
     sensitivity: float

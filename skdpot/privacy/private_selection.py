@@ -101,13 +101,6 @@ class TrialLaw:
     Truncated negative binomial, with :math:`P[K = k] \propto (1 - \gamma)^k \prod_{l<k}
     \frac{l + \eta}{l + 1}`, of which :math:`\eta = 1` is the geometric and :math:`\eta = 0` the
     logarithmic law; for :math:`\eta = \infty` the Poisson law given :math:`K \ge 1`.
-
-    Parameters
-    ----------
-    shape : float
-        :math:`\eta \ge -1/2`, or infinity for Poisson. A larger shape makes few trials less likely.
-    parameter : float
-        :math:`\gamma \in (0, 1]`, or the rate of the Poisson law.
     """
 
     shape: float
@@ -200,15 +193,7 @@ class TrialLaw:
 
 @dataclass(frozen=True)
 class SelectionStep:
-    """The best of a random number of trials, each mu-GDP.
-
-    Parameters
-    ----------
-    trial_mu : float
-        Privacy of one trial, at most `LARGEST_MU`.
-    law : TrialLaw
-        Law of the number of trials.
-    """
+    """The best of a random number of trials, each mu-GDP."""
 
     trial_mu: float
     law: TrialLaw
@@ -387,28 +372,6 @@ class BudgetedEvent(Event):
     With `mean_trials` a random, secret number of independent trials is made, each of which, its
     score included, is such a draw; the one with the best score is released whole, and nothing of
     the others. `skdpot.privacy.private_selection` proves what that costs.
-
-    Parameters
-    ----------
-    mu : float
-        Privacy of what is not leaked, ``PrivacyTarget.mu_cap``; of one trial.
-    leak : float, default=0.0
-        Probability in [0, 1) of telling everything, ``PrivacyTarget.leak_cap``; of one trial.
-    mean_trials : float or None, default=None
-        Expected number of trials, from 1 to a million; to 50 for a shape above 3. None is no
-        selection.
-    shape : float, default=1.0
-        Shape of the law of their number: 1 is geometric, 0 logarithmic, infinity Poisson given at
-        least one; any other number from -0.5 on a truncated negative binomial law.
-    relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation of the budget.
-    label : str, default=""
-        What is released, for reports.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range.
     """
 
     mu: float

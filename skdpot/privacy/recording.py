@@ -97,26 +97,6 @@ class Part:
 
     In the mean over batches and coins they are :math:`\sum_j q_j p_j g_j`, of which one record j
     adds :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
-
-    Parameters
-    ----------
-    value : ndarray
-        The released numbers, in one dimension, in the units of the sum.
-    sigma : float
-        Standard deviation of the noise on each.
-    rows : Contributions or None
-        The vectors g. None if single records cannot be told apart to first order.
-    members : ndarray of int, optional
-        Which records these are; by default all.
-    rates : ndarray, optional
-        q of each of them; by default 1.
-    center : ndarray, optional
-        The mean, where it is not the sum above: there are more records than members, or the
-        vectors are the first order of something that is no sum.
-    exact : bool, default=True
-        Whether what a record adds depends on no other record.
-    missed : float, default=0.0
-        Root mean square of what the vectors miss in sums over batches.
     """
 
     value: np.ndarray
@@ -236,19 +216,7 @@ class _Player:
 
 @contextmanager
 def record_releases(*, forgetting: bool = True) -> Iterator[list[Release]]:
-    """Keep everything that mechanisms release inside the block.
-
-    Parameters
-    ----------
-    forgetting : bool, default=True
-        Leave out the trials of a private search that did not win: they are not published.
-
-    Yields
-    ------
-    list of Release
-        Grows while the block runs; of this thread and its asynchronous tasks only, not of
-        worker processes. Of nested blocks the inner one records.
-    """
+    """Keep everything that mechanisms release inside the block."""
     recorder = _Recorder(forgetting)
     token = _GATE.set(recorder)
     try:
@@ -259,18 +227,7 @@ def record_releases(*, forgetting: bool = True) -> Iterator[list[Release]]:
 
 @contextmanager
 def replay_releases(releases: Sequence[Release]) -> Iterator[None]:
-    """Give what mechanisms release inside the block the recorded noisy values.
-
-    Parameters
-    ----------
-    releases : sequence of Release
-        From `record_releases`, with ``forgetting=False`` if a private search was recorded.
-
-    Raises
-    ------
-    ReplayError
-        If what is released differs in kind, number, shape or public facts from what was recorded.
-    """
+    """Give what mechanisms release inside the block the recorded noisy values."""
     player = _Player(releases)
     token = _GATE.set(player)
     try:

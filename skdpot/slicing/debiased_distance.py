@@ -226,28 +226,7 @@ _FINER = 4  # bins for one, to find the error of binning
 
 @dataclass(frozen=True)
 class DebiasedDistance:
-    """An estimate of a squared sliced Wasserstein-2 distance between noisy tables.
-
-    Parameters
-    ----------
-    squared : float
-        Estimate of SW₂², ``raw_squared - noise_floor - binning_error``: without bias, hence
-        below zero about half of the time when the distance is zero.
-    standard_error : float
-        Standard error of `squared`.
-    noise_floor : float
-        What noise adds to the squared distance, as far as it is known.
-    binning_error : float
-        What the binning of the rows adds to the squared distance; mostly negative.
-    raw_squared : float
-        Squared distance between the noisy tables.
-    target : {"population", "data"}
-        Between what the distance is estimated.
-    n_simulations : int
-        Number of simulations that noise floor and standard error come from.
-    null_standard_error : float
-        Standard error of `squared` if the distance were zero.
-    """
+    """An estimate of a squared sliced Wasserstein-2 distance between noisy tables."""
 
     squared: float
     standard_error: float
@@ -265,22 +244,6 @@ class DebiasedDistance:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return a confidence interval for the distance SW₂ (not squared).
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            In (0, 1).
-
-        Returns
-        -------
-        low, high : float
-            ``0 <= low <= high``. A lower end of 0 means that the tables do not tell the two
-            sides apart at this confidence.
-
-        Raises
-        ------
-        ValueError
-            If `confidence` is not in (0, 1).
 
         Notes
         -----

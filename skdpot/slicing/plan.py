@@ -38,20 +38,7 @@ _SPARSE = 0.5  # share of entries that are not zero
 
 
 def uniform_directions(n_projections: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw independent uniform directions.
-
-    Parameters
-    ----------
-    n_projections, n_features : int
-        Number of directions L and dimension d.
-    rng : numpy.random.Generator
-        Public stream.
-
-    Returns
-    -------
-    ndarray of shape (n_projections, n_features)
-        Rows of unit length.
-    """
+    """Draw independent uniform directions."""
     rows = rng.standard_normal((n_projections, n_features))
     return _unit(rows)
 
@@ -69,21 +56,6 @@ def orthogonal_directions(
     integrates smooth functions of the direction far better than independent blocks do (the error
     of a sliced distance falls from several per cent to less than a thousandth). Each
     block alone is still Haar-distributed.
-
-    Parameters
-    ----------
-    n_projections, n_features : int
-        Number of directions L and dimension d. The last block is cut when d does not divide L.
-    rng : numpy.random.Generator
-        Public stream.
-    axes_first : bool, default=False
-        Make the first block the coordinate axes, so that every marginal is measured. In the plane
-        the others then follow from it, and nothing is drawn.
-
-    Returns
-    -------
-    ndarray of shape (n_projections, n_features)
-        Rows of unit length.
     """
     n_blocks = -(-n_projections // n_features)
     if n_features == 2:
@@ -97,27 +69,7 @@ def orthogonal_directions(
 def make_directions(
     projections: str | np.ndarray, n_projections: int, n_features: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the directions that a ``projections=`` parameter asks for.
-
-    Parameters
-    ----------
-    projections : {"axes+orthogonal", "orthogonal", "uniform"} or ndarray of shape (L, d)
-        An array is taken as public knowledge; its rows are scaled to unit length.
-    n_projections, n_features : int
-        Number of directions L (ignored for an array) and dimension d.
-    rng : numpy.random.Generator
-        Public stream.
-
-    Returns
-    -------
-    ndarray of shape (L, d)
-        Rows of unit length.
-
-    Raises
-    ------
-    ValueError
-        If an array has another number of columns, a row that is zero or not finite.
-    """
+    """Return the directions that a ``projections=`` parameter asks for."""
     if isinstance(projections, str):
         if projections == "uniform":
             return uniform_directions(n_projections, n_features, rng)
@@ -193,16 +145,7 @@ def longest_step(directions: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SquareRootStrategy:
-    """Lower-triangular Toeplitz strategy matrix, rounded once to a public lattice.
-
-    Parameters
-    ----------
-    n_bins : int
-        Number of bins B.
-    lattice : float
-        Spacing g. The matrix is an integer matrix times g, so that the statistic of any
-        data set lies on the lattice on which the noise is drawn and is never rounded.
-    """
+    """Lower-triangular Toeplitz strategy matrix, rounded once to a public lattice."""
 
     n_bins: int
     lattice: float
@@ -264,20 +207,6 @@ class SquareRootStrategy:
         most Δ. They are different coordinates of the release, so that their squares add up:
         ``sqrt(k) Δ``, the sensitivity of k L histograms of one table. (Were two of the rows in
         one table, their moves could add up in length, to 2 Δ; hence the different labels.)
-
-        Parameters
-        ----------
-        n_projections : int
-            Number of slices L.
-        conditional : bool
-            Whether there is one table a class and the class is protected too.
-        group_size : int, default=1
-            Number k of rows of one person; more than 1 only where labels are public.
-
-        Returns
-        -------
-        float
-            Δ, rounded up.
         """
         # Integers far below 2^53, so that the products are exact in double precision, which
         # is hundreds of times faster at 4096 bins.
@@ -372,20 +301,6 @@ def recommended_n_projections(
     One orthogonal block of directions for every 25 units of ``n mu / C``, at least one and
     at most about 1024 directions: what a class's rows can pay for. The constant is the
     public outcome of ``examples/benchmarks/bench_sketch_shape.py``; see the user guide.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public size of the data, n and d.
-    mu : float
-        Gaussian privacy parameter of the sketch; infinite without privacy.
-    n_classes : int, default=1
-        Number of classes C.
-
-    Returns
-    -------
-    int
-        A multiple of `n_features`; 1 for one feature.
     """
     if n_features == 1:
         return 1  # there is no other direction
@@ -403,18 +318,6 @@ def recommended_distance_n_projections(n_samples: int, n_features: int, mu: floa
     its size does not depend on their number; but the smallest distance that stands out of the
     noise grows with it, and more directions show more shapes. The constants are outcomes of
     ``examples/benchmarks/bench_sliced_distance.py``.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public size of the data of the smallest party, n and d.
-    mu : float
-        Gaussian privacy parameter of its sketch; infinite without privacy.
-
-    Returns
-    -------
-    int
-        A multiple of `n_features`.
     """
     most = max(1, _MOST_DISTANCE_SLICES // n_features)
     blocks = n_samples * mu / _SIGNAL_PER_DISTANCE_BLOCK
@@ -427,20 +330,6 @@ def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int 
     16 while ``n mu / C`` is below 100, 32 below 2,000, and 64 from there on. The noise of a
     distribution function grows only logarithmically with the bins, but below the noise there
     is nothing fine to see.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public size of the data, n and d.
-    mu : float
-        Gaussian privacy parameter of the sketch; infinite without privacy.
-    n_classes : int, default=1
-        Number of classes C.
-
-    Returns
-    -------
-    int
-        Bins along each direction.
     """
     signal = n_samples * mu / n_classes
     return next(n_bins for limit, n_bins in _BINS_BELOW if signal < limit or math.isinf(limit))

@@ -58,16 +58,7 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, eq=False)
 class ProjectedRows:
-    """Noisy projections of one batch of rows.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (n_projections, n_features), float32
-        Unit rows Θ.
-    values : ndarray of shape (n_projections, n_rows), float32
-        ``ΘBᵀ + noise``, sorted along each direction *after* the noise was added, so that their
-        order tells nothing about the order of the rows.
-    """
+    """Noisy projections of one batch of rows."""
 
     directions: np.ndarray
     values: np.ndarray
@@ -75,13 +66,7 @@ class ProjectedRows:
 
 @dataclass(frozen=True, eq=False)
 class SmoothedProjections:
-    """Noisy projections of one batch of rows or of several, as they were released.
-
-    Parameters
-    ----------
-    releases : tuple of Release
-        One a step (Algorithm 1), or a single one of all rows (Algorithm 2).
-    """
+    """Noisy projections of one batch of rows or of several, as they were released."""
 
     releases: tuple[Release, ...]
 

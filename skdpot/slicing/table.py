@@ -38,17 +38,7 @@ from skdpot.slicing.plan import SquareRootStrategy, square_root_strategy
 
 @dataclass(frozen=True, eq=False)
 class CDFTable:
-    """Piecewise linear distribution functions of the projections of one measure.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (n_projections, n_features)
-        Unit rows.
-    half_widths : ndarray of shape (n_projections,)
-        Half width of the binned range along each direction.
-    cdf : ndarray of shape (n_projections, n_bins + 1)
-        Values at the bin edges, non-decreasing from 0 to 1.
-    """
+    """Piecewise linear distribution functions of the projections of one measure."""
 
     directions: np.ndarray
     half_widths: np.ndarray

@@ -48,29 +48,7 @@ def wasserstein_1d(
     *,
     p: float = 2.0,
 ) -> float | np.ndarray:
-    """Wasserstein-p distance between samples on the line, exact.
-
-    Parameters
-    ----------
-    u : array-like of shape (n,) or (n_projections, n)
-        Positions of the first measure, one problem a row.
-    v : array-like of shape (m,) or (n_projections, m)
-        Positions of the second measure; m may differ from n.
-    u_weights, v_weights : array-like of shape (n,), (m,), optional
-        Non-negative masses, scaled to sum to one; uniform by default.
-    p : float, default=2
-        Order, at least 1.
-
-    Returns
-    -------
-    float or ndarray of shape (n_projections,)
-        W_p (not its p-th power), in the unit of the positions.
-
-    Raises
-    ------
-    ValueError
-        If the shapes or the weights do not fit, or p < 1.
-    """
+    """Wasserstein-p distance between samples on the line, exact."""
     if not 1 <= p < np.inf:
         raise ValueError(
             f"p={p!r} must be finite and at least 1: below, matching quantiles is not optimal."

@@ -17,17 +17,7 @@ _ROUNDING = 1e-9  # of the unit interval
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What one column must satisfy.
-
-    Parameters
-    ----------
-    kept : ndarray of shape (n_cells,)
-        Share of each cell that satisfies it.
-    limits : tuple, optional
-        Smallest and largest value, of a column with a scale.
-    within : tuple of float, optional
-        The same in the unit interval.
-    """
+    """What one column must satisfy."""
 
     kept: FloatArray
     limits: tuple[Any, Any] | None = None

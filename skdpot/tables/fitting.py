@@ -62,21 +62,7 @@ _LARGEST_SIGMA = 2.0**26
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The releases of one fit.
-
-    Parameters
-    ----------
-    n_samples : int
-        Public number of rows.
-    sigma : float
-        Noise for a statistic of sensitivity 1 that had the whole squared mu; 0 without noise.
-    shares : dict of str to float
-        Share of the squared mu of each release.
-    schema : SchemaPlan
-        What is estimated of the schema first.
-    event : Event
-        Everything together.
-    """
+    """The releases of one fit."""
 
     n_samples: int
     sigma: float
@@ -176,17 +162,7 @@ def sampling_misfit(prediction: FloatArray, n_rows: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Marginals of pairs, and how far a model is off in each.
-
-    Parameters
-    ----------
-    marginals : tuple of Marginal
-        What may be released; one or two groupings of each pair.
-    misfits : ndarray of shape (n_marginals,)
-        Estimated numbers of rows that the model puts wrong, twice.
-    importance : ndarray of shape (n_marginals,)
-        What a wrong row counts.
-    """
+    """Marginals of pairs, and how far a model is off in each."""
 
     marginals: tuple[Marginal, ...]
     misfits: FloatArray
@@ -269,25 +245,7 @@ _SWEEPS = 30
 
 @dataclass(frozen=True, eq=False)
 class TableFit:
-    """The fit of one private table.
-
-    Parameters
-    ----------
-    plan : TablePlan
-        What is released.
-    streams : Streams
-        Randomness.
-    codes : ndarray of int32, shape (n_rows, n_columns)
-        Private: the cell of each value.
-    grids : tuple of ColumnGrid
-        Cells of each column.
-    target : int or None
-        Column whose pairs matter most.
-    n_particles : int
-        Particles that potentials are fitted with.
-    advance : callable
-        Told the name of each stage that is over.
-    """
+    """The fit of one private table."""
 
     plan: TablePlan
     streams: Streams

@@ -41,17 +41,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Marginal:
-    """Which cell of a contingency table each row falls in.
-
-    Parameters
-    ----------
-    columns : tuple of int
-        Positions of the columns.
-    groups : tuple of ndarray of int
-        For each of them the group of each of its codes; groups are numbered from 0.
-    levels : tuple of int
-        Names of these groupings; marginals of equal columns and levels are equal.
-    """
+    """Which cell of a contingency table each row falls in."""
 
     columns: tuple[int, ...]
     groups: tuple[IntArray, ...] = field(compare=False, repr=False)
@@ -98,17 +88,7 @@ class Marginal:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginal:
-    """A released contingency table.
-
-    Parameters
-    ----------
-    marginal : Marginal
-        What was counted.
-    counts : ndarray of shape (n_cells,)
-        Noisy numbers of rows.
-    sigma : float
-        Standard deviation of the noise on each; 0 without noise.
-    """
+    """A released contingency table."""
 
     marginal: Marginal
     counts: FloatArray

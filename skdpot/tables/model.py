@@ -40,17 +40,7 @@ _POSSIBLE = 1e-9  # least share of a cell: what the noise hides may occur
 
 @dataclass(frozen=True, eq=False)
 class ColumnBins:
-    """Bins of one column.
-
-    Parameters
-    ----------
-    bins : ndarray of int, shape (n_cells,)
-        Bin of each cell.
-    cell_shares : ndarray of shape (n_cells,)
-        Estimated share of the rows in each cell; they add up to 1.
-    coarse : ndarray of int, shape (n_bins,)
-        Group of each bin where fewer are wanted.
-    """
+    """Bins of one column."""
 
     bins: IntArray
     cell_shares: FloatArray
@@ -235,15 +225,7 @@ def scaling_step(
 
 
 class ScaledParticles:
-    """Particles whose weights are scaled until their marginals fit.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_particles, n_columns)
-        Particles.
-    weights : ndarray of shape (n_particles,)
-        Initial weights; their sum is the number of rows that counts refer to.
-    """
+    """Particles whose weights are scaled until their marginals fit."""
 
     def __init__(self, codes: IntArray, weights: FloatArray) -> None:
         self.codes = codes
@@ -306,20 +288,7 @@ class TreeNode:
 
 @dataclass(frozen=True, eq=False)
 class ColumnTree:
-    """Every column depends on its parent in a tree and on the target.
-
-    Parameters
-    ----------
-    nodes : tuple of TreeNode
-        All columns but the target, parents first.
-    conditionals : tuple of ndarray of shape (n_target_bins, n_parent_bins, n_bins)
-        Distribution of each node; sums over the last axis are 1. Without a target, or a parent,
-        the axis has length 1.
-    target : int or None
-        Column that every other depends on.
-    target_shares : ndarray of shape (n_target_bins,)
-        Distribution of the target.
-    """
+    """Every column depends on its parent in a tree and on the target."""
 
     nodes: tuple[TreeNode, ...]
     conditionals: tuple[FloatArray, ...]
@@ -466,21 +435,7 @@ _DRAW_SWEEPS = 3
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A tree of columns, reweighted by potentials on the cells of marginals.
-
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows of the table.
-    releases : tuple of Release
-        Noisy contingency tables: of each column alone, then of pairs.
-    bins : tuple of ColumnBins
-        Bins of each column.
-    tree : ColumnTree
-        Where particles are drawn from.
-    potentials : tuple of ndarray of shape (n_cells,)
-        For each marginal what its cells add to the logarithm of a particle's weight.
-    """
+    """A tree of columns, reweighted by potentials on the cells of marginals."""
 
     n_rows: int
     releases: tuple[Release, ...]
