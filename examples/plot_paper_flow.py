@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from skdpot import DPSlicedFlowSampler
-from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
 from skdpot.mechanisms import Presample
-from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 
 RADIUS, SPREAD, N_ROWS, N_SLICES = 3.0, 0.3, 3000, 200
 STEPS = (1, 10, 200)
@@ -59,7 +60,9 @@ def problem(sampler):
     """Return what the particles move towards."""
     if hasattr(sampler, "sketch_"):
         return SlicedFlowProblem(sampler.sketch_.table())
-    return SmoothedFlowProblem(sampler.releases_, sampler.bounds_.radius, N_SLICES)
+    return SmoothedFlowProblem(
+        sampler.releases_.batches, sampler.releases_.sigma, sampler.bounds_.radius, N_SLICES
+    )
 
 
 def flow(sampler, n_steps):

@@ -31,7 +31,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
 from skdpot import DPSlicedFlowSampler
-from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 
 GREY, RADIUS = 5.0, 45.0
 HIGHEST = {1.0: 4, 3.0: 6, np.inf: 7}

@@ -33,11 +33,11 @@ from skdpot import SlicedSketch
 from skdpot.audit import CanaryPairs, gaussian_audit
 from skdpot.audit.message_attacks import paired_differences, reconstruct, rows_from_sketch
 from skdpot.federated.baselines import fedwad, triangle
-from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.sliced_protocol import sliced
 from skdpot.metrics import wasserstein_distance
+from skdpot.ot.measures import gaussian_reference
 
 digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits.data))

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from skdpot.estimators.fair_regressor import FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
+    from skdpot.estimators.private_scaler import PrivateScaler
     from skdpot.estimators.private_search import PrivateSearchCV
+    from skdpot.estimators.table_encoder import TableEncoder
     from skdpot.estimators.table_synthesizer import DPTableSynthesizer
     from skdpot.estimators.trajectory_sampler import PrivateTrajectorySampler
     from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
-    from skdpot.preprocessing.private_scaler import PrivateScaler
-    from skdpot.preprocessing.table_encoder import TableEncoder
-    from skdpot.preprocessing.table_schema import TableSchema
     from skdpot.privacy.budget import PrivacyBudget
     from skdpot.privacy.provenance import check_pipeline
-    from skdpot.slicing.sketch import SlicedSketch
+    from skdpot.release.sketch import SlicedSketch
+    from skdpot.tables.schema import TableSchema
 
 __all__ = [
     "ClientContribution",
@@ -55,13 +55,13 @@ _HOMES = {
     "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
-    "PrivateScaler": "skdpot.preprocessing.private_scaler",
+    "PrivateScaler": "skdpot.estimators.private_scaler",
     "PrivateSearchCV": "skdpot.estimators.private_search",
     "PrivateTrajectorySampler": "skdpot.estimators.trajectory_sampler",
     "PrivateWassersteinDistance": "skdpot.estimators.wasserstein_distance",
-    "SlicedSketch": "skdpot.slicing.sketch",
-    "TableEncoder": "skdpot.preprocessing.table_encoder",
-    "TableSchema": "skdpot.preprocessing.table_schema",
+    "SlicedSketch": "skdpot.release.sketch",
+    "TableEncoder": "skdpot.estimators.table_encoder",
+    "TableSchema": "skdpot.tables.schema",
     "check_pipeline": "skdpot.privacy.provenance",
 }
 

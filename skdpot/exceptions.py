@@ -1,4 +1,11 @@
-"""Errors and warnings of the package; none of them carries a private value."""
+"""Errors and warnings of the package; none of them carries a private value.
+
+Warnings that point at the caller's own line.
+"""
+
+import sys
+import warnings
+from functools import partial
 
 __all__ = [
     "BudgetExceededError",
@@ -62,3 +69,19 @@ class FairnessWarning(UserWarning):
 
 class NotPrivateWarning(UserWarning):
     """What is about to be sent or computed gives no privacy at all."""
+
+
+_PASSED_OVER = ("skdpot", "sklearn", "joblib")
+
+
+def _warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the first line outside of skdpot and scikit-learn."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+warn_of_privacy = partial(_warn_caller, category=PrivacyWarning)
+warn_of_fairness = partial(_warn_caller, category=FairnessWarning)
+warn_not_private = partial(_warn_caller, category=NotPrivateWarning)

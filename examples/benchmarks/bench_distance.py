@@ -45,7 +45,7 @@ from skdpot.federated.exchange import Transcript
 from skdpot.federated.messages import GeodesicMeasure, InterpolatingMeasure, ReferenceMeasure
 from skdpot.mechanisms import FedWad, Triangle
 from skdpot.metrics import wasserstein_distance
-from skdpot.slicing import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_wasserstein_distance
 
 SIZES = (100, 500, 1000)
 NOISY = {0: 0.0, 20: 20.0, 50: 30.0}  # rows, and standard deviation of their noise

@@ -31,8 +31,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets import per_sample
+from skdpot._utils.validation import SecretStream
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     PriorDistance,
@@ -40,10 +39,12 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
     reconstruction_gradient,
 )
-from skdpot.nets.networks import ToSphere, build_networks
-from skdpot.nets.noisy_sums import by_jacobians, plan_training, pulled_back_sum
+from skdpot.nets.training import build_networks
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.release import per_sample
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gradients import by_jacobians, plan_training, pulled_back_sum
+from skdpot.release.per_sample import ToSphere
 
 DEFAULT_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist.npz"
 N_ROWS, LATENT_DIM = 30_000, 8

@@ -41,7 +41,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import fair
 from skdpot.nets import fair_training
 from skdpot.nets.fair_training import FairLoss
-from skdpot.nets.noisy_sums import shares_of_jacobians, shares_of_vectors
+from skdpot.release.gradients import shares_of_jacobians, shares_of_vectors
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 0.95)
 LEVELS = (0.7, 0.8, 0.9)

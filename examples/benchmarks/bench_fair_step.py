@@ -33,12 +33,12 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.nn import functional
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_sums import pulled_back_sum, shares_of_jacobians, shares_of_vectors
-from skdpot.nets.per_sample import record_outputs
+from skdpot._utils.validation import SecretStream
 from skdpot.nets.wasserstein_gradient import ParityPenalty
+from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.slicing import orthogonal_directions
+from skdpot.release.gradients import pulled_back_sum, shares_of_jacobians, shares_of_vectors
+from skdpot.release.per_sample import record_outputs
 
 Step = Callable[[], None]
 

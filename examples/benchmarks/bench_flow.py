@@ -22,10 +22,10 @@ import torch
 from tqdm import tqdm
 
 from skdpot import DPSlicedFlowSampler
-from skdpot._utils.devices import one_blas_thread
-from skdpot.flows.solver import DirectionBatch, NumpyDrift
-from skdpot.flows.torch_state import TorchDrift
-from skdpot.slicing import orthogonal_directions
+from skdpot._utils.validation import one_blas_thread
+from skdpot.ot.flow import DirectionBatch, NumpyDrift
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.torch_flow import TorchDrift
 
 N_LEVELS = 1024
 STEP = 0.5

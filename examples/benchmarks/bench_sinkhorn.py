@@ -21,7 +21,7 @@ import numpy as np
 import ot
 from threadpoolctl import threadpool_limits
 
-from skdpot.trajectories.sinkhorn import SchrodingerPotentials, schrodinger_potentials
+from skdpot.ot.sinkhorn import SchrodingerPotentials, schrodinger_potentials
 
 REGULARIZATIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
 METHODS = ("sinkhorn", "sinkhorn_log")

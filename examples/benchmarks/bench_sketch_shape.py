@@ -24,13 +24,10 @@ from tqdm import tqdm
 from skdpot import DPSlicedFlowSampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import Sketch
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import privacy_target
-from skdpot.slicing import (
-    orthogonal_directions,
-    recommended_bins,
-    recommended_n_projections,
-    sliced_wasserstein_distance,
-)
+from skdpot.release.histogram import recommended_bins, recommended_n_projections
 
 DELTA = 1e-5
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ How good the noise-aware sliced distance is, and how far its intervals can be tr
 
 For pairs of clouds in eight features (equal, shifted, correlated and shifted, scaled, differently
 shaped) and several sizes and privacy levels, releases two sketches a run, estimates their distance
-with `skdpot.slicing.debiased_squared_distance`, and compares it with what is true: the distance
+with `skdpot.metrics.debiased_squared_distance`, and compares it with what is true: the distance
 between the two laws (from 400,000 rows each), or between the two data sets. It prints, a row a
 case,
 
@@ -15,7 +15,7 @@ case,
 - seconds an estimate.
 
 ``--select slices`` repeats three cases over numbers of slices: the table behind
-`skdpot.slicing.recommended_distance_n_projections`.
+`skdpot.release.histogram.recommended_distance_n_projections`.
 
     OMP_NUM_THREADS=1 python bench_sliced_distance.py --runs 200 --csv sliced_distance.csv
 
@@ -35,14 +35,11 @@ import pandas as pd
 
 from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
+from skdpot.metrics.debiased_distance import debiased_squared_distance
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.accounting import privacy_target
-from skdpot.slicing import (
-    debiased_squared_distance,
-    orthogonal_directions,
-    recommended_bins,
-    recommended_distance_n_projections,
-    wasserstein_1d,
-)
+from skdpot.release.histogram import recommended_bins, recommended_distance_n_projections
 
 N_FEATURES, SPREAD, SHIFT, DELTA = 8, 0.25, 0.1, 1e-5
 CLOUDS = ("equal", "shifted", "correlated", "scaled", "mixture", "heavy")

@@ -22,14 +22,14 @@ import pandas as pd
 from bench_tables import judge
 from table_task import DEFAULT_CSV, TableTask, load_task
 
-import skdpot.preprocessing.column_base
+import skdpot.tables.column_base
 import skdpot.tables.fitting
 import skdpot.tables.model
 from skdpot import DPSlicedFlowSampler, DPTableSynthesizer, TableEncoder
 from skdpot.mechanisms import Sketch
 
 MEASURES = ("auc", "accuracy", "tv1", "tv2", "tv3", "w1")
-column_base = skdpot.preprocessing.column_base
+column_base = skdpot.tables.column_base
 tables = skdpot.tables
 
 # What is changed: a module, its constant, and another value.

@@ -115,10 +115,10 @@ def fit_opendp(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
 
 def fit_marginals(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
     """Release every column's histogram with our noise; columns are then drawn apart."""
-    from skdpot._utils.rng import SecretStream
+    from skdpot._utils.validation import SecretStream
     from skdpot.privacy import gdp_mu
     from skdpot.privacy.noise import calibrate_lattice
-    from skdpot.privacy.private_bounds import noisy_histogram
+    from skdpot.release.private_bounds import noisy_histogram
 
     # Under replace-one, a record changes two counts of each column by one.
     mu, sensitivity = gdp_mu(job["epsilon"], job["delta"]), math.sqrt(2 * rows.shape[1])

@@ -23,9 +23,9 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
 from skdpot.metrics import resample_paths
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_mu
-from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
+from skdpot.release.bounds import DataBounds
+from skdpot.release.langevin import LangevinPhase, plan_langevin
 
 __all__ = ["METHODS", "PRIVATE", "UNCOUPLED", "WANDERING", "Recovered", "fitted", "paper_settings"]
 

@@ -2,17 +2,37 @@
 
 Errors raised here go to people who may not see the data, so a message never quotes a
 value: scikit-learn's own texts are kept where they speak of shapes and types only.
+
+Three random streams for three purposes.
+
+Noise and batch membership must be unpredictable (`SecretStream`); directions are
+published, and the solver only post-processes, so both use ordinary generators.
+
+Where numerical kernels run: on which device, and on how many threads of the processor.
+
+torch is loaded only where a GPU may be.
 """
 
-from collections.abc import Callable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import wraps
+from dataclasses import dataclass
+from functools import cache, wraps
+from itertools import chain
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import _safe_indexing, check_array, check_scalar
+from sklearn.utils import (
+    _safe_indexing,
+    check_array,
+    check_random_state,
+    check_scalar,
+)
 from sklearn.utils._param_validation import HasMethods as HasMethods
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import InvalidParameterError
@@ -20,6 +40,13 @@ from sklearn.utils._param_validation import StrOptions as StrOptions
 from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 from sklearn.utils.validation import check_is_fitted as check_is_fitted
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from skdpot.exceptions import warn_of_privacy
+
+if TYPE_CHECKING:
+    import torch
+
 
 binary_responses = _get_response_values_binary
 num_samples = _num_samples
@@ -388,3 +415,180 @@ def _label_fault(labels: np.ndarray) -> str:
     if kind == "O":
         return "" if all(isinstance(label, str) for label in labels) else "mixed or missing"
     return "" if kind in "biuUmM" else "unknown"
+
+
+class SecretStream:
+    """Uniform random words from the operating system, or from a seed in tests."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._generator = None if seed is None else np.random.default_rng(seed)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the stream was seeded."""
+        return self._generator is not None
+
+    def random_bytes(self, n_bytes: int) -> bytes:
+        """Return `n_bytes` uniform random bytes."""
+        if self._generator is None:
+            return os.urandom(n_bytes)
+        return self._generator.bytes(n_bytes)
+
+    def random_uint64(self, size: int) -> np.ndarray:
+        """Return `size` uniform random 64-bit words."""
+        return np.frombuffer(self.random_bytes(8 * size), dtype=np.uint64).copy()
+
+    def random_bits(self, n_bits: int) -> int:
+        """Return a uniform integer in ``[0, 2 ** n_bits)``."""
+        n_bytes = -(-n_bits // 8)
+        word = int.from_bytes(self.random_bytes(n_bytes), "little")
+        return word >> (8 * n_bytes - n_bits)
+
+    def generator(self) -> np.random.Generator:
+        """Return a numpy generator seeded from this stream (not cryptographic)."""
+        return np.random.default_rng(self.random_bits(256))
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of one fit: secret noise, published directions, solver."""
+
+    secret: SecretStream
+    public: np.random.Generator
+    solver: np.random.Generator
+
+
+def spawn_streams(random_state: int | np.random.RandomState | None, caller: str) -> Streams:
+    """Split a scikit-learn ``random_state`` by purpose."""
+    if random_state is None:
+        return Streams(SecretStream(), np.random.default_rng(), np.random.default_rng())
+    warn_of_privacy(
+        f"{caller}: `random_state` makes the privacy noise reproducible: whoever knows it can "
+        "remove the noise, and two fits with the same one differ by the data alone. Use it in "
+        "tests only; leave random_state=None to publish."
+    )
+    seed = check_random_state(random_state).randint(0, 2**31, size=4)
+    secret, public, solver = np.random.SeedSequence(seed.tolist()).spawn(3)
+    return Streams(
+        SecretStream(int(secret.generate_state(4, np.uint64)[0])),
+        np.random.default_rng(public),
+        np.random.default_rng(solver),
+    )
+
+
+def solver_generator(random_state: int | np.random.RandomState | None) -> np.random.Generator:
+    """Return a generator for post-processing; no privacy depends on it."""
+    if random_state is None:
+        return np.random.default_rng()
+    return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
+
+
+@contextmanager
+def torch_randomness(rng: np.random.Generator) -> Iterator[None]:
+    """Seed torch's global generator from `rng` inside the block; outside it goes on as before.
+
+    Initial weights and dropout draw from it; noise and batches never do.
+    """
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(int(rng.integers(2**63 - 1)))
+        yield
+
+
+# What the drivers of GPUs that torch can use show in /dev: NVIDIA's, of desktops and of boards
+# (nv*), AMD's, and that of Linux inside of Windows.
+_DRIVERS = ("nvidia*", "nvmap", "nvgpu*", "nvhost*", "kfd", "dxg")
+
+
+def resolve_device(device: str) -> "torch.device | None":
+    """Map a ``device=`` parameter to a torch device, or to None for numpy on the CPU."""
+    if device == "cpu" or (device == "auto" and not _may_have_gpu()):
+        return None
+    import torch
+
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise ValueError(
+            'device="cuda" needs a GPU that torch can use, and torch.cuda.is_available() is '
+            'False here. Use device="auto" to fall back to the CPU.'
+        )
+    return torch.device("cuda") if available else None
+
+
+def _may_have_gpu() -> bool:
+    """Whether asking torch, which takes seconds to load, can have another answer than no."""
+    if "torch" in sys.modules or sys.platform != "linux":
+        return True
+    return any(chain.from_iterable(Path("/dev").glob(name) for name in _DRIVERS))
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def n_threads() -> int:
+    """Return how many threads a kernel may use: as many as torch, or as OpenMP without torch.
+
+    ``torch.set_num_threads`` and the variable ``OMP_NUM_THREADS`` change it, and joblib
+    lowers it in its worker processes. Torch is not loaded for the answer.
+    """
+    of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)
+    if of_torch is not None:
+        return int(of_torch())
+    counts = [library["num_threads"] for library in _libraries("openmp").info()]
+    return max(counts, default=os.cpu_count() or 1)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep matrix products on the calling thread.
+
+    The products of these kernels are thin: splitting them gains little, and the threads of
+    OpenBLAS spin while they wait, which on a busy machine makes a kernel several times slower.
+    """
+    with _libraries("blas").limit(limits=1):
+        yield
+
+
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Apply `function`, which must release the GIL, to each item in a thread of its own."""
+    with one_blas_thread():
+        if len(items) == 1:
+            return [function(items[0])]
+        with ThreadPoolExecutor(len(items)) as pool:
+            return list(pool.map(function, items))
+
+
+@cache
+def _libraries(kind: str) -> ThreadpoolController:
+    """Find the loaded libraries of a kind, once: looking takes milliseconds."""
+    return ThreadpoolController().select(user_api=kind)
+
+
+FINITE = "must hold finite numbers, without NaN or infinity."
+_LARGEST = 1e150
+
+
+def as_points(X: Any, name: str) -> np.ndarray:
+    """Return a copy of X as float64 rows whose squares are finite; no error quotes a value."""
+    points = as_finite(X, name, FINITE)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(
+            f"{name} has shape {points.shape}; it must be a table (n_rows, n_features), not empty."
+        )
+    if np.abs(points).max() > _LARGEST:
+        raise ValueError(
+            f"{name} must hold numbers of at most {_LARGEST:g} in absolute value, whose squares "
+            "are finite."
+        )
+    return points
+
+
+def check_same_features(first: int, second: int) -> None:
+    """Refuse samples that do not live in the same space."""
+    if first != second:
+        raise ValueError(
+            f"X has {first} features and Y has {second}; a distance needs the same features, in "
+            "the same order, on both sides."
+        )

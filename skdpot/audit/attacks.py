@@ -42,9 +42,10 @@ from tqdm.auto import tqdm
 
 from skdpot.audit.canaries import AuditedFit, NoKnownAttackError, Score
 from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.recording import Records, Release
-from skdpot.slicing.rows import ProjectedRows, SmoothedProjections, project_rows
+from skdpot.ot.flow import ProjectedRows
+from skdpot.release.bounds import DataBounds
+from skdpot.release.release import Records, Release
+from skdpot.release.rows import SmoothedProjections, project_rows
 
 _NEAREST = 24  # values to a median, that are tried as one of the two middle ones
 _SAME = 1e-12

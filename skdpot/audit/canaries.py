@@ -34,13 +34,13 @@ from sklearn.base import clone
 
 from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.mechanisms.fair import FAIR_MECHANISMS
+from skdpot.ot.slices import orthogonal_directions
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_schema import TableSchema, bound_schema
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.recording import Release, first_difference, record_releases, replay_releases
-from skdpot.slicing.plan import orthogonal_directions
+from skdpot.release.release import Release, first_difference, record_releases, replay_releases
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.frames import Table
+from skdpot.tables.schema import TableSchema, bound_schema
 
 _ROOM = 4  # corners are drawn at random where there are 2^4 of them, or more, for each record
 

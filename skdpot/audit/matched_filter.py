@@ -1,6 +1,6 @@
 r"""The one attack on releases that are sums over records, or nearly so: a matched filter.
 
-Every release says what a record adds to it (`skdpot.privacy.recording.Release.parts`), by the code
+Every release says what a record adds to it (`skdpot.release.release.Release.parts`), by the code
 that the mechanism itself has next to its sum. So all coins of an audit are estimated at once from
 all releases together, and once the coins are open the residuals show whether the noise is there.
 
@@ -31,7 +31,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import chi2, norm
 
 from skdpot.privacy.gdp import gdp_epsilon
-from skdpot.privacy.recording import Part, Vectors
+from skdpot.release.release import Part, Vectors
 
 _FEWEST_TESTED = 16  # numbers that are tested by themselves
 _SHARE = 0.01  # of the chance of an error of the whole audit, that the tests of the noise may have

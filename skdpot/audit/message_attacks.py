@@ -19,7 +19,6 @@ from skdpot.audit.reconstruction import (
     rows_from_one_round,
 )
 from skdpot.federated.exchange import Transcript
-from skdpot.federated.measures import DiscreteMeasure, optimal_plan
 from skdpot.federated.messages import (
     CostMatrices,
     FractionRequest,
@@ -27,8 +26,9 @@ from skdpot.federated.messages import (
     InterpolatingMeasure,
     ReferenceMeasure,
 )
-from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.ot.measures import DiscreteMeasure, optimal_plan
+from skdpot.release.sketch import SlicedSketch
 
 _FLAT = 1e-9  # relative singular value below which the points do not span a direction
 

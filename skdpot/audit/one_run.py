@@ -55,8 +55,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_count
+from skdpot._utils.validation import check_count, solver_generator
 from skdpot.audit.attacks import default_score, evidence_of
 from skdpot.audit.canaries import (
     AuditedFit,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.measures import DiscreteMeasure, optimal_plan
 from skdpot.federated.messages import MeasureMessage
+from skdpot.ot.measures import DiscreteMeasure, optimal_plan
 
 Seen: TypeAlias = DiscreteMeasure | MeasureMessage
 

@@ -11,8 +11,7 @@ import pandas as pd
 
 import skdpot
 from skdpot._utils.pages import HtmlReport
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_count, check_is_fitted
+from skdpot._utils.validation import as_points, check_count, check_is_fitted, solver_generator
 from skdpot.audit.membership import check_confidence
 from skdpot.audit.one_run import lower_text
 from skdpot.audit.report_page import (
@@ -35,10 +34,9 @@ from skdpot.audit.report_trials import (
     try_membership,
 )
 from skdpot.exceptions import LedgerError
-from skdpot.metrics.distances import as_points
-from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivacySpent, silent_parts, total_spent
+from skdpot.tables.frames import Table
 
 
 def privacy_report(

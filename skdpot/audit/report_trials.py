@@ -15,15 +15,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from tqdm.auto import tqdm
 
+from skdpot._utils.validation import as_points
 from skdpot.audit.canaries import NoKnownAttackError, numbered
 from skdpot.audit.one_run import AuditResult, one_run_audit
 from skdpot.audit.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.estimators._search_trials import take
+from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
-from skdpot.metrics.distances import as_points
-from skdpot.preprocessing.table_encoder import TableEncoder
-from skdpot.preprocessing.table_frames import Table
 from skdpot.privacy.spent import leaves, silent_parts, total_spent
+from skdpot.tables.frames import Table
 
 _MANY, _FEW = 1000, 100
 # Other rows beside canaries; scores of trainings take time with the cube of all rows.
@@ -192,8 +192,7 @@ def simulated_rows(
 def _within(bounds: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """Draw points from a cube inside of bounds."""
     cube = rng.uniform(-1.0, 1.0, size=(n_rows, bounds.n_features))
-    points: np.ndarray = bounds.from_ball(cube * bounds.radius / np.sqrt(bounds.n_features))
-    return points
+    return bounds.from_ball(cube * bounds.radius / np.sqrt(bounds.n_features))
 
 
 def _labels(estimator: Any, n_rows: int, rng: np.random.Generator) -> np.ndarray | None:

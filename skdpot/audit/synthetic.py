@@ -25,15 +25,13 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_count
+from skdpot._utils.validation import as_points, check_count, solver_generator
 from skdpot.audit.membership import (
     MembershipResult,
     Share,
     binomial_limits,
 )
 from skdpot.metrics._panels import COLORS
-from skdpot.metrics.distances import as_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)

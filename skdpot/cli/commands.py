@@ -29,14 +29,14 @@ from skdpot.cli.table_files import (
     write_table,
 )
 from skdpot.cli.where import check_conditions, known_column, read_conditions
+from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.estimators.table_synthesizer import DPTableSynthesizer
 from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_encoder import TableEncoder
-from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_schema import TableSchema
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.frames import Table
+from skdpot.tables.schema import TableSchema
 
 DEFAULT_DELTA = 1e-5
 

@@ -14,11 +14,11 @@ from typing import Any, TextIO
 import pandas as pd
 
 from skdpot.cli.console import CommandError
-from skdpot.preprocessing.categorical_column import text_truths
-from skdpot.preprocessing.column_base import present_texts, strings, text_numbers
-from skdpot.preprocessing.numeric_column import text_doubles, text_integers
-from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.tables.categorical_column import text_truths
+from skdpot.tables.column_base import present_texts, strings, text_numbers
+from skdpot.tables.frames import Table
+from skdpot.tables.numeric_column import text_doubles, text_integers
+from skdpot.tables.schema import TableSchema
 
 # What pandas takes for a missing value.
 MISSING_TEXTS = frozenset(

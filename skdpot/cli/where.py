@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from skdpot.cli.console import USAGE, CommandError
-from skdpot.preprocessing.column_base import TableColumn
-from skdpot.preprocessing.table_schema import TableSchema
+from skdpot.tables.column_base import TableColumn
 from skdpot.tables.conditions import parse_conditions
+from skdpot.tables.schema import TableSchema
 
 _SYNTAX = (
     "Write COLUMN=VALUE, COLUMN=ONE,ANOTHER for categories, COLUMN=LOW..HIGH, COLUMN>=LOW or "

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_count, check_real
+from skdpot._utils.validation import check_count, check_real, solver_generator
 
 
 def make_biased_classification(

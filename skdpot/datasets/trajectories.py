@@ -8,8 +8,13 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.utils import check_array
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import as_finite, check_count, check_covariance, check_real
+from skdpot._utils.validation import (
+    as_finite,
+    check_count,
+    check_covariance,
+    check_real,
+    solver_generator,
+)
 
 _N_BRANCHES = 3
 _FAR = 1e100

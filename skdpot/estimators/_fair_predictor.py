@@ -15,9 +15,6 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.notices import warn_of_fairness, warn_of_privacy
-from skdpot._utils.rng import spawn_streams, torch_randomness
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
@@ -26,24 +23,29 @@ from skdpot._utils.validation import (
     check_is_fitted,
     encode_labels,
     fit_context,
+    resolve_device,
+    spawn_streams,
+    torch_randomness,
     validate_rows,
 )
+from skdpot.exceptions import warn_of_fairness, warn_of_privacy
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.fair import FAIR_MECHANISMS, FairGradients, FairPlan
 from skdpot.nets.fair_training import Records
-from skdpot.nets.networks import build_predictor, evaluate
-from skdpot.nets.noisy_sums import SINGLE_PRECISION
-from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import (
+    build_predictor,
     check_callbacks,
     check_per_record,
+    evaluate,
     train_privately,
     with_trained_parameters,
 )
 from skdpot.nets.wasserstein_gradient import Cells
-from skdpot.privacy import recording
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.release import release as recording
+from skdpot.release.gradients import SINGLE_PRECISION
+from skdpot.release.per_sample import chain_of_layers
 
 # What a statement of privacy says of the neighbours that it protects among.
 SAME_GROUP = (

@@ -24,8 +24,7 @@ from sklearn.base import MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state, get_tags
 
-from skdpot._utils.rng import SecretStream
-from skdpot._utils.validation import as_finite, safe_indexing
+from skdpot._utils.validation import SecretStream, as_finite, safe_indexing
 from skdpot.estimators._search_plan import FitTerms, SearchPlan, Splits
 from skdpot.exceptions import SkdpotError
 from skdpot.mechanisms.base import chosen_mechanism
@@ -33,7 +32,6 @@ from skdpot.nets.training import publishable
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
 from skdpot.privacy.provenance import leaks, parts_of
-from skdpot.privacy.recording import Release, forgotten, released, remember
 from skdpot.privacy.spent import (
     COMPOSITES,
     PrivacySpent,
@@ -41,6 +39,7 @@ from skdpot.privacy.spent import (
     keeps_more,
     leaves,
 )
+from skdpot.release.release import Release, forgotten, released, remember
 
 _SET_BY_SEARCH = "epsilon delta budget random_state classes mechanism__classes verbose".split()
 # Parameters of composites that hold other estimators, or write their fits somewhere.

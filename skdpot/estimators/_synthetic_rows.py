@@ -10,20 +10,21 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import (
     all_or_nothing,
     check_count,
     check_is_fitted,
     fit_context,
+    resolve_device,
+    solver_generator,
+    spawn_streams,
     validate_rows,
 )
 from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
 from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
 
 
 @dataclass(eq=False, repr=False)

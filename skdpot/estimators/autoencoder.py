@@ -11,8 +11,6 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import solver_generator, spawn_streams
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
@@ -21,6 +19,9 @@ from skdpot._utils.validation import (
     check_is_fitted,
     fit_context,
     read_rows,
+    resolve_device,
+    solver_generator,
+    spawn_streams,
     validate_rows,
 )
 from skdpot.estimators._fair_predictor import SAME_GROUP, one_cell, read_groups
@@ -35,14 +36,12 @@ from skdpot.mechanisms.dpsgd import (
     TrainedAutoencoder,
 )
 from skdpot.nets.autoencoder_training import Prior, prior_samples
-from skdpot.nets.networks import evaluate
-from skdpot.nets.training import check_callbacks, check_per_record
+from skdpot.nets.training import check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.provenance import made_by
-from skdpot.privacy.recording import Records, Release
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.plan import public_bounds
+from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.release import Records, Release
 
 _MECHANISMS = {"dpsgd": DPSGD}
 _PENALTIES: dict[str, type[CodePenalty]] = {"prior": PriorPenalty, "parity": CodeParity}

@@ -20,8 +20,8 @@ from skdpot.estimators._fair_predictor import SAME_CLASS, SAME_GROUP, FairPredic
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FairTask, mu_share
 from skdpot.nets.fair_training import network_outputs
-from skdpot.nets.output_tables import plan_threshold, tuned_threshold
 from skdpot.nets.wasserstein_gradient import Cells, Probabilities
+from skdpot.release.output_tables import plan_threshold, tuned_threshold
 
 _TUNING_SHARE = 0.05  # of the squared mu, for the threshold
 
@@ -274,8 +274,7 @@ class FairPrivateClassifier(ClassifierMixin, FairPredictor):
 def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
     """Return the probability of the second class, before a threshold is known."""
     outputs = network_outputs(network, rows.to("cpu", torch.float32))
-    probabilities: np.ndarray = outputs[:, 0].sigmoid().numpy()
-    return probabilities
+    return outputs[:, 0].sigmoid().numpy()
 
 
 def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -14,8 +14,9 @@ from skdpot.estimators._fair_predictor import SAME_GROUP, FairPredictor
 from skdpot.mechanisms.base import FitContext
 from skdpot.mechanisms.fair import FairTask
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
-from skdpot.privacy import recording
-from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
+from skdpot.release import release as recording
+from skdpot.release.bounds import public_bounds
+from skdpot.release.histogram import bounds_or_plan, settled_bounds
 
 
 @dataclass(eq=False, repr=False)

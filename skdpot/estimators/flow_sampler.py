@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import Interval, StrOptions, check_count, check_is_fitted
+from skdpot._utils.validation import (
+    Interval,
+    StrOptions,
+    check_count,
+    check_is_fitted,
+    resolve_device,
+    solver_generator,
+)
 from skdpot.estimators._synthetic_rows import SyntheticRows
-from skdpot.flows import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.mechanisms.base import Mechanism
 from skdpot.mechanisms.rows import Presample, Resample
 from skdpot.mechanisms.sketch import Sketch
+from skdpot.ot.flow import FlowResult, FlowSchedule, SlicedFlowProblem, sliced_flow
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -130,8 +135,8 @@ class DPSlicedFlowSampler(SyntheticRows):
     -------
     Releases `sketch_` or `releases_` and nothing else: one event under replace-one, all steps
     together, charged before noise is drawn. For sensitivity and for what counts as public see
-    `SlicedSketch`, and for rows `skdpot.privacy.projection_sensitivity`; neither diffusion nor
-    the solver's own noise is counted. Protected are each row of X and, with
+    `SlicedSketch`, and for rows `skdpot.release.bounds.projection_sensitivity`; neither diffusion
+    nor the solver's own noise is counted. Protected are each row of X and, with
     ``conditional=True``, its label unless labels are public. Rows given to `score` are
     treated as public; a score on private rows is not private.
 

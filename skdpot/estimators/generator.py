@@ -9,8 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import solver_generator
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
@@ -18,6 +16,8 @@ from skdpot._utils.validation import (
     check_is_fitted,
     encode_labels,
     fit_context,
+    resolve_device,
+    solver_generator,
 )
 from skdpot.estimators._synthetic_rows import SyntheticRows
 from skdpot.mechanisms.architecture import LatentNetwork
@@ -34,9 +34,8 @@ from skdpot.nets.generator_training import (
     release_batches,
     table_batches,
 )
-from skdpot.nets.networks import draw_latents, evaluate
-from skdpot.nets.training import check_callbacks, train_network
-from skdpot.privacy.recording import Records, Release
+from skdpot.nets.training import check_callbacks, draw_latents, evaluate, train_network
+from skdpot.release.release import Records, Release
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "sketch": Sketch,
@@ -139,7 +138,7 @@ class DPSlicedGenerator(SyntheticRows):
     -------
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps, as one event under
     replace-one, charged before noise is drawn; training on the first two is free. Sensitivities:
-    `SlicedSketch`, `skdpot.privacy.projection_sensitivity`, and
+    `SlicedSketch`, `skdpot.release.bounds.projection_sensitivity`, and
     `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity`. No loss is recorded or shown.
     Public: what `SlicedSketch` lists, and the network with its first weights. Protected are
     each row of X and, with ``conditional=True``, its label unless labels are public. Rows given to

@@ -17,16 +17,17 @@ from sklearn.utils.metaestimators import available_if
 from tqdm import tqdm
 
 from skdpot._utils.pages import html_card
-from skdpot._utils.rng import SecretStream, spawn_streams
 from skdpot._utils.validation import (
     HasMethods,
     Interval,
+    SecretStream,
     StrOptions,
     all_or_nothing,
     check_is_fitted,
     encode_labels,
     fit_context,
     num_samples,
+    spawn_streams,
     validate_rows,
     validate_targets,
 )
@@ -49,7 +50,7 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.provenance import parts_of
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
-from skdpot.slicing.plan import assumptions as common_assumptions
+from skdpot.release.histogram import assumptions as common_assumptions
 
 
 def read_rows_and_targets(

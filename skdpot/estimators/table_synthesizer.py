@@ -13,35 +13,31 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from tqdm.auto import tqdm
 
-from skdpot._utils.notices import warn_of_privacy
-from skdpot._utils.rng import Streams, solver_generator, spawn_streams
 from skdpot._utils.validation import (
     Interval,
+    Streams,
     all_or_nothing,
     check_count,
     check_is_fitted,
     fit_context,
+    solver_generator,
+    spawn_streams,
 )
-from skdpot.estimators.table_report import TableQualityReport, make_report
+from skdpot.exceptions import warn_of_privacy
 from skdpot.mechanisms.base import FitContext
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
-from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.preprocessing.table_frames import PlainColumn, Table, build_table, read_table
-from skdpot.preprocessing.table_schema import (
-    GUESSED,
-    TableSchema,
-    bound_schema,
-    release_schema,
-    warn_of_guess,
-)
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.recording import Records, Release
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
+from skdpot.release.contingency import IntArray, NoisyMarginal
+from skdpot.release.release import Records, Release
+from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.conditions import parse_conditions
 from skdpot.tables.fitting import TableFit, TablePlan, plan_tables
-from skdpot.tables.marginals import IntArray, NoisyMarginal
+from skdpot.tables.frames import PlainColumn, Table, build_table, read_table
 from skdpot.tables.model import bin_codes, draw_cells
-from skdpot.tables.table_record import TableRecord
+from skdpot.tables.record import TableRecord
+from skdpot.tables.report import TableQualityReport, make_report
+from skdpot.tables.schema import GUESSED, TableSchema, bound_schema, release_schema, warn_of_guess
 
 _ASSUMPTIONS = (
     "the number of rows",
@@ -119,7 +115,7 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     One event under replace-one, charged before the data are touched: what the schema leaves open,
     and five Gaussian releases with fixed shares of the squared mu (`skdpot.tables.fitting`). Later
     releases are chosen by earlier ones. Sensitivities are proved in
-    `skdpot.tables.marginals`; the noise is discrete Gaussian on a lattice that holds the
+    `skdpot.release.contingency`; the noise is discrete Gaussian on a lattice that holds the
     counts exactly. Taken as public: the number of rows and what is listed in
     ``privacy_spent_.assumptions``. Drawing rows costs nothing. Rows given to `score` are treated
     as public; a score on private rows is not private.

@@ -10,13 +10,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
-from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
     Interval,
     StrOptions,
     all_or_nothing,
     check_count,
     fit_context,
+    spawn_streams,
     validate_rows,
 )
 from skdpot.estimators._synthetic_rows import PrivateSampler, like_input
@@ -24,8 +24,8 @@ from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch
 from skdpot.metrics import wasserstein_distance
-from skdpot.privacy.recording import Records, Release
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.release.release import Records, Release
+from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
 from skdpot.trajectories.time_axis import read_stamps, timed_rows
 

@@ -10,13 +10,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from skdpot._utils.rng import spawn_streams
 from skdpot._utils.validation import (
     StrOptions,
     all_or_nothing,
     check_is_fitted,
     check_parameters,
     fit_context,
+    spawn_streams,
     validate_rows,
 )
 from skdpot.federated.exchange import DistanceEstimate
@@ -27,7 +27,7 @@ from skdpot.mechanisms.plain_distance import FedWad, Triangle
 from skdpot.mechanisms.sliced_distance import Sliced
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.spent import PrivateEstimatorMixin
-from skdpot.slicing.sketch import ROW_BOUNDS, SlicedSketch
+from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}
 

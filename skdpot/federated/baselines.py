@@ -24,14 +24,6 @@ from skdpot.federated.exchange import (
     PairwiseResult,
     check_participants,
 )
-from skdpot.federated.measures import (
-    DiscreteMeasure,
-    gaussian_reference,
-    interpolate,
-    optimal_plan,
-    plan_from_costs,
-    weights_of,
-)
 from skdpot.federated.message_fields import FRACTIONS, as_fraction, as_fractions
 from skdpot.federated.messages import (
     CostMatrices,
@@ -44,6 +36,14 @@ from skdpot.federated.messages import (
     ReferenceMeasure,
 )
 from skdpot.federated.party import Party
+from skdpot.ot.measures import (
+    DiscreteMeasure,
+    gaussian_reference,
+    interpolate,
+    optimal_plan,
+    plan_from_costs,
+    weights_of,
+)
 
 
 def rescaled(squared_distance: float, t: float) -> float:
@@ -376,8 +376,7 @@ def _asked(
     fits = partial(_about, n_features=sent.n_features, fractions=fractions)
     kind = {"fraction_request": FractionRequest}
     (found,) = exchange.ask(1, (asker,), sent, kind, fits, to=recipients, also=(t, fractions))
-    request: FractionRequest = found[asker.name]
-    return request
+    return found[asker.name]
 
 
 def _enough(fractions: ArrayLike) -> np.ndarray:

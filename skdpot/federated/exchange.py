@@ -17,9 +17,9 @@ from skdpot._utils.pages import html_card
 from skdpot.exceptions import MessageError
 from skdpot.federated.messages import Message
 from skdpot.federated.party import Introduction, Party
+from skdpot.metrics.debiased_distance import DebiasedDistance
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing.debiased_distance import DebiasedDistance
+from skdpot.release.bounds import DataBounds
 
 SERVER = "server"
 M = TypeVar("M", bound=Message)

@@ -19,13 +19,14 @@ from numpy.typing import ArrayLike
 from skdpot._utils.records import MOST_BYTES, Record
 from skdpot._utils.validation import check_count
 from skdpot.exceptions import MessageError
-from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.message_fields import CHECKS, FRACTIONS
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.slices import make_directions
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.slicing.plan import make_directions, projection_half_widths, public_bounds
-from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.sketch_record import SketchRecord
+from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.histogram import projection_half_widths
+from skdpot.release.sketch import SlicedSketch
+from skdpot.release.sketch_record import SketchRecord
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -15,14 +15,6 @@ from sklearn.utils import check_random_state
 from skdpot._utils.records import MOST_BYTES
 from skdpot._utils.validation import validate_rows
 from skdpot.exceptions import MessageError, ProtocolRefusedError
-from skdpot.federated.measures import (
-    DiscreteMeasure,
-    TransportPlan,
-    interpolate,
-    labelled_measure,
-    optimal_plan,
-    squared_distances,
-)
 from skdpot.federated.message_fields import FRACTIONS, as_fraction, as_fractions, as_interpolation
 from skdpot.federated.messages import (
     CostMatrices,
@@ -39,13 +31,21 @@ from skdpot.federated.messages import (
     is_writable,
 )
 from skdpot.federated.valuation import DataValues, calibrated_values
+from skdpot.ot.measures import (
+    DiscreteMeasure,
+    TransportPlan,
+    interpolate,
+    labelled_measure,
+    optimal_plan,
+    squared_distances,
+)
+from skdpot.ot.slices import make_directions
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.slicing.histogram import sketch_release
-from skdpot.slicing.plan import make_directions, plan_sketch, projection_half_widths
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.release.histogram import plan_sketch, projection_half_widths, sketch_release
+from skdpot.release.sketch import SlicedSketch
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,7 @@ class Party(Introduction):
     y : array-like of shape (n_samples,), optional
         Private classes of the rows. With them "triangle", "fedwad" and "values" compare the
         rows together with mean and covariance of their class
-        (`skdpot.federated.measures.labelled_measure`); "sliced" does not use them.
+        (`skdpot.ot.measures.labelled_measure`); "sliced" does not use them.
     masses : array-like of shape (n_samples,), optional
         Weights of the rows; equal by default. Not for "sliced", where every row counts once.
     allows : sequence of {"sliced", "triangle", "fedwad", "values"}, default=("sliced",)

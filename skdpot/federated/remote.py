@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from skdpot._utils.notices import warn_not_private
-from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError
+from skdpot.exceptions import LedgerError, MessageError, ProtocolRefusedError, warn_not_private
 from skdpot.federated.baselines import pairwise_fedwad, pairwise_triangle
 from skdpot.federated.exchange import (
     Carry,

@@ -16,9 +16,9 @@ from skdpot.federated.exchange import (
 )
 from skdpot.federated.messages import SketchMessage, SketchRequest, check_type
 from skdpot.federated.party import Party, data_of, rehearsed
+from skdpot.metrics.debiased_distance import debiased_squared_distance
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.slicing.debiased_distance import debiased_squared_distance
 
 
 def sliced(first: Party, second: Party, request: SketchRequest, **options: Any) -> DistanceEstimate:

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from skdpot.federated.measures import weights_of
-from skdpot.metrics.distances import as_points
-from skdpot.slicing.table import CDFTable
+from skdpot._utils.validation import as_points
+from skdpot.ot.measures import weights_of
+from skdpot.ot.slices import CDFTable
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,16 +8,21 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from torch import nn
 
-from skdpot._utils.rng import torch_randomness
-from skdpot._utils.validation import HasMethods, Interval, StrOptions, check_parameters
-from skdpot.nets.networks import (
-    ToSphere,
+from skdpot._utils.validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    check_parameters,
+    torch_randomness,
+)
+from skdpot.nets.training import (
     build_networks,
     check_widths,
     checked_network,
     image_dimensions,
     make_mlp,
 )
+from skdpot.release.per_sample import ToSphere
 
 _LARGEST_LATENT_DIM = 32
 

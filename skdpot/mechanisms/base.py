@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.rng import Streams
-from skdpot._utils.validation import check_parameters
+from skdpot._utils.validation import Streams, check_parameters, resolve_device
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import Event
 from skdpot.privacy.provenance import warn_of_composition
 from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.plan import assumptions
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.release.bounds import DataBounds
+from skdpot.release.histogram import assumptions
+from skdpot.release.sketch import SlicedSketch
 
 TERMS = ("epsilon", "delta", "budget", "bounds", "norm_bound")  # of every fit
 
 if TYPE_CHECKING:
-    from skdpot.nets.noisy_sums import TrainingPlan
-    from skdpot.slicing.rows import RowPlan
+    from skdpot.release.gradients import TrainingPlan
+    from skdpot.release.rows import RowPlan
 
 
 class Mechanism(BaseEstimator):

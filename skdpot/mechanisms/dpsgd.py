@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.devices import resolve_device
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.validation import Interval, StrOptions, resolve_device
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.nets.autoencoder_training import (
@@ -21,13 +20,13 @@ from skdpot.nets.autoencoder_training import (
     private_steps,
     public_steps,
 )
-from skdpot.nets.noisy_sums import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
 from skdpot.nets.wasserstein_gradient import Cells
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
+from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.gradients import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
+from skdpot.release.histogram import bounds_or_plan, settled_bounds
 
 _EPOCHS = 40
 _FEWEST_STEPS = 60

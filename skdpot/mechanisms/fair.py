@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from skdpot._utils.notices import warn_of_fairness
 from skdpot._utils.validation import Interval, StrOptions
+from skdpot.exceptions import warn_of_fairness
 from skdpot.mechanisms.base import FitContext, Mechanism
 from skdpot.nets.fair_training import FairLoss, OutputLoss, ranked_steps, tabled_steps
-from skdpot.nets.noisy_sums import TrainingPlan, plan_training, trained_numbers
-from skdpot.nets.output_tables import plan_tables
 from skdpot.nets.training import GradientStep, noisy_learning_rate
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs, ComparedOutputs, ParityPenalty
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import Event
-from skdpot.privacy.private_bounds import BoundsPlan
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gradients import TrainingPlan, plan_training, trained_numbers
+from skdpot.release.output_tables import plan_tables
+from skdpot.release.private_bounds import BoundsPlan
 
 _DEFAULT_STEPS = 200
 _LARGEST_RATE = 0.1

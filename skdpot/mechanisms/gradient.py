@@ -20,11 +20,12 @@ from skdpot.nets.generator_training import (
     draw_groups,
     noisy_gradient_steps,
 )
-from skdpot.nets.noisy_sums import TrainingPlan, plan_training, trained_numbers
 from skdpot.nets.training import check_per_record, train_privately
 from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
-from skdpot.slicing.plan import bounds_or_plan, public_bounds, settled_bounds
-from skdpot.slicing.rows import StepDirections
+from skdpot.release.bounds import public_bounds
+from skdpot.release.gradients import TrainingPlan, plan_training, trained_numbers
+from skdpot.release.histogram import bounds_or_plan, settled_bounds
+from skdpot.release.rows import StepDirections
 
 _WIDTH = 32  # of the default network, of which every parameter gets noise
 _PROJECTIONS = 64

@@ -9,9 +9,10 @@ import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing.plan import assumptions, bounds_or_plan, public_bounds, settled_bounds
-from skdpot.trajectories.langevin import (
+from skdpot.ot.sinkhorn import WarmCoupling
+from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.histogram import assumptions, bounds_or_plan, settled_bounds
+from skdpot.release.langevin import (
     LangevinPlan,
     check_steps,
     longest_stable_step,
@@ -20,14 +21,13 @@ from skdpot.trajectories.langevin import (
     read_phases,
     time_weights,
 )
-from skdpot.trajectories.sinkhorn import WarmCoupling
-from skdpot.trajectories.time_axis import TimedRows
-from skdpot.trajectories.warm_start import (
+from skdpot.release.warm_start import (
     plan_warm_start,
     release_kmeans_start,
     release_mean_start,
     start_particles,
 )
+from skdpot.trajectories.time_axis import TimedRows
 
 _STEP, _N_ITER = 0.0006, 40
 _CLIP_PER_PARTICLE = 35.0
@@ -83,7 +83,7 @@ class MeanFieldLangevin(Mechanism):
     most 1/512 of that (`skdpot.privacy.noise.noise_for_sums`). Sums are divided by the expected
     size of the sample. Warm starts are events of their own (Gaussian, on a lattice). One row
     touches the releases of one time only, so that these are the whole charge; for the interleaved
-    steps see the proof in `skdpot.trajectories.langevin`.
+    steps see the proof in `skdpot.release.langevin`.
 
     See Also
     --------

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdpot._utils.notices import warn_not_private
 from skdpot._utils.validation import Interval, StrOptions
+from skdpot.exceptions import warn_not_private
 from skdpot.federated.baselines import (
     fedwad,
     fractions_of_rounds,
@@ -20,7 +20,6 @@ from skdpot.federated.baselines import (
     triangle_to_union,
 )
 from skdpot.federated.exchange import DistanceEstimate, Exchange, PairwiseResult, as_parties
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, optimal_plan
 from skdpot.federated.messages import (
     GeodesicMeasure,
     InterpolatingMeasure,
@@ -30,6 +29,7 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import Party
 from skdpot.federated.valuation import calibrated_values
 from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, optimal_plan
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
 

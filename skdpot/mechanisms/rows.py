@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.flows import FlowSchedule, SmoothedFlowProblem
 from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
-from skdpot.slicing.plan import public_bounds, settled_bounds
-from skdpot.slicing.rows import SmoothedProjections, StepDirections, noisy_batches, plan_rows
+from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
+from skdpot.release.bounds import public_bounds
+from skdpot.release.histogram import settled_bounds
+from skdpot.release.rows import SmoothedProjections, StepDirections, noisy_batches, plan_rows
 
 # The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
 _STEP_SIZE = 0.375
@@ -38,7 +39,7 @@ class _NoisyRows(Mechanism):
         self, projections: SmoothedProjections, radius: float, label: Any
     ) -> SmoothedFlowProblem:
         """Return the distance to the released projections."""
-        return SmoothedFlowProblem(projections, radius)
+        return SmoothedFlowProblem(projections.batches, projections.sigma, radius)
 
     def schedule(
         self,
@@ -118,7 +119,7 @@ class Resample(_NoisyRows):
     Privacy
     -------
     All steps together are one event under replace-one. Sensitivity:
-    `skdpot.privacy.projection_sensitivity`. Batches stay secret; directions are public.
+    `skdpot.release.bounds.projection_sensitivity`. Batches stay secret; directions are public.
 
     References
     ----------
@@ -184,7 +185,7 @@ class Presample(_NoisyRows):
     Privacy
     -------
     One event under replace-one, however many steps follow. Sensitivity:
-    `skdpot.privacy.projection_sensitivity`.
+    `skdpot.release.bounds.projection_sensitivity`.
 
     References
     ----------
@@ -226,7 +227,9 @@ class Presample(_NoisyRows):
         """Return the distance to the released projections, along some directions per step."""
         n_projections = len(projections.batches[0].directions)
         some = max(1, round(_SHARE_OF_FROZEN * n_projections))
-        return SmoothedFlowProblem(projections, radius, self.n_projections_per_step or some)
+        return SmoothedFlowProblem(
+            projections.batches, projections.sigma, radius, self.n_projections_per_step or some
+        )
 
 
 def epochs(n_samples: int, batch_size: int) -> int:

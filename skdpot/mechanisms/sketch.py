@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.validation import Interval
-from skdpot.flows import FlowSchedule, SlicedFlowProblem
+from skdpot.exceptions import warn_of_privacy
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
-from skdpot.privacy.private_bounds import MAX_AUTO_FEATURES, ball_radius
-from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.table import measured_cdf
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
+from skdpot.release.decoding import measured_cdf
+from skdpot.release.private_bounds import MAX_AUTO_FEATURES, ball_radius
+from skdpot.release.sketch import SlicedSketch
 
 _OF_SKETCH = ("n_projections", "n_bins", "projections", "classes", "public_labels", "group_size")
 _MOST_NOISE = 0.2
@@ -31,7 +31,7 @@ class Sketch(Mechanism):
     ----------
     n_projections : int or "auto", default="auto"
         Number of directions L. "auto" follows a public rule in n, d and epsilon
-        (`skdpot.slicing.recommended_n_projections`).
+        (`skdpot.release.histogram.recommended_n_projections`).
     n_bins : int or "auto", default="auto"
         Number of bins along each direction, by a public rule.
     projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdpot._utils.notices import warn_of_privacy
-from skdpot._utils.rng import spawn_streams
-from skdpot._utils.validation import Interval, StrOptions
+from skdpot._utils.validation import Interval, StrOptions, spawn_streams
+from skdpot.exceptions import warn_of_privacy
 from skdpot.federated.exchange import (
     DistanceEstimate,
     Exchange,
@@ -23,10 +22,12 @@ from skdpot.federated.party import Party, release_seed
 from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.federated.valuation import sliced_values
 from skdpot.mechanisms.base import FitContext, Mechanism
+from skdpot.metrics.debiased_distance import DROWNING_NOISE, debiased_squared_distance
+from skdpot.ot.slices import make_directions
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.slicing.debiased_distance import DROWNING_NOISE, debiased_squared_distance
-from skdpot.slicing.plan import make_directions, public_bounds, square_root_strategy
-from skdpot.slicing.sketch import SlicedSketch
+from skdpot.release.bounds import public_bounds
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.sketch import SlicedSketch
 
 _LEAST_SLICES = 64
 

@@ -24,20 +24,20 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from tqdm.auto import tqdm
 
-from skdpot._utils.devices import one_blas_thread, resolve_device
-from skdpot._utils.validation import Interval
+from skdpot._utils.validation import Interval, one_blas_thread, resolve_device
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
-from skdpot.slicing.plan import longest_step, square_root_strategy
-from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.table import CDFTable
-from skdpot.trajectories.langevin import (
+from skdpot.ot.flow import longest_step
+from skdpot.ot.sinkhorn import WarmCoupling
+from skdpot.ot.slices import CDFTable
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.langevin import (
     Coupling,
     LangevinPhase,
     MovedParticles,
     read_phases,
     time_weights,
 )
-from skdpot.trajectories.sinkhorn import WarmCoupling
+from skdpot.release.sketch import SlicedSketch
 from skdpot.trajectories.time_axis import TimeAxis, TimedRows
 
 _FEWEST_TIMES = 4  # below there is no telling signal from noise

@@ -1,5 +1,6 @@
 """How far two samples are apart, how useful and how fair one is, and pictures of all of it."""
 
+from skdpot.metrics.debiased_distance import debiased_squared_distance
 from skdpot.metrics.distances import (
     GaussianStatistics,
     frechet_distance,
@@ -41,6 +42,7 @@ __all__ = [
     "PrivacyUtilityDisplay",
     "SketchDisplay",
     "TrajectoryDisplay",
+    "debiased_squared_distance",
     "demographic_parity_difference",
     "disparate_impact",
     "equalized_odds_difference",

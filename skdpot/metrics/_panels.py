@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot._utils.rng import solver_generator
-from skdpot.metrics.distances import as_points
-from skdpot.slicing.plan import orthogonal_directions
+from skdpot._utils.validation import as_points, solver_generator
+from skdpot.ot.slices import orthogonal_directions
 
 # Okabe and Ito, "Color universal design", 2008, without the yellow, too pale for lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -13,38 +13,19 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import as_finite, check_count, check_covariance
-from skdpot.slicing.plan import orthogonal_directions
-from skdpot.slicing.transport import exact_plan, point_masses, power_mean, wasserstein_1d
+from skdpot._utils.validation import (
+    FINITE,
+    as_finite,
+    as_points,
+    check_count,
+    check_covariance,
+    check_same_features,
+    solver_generator,
+)
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import exact_plan, point_masses, power_mean, wasserstein_1d
 
-FINITE = "must hold finite numbers, without NaN or infinity."
-_LARGEST = 1e150
 _MOST_SLICES = 10**6
-
-
-def as_points(X: Any, name: str) -> np.ndarray:
-    """Return a copy of X as float64 rows whose squares are finite; no error quotes a value."""
-    points = as_finite(X, name, FINITE)
-    if points.ndim != 2 or 0 in points.shape:
-        raise ValueError(
-            f"{name} has shape {points.shape}; it must be a table (n_rows, n_features), not empty."
-        )
-    if np.abs(points).max() > _LARGEST:
-        raise ValueError(
-            f"{name} must hold numbers of at most {_LARGEST:g} in absolute value, whose squares "
-            "are finite."
-        )
-    return points
-
-
-def check_same_features(first: int, second: int) -> None:
-    """Refuse samples that do not live in the same space."""
-    if first != second:
-        raise ValueError(
-            f"X has {first} features and Y has {second}; a distance needs the same features, in "
-            "the same order, on both sides."
-        )
 
 
 def directions_of(
@@ -191,7 +172,7 @@ def sliced_wasserstein_distance(
     See Also
     --------
     wasserstein_distance : Without slices.
-    skdpot.slicing.sliced_wasserstein_distance : Along directions that are given.
+    skdpot.ot.transport.sliced_wasserstein_distance : Along directions that are given.
 
     Privacy
     -------

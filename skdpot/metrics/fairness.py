@@ -14,9 +14,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import make_scorer
 from sklearn.utils import check_consistent_length
 
-from skdpot._utils.validation import as_finite, label_column
-from skdpot.metrics.distances import FINITE, as_points, directions_of
-from skdpot.slicing.transport import sliced_wasserstein_distance
+from skdpot._utils.validation import as_finite, as_points, label_column
+from skdpot.metrics.distances import FINITE, directions_of
+from skdpot.ot.transport import sliced_wasserstein_distance
 
 
 def as_labels(values: Any, name: str) -> np.ndarray:

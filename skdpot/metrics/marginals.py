@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import wasserstein_distance
 
-from skdpot._utils.rng import solver_generator
-from skdpot._utils.validation import check_count
+from skdpot._utils.validation import check_count, solver_generator
 
 _TAIL = 0.005  # of the real values, on each side, that end bins take in
 PAIR_BINS = 16

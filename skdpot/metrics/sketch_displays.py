@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.validation import as_points, check_is_fitted, validate_rows
 from skdpot.metrics._panels import (
     COLORS,
     add_legend,
@@ -22,9 +22,8 @@ from skdpot.metrics._panels import (
     shades,
     widened,
 )
-from skdpot.metrics.distances import as_points
-from skdpot.slicing.sketch import SlicedSketch
-from skdpot.slicing.table import measured_cdf
+from skdpot.release.decoding import measured_cdf
+from skdpot.release.sketch import SlicedSketch
 
 _DIRECTIONS = 6  # drawn by default
 _CDF_SIZE = (3.1, 2.6)  # inches

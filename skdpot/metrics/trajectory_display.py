@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._utils.rng import solver_generator
+from skdpot._utils.validation import solver_generator
 from skdpot.metrics._panels import (
     add_title,
     draw_ways,

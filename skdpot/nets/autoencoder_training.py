@@ -31,8 +31,15 @@ import torch
 from scipy.special import betaincinv, ndtri
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_sums import (
+from skdpot._utils.validation import SecretStream
+from skdpot.nets.training import GradientStep
+from skdpot.nets.wasserstein_gradient import (
+    Cells,
+    ClippedOutputs,
+    ParityPenalty,
+)
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.release.gradients import (
     TrainingPlan,
     by_jacobians,
     expected_batch,
@@ -40,15 +47,8 @@ from skdpot.nets.noisy_sums import (
     pulled_back_sum,
     release_gradient,
 )
-from skdpot.nets.per_sample import record_outputs
-from skdpot.nets.training import GradientStep
-from skdpot.nets.wasserstein_gradient import (
-    Cells,
-    ClippedOutputs,
-    ParityPenalty,
-)
-from skdpot.privacy.recording import Records
-from skdpot.slicing.plan import orthogonal_directions
+from skdpot.release.per_sample import record_outputs
+from skdpot.release.release import Records
 
 Prior = Literal["sphere", "normal"]
 

@@ -8,7 +8,7 @@ private gradients of it are here.
 terms of others by a rank, which the sensitivity pays for; batches have a fixed size a cell.
 
 *Tables*: a few times during training the distributions of all outputs are released
-(`skdpot.nets.output_tables`). They give each record a point halfway to where the other group has
+(`skdpot.release.output_tables`). They give each record a point halfway to where the other group has
 its like. Until the next release the penalty is a sum of squared distances to these points, so that
 it is clipped together with the loss, and one record moves only its own term.
 """
@@ -23,8 +23,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets.noisy_sums import (
+from skdpot._utils.validation import SecretStream
+from skdpot.nets.training import GradientStep
+from skdpot.nets.wasserstein_gradient import Cells, ComparedOutputs, ParityPenalty
+from skdpot.release import release as recording
+from skdpot.release.gradients import (
     ClippedVectors,
     TrainingPlan,
     expected_batch,
@@ -34,11 +37,8 @@ from skdpot.nets.noisy_sums import (
     shares_of_jacobians,
     shares_of_vectors,
 )
-from skdpot.nets.output_tables import OutputTables, TableNoise, release_tables
-from skdpot.nets.per_sample import record_outputs
-from skdpot.nets.training import GradientStep
-from skdpot.nets.wasserstein_gradient import Cells, ComparedOutputs, ParityPenalty
-from skdpot.privacy import recording
+from skdpot.release.output_tables import OutputTables, TableNoise, release_tables
+from skdpot.release.per_sample import record_outputs
 
 _STIFFNESS = 0.5 * 4.0
 
@@ -294,8 +294,7 @@ def tabled_steps(
 
 def _values(compared: ComparedOutputs, network: nn.Module, rows: torch.Tensor) -> np.ndarray:
     """Return what is compared of the outputs of rows."""
-    values: np.ndarray = compared.values(network_outputs(network, rows)).cpu().numpy()
-    return values
+    return compared.values(network_outputs(network, rows)).cpu().numpy()
 
 
 def _ranked_part(

@@ -16,9 +16,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets.networks import draw_latents
-from skdpot.nets.noisy_sums import (
+from skdpot._utils.validation import SecretStream
+from skdpot.nets.training import GradientStep, draw_latents
+from skdpot.nets.wasserstein_gradient import (
+    ClippedOutputs,
+    matched_means,
+    pulls_between,
+    ranked_projections,
+)
+from skdpot.ot.slices import CDFTable
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gradients import (
     Gradients,
     TrainingPlan,
     by_jacobians,
@@ -27,18 +35,9 @@ from skdpot.nets.noisy_sums import (
     release_gradient,
     shares_of_jacobians,
 )
-from skdpot.nets.per_sample import record_jacobians, record_outputs
-from skdpot.nets.training import GradientStep
-from skdpot.nets.wasserstein_gradient import (
-    ClippedOutputs,
-    matched_means,
-    pulls_between,
-    ranked_projections,
-)
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.privacy.recording import Records, candidates
-from skdpot.slicing.rows import SmoothedProjections
-from skdpot.slicing.table import CDFTable
+from skdpot.release.per_sample import record_jacobians, record_outputs
+from skdpot.release.release import Records, candidates
+from skdpot.release.rows import SmoothedProjections
 
 _N_LEVELS = 256
 _NARROWEST = 1e-3

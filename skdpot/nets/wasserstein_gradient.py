@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from skdpot.slicing.plan import orthogonal_directions
+from skdpot.ot.slices import orthogonal_directions
 
 _ROUNDED_UP = 1.0 + 1e-12  # also of counts: 0.29 * 100 is a little less than 29
 _NUMBERS = 2**15  # sorted at the same time

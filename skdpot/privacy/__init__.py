@@ -9,8 +9,6 @@ from skdpot.privacy.accounting import (
     event_cost,
 )
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
-from skdpot.privacy.data_bounds import DataBounds, lemma1_sensitivity, projection_sensitivity
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
@@ -20,14 +18,13 @@ from skdpot.privacy.events import (
     SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import ApproximateGDP, gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.private_selection import BudgetedEvent
+from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge, total_spent
 
 __all__ = [
     "ApproximateGDP",
     "BudgetedEvent",
     "ComposedEvent",
-    "DataBounds",
     "Event",
     "EventCost",
     "GaussianEvent",
@@ -47,7 +44,5 @@ __all__ = [
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
-    "lemma1_sensitivity",
-    "projection_sensitivity",
     "total_spent",
 ]

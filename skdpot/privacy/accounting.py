@@ -297,8 +297,7 @@ def _composed(steps: Steps) -> LossPair | None:
     if interval > _COARSEST:
         return None
     parts = [step.losses(interval).self_compose(count) for step, count in steps]
-    composed: LossPair = reduce(LossPair.compose, parts)
-    return composed
+    return reduce(LossPair.compose, parts)
 
 
 def _interval(steps: Steps) -> float:

@@ -191,8 +191,7 @@ class Event:
                 f"No accountant is known for {type(self).__name__}: an event must define its own "
                 "steps, since a subclass may mean something else than its base class."
             )
-        steps: Steps = own()
-        return steps
+        return own()
 
     def to_gdp(self) -> ApproximateGDP:
         """Return a bound in closed form, tight where no step is on a secret sample."""

@@ -100,8 +100,7 @@ def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[n
     common = 0.5 * np.exp(-(np.minimum(np.abs(a), 1e150) ** 2))
     tail = common * (erfcx(np.maximum(a, 0.0)) - erfcx(b))
     body = 0.5 * erfc(np.minimum(a, 0.0)) - common * erfcx(b)
-    profile: npt.NDArray[np.float64] = np.clip(np.where(a > 0.0, tail, body), 0.0, 1.0)
-    return profile
+    return np.clip(np.where(a > 0.0, tail, body), 0.0, 1.0)
 
 
 @lru_cache(maxsize=4096)

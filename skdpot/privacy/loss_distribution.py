@@ -420,8 +420,7 @@ def _upper_masses(parts: _Counted, losses: npt.NDArray[np.int64], tilt: float) -
     masses = np.maximum(np.fft.irfft(spectrum, n)[losses % n] + error, 0.0)
     interval = parts[0][0].interval
     scale = np.exp(np.minimum(log_scale - tilt * interval * losses, 690.0))
-    bound: _Floats = masses * scale * (1.0 + ROUNDING + 64.0 * n_steps * (1.0 + reach) * _UNIT)
-    return bound
+    return masses * scale * (1.0 + ROUNDING + 64.0 * n_steps * (1.0 + reach) * _UNIT)
 
 
 def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.complex128]:

@@ -114,7 +114,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import CalibrationError
 
 IntArray = npt.NDArray[np.int64]

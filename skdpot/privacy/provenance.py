@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.feature_extraction.image import PatchExtractor
 
-from skdpot._utils.notices import warn_of_privacy
+from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent

@@ -23,16 +23,14 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from skdpot._utils.notices import warn_of_privacy
 from skdpot._utils.pages import html_card
 from skdpot._utils.records import LARGEST_COUNT
 from skdpot._utils.validation import Interval, StrOptions
-from skdpot.exceptions import CalibrationError
+from skdpot.exceptions import CalibrationError, warn_of_privacy
 from skdpot.privacy.accounting import PrivacyLoss, compose, privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
 from skdpot.privacy.events import ComposedEvent, Event, Relation, check_group_size
 from skdpot.privacy.gdp import ROUNDING, exact_leak
-from skdpot.privacy.recording import Records, Release
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -201,7 +199,7 @@ class PrivateEstimatorMixin:
         """Return the epsilon of the next fit: inf without noise, 0 if it will release nothing."""
         return self.epsilon
 
-    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+    def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
         """Return rows and labels as the mechanism of a release is given them, for audits."""
         parts = (getattr(self, name, None) for name in self._stated_in)
         own = next((part for part in parts if part is not None), None)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.tables.marginals import FloatArray
+from skdpot.release.contingency import FloatArray
+from skdpot.tables.column_base import ColumnGrid
 
 _POINT = 1e-9  # share of an interval that a single value of a scale takes
 _ROUNDING = 1e-9  # of the unit interval

@@ -14,15 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skdpot._utils.rng import Streams
+from skdpot._utils.validation import Streams
 from skdpot.exceptions import CalibrationError
-from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.preprocessing.table_schema import SchemaPlan, TableSchema, plan_schema
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent
 from skdpot.privacy.noise import MAX_TABLE_S, required_bits
-from skdpot.privacy.recording import Release
-from skdpot.tables.marginals import (
+from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
     FloatArray,
     IntArray,
@@ -32,6 +29,8 @@ from skdpot.tables.marginals import (
     release_misfits,
     tables_of,
 )
+from skdpot.release.release import Release
+from skdpot.tables.column_base import ColumnGrid
 from skdpot.tables.model import (
     ColumnBins,
     TableModel,
@@ -41,6 +40,7 @@ from skdpot.tables.model import (
     fit_tree,
     spanning_tree,
 )
+from skdpot.tables.schema import SchemaPlan, TableSchema, plan_schema
 
 # Shares of the squared mu, found on Adult (doc/tables.rst); 3 % more or less changes little.
 _SHARES = {"columns": 0.1, "independence": 0.05, "tree": 0.4, "misfit": 0.05, "pairs": 0.4}
@@ -73,8 +73,7 @@ class TablePlan:
     def marginal_sigmas(self, release: str, weights: FloatArray) -> FloatArray:
         """Return the noise of several marginals that share one release by `weights`."""
         share = self.shares[release] * weights / weights.sum()
-        sigmas: FloatArray = self.sigma * MARGINAL_SENSITIVITY / np.sqrt(share)
-        return sigmas
+        return self.sigma * MARGINAL_SENSITIVITY / np.sqrt(share)
 
     def n_groups(self, n_columns: int) -> int:
         """Return how many groups of a column pairs can tell apart in noise, two to eight."""
@@ -193,8 +192,7 @@ class Candidates:
 
         ``sum(importance * cells * sigma)`` is least at the power 2/3.
         """
-        weights: FloatArray = (self.importance * self.n_cells) ** (2 / 3)
-        return weights
+        return (self.importance * self.n_cells) ** (2 / 3)
 
     def take(self, places: Sequence[int]) -> "Candidates":
         """Choose some of them."""

@@ -26,9 +26,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from skdpot.preprocessing.column_base import ColumnGrid
-from skdpot.privacy.recording import Release
-from skdpot.tables.marginals import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
+from skdpot.release.contingency import FloatArray, IntArray, Marginal, NoisyMarginal, tables_of
+from skdpot.release.release import Release
+from skdpot.tables.column_base import ColumnGrid
 
 MAX_BINS = 24  # of a column with a scale or an order
 _MAX_CATEGORIES = 64
@@ -137,8 +137,7 @@ def project_to_total(counts: FloatArray, total: float) -> FloatArray:
     falling = np.sort(counts)[::-1]
     excess = np.cumsum(falling) - total
     last = np.flatnonzero(falling * np.arange(1, len(counts) + 1) > excess)[-1]
-    nearest: FloatArray = np.maximum(counts - excess[last] / (last + 1), 0.0)
-    return nearest
+    return np.maximum(counts - excess[last] / (last + 1), 0.0)
 
 
 def group_intervals(counts: FloatArray, n_groups: int, least: float) -> IntArray:

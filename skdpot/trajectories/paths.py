@@ -13,8 +13,8 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from skdpot.slicing.transport import exact_plan
-from skdpot.trajectories.sinkhorn import schrodinger_potentials
+from skdpot.ot.sinkhorn import schrodinger_potentials
+from skdpot.ot.transport import exact_plan
 
 _TOLERANCE, _MAX_ITERATIONS = 1e-6, 2000  # of entropic plans; their margins are mended after
 _NEGLIGIBLE = 1e-6  # density with respect to the independent coupling
@@ -35,8 +35,7 @@ def sample_next(plan: sparse.csr_array, index: np.ndarray, rng: np.random.Genera
     low, high = cumulated[first], cumulated[last]
     level = low + rng.random(len(index)) * (high - low)
     entry = np.searchsorted(cumulated, level, side="right") - 1
-    partner: np.ndarray = plan.indices[np.clip(entry, first, last - 1)]
-    return partner
+    return plan.indices[np.clip(entry, first, last - 1)]
 
 
 def exact_plans(particles: np.ndarray) -> tuple[sparse.csr_array, ...]:
@@ -155,8 +154,7 @@ class PathMeasure:
         index = _evenly_drawn(n, self.particles.shape[1], rng)
         knots = np.flatnonzero(self.times == time)
         if len(knots):
-            points: np.ndarray = self.particles[knots[0], index]
-            return points
+            return self.particles[knots[0], index]
         at = np.array([time])
         left = int(self._interval(at)[0])
         pair = [index, sample_next(self.plans[left], index, rng)]

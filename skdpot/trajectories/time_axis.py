@@ -66,15 +66,13 @@ class TimeAxis:
         """The knots in the units of the time stamps."""
         if self.origin is None:
             return self.knots
-        dates: np.ndarray = _as_stamp(self.knots, self.origin)
-        return dates
+        return _as_stamp(self.knots, self.origin)
 
     @property
     def unit_knots(self) -> np.ndarray:
         """The knots on the axis from 0 to 1; a single one is at 0."""
         span = self.knots[-1] - self.knots[0]
-        unit: np.ndarray = (self.knots - self.knots[0]) / (span if span > 0 else 1.0)
-        return unit
+        return (self.knots - self.knots[0]) / (span if span > 0 else 1.0)
 
     @property
     def spacings(self) -> np.ndarray:
@@ -93,8 +91,7 @@ class TimeAxis:
         unit = np.clip((stamps - self.knots[0]) / (span if span > 0 else 1.0), 0.0, 1.0)
         nearest = np.abs(stamps[:, None] - self.knots).argmin(axis=1)
         at_knot = np.abs(stamps - self.knots[nearest]) <= self._room
-        snapped: np.ndarray = np.where(at_knot, self.unit_knots[nearest], unit)
-        return snapped
+        return np.where(at_knot, self.unit_knots[nearest], unit)
 
     def subset(self, chosen: np.ndarray) -> "TimeAxis":
         """Return the axis with some of the knots; stamps then belong to the nearest one."""

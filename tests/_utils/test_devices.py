@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skdpot._utils.devices import resolve_device
+from skdpot._utils.validation import resolve_device
 
 
 def test_the_cpu_means_numpy():

@@ -6,8 +6,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpot import PrivateScaler, SlicedSketch
-from skdpot._utils.notices import warn_of_privacy
-from skdpot.exceptions import PrivacyWarning
+from skdpot.exceptions import PrivacyWarning, warn_of_privacy
 
 
 def caught(function):

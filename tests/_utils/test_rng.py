@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from skdpot._utils.rng import SecretStream, solver_generator, spawn_streams
+from skdpot._utils.validation import SecretStream, solver_generator, spawn_streams
 from skdpot.exceptions import PrivacyWarning
 
 

@@ -12,7 +12,7 @@ from skdpot.audit.message_attacks import (
     positions_from_distances,
     rows_from_cost_matrices,
 )
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 X, Y = DIGITS[:100], DIGITS[100:200]

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from skdpot.audit.reconstruction import fraction_from_ties, rows_from_interpolation
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
 

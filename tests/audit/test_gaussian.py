@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-import skdpot.slicing.sketch as sketch_module
+import skdpot.release.sketch as sketch_module
 from skdpot import (
     ClientContribution,
     PrivacyBudget,

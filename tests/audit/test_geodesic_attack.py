@@ -10,7 +10,7 @@ from skdpot.audit.reconstruction import (
     rows_from_one_round,
 )
 from skdpot.federated.baselines import fractions_of_rounds
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 

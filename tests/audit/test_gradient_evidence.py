@@ -18,9 +18,9 @@ from skdpot.audit.attacks import default_score
 from skdpot.audit.canaries import AuditTask, CanaryPairs, default_canaries
 from skdpot.audit.gaussian import gaussian_audit
 from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.nets import noisy_sums
-from skdpot.nets.noisy_sums import gradients_of_vectors, pulled_back_sum, shares_of_vectors
 from skdpot.privacy import noise
+from skdpot.release import gradients as noisy_sums
+from skdpot.release.gradients import gradients_of_vectors, pulled_back_sum, shares_of_vectors
 from tests.flat_options import made, sliced_generator
 
 pytestmark = [

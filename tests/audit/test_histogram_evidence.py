@@ -11,7 +11,7 @@ from skdpot.audit.attacks import default_score
 from skdpot.audit.canaries import AuditedFit, AuditTask, CanaryPairs
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
-from skdpot.privacy.recording import record_releases
+from skdpot.release.release import record_releases
 from tests.flat_options import private_distance
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
@@ -49,7 +49,7 @@ def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(*args: object, **options: object) -> np.ndarray:
         return np.zeros_like(lattice_noise(*args, **options))
 
-    monkeypatch.setattr("skdpot.privacy.private_bounds.lattice_noise", zeros)
+    monkeypatch.setattr("skdpot.release.private_bounds.lattice_noise", zeros)
 
 
 @pytest.mark.usefixtures("no_noise")

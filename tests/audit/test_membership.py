@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-import skdpot.slicing.sketch as sketch_module
+import skdpot.release.sketch as sketch_module
 from skdpot import SlicedSketch
 from skdpot.audit import CanaryPairs, MembershipResult, gaussian_audit, log_likelihood_ratio
 from skdpot.audit.message_attacks import statistic_of

@@ -15,12 +15,13 @@ import torch
 
 from skdpot import DPTableSynthesizer, FairPrivateClassifier, SlicedSketch
 from skdpot.audit import AuditResult, one_run_audit
-from skdpot.nets import noisy_sums, output_tables
 from skdpot.preprocessing import CategoricalColumn, TableSchema
-from skdpot.privacy import noise, recording
-from skdpot.privacy.recording import Release
-from skdpot.slicing import histogram
-from skdpot.tables import marginals
+from skdpot.privacy import noise
+from skdpot.release import contingency as marginals
+from skdpot.release import gradients as noisy_sums
+from skdpot.release import histogram, output_tables
+from skdpot.release import release as recording
+from skdpot.release.release import Release
 from tests.flat_options import made, sliced_generator
 
 pytestmark = [

@@ -195,7 +195,7 @@ def test_tables_in_parts_give_the_same_scores(monkeypatch):
 
     def score(audited):
         whole = default_score(audited.fitted)(audited)
-        monkeypatch.setattr("skdpot.slicing.histogram._FORMED", 20_000)
+        monkeypatch.setattr("skdpot.release.histogram._FORMED", 20_000)
         seen.append((whole, default_score(audited.fitted)(audited)))
         return whole
 

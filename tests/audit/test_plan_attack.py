@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from skdpot.audit.reconstruction import Reconstruction, rows_from_interpolation
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 MNIST = Path(__file__).resolve().parents[3] / "shared/data/mnist.npz"
 

@@ -26,7 +26,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-import skdpot.slicing.sketch as sketch_module
+import skdpot.release.sketch as sketch_module
 from skdpot import (
     ClientContribution,
     DPSlicedGenerator,
@@ -51,7 +51,6 @@ from skdpot.audit.report_trials import PartAudit, simulated_rows, unpaid_copy
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
 from skdpot.privacy.budget import rounded_up
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
@@ -60,6 +59,7 @@ from skdpot.privacy.events import (
     SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.private_selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 from tests.flat_options import flow_sampler, made, private_distance, trajectory_sampler
 

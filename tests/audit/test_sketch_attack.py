@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-import skdpot.slicing.sketch as sketch_module
+import skdpot.release.sketch as sketch_module
 from skdpot import SlicedSketch
 from skdpot.audit.message_attacks import row_from_sketch, rows_from_sketch
 from skdpot.privacy.gdp import gdp_mu

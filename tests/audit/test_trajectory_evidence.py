@@ -10,8 +10,8 @@ from skdpot import PrivateTrajectorySampler
 from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
 from skdpot.audit.canaries import AuditedFit, AuditTask
-from skdpot.privacy.recording import record_releases
-from skdpot.trajectories.langevin import clipped_fit_gradient, clipped_pulls
+from skdpot.release.langevin import clipped_fit_gradient, clipped_pulls
+from skdpot.release.release import record_releases
 from tests.flat_options import trajectory_sampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")

@@ -7,10 +7,10 @@ from sklearn.datasets import load_digits
 from skdpot.audit.message_attacks import paired_differences, reconstruct
 from skdpot.federated.baselines import fedwad, pairwise_triangle, triangle, triangle_to_union
 from skdpot.federated.exchange import Transcript
-from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import InterpolatingMeasure, SketchRequest
 from skdpot.federated.party import Party
 from skdpot.federated.sliced_protocol import sliced
+from skdpot.ot.measures import gaussian_reference
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
 ROWS = {"anna": DIGITS[:40], "bert": DIGITS[40:80], "carl": DIGITS[80:130]}

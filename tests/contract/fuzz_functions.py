@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from skdpot import PrivacyBudget, datasets, metrics, slicing
+from skdpot import PrivacyBudget, datasets, metrics
+from skdpot.ot import transport
 from skdpot.privacy import (
     GaussianEvent,
     PrivacyTarget,
@@ -195,7 +196,7 @@ FUNCTIONS: dict[str, Function] = {
     **of(metrics, FAIRNESS, undefined=True),
     **of(datasets, (name for name in datasets.__all__ if name != "OrnsteinUhlenbeck")),
     "datasets.OrnsteinUhlenbeck": Function(law_density, undefined=True),
-    **of(slicing, ("wasserstein_1d",)),
+    **of(transport, ("wasserstein_1d",)),
     "PrivacyBudget": Function(spend, undefined=True),
     "PrivacyBudget.ledger": Function(with_ledger, undefined=True),
     "PrivacyBudget.can_afford": Function(afford),

@@ -10,7 +10,6 @@ import pytest
 from scipy import optimize
 
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
 from skdpot.privacy.gdp import ApproximateGDP
 from skdpot.privacy.loss_distribution import (
@@ -20,7 +19,7 @@ from skdpot.privacy.loss_distribution import (
     PoissonRowsStep,
     SubsetStep,
 )
-from skdpot.privacy.private_selection import BudgetedEvent
+from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
 from tests.contract.accountant_suite import AccountantSuite, exact_gdp_delta
 
 RATE = 0.2

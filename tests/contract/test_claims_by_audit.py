@@ -15,32 +15,32 @@ from scipy import stats
 from torch import nn
 
 from skdpot import SlicedSketch
-from skdpot._utils.rng import SecretStream, Streams
+from skdpot._utils.validation import SecretStream, Streams
 from skdpot.audit import CanaryPairs, gaussian_audit
 from skdpot.audit.message_attacks import statistic_of
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.nets.fair_training import FairLoss, Records, tabled_steps
-from skdpot.nets.noisy_sums import plan_training
-from skdpot.nets.output_tables import noisy_counts, plan_tables
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
 from skdpot.privacy.accounting import SingleFitTarget
-from skdpot.privacy.category_selection import plan_category_selection, select_categories
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
-from skdpot.privacy.private_bounds import Counting, SignedGrid, noisy_histogram
-from skdpot.slicing import square_root_strategy
-from skdpot.tables.marginals import (
+from skdpot.release.bounds import DataBounds
+from skdpot.release.categories import plan_category_selection, select_categories
+from skdpot.release.contingency import (
     Marginal,
     misfit_sensitivity,
     release_marginals,
     release_misfits,
     tables_of,
 )
-from skdpot.trajectories.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.trajectories.warm_start import plan_warm_start, release_mean_start
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.gradients import plan_training
+from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
+from skdpot.release.output_tables import noisy_counts, plan_tables
+from skdpot.release.private_bounds import Counting, SignedGrid, noisy_histogram
+from skdpot.release.warm_start import plan_warm_start, release_mean_start
 
 EPSILON, DELTA = 50.0, 1e-5
 MU = gdp_mu(EPSILON, DELTA)

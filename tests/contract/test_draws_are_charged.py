@@ -15,9 +15,9 @@ from sklearn.base import clone
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSearchCV
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import TableSchema
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import GaussianEvent
-from skdpot.privacy.recording import record_releases
+from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.release.release import record_releases
 from tests.contract.fits import BINARY, FITS, KNOWN, TABLE, TABLES, N, X, classifier
 
 # Calls for noise a step of each phase after the bounds.

@@ -26,9 +26,9 @@ from skdpot import (
     SlicedSketch,
     datasets,
     metrics,
-    slicing,
 )
 from skdpot.mechanisms import LatentNetwork, TrajectorySketch
+from skdpot.ot import transport
 from skdpot.privacy import gdp_delta
 from tests.contract.fuzz_harness import chain
 from tests.flat_options import (
@@ -359,7 +359,7 @@ REFUSED = {
     "positions beyond 1e150": (
         lambda: metrics.wasserstein_distance(HUGE * 1e60, HUGE), r"of at most 1e\+150"
     ),
-    "positions of NaN": (lambda: slicing.wasserstein_1d([np.nan], [0.0]), "finite positions"),
+    "positions of NaN": (lambda: transport.wasserstein_1d([np.nan], [0.0]), "finite positions"),
     **{
         f"{name} at {times!r:.20}": (partial(call, times), "times must")
         for times in (1j, 10**400, [np.nan], "2020")

@@ -40,9 +40,9 @@ from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
 from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing.plan import square_root_strategy
-from skdpot.slicing.sketch_record import SketchRecord
-from skdpot.tables.table_record import TableRecord
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.sketch_record import SketchRecord
+from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import (
     Bomb,
     arrays_of,
@@ -486,8 +486,8 @@ def test_no_forged_statement_promises_more_than_its_noise(data):
 MEASURE = """
 import json, pathlib, resource, sys, time, tracemalloc
 from skdpot.federated.messages import Message
-from skdpot.slicing.sketch_record import SketchRecord
-from skdpot.tables.table_record import TableRecord
+from skdpot.release.sketch_record import SketchRecord
+from skdpot.tables.record import TableRecord
 
 records = {".message": Message, ".sketch": SketchRecord, ".synthesizer": TableRecord}
 used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import DPTableSynthesizer
-from skdpot.tables.table_record import TableRecord
+from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import (
     arrays_of,
     deep_change,

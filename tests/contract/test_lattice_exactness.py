@@ -31,12 +31,11 @@ from skdpot import (
     PrivateSWAutoencoder,
     SlicedSketch,
 )
-from skdpot._utils import rng as rng_module
-from skdpot._utils.rng import SecretStream
+from skdpot._utils import validation as rng_module
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.nets import noisy_sums
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import (
     MAX_TABLE_S,
@@ -46,10 +45,11 @@ from skdpot.privacy.noise import (
     noise_lattice,
     required_bits,
 )
-from skdpot.privacy.recording import record_releases
-from skdpot.slicing import rows as noisy_rows
-from skdpot.tables.marginals import Marginal, release_marginals, release_misfits, tables_of
-from skdpot.trajectories import langevin
+from skdpot.release import gradients as noisy_sums
+from skdpot.release import langevin
+from skdpot.release import rows as noisy_rows
+from skdpot.release.contingency import Marginal, release_marginals, release_misfits, tables_of
+from skdpot.release.release import record_releases
 from tests.contract.fits import FITS, TABLE, TABLES, N
 from tests.flat_options import flow_sampler, made, sliced_generator, trajectory_sampler
 
@@ -591,7 +591,7 @@ def test_each_fit_and_each_event_of_a_fit_reads_bytes_of_its_own(entropy):
 FORKS = """
 import json, os, sys
 import numpy as np
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.noise import gaussian_noise, lattice_noise
 
 stream = SecretStream()

@@ -1,6 +1,6 @@
 """What a fit gives depends on private rows through its releases alone.
 
-A fit on some rows is recorded at the gate of `skdpot.privacy.recording`. The same fit on other
+A fit on some rows is recorded at the gate of `skdpot.release.release`. The same fit on other
 rows is given the recorded noisy values in the place of its own. One row is replaced by a far
 outlier or by a copy of another row, or all of them are, classes and targets as well where these
 are protected. Then everything must be the same to the last bit: what is released next and with
@@ -35,7 +35,7 @@ from skdpot import (
 )
 from skdpot.exceptions import ReplayError
 from skdpot.preprocessing import PrivateScaler, TableEncoder
-from skdpot.privacy.recording import first_difference, record_releases, replay_releases
+from skdpot.release.release import first_difference, record_releases, replay_releases
 from tests.contract.fits import (
     BINARY,
     BOX,

@@ -5,13 +5,12 @@ import math
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from skdpot._utils.rng import spawn_streams
-from skdpot._utils.validation import check_is_fitted, validate_rows
+from skdpot._utils.validation import check_is_fitted, spawn_streams, validate_rows
 from skdpot.privacy.accounting import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.privacy.recording import Release, released
 from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.release.release import Release, released
 from tests.payer import Payer
 
 __all__ = ["LOG", "NoisyThreshold"]

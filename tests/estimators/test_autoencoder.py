@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import made
 
 RNG = np.random.default_rng(8841)

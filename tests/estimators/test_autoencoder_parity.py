@@ -13,14 +13,16 @@ from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.datasets import make_biased_classification
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.nets import autoencoder_training, noisy_sums, training
+from skdpot.nets import autoencoder_training, training
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import SampledGaussianEvent
-from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from skdpot.release import gradients as noisy_sums
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler, made
 
 RNG = np.random.default_rng(8841)

@@ -11,11 +11,12 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from torch import nn
 
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
-from skdpot.nets import autoencoder_training, noisy_sums
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.nets import autoencoder_training
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
+from skdpot.release import gradients as noisy_sums
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import made
 
 RNG = np.random.default_rng(8841)

@@ -11,11 +11,11 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skdpot import PrivacyBudget, SlicedSketch
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.gdp import gdp_epsilon
 from skdpot.privacy.spent import total_spent
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)

@@ -17,15 +17,15 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpot import FairPrivateClassifier, FairPrivateRegressor, PrivacyBudget
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import SketchedOutputs
-from skdpot.nets import noisy_sums, output_tables
 from skdpot.nets.fair_training import FairLoss, Records
-from skdpot.privacy import private_bounds
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
+from skdpot.release import gradients as noisy_sums
+from skdpot.release import output_tables, private_bounds
 from tests.flat_options import made
 
 pytestmark = [

@@ -16,8 +16,9 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.estimators.flow_sampler import apportion
 from skdpot.exceptions import PrivacyWarning
-from skdpot.flows.solver import NumpyDrift
-from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from skdpot.ot.flow import NumpyDrift
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)

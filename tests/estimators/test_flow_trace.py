@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
 from skdpot.exceptions import PrivacyWarning
-from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(515)

@@ -8,7 +8,8 @@ from torch import nn
 
 from skdpot import DPSlicedGenerator, PrivacyBudget
 from skdpot.mechanisms import LatentNetwork
-from skdpot.slicing import orthogonal_directions, sliced_wasserstein_distance
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 from tests.flat_options import sliced_generator
 
 RNG = np.random.default_rng(2203)

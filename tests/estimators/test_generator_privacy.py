@@ -16,7 +16,7 @@ from skdpot.mechanisms import Gradient, LatentNetwork, Resample
 from skdpot.mechanisms import gradient as of_gradient
 from skdpot.nets import training
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import sliced_generator
 
 RNG = np.random.default_rng(2204)

@@ -34,7 +34,7 @@ from skdpot import (
     PrivateScaler,
     TableSchema,
 )
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.estimators import _search_trials as trials
 from skdpot.estimators._search_plan import draw_splits
 from skdpot.estimators._search_trials import find_scorer
@@ -43,8 +43,8 @@ from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
 from skdpot.privacy.private_selection import BudgetedEvent, TrialLaw
-from skdpot.privacy.recording import record_releases
 from skdpot.privacy.spent import total_spent
+from skdpot.release.release import record_releases
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
 from tests.flat_options import flow_sampler, made

@@ -32,8 +32,8 @@ from skdpot.privacy.events import ComposedEvent, SampledGaussianEvent
 from skdpot.privacy.ledger import Ledger
 from skdpot.privacy.private_selection import TrialLaw
 from skdpot.privacy.spent import PrivacySpent, total_spent
-from skdpot.slicing.sketch_record import SketchRecord
-from skdpot.tables.table_record import TableRecord
+from skdpot.release.sketch_record import SketchRecord
+from skdpot.tables.record import TableRecord
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold
 from tests.flat_options import (

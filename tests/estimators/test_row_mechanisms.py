@@ -10,15 +10,15 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError
-from skdpot.flows import FlowSchedule
-from skdpot.flows.solver import NumpyDrift
 from skdpot.mechanisms import Presample, Resample
+from skdpot.ot.flow import FlowSchedule, NumpyDrift
+from skdpot.ot.slices import uniform_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy import NonPrivateEvent, compose
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import rows as noisy_rows
-from skdpot.slicing import sliced_wasserstein_distance, uniform_directions
+from skdpot.release import rows as noisy_rows
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)

@@ -16,12 +16,6 @@ from matplotlib.image import imread
 from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
-from skdpot.estimators.table_report import (
-    TableQualityReport,
-    _misfit,
-    drawn_marginal,
-    numbers_of_counts,
-)
 from skdpot.exceptions import PrivacyWarning
 from skdpot.metrics import (
     MarginalsDisplay,
@@ -29,8 +23,9 @@ from skdpot.metrics import (
     normalized_wasserstein_distance,
 )
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
-from skdpot.tables.marginals import Marginal, NoisyMarginal
+from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables.model import project_to_total
+from skdpot.tables.report import TableQualityReport, _misfit, drawn_marginal, numbers_of_counts
 from tests.tables.table_models import CASES, SCHEMA, as_polars, fit, fitted, people
 
 GROWN = people(20_000, seed=5)
@@ -500,8 +495,8 @@ def test_names_are_escaped():
 
 
 def test_a_wide_table_has_a_page_of_bounded_length(monkeypatch):
-    monkeypatch.setattr("skdpot.estimators.table_report.MOST_DRAWN", 4)
-    monkeypatch.setattr("skdpot.estimators.table_report._MOST_ROWS", 6)
+    monkeypatch.setattr("skdpot.tables.report.MOST_DRAWN", 4)
+    monkeypatch.setattr("skdpot.tables.report._MOST_ROWS", 6)
     rng = np.random.default_rng(0)
     wide = pd.DataFrame({f"c{k}": rng.random(200) < 0.5 for k in range(10)})
     report = fit(wide, schema=TableSchema.from_dtypes(wide)).quality_report(n_samples=100)

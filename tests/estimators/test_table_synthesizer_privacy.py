@@ -9,13 +9,13 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skdpot import DPTableSynthesizer, PrivacyBudget
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.recording import record_releases
-from skdpot.tables.marginals import Marginal, NoisyMarginal
+from skdpot.release.contingency import Marginal, NoisyMarginal
+from skdpot.release.release import record_releases
 from tests.estimators.table_examples import SCHEMA, example_table
 
 pytestmark = [

@@ -14,14 +14,15 @@ from scipy import stats
 from sklearn.pipeline import make_pipeline
 
 from skdpot import PrivacyBudget
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.preprocessing import PrivateScaler
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
-from skdpot.slicing import plan, square_root_strategy
-from skdpot.trajectories import langevin
+from skdpot.release import histogram as plan
+from skdpot.release import langevin
+from skdpot.release.bounds import DataBounds
+from skdpot.release.decoding import square_root_strategy
 from skdpot.trajectories.time_axis import timed_rows
 from tests.flat_options import trajectory_sampler
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyBudget, PrivateWassersteinDistance, SlicedSketch
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import (
     BudgetExceededError,
     MessageError,
@@ -21,11 +21,11 @@ from skdpot.exceptions import (
     ProtocolRefusedError,
 )
 from skdpot.federated.exchange import common_scale
-from skdpot.federated.measures import labelled_measure
 from skdpot.federated.messages import InterpolatingMeasure, SketchMessage
 from skdpot.federated.party import Party
 from skdpot.metrics import wasserstein_distance
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.ot.measures import labelled_measure
+from skdpot.release.bounds import DataBounds
 from tests.flat_options import private_distance
 
 RNG = np.random.default_rng(5)

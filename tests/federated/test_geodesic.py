@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.federated.baselines import fedwad, fractions_of_rounds
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 from skdpot.federated.party import Party
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 
 def follow(mu, nu, reference, n_rounds, rng=None, t="drawn", interpolation="barycentric"):

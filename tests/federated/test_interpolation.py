@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.federated.measures import DiscreteMeasure, interpolate, optimal_plan
+from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
 
 FRACTIONS = [0.0, 0.1, 0.5, 0.9, 1.0]
 

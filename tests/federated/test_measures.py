@@ -5,13 +5,8 @@ import pytest
 from scipy.linalg import sqrtm
 from scipy.spatial.distance import cdist
 
-from skdpot.federated.measures import (
-    DiscreteMeasure,
-    gaussian_reference,
-    labelled_measure,
-    optimal_plan,
-)
 from skdpot.metrics import wasserstein_distance
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, labelled_measure, optimal_plan
 
 
 def test_uniform_masses_stay_unsaid():

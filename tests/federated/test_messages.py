@@ -26,8 +26,8 @@ from skdpot.federated.messages import (
     SketchMessage,
     SketchRequest,
 )
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import uniform_directions
+from skdpot.ot.slices import uniform_directions
+from skdpot.release.bounds import DataBounds
 from tests.contract.hostile_files import arrays_of, facts_of, forged
 
 RNG = np.random.default_rng(8114)

@@ -23,7 +23,6 @@ from skdpot.exceptions import (
     SkdpotError,
 )
 from skdpot.federated import party as party_module
-from skdpot.federated.measures import DiscreteMeasure, interpolate, labelled_measure, optimal_plan
 from skdpot.federated.messages import (
     DistanceMessage,
     FractionRequest,
@@ -35,9 +34,10 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import PROTOCOLS, Party, rehearsed
 from skdpot.federated.valuation import calibrated_values
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import sketch_record
-from skdpot.slicing.sketch_record import SketchRecord
+from skdpot.ot.measures import DiscreteMeasure, interpolate, labelled_measure, optimal_plan
+from skdpot.release import sketch_record
+from skdpot.release.bounds import DataBounds
+from skdpot.release.sketch_record import SketchRecord
 
 RNG = np.random.default_rng(6053)
 # Numbers that no other array holds by chance, and that are easy to find in text.
@@ -386,7 +386,7 @@ def test_a_failed_fit_leaves_nothing_behind(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("skdpot.slicing.sketch.SlicedSketch.fit", interrupted)
+        patch.setattr("skdpot.release.sketch.SlicedSketch.fit", interrupted)
         with pytest.raises(KeyboardInterrupt):
             party.publish_sketch(REQUESTS[0])
     assert party.privacy_spent == ()

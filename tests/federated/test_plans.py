@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
-from skdpot.federated import measures as plans
-from skdpot.federated.measures import (
-    DiscreteMeasure,
-    optimal_plan,
-    plan_from_costs,
-    squared_distances,
-)
+from skdpot.ot import measures as plans
+from skdpot.ot.measures import DiscreteMeasure, optimal_plan, plan_from_costs, squared_distances
 
 quick = settings(max_examples=150, deadline=None)
 
@@ -215,7 +210,7 @@ def test_measures_of_different_spaces_are_refused():
 
 @pytest.mark.filterwarnings("ignore:numItermax reached")
 def test_a_solver_that_gives_up_is_an_error(monkeypatch):
-    monkeypatch.setattr("skdpot.slicing.transport._MAX_PIVOTS", 1)
+    monkeypatch.setattr("skdpot.ot.transport._MAX_PIVOTS", 1)
     rng = np.random.default_rng(7)
     with pytest.raises(RuntimeError, match="stopped early"):
         plan_from_costs(rng.random((30, 30)))

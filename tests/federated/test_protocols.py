@@ -19,7 +19,6 @@ from skdpot.federated.baselines import (
     triangle_to_union,
 )
 from skdpot.federated.exchange import DistanceEstimate, PairwiseResult
-from skdpot.federated.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 from skdpot.federated.messages import (
     CostMatrices,
     DistanceMessage,
@@ -34,7 +33,8 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import PROTOCOLS, Party
 from skdpot.federated.sliced_protocol import pairwise_sliced, sliced
-from skdpot.slicing.debiased_distance import debiased_squared_distance
+from skdpot.metrics.debiased_distance import debiased_squared_distance
+from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 from tests.contract.hostile_files import arrays_of, forged, text_of, with_text
 
 RNG = np.random.default_rng(2750)

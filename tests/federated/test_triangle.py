@@ -8,14 +8,14 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from skdpot.federated.baselines import rescaled, triangle
-from skdpot.federated.measures import (
+from skdpot.federated.party import Party
+from skdpot.ot.measures import (
     DiscreteMeasure,
     gaussian_reference,
     interpolate,
     optimal_plan,
     plan_from_costs,
 )
-from skdpot.federated.party import Party
 
 KINDS = pytest.mark.parametrize("kind", ["barycentric", "exact"])
 

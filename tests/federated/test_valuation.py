@@ -9,20 +9,20 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
-from skdpot.federated.measures import (
-    DiscreteMeasure,
-    gaussian_reference,
-    interpolate,
-    optimal_plan,
-    plan_from_costs,
-)
 from skdpot.federated.valuation import (
     DataValues,
     calibrated_values,
     sliced_potential,
     sliced_values,
 )
-from skdpot.slicing.table import CDFTable
+from skdpot.ot.measures import (
+    DiscreteMeasure,
+    gaussian_reference,
+    interpolate,
+    optimal_plan,
+    plan_from_costs,
+)
+from skdpot.ot.slices import CDFTable
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skdpot.flows.solver import NumpyDrift, SlicedFlowProblem
-from skdpot.flows.torch_state import TorchDrift
-from skdpot.slicing import CDFTable, orthogonal_directions
+from skdpot.ot.flow import NumpyDrift, SlicedFlowProblem
+from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.ot.torch_flow import TorchDrift
 from tests.flows.sparse import sparse_directions
 
 LEVELS = (np.arange(1024) + 0.5) / 1024

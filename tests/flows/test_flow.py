@@ -8,13 +8,9 @@ import torch
 from scipy.stats import kstest, norm
 
 from skdpot import SlicedSketch
-from skdpot.flows import FlowSchedule, SlicedFlowProblem, sliced_flow
-from skdpot.slicing import (
-    CDFTable,
-    orthogonal_directions,
-    sliced_wasserstein_distance,
-    uniform_directions,
-)
+from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
+from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
+from skdpot.ot.transport import sliced_wasserstein_distance
 from tests.flows.sparse import sparse_directions
 
 RNG = np.random.default_rng(8841)

@@ -7,23 +7,30 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skdpot.flows import FlowSchedule, SlicedFlowProblem, SmoothedFlowProblem, sliced_flow
-from skdpot.flows.solver import DirectionBatch, NumpyDrift
-from skdpot.flows.torch_state import TorchDrift
-from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.recording import Release
-from skdpot.slicing import (
-    SlicedSketch,
-    orthogonal_directions,
-    sliced_wasserstein_distance,
-    uniform_directions,
+from skdpot.ot.flow import (
+    DirectionBatch,
+    FlowSchedule,
+    NumpyDrift,
+    SlicedFlowProblem,
+    SmoothedFlowProblem,
+    sliced_flow,
 )
-from skdpot.slicing.rows import SmoothedProjections
+from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from skdpot.ot.torch_flow import TorchDrift
+from skdpot.ot.transport import sliced_wasserstein_distance
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.release.release import Release
+from skdpot.release.rows import SmoothedProjections
+from skdpot.release.sketch import SlicedSketch
 
 RNG = np.random.default_rng(8841)
 CENTERS = 0.6 * np.array([[0, 1.2], [1.14, 0.37], [0.7, -0.97], [-0.7, -0.97], [-1.14, 0.37]])
 DEVICES = pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["numpy", "torch"])
 PAPER = {"step_size": 0.375, "momentum": 0.0, "decay": False}
+
+
+def smoothed(projections: SmoothedProjections, *args: object) -> SmoothedFlowProblem:
+    return SmoothedFlowProblem(projections.batches, projections.sigma, *args)
 
 
 def five_gaussians(n):
@@ -144,7 +151,7 @@ def test_particles_in_one_place_or_far_apart_do_no_harm(kernel, spread):
 def test_five_gaussians_from_all_rows():
     """Algorithm 2 without noise: N_θ = 100 directions frozen, M_θ = 20 of them a step."""
     rows = five_gaussians(3000)
-    problem = SmoothedFlowProblem(frozen(rows, orthogonal_directions(100, 2, RNG)), 1.0, 20)
+    problem = smoothed(frozen(rows, orthogonal_directions(100, 2, RNG)), 1.0, 20)
     schedule = FlowSchedule(80, **PAPER)
     particles = sliced_flow(problem, 2000, schedule, np.random.default_rng(0)).particles
     check_five_gaussians(rows, particles, 0.03)
@@ -154,7 +161,7 @@ def test_five_gaussians_from_all_rows():
 def test_five_gaussians_from_batches(device):
     """Algorithm 1 without noise: each step sees other directions and another tenth of the rows."""
     rows = five_gaussians(3000)
-    problem = SmoothedFlowProblem(resampled(rows, 60, 10, 300), 1.0)
+    problem = smoothed(resampled(rows, 60, 10, 300), 1.0)
     rng = np.random.default_rng(0)
     particles = sliced_flow(problem, 1500, FlowSchedule(60, **PAPER), rng, device=device).particles
     # A batch of 300 has SW2 of its own: the last ones are still to be seen in the particles.
@@ -172,7 +179,7 @@ def check_five_gaussians(rows, particles, tolerance):
 def test_noise_is_seen_through():
     """σ = 0.5 on a spread of 0.35: the noise itself is not taken over, but details are."""
     rows = np.sign(RNG.random((20_000, 1)) - 0.3) * 0.5 + 0.1 * RNG.normal(size=(20_000, 2))
-    problem = SmoothedFlowProblem(frozen(rows, orthogonal_directions(20, 2, RNG), 0.5), 1.0)
+    problem = smoothed(frozen(rows, orthogonal_directions(20, 2, RNG), 0.5), 1.0)
     schedule = FlowSchedule(40, **PAPER)
     particles = sliced_flow(problem, 4000, schedule, np.random.default_rng(0)).particles
     np.testing.assert_allclose(particles.mean(axis=0), rows.mean(axis=0), atol=0.04)
@@ -186,7 +193,7 @@ def test_a_gaussian_widens_as_theory_says(device):
     levels = (np.arange(4000) + 0.5) / 4000
     values = (math.hypot(spread, sigma) * norm.ppf(levels))[None].astype(np.float32)
     release = noisy(np.ones((1, 1)), values, sigma)
-    problem = SmoothedFlowProblem(SmoothedProjections((release,)), 1.0)
+    problem = smoothed(SmoothedProjections((release,)), 1.0)
     rng = np.random.default_rng(0)
     result = sliced_flow(problem, 20_000, FlowSchedule(60, **PAPER), rng, device=device)
     assert result.particles.std() == pytest.approx(spread, rel=0.05)
@@ -196,7 +203,7 @@ def test_a_gaussian_widens_as_theory_says(device):
 @pytest.mark.parametrize("n_features", [1, 2, 8])
 def test_starts_as_wide_as_the_ball(n_features):
     projections = frozen(np.zeros((3, n_features)), np.eye(n_features))
-    start = SmoothedFlowProblem(projections, 3.0).start(50_000, np.random.default_rng(0))
+    start = smoothed(projections, 3.0).start(50_000, np.random.default_rng(0))
     assert start.dtype == np.float32
     assert np.mean(np.sum(start**2, axis=1)) == pytest.approx(9.0, rel=0.03)
     np.testing.assert_allclose(start.std(axis=0), 3 / math.sqrt(n_features), rtol=0.02)
@@ -204,7 +211,7 @@ def test_starts_as_wide_as_the_ball(n_features):
 
 def test_releases_are_taken_in_their_sequence_and_once():
     releases = resampled(five_gaussians(50), 6, 4, 10)
-    problem = SmoothedFlowProblem(releases, 1.0)
+    problem = smoothed(releases, 1.0)
     turns = list(problem.turns(np.random.default_rng(0)))
     assert problem.n_turns == len(turns) == 6
     for turn, release in zip(turns, releases.batches, strict=True):
@@ -218,8 +225,8 @@ def test_releases_are_taken_in_their_sequence_and_once():
 def test_each_step_uses_other_directions_of_the_frozen_release():
     """M_θ of N_θ without repetition, all of them in time, and always with their own values."""
     rows = five_gaussians(20)
-    problem = SmoothedFlowProblem(frozen(rows, uniform_directions(9, 2, RNG), 2.0), 1.0, 4)
-    release = problem.projections.batches[0]
+    problem = smoothed(frozen(rows, uniform_directions(9, 2, RNG), 2.0), 1.0, 4)
+    release = problem.batches[0]
     turns = problem.turns(np.random.default_rng(0))
     seen = []
     for turn in (next(turns) for _ in range(60)):
@@ -237,8 +244,8 @@ def test_each_step_uses_other_directions_of_the_frozen_release():
 
 def test_the_released_noise_is_not_drawn_again(monkeypatch):
     """What the drift sees in 30 steps are values of the release: there is no second draw."""
-    problem = SmoothedFlowProblem(frozen(five_gaussians(40), np.eye(2), 3.0), 1.0)
-    released = problem.projections.batches[0].values.copy()
+    problem = smoothed(frozen(five_gaussians(40), np.eye(2), 3.0), 1.0)
+    released = problem.batches[0].values.copy()
     seen, residual = [], NumpyDrift.residual
 
     def watched(self, particles, batch, noise):
@@ -263,7 +270,7 @@ def test_without_noise_none_is_added(monkeypatch):
         return residual(self, particles, batch, noise)
 
     monkeypatch.setattr(NumpyDrift, "residual", watched)
-    problem = SmoothedFlowProblem(frozen(five_gaussians(40), np.eye(2)), 1.0)
+    problem = smoothed(frozen(five_gaussians(40), np.eye(2)), 1.0)
     sliced_flow(problem, 10, FlowSchedule(3), np.random.default_rng(0))
     assert drawn == [None] * 3
 
@@ -271,14 +278,14 @@ def test_without_noise_none_is_added(monkeypatch):
 def test_a_batch_can_be_a_single_row():
     full = resampled(five_gaussians(50), 3, 4, 10)
     batches = (full.releases[0], project(five_gaussians(1), np.eye(2)), full.releases[1])
-    problem = SmoothedFlowProblem(SmoothedProjections(batches), 1.0)
+    problem = smoothed(SmoothedProjections(batches), 1.0)
     assert problem.n_turns == 3
     result = sliced_flow(problem, 20, FlowSchedule(3), np.random.default_rng(0))
     assert np.all(np.isfinite(result.particles))
 
 
 def test_a_single_row_draws_particles_to_itself():
-    problem = SmoothedFlowProblem(frozen(np.array([[0.25, -0.5]]), np.eye(2)), 1.0)
+    problem = smoothed(frozen(np.array([[0.25, -0.5]]), np.eye(2)), 1.0)
     result = sliced_flow(problem, 50, FlowSchedule(60, **PAPER), np.random.default_rng(0))
     np.testing.assert_allclose(result.particles, np.tile([0.25, -0.5], (50, 1)), atol=1e-4)
 
@@ -298,13 +305,13 @@ def test_momentum_is_left_out_where_turns_do_not_span(
 ):
     rows = RNG.normal(size=(20, 3))
     releases = resampled(rows, n_batches, n_projections, 10)
-    problem = SmoothedFlowProblem(releases, 1.0, n_projections_per_step)
+    problem = smoothed(releases, 1.0, n_projections_per_step)
     assert problem.is_partial == partial
 
 
 @DEVICES
 def test_reproducible_with_a_generator(device):
-    problem = SmoothedFlowProblem(resampled(five_gaussians(200), 10, 6, 50, 0.7), 1.0, 4)
+    problem = smoothed(resampled(five_gaussians(200), 10, 6, 50, 0.7), 1.0, 4)
     schedule = FlowSchedule(10, **PAPER, diffusion=1e-4)
 
     def run(seed):
@@ -333,8 +340,8 @@ def test_equal_seeds_give_equal_flows_on_all_devices(kind, device):
             SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=directions).fit(rows).table(),
             6,
         ),
-        "all rows": lambda: SmoothedFlowProblem(frozen(rows, directions), 1.0, 6),
-        "batches": lambda: SmoothedFlowProblem(resampled(rows, 20, 6, 60), 1.0),
+        "all rows": lambda: smoothed(frozen(rows, directions), 1.0, 6),
+        "batches": lambda: smoothed(resampled(rows, 20, 6, 60), 1.0),
     }[kind]()
 
     first, second = (
@@ -355,9 +362,7 @@ def test_the_papers_step_is_three_eighths_of_a_full_one():
     """h = 3 in dimension 8 with whole blocks of directions, and h = 1 in the plane."""
     for n_features, n_projections, share, h in ((8, 72, 0.375, 3.0), (2, 200, 0.5, 1.0)):
         directions = orthogonal_directions(n_projections, n_features, RNG)
-        (turn,) = [
-            next(SmoothedFlowProblem(frozen(np.zeros((3, n_features)), directions), 1.0).turns(RNG))
-        ]
+        (turn,) = [next(smoothed(frozen(np.zeros((3, n_features)), directions), 1.0).turns(RNG))]
         np.testing.assert_allclose(share * turn.drift_step, h, rtol=1e-5)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose, event_cost
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
@@ -21,7 +20,7 @@ from skdpot.privacy.events import (
     SampledGaussianEvent,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.private_selection import BudgetedEvent
+from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["event_figures", "make_events"]

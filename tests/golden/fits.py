@@ -35,7 +35,6 @@ from skdpot.federated.baselines import (
     triangle,
     triangle_to_union,
 )
-from skdpot.federated.measures import DiscreteMeasure
 from skdpot.federated.messages import (
     CostMatrices,
     DistanceMessage,
@@ -51,6 +50,8 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import PROTOCOLS, Party
 from skdpot.federated.sliced_protocol import pairwise_sliced
 from skdpot.federated.valuation import sliced_values
+from skdpot.ot.measures import DiscreteMeasure
+from skdpot.ot.slices import make_directions
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -61,7 +62,6 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.privacy.accounting import compose
-from skdpot.slicing.plan import make_directions
 from tests.estimators.search_cases import NoisyThreshold
 from tests.flat_options import (
     flow_sampler,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.rng import spawn_streams
-from skdpot._utils.validation import Interval
+from skdpot._utils.validation import Interval, spawn_streams
 from skdpot.mechanisms import FitContext, Mechanism, chosen_mechanism
 
 

@@ -9,9 +9,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget
-from skdpot.flows import SlicedFlowProblem
 from skdpot.mechanisms import Presample, Resample, Sketch
-from skdpot.slicing import CDFTable
+from skdpot.ot.flow import SlicedFlowProblem
+from skdpot.ot.slices import CDFTable
 
 X = np.random.default_rng(5).uniform(-1, 1, size=(300, 2))
 QUICK = {"bounds": (-1, 1), "n_steps": 3, "n_particles": 40}

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from skdpot import DPSlicedFlowSampler, SlicedSketch
 from skdpot.exceptions import OpenSketchError
 from skdpot.metrics import SketchDisplay
-from skdpot.slicing.table import measured_cdf
+from skdpot.release.decoding import measured_cdf
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8124)

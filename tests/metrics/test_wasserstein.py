@@ -13,8 +13,8 @@ from scipy import stats
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from skdpot import slicing
 from skdpot.metrics import sliced_wasserstein_distance, wasserstein_distance
+from skdpot.ot import transport
 
 quick = settings(max_examples=50, deadline=None)
 orders = st.sampled_from([1.0, 1.5, 2.0, 3.0])
@@ -94,14 +94,14 @@ def test_sliced_equals_pot(p):
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(50, 4)), rng.exponential(size=(70, 4))
     a, b = rng.random(50), rng.random(70)
-    directions = slicing.orthogonal_directions(
+    directions = transport.orthogonal_directions(
         64, 4, np.random.default_rng(np.random.RandomState(5).randint(0, 2**31, size=4))
     )
     found = sliced_wasserstein_distance(X, Y, p=p, n_projections=62, random_state=5)
     assert found == pytest.approx(
         ot.sliced_wasserstein_distance(X, Y, p=p, projections=directions.T)
     )
-    assert found == pytest.approx(slicing.sliced_wasserstein_distance(X, Y, directions, p=p))
+    assert found == pytest.approx(transport.sliced_wasserstein_distance(X, Y, directions, p=p))
     found = sliced_wasserstein_distance(
         X, Y, p=p, n_projections=64, random_state=5, X_weights=a, Y_weights=b
     )
@@ -199,7 +199,7 @@ def test_number_of_slices_is_positive():
 
 
 def test_a_solver_that_gives_up_is_an_error(monkeypatch):
-    monkeypatch.setattr("skdpot.slicing.transport._MAX_PIVOTS", 1)
+    monkeypatch.setattr("skdpot.ot.transport._MAX_PIVOTS", 1)
     rng = np.random.default_rng(7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # POT's own

@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from skdpot.estimators import fair_classifier, fair_regressor
 from skdpot.nets.fair_training import FairLoss
-from skdpot.nets.noisy_sums import pulled_back_sum
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs, Probabilities
+from skdpot.release.gradients import pulled_back_sum
 
 N_FEATURES = 4
 HUGE = 1e9  # clips nothing

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.nets.networks import build_networks, image_dimensions
+from skdpot.nets.training import build_networks, image_dimensions
 
 IMAGES = {
     "mlp": [None, (1, 5, 7)],

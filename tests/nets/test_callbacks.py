@@ -19,7 +19,7 @@ from skorch.callbacks import (
 
 from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSWAutoencoder
 from skdpot.mechanisms import DPSGD, RankedOutputs, SketchedOutputs
-from skdpot.privacy.recording import record_releases
+from skdpot.release.release import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*hides the distributions")
 

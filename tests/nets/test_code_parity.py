@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     ParityDistance,
     private_steps,
     public_steps,
 )
-from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.training import train_network
 from skdpot.nets.wasserstein_gradient import Cells
+from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing.transport import sliced_wasserstein_distance
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gradients import plan_training
 from tests.nets.jacobian_sums import chunks_of
 
 RNG = np.random.default_rng(8841)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.nets.fair_training import LocalPenalty, Records, network_outputs
-from skdpot.nets.output_tables import plan_tables, release_tables
 from skdpot.nets.wasserstein_gradient import ParityPenalty
+from skdpot.release.output_tables import plan_tables, release_tables
 from tests.nets.fair_tasks import (
     N_FEATURES,
     NETWORKS,

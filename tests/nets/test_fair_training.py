@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets import fair_training, noisy_sums
+from skdpot._utils.validation import SecretStream
+from skdpot.nets import fair_training
 from skdpot.nets.fair_training import (
     FairLoss,
     LocalPenalty,
@@ -17,12 +17,13 @@ from skdpot.nets.fair_training import (
     ranked_steps,
     tabled_steps,
 )
-from skdpot.nets.noisy_sums import plan_training
-from skdpot.nets.output_tables import TableNoise, plan_tables, release_tables
 from skdpot.nets.wasserstein_gradient import Cells, ParityPenalty
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.slicing.plan import square_root_strategy
+from skdpot.release import gradients as noisy_sums
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.gradients import plan_training
+from skdpot.release.output_tables import TableNoise, plan_tables, release_tables
 from tests.nets.fair_tasks import (
     N_FEATURES,
     STRATA,

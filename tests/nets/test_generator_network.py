@@ -5,13 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot._utils.rng import torch_randomness
-from skdpot.nets.networks import (
-    LatentEncoding,
-    draw_latents,
-    make_mlp,
-)
-from skdpot.nets.per_sample import chain_of_layers
+from skdpot._utils.validation import torch_randomness
+from skdpot.nets.training import draw_latents, make_mlp
+from skdpot.release.per_sample import LatentEncoding, chain_of_layers
 from tests.nets.jacobian_sums import clipped_jacobian_sum
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.nets.networks import checked_network
+from skdpot.nets.training import checked_network
 
 _checked = partial(checked_network, inputs="what goes in", outputs="what comes out")
 

@@ -7,9 +7,8 @@ from torch import nn
 
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot.nets.autoencoder_training import AutoencoderLoss, PriorDistance, reconstruction_gradient
-from skdpot.nets.networks import ToSphere
-from skdpot.nets.per_sample import chain_of_layers
 from skdpot.nets.training import check_per_record, with_trained_parameters
+from skdpot.release.per_sample import ToSphere, chain_of_layers
 from tests.flat_options import made, sliced_generator
 from tests.nets.jacobian_sums import clipped_gradient_sum
 

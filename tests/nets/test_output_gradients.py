@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot.nets import noisy_sums
-from skdpot.nets.noisy_sums import (
+from skdpot.release import gradients as noisy_sums
+from skdpot.release.gradients import (
     by_jacobians,
     gradients_of_vectors,
     pulled_back_sum,
     shares_of_jacobians,
     shares_of_vectors,
 )
-from skdpot.nets.per_sample import chain_of_layers
+from skdpot.release.per_sample import chain_of_layers
 
 RNG = torch.Generator().manual_seed(11)
 N_FEATURES = 5

@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets import output_tables
-from skdpot.nets.output_tables import (
+from skdpot._utils.validation import SecretStream
+from skdpot.nets.wasserstein_gradient import ClippedOutputs, Probabilities, pulls_between
+from skdpot.privacy.accounting import compose
+from skdpot.privacy.events import NonPrivateEvent
+from skdpot.release import output_tables
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.output_tables import (
     OutputTables,
     TableNoise,
     noisy_counts,
     plan_tables,
     release_tables,
 )
-from skdpot.nets.wasserstein_gradient import ClippedOutputs, Probabilities, pulls_between
-from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.recording import record_releases
-from skdpot.slicing.plan import square_root_strategy
+from skdpot.release.release import record_releases
 
 RNG = np.random.default_rng(4409)
 LINE, LINE_HALF = np.ones((1, 1)), np.full(1, 0.5)

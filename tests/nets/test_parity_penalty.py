@@ -14,7 +14,7 @@ from skdpot.nets.wasserstein_gradient import (
     ParityPenalty,
     RankedProjections,
 )
-from skdpot.slicing import orthogonal_directions, uniform_directions
+from skdpot.ot.slices import orthogonal_directions, uniform_directions
 from tests.nets.jacobian_sums import wasserstein_vectors
 
 LINE = np.ones((1, 1))

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot.nets.networks import ToSphere, build_networks
-from skdpot.nets.per_sample import chain_of_layers, record_jacobians
+from skdpot.nets.training import build_networks
+from skdpot.release.per_sample import ToSphere, chain_of_layers, record_jacobians
 from tests.nets.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
 
 RNG = torch.Generator().manual_seed(7)

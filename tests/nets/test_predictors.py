@@ -5,10 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot._utils.rng import torch_randomness
-from skdpot.nets.networks import build_predictor
-from skdpot.nets.per_sample import chain_of_layers
-from skdpot.nets.training import check_per_record
+from skdpot._utils.validation import torch_randomness
+from skdpot.nets.training import build_predictor, check_per_record
+from skdpot.release.per_sample import chain_of_layers
 
 
 def built(module, n_features=5, n_outputs=3, seed=0):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdpot.nets.autoencoder_training import PriorDistance, prior_samples
-from skdpot.slicing.transport import sliced_wasserstein_distance
+from skdpot.ot.transport import sliced_wasserstein_distance
 
 RNG = np.random.default_rng(3)
 

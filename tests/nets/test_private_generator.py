@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.nets.generator_training import clipped_gradient, noisy_gradient_steps
-from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.wasserstein_gradient import ClippedOutputs, fixed_side_sensitivity
+from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import orthogonal_directions
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gradients import plan_training
 from tests.nets.jacobian_sums import wasserstein_vectors
 
 D, N, BATCH = 3, 40, 10

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
     PriorDistance,
     private_steps,
     public_steps,
 )
-from skdpot.nets.networks import ToSphere
-from skdpot.nets.noisy_sums import plan_training
 from skdpot.nets.training import train_network
 from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
-from skdpot.privacy.private_bounds import plan_private_bounds
+from skdpot.release.bounds import DataBounds
+from skdpot.release.gradients import plan_training
+from skdpot.release.per_sample import ToSphere
+from skdpot.release.private_bounds import plan_private_bounds
 from tests.nets.jacobian_sums import chunks_of
 
 N_FEATURES, LATENT_DIM = 6, 3

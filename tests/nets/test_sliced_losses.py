@@ -17,11 +17,12 @@ from skdpot.nets.generator_training import (
     table_batches,
 )
 from skdpot.nets.training import train_network
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.ot.transport import wasserstein_1d
 from skdpot.privacy.events import GaussianEvent
-from skdpot.privacy.recording import Release
-from skdpot.slicing import CDFTable, orthogonal_directions, wasserstein_1d
-from skdpot.slicing.rows import SmoothedProjections
+from skdpot.release.bounds import DataBounds
+from skdpot.release.release import Release
+from skdpot.release.rows import SmoothedProjections
 
 RNG = np.random.default_rng(4071)
 MEAN, SPREAD = np.array([0.5, -0.2, 0.1]), 0.25

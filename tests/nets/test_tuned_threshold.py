@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
-from skdpot.nets import output_tables
-from skdpot.nets import output_tables as module
-from skdpot.nets.output_tables import plan_threshold, tuned_threshold
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent
+from skdpot.release import output_tables
+from skdpot.release import output_tables as module
+from skdpot.release.output_tables import plan_threshold, tuned_threshold
 
 RNG = np.random.default_rng(7013)
 

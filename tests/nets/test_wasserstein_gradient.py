@@ -17,7 +17,8 @@ from skdpot.nets.wasserstein_gradient import (
     moving_side_sensitivity,
     rank_coupling,
 )
-from skdpot.slicing import orthogonal_directions, uniform_directions, wasserstein_1d
+from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from skdpot.ot.transport import wasserstein_1d
 from tests.nets.jacobian_sums import clipped_jacobian_sum, wasserstein_vectors
 
 RNG = np.random.default_rng(5113)

@@ -17,8 +17,8 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.preprocessing.table_frames import Table, read_column
-from skdpot.preprocessing.table_schema import KINDS
+from skdpot.tables.frames import Table, read_column
+from skdpot.tables.schema import KINDS
 from tests.preprocessing.table_cases import ArrowTable
 
 BIG = 2**53

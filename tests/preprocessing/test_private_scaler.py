@@ -14,12 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, RobustScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from skdpot.estimators import private_scaler
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
-from skdpot.preprocessing import PrivateScaler, private_scaler
-from skdpot.privacy import private_bounds
+from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
+from skdpot.release import private_bounds
 
 
 @pytest.fixture(scope="module")

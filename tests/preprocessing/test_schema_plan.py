@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpot._utils.rng import SecretStream, Streams
+from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import (
     CategoricalColumn,
@@ -19,15 +19,15 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.preprocessing.table_frames import Table
-from skdpot.preprocessing.table_schema import plan_schema, release_schema
-from skdpot.privacy import private_bounds
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
-from skdpot.privacy.private_bounds import ColumnRange, plan_private_bounds, release_ranges
-from skdpot.privacy.recording import record_releases
+from skdpot.privacy.private_selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
+from skdpot.release import private_bounds
+from skdpot.release.private_bounds import ColumnRange, plan_private_bounds, release_ranges
+from skdpot.release.release import record_releases
+from skdpot.tables.frames import Table
+from skdpot.tables.schema import plan_schema, release_schema
 from tests.preprocessing.table_cases import mixed_rows
 
 MU, TAIL = 1.0, 1e-7

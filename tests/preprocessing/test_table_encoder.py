@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import PrivacyBudget
+from skdpot.estimators import table_encoder
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
@@ -27,12 +28,11 @@ from skdpot.preprocessing import (
     NumericColumn,
     TableEncoder,
     TableSchema,
-    table_encoder,
-    table_schema,
 )
 from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.spent import total_spent
+from skdpot.tables import schema as table_schema
 from tests.flat_options import flow_sampler
 from tests.preprocessing.table_cases import ArrowTable, mixed_rows, tables
 

@@ -15,7 +15,7 @@ from skdpot.preprocessing import (
     DatetimeColumn,
     NumericColumn,
 )
-from skdpot.preprocessing.numeric_column import as_integer
+from skdpot.tables.numeric_column import as_integer
 
 BIG = 2**53
 INTEGERS = [BIG + 1, BIG + 3, np.int64(BIG + 5), np.uint64(BIG + 7), np.uint64(2**64 - 1)]

@@ -21,7 +21,7 @@ from skdpot.preprocessing import (
     TableEncoder,
     TableSchema,
 )
-from skdpot.preprocessing.table_schema import tells_who
+from skdpot.tables.schema import tells_who
 from tests.preprocessing.table_cases import mixed_rows, tables
 
 

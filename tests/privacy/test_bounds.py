@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot._utils.rng import SecretStream, Streams
+from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy import private_bounds
 from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_mu
-from skdpot.privacy.private_bounds import (
+from skdpot.release import private_bounds
+from skdpot.release.bounds import DataBounds
+from skdpot.release.histogram import plan_sketch
+from skdpot.release.private_bounds import (
     FALSE_ALARM,
     MagnitudeGrid,
     SignedGrid,
@@ -27,7 +28,6 @@ from skdpot.privacy.private_bounds import (
     release_feature_scales,
     release_private_bounds,
 )
-from skdpot.slicing.plan import plan_sketch
 
 MU = gdp_mu(1.0, 1e-5)
 

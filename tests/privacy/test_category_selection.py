@@ -9,18 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, CalibrationError
-from skdpot.privacy import category_selection
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.category_selection import (
-    ThresholdedCountsEvent,
-    plan_category_selection,
-    select_categories,
-)
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.recording import record_releases
+from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.release import categories as category_selection
+from skdpot.release.categories import plan_category_selection, select_categories
+from skdpot.release.release import record_releases
 
 SECRET = SecretStream  # without a seed: the operating system's entropy
 

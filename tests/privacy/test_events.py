@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
     ComposedEvent,
     Event,
@@ -15,6 +14,7 @@ from skdpot.privacy.events import (
     Relation,
     SampledGaussianEvent,
 )
+from skdpot.privacy.private_selection import ThresholdedCountsEvent
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
 
 NOT_A_RELATION = ("replace", "", None, 3)

@@ -11,7 +11,6 @@ from scipy.stats import hypergeom, norm
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import PrivacyLoss, SingleFitTarget, calibrate, compose
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
@@ -21,7 +20,7 @@ from skdpot.privacy.events import (
     check_group_size,
 )
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.private_selection import BudgetedEvent
+from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 
 GAUSSIAN = GaussianEvent(sigma=3.0, sensitivity=1.5, n_steps=2, lattice=0.25)

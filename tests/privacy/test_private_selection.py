@@ -10,17 +10,17 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 from scipy.special import ndtr
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, UnknownEventError
 from skdpot.privacy.accounting import PrivacyTarget, compose, event_cost
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.category_selection import ThresholdedCountsEvent
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation
 from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from skdpot.privacy.private_selection import (
     LARGEST_MU,
     BudgetedEvent,
     SelectionStep,
+    ThresholdedCountsEvent,
     TrialLaw,
     worst_profile,
 )

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.privacy import lemma1_sensitivity, projection_sensitivity
-from skdpot.privacy.data_bounds import spectral_norm
-from skdpot.slicing.plan import orthogonal_directions, uniform_directions
+from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from skdpot.release.bounds import lemma1_sensitivity, projection_sensitivity, spectral_norm
 
 KINDS = {"orthogonal": orthogonal_directions, "uniform": uniform_directions}
 

@@ -9,7 +9,7 @@ import torch
 
 from skdpot.exceptions import ReplayError
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.recording import (
+from skdpot.release.release import (
     Release,
     candidates,
     first_difference,

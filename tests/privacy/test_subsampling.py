@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.noise import fixed_size_batches, poisson_batches
 
 LEVEL = 1e-4

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
 from skdpot.exceptions import OpenSketchError
-from skdpot.slicing import (
+from skdpot.metrics import debiased_distance
+from skdpot.metrics.debiased_distance import (
     DebiasedDistance,
-    debiased_distance,
+    compared_tables,
     debiased_squared_distance,
-    orthogonal_directions,
-    recommended_distance_n_projections,
-    wasserstein_1d,
 )
-from skdpot.slicing.debiased_distance import compared_tables
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.ot.transport import wasserstein_1d
+from skdpot.release.histogram import recommended_distance_n_projections
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpot.exceptions.PrivacyWarning")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from skdpot import SlicedSketch
-from skdpot.slicing import square_root_strategy, uniform_directions
-from skdpot.slicing.table import class_totals, decode
+from skdpot.ot.slices import uniform_directions
+from skdpot.release.decoding import class_totals, decode, square_root_strategy
 
 RNG = np.random.default_rng(8841)
 

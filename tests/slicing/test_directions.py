@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, kstest
 
 from skdpot import SlicedSketch
-from skdpot.slicing import (
-    make_directions,
-    orthogonal_directions,
-    recommended_n_projections,
-    uniform_directions,
-)
+from skdpot.ot.slices import make_directions, orthogonal_directions, uniform_directions
+from skdpot.release.histogram import recommended_n_projections
 
 # Random tests here use fixed seeds; with a fresh seed each would fail with this probability.
 FALSE_ALARM = 1e-6

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from skdpot.slicing import CDFTable, orthogonal_directions, square_root_strategy
-from skdpot.slicing.debiased_distance import (
+from skdpot.metrics.debiased_distance import (
     ComparedTable,
     SupportedDecoder,
     common_support,
@@ -17,8 +16,9 @@ from skdpot.slicing.debiased_distance import (
     sampling_deviations,
     squared_distances,
 )
-from skdpot.slicing.histogram import count_projections
-from skdpot.slicing.table import decode_cumulative
+from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.release.decoding import decode_cumulative, square_root_strategy
+from skdpot.release.histogram import count_projections
 
 masses = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
 

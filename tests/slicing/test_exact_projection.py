@@ -8,13 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skdpot.ot.slices import orthogonal_directions, uniform_directions
 from skdpot.privacy.noise import round_to_lattice
-from skdpot.slicing.plan import orthogonal_directions, uniform_directions
-from skdpot.slicing.rows import (
-    StepDirections,
-    on_direction_grid,
-    project_rows,
-)
+from skdpot.release.rows import StepDirections, on_direction_grid, project_rows
 
 
 def _rows(rng, n, d, radius=1.0):

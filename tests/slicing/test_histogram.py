@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
-from skdpot.slicing import uniform_directions
-from skdpot.slicing.histogram import bin_edges, count_projections
+from skdpot.ot.slices import bin_edges, uniform_directions
+from skdpot.release.histogram import count_projections
 
 CPU = torch.device("cpu")
 

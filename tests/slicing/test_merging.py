@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.slicing import debiased_squared_distance, uniform_directions
+from skdpot.metrics.debiased_distance import debiased_squared_distance
+from skdpot.ot.slices import uniform_directions
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (90, 2))

@@ -10,11 +10,11 @@ from threadpoolctl import threadpool_limits
 
 from skdpot import SlicedSketch
 from skdpot.exceptions import OpenSketchError
+from skdpot.ot.slices import uniform_directions
 from skdpot.preprocessing import PrivateScaler
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.slicing import uniform_directions
-from skdpot.slicing.histogram import count_projections
-from skdpot.slicing.plan import square_root_strategy
+from skdpot.release.bounds import DataBounds
+from skdpot.release.decoding import square_root_strategy
+from skdpot.release.histogram import count_projections
 
 N_BINS = 16
 

@@ -5,8 +5,9 @@ import pytest
 from scipy.stats import norm
 from sklearn.isotonic import isotonic_regression
 
-from skdpot.slicing import table as decoding
-from skdpot.slicing.plan import orthogonal_directions, square_root_strategy
+from skdpot.ot.slices import orthogonal_directions
+from skdpot.release import decoding
+from skdpot.release.decoding import square_root_strategy
 
 N_BINS = 16
 

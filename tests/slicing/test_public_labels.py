@@ -15,13 +15,19 @@ from sklearn.base import clone
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage
+from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
 from skdpot.privacy.gdp import gdp_delta
-from skdpot.slicing import square_root_strategy, uniform_directions
-from skdpot.slicing.plan import plan_sketch
-from skdpot.slicing.table import decode, increasing, known_total, posterior_mean
+from skdpot.release.bounds import DataBounds
+from skdpot.release.decoding import (
+    decode,
+    increasing,
+    known_total,
+    posterior_mean,
+    square_root_strategy,
+)
+from skdpot.release.histogram import plan_sketch
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(8841)

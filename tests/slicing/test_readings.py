@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import SlicedSketch
-from skdpot.slicing import CDFTable, uniform_directions, wasserstein_1d
+from skdpot.ot.slices import CDFTable, uniform_directions
+from skdpot.ot.transport import wasserstein_1d
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (400, 2)) ** 3

@@ -7,8 +7,8 @@ import pytest
 from scipy import optimize, stats
 
 from skdpot.exceptions import CalibrationError
+from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
-from skdpot.privacy.data_bounds import DataBounds, lemma1_sensitivity
 from skdpot.privacy.events import (
     ComposedEvent,
     GaussianEvent,
@@ -16,8 +16,8 @@ from skdpot.privacy.events import (
     SampledGaussianEvent,
 )
 from skdpot.privacy.noise import round_to_lattice
-from skdpot.slicing.plan import orthogonal_directions
-from skdpot.slicing.rows import StepDirections, on_direction_grid, plan_rows, project_rows
+from skdpot.release.bounds import DataBounds, lemma1_sensitivity
+from skdpot.release.rows import StepDirections, on_direction_grid, plan_rows, project_rows
 
 TARGET = SingleFitTarget(2.0, 1e-5)
 UNIT_BALL = DataBounds.from_norm(1.0, 8)

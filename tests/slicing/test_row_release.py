@@ -9,16 +9,16 @@ import pytest
 from scipy import stats
 
 from skdpot import PrivacyBudget
-from skdpot._utils.rng import SecretStream, Streams
+from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
-from skdpot.privacy.private_bounds import ball_radius
 from skdpot.privacy.provenance import made_by
-from skdpot.slicing import plan
-from skdpot.slicing import rows as noisy_rows
-from skdpot.slicing.rows import project_rows
+from skdpot.release import histogram as plan
+from skdpot.release import rows as noisy_rows
+from skdpot.release.private_bounds import ball_radius
+from skdpot.release.rows import project_rows
 
 LEVEL = 1e-4
 

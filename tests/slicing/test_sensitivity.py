@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.slicing import SquareRootStrategy, make_directions, square_root_strategy
+from skdpot.ot.slices import make_directions
+from skdpot.release.decoding import SquareRootStrategy, square_root_strategy
 
 N_ROWS = 12
 

@@ -11,8 +11,8 @@ from safetensors.numpy import load_file
 
 from skdpot import SlicedSketch
 from skdpot.exceptions import PrivacyWarning
+from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.slicing import uniform_directions
 from tests.contract.hostile_files import deep_change, facts_of, forged
 
 RNG = np.random.default_rng(8841)

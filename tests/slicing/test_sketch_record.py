@@ -9,9 +9,9 @@ import pytest
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import GaussianEvent
-from skdpot.slicing.sketch_record import SketchRecord
+from skdpot.release.bounds import DataBounds
+from skdpot.release.sketch_record import SketchRecord
 from tests.contract.hostile_files import facts_of, forged, with_text
 from tests.flat_options import flow_sampler
 

@@ -11,7 +11,8 @@ import torch
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import BudgetExceededError, OpenSketchError, PrivacyWarning
-from skdpot.slicing import histogram, uniform_directions
+from skdpot.ot.slices import uniform_directions
+from skdpot.release import histogram
 
 RNG = np.random.default_rng(8841)
 X = RNG.uniform(-1, 1, (101, 3))

@@ -11,7 +11,8 @@ from scipy.integrate import quad_vec
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import norm, wasserstein_distance
 
-from skdpot.slicing import sliced_wasserstein_distance, uniform_directions, wasserstein_1d
+from skdpot.ot.slices import uniform_directions
+from skdpot.ot.transport import sliced_wasserstein_distance, wasserstein_1d
 
 number = st.floats(-100, 100, allow_nan=False).map(lambda x: round(x, 3))
 # Few distinct values make ties likely; the integers below 4 do.

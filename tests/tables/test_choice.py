@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from skdpot.release.contingency import Marginal
 from skdpot.tables import fitting as choices
 from skdpot.tables.fitting import (
     TARGET_IMPORTANCE,
@@ -15,7 +16,6 @@ from skdpot.tables.fitting import (
     choose_tree,
     sampling_misfit,
 )
-from skdpot.tables.marginals import Marginal
 from skdpot.tables.model import ColumnBins
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
 
+from skdpot.release.contingency import NoisyMarginal
 from skdpot.tables import model
-from skdpot.tables.marginals import NoisyMarginal
 from skdpot.tables.model import (
     MAX_BINS,
     group_bins,

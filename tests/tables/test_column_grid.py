@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
-from skdpot.preprocessing.table_frames import Table, build_table
+from skdpot.tables.frames import Table, build_table
 
 YEAR = {"lower": "2024-01-01", "upper": "2024-12-31"}
 ROME = "datetime64[ns, Europe/Rome]"

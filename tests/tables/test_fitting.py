@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from skdpot._utils.rng import SecretStream, Streams
+from skdpot._utils.validation import SecretStream, Streams
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import SingleFitTarget
-from skdpot.privacy.recording import record_releases
+from skdpot.release.contingency import NoisyMarginal
+from skdpot.release.release import record_releases
 from skdpot.tables.fitting import TableFit, plan_tables
-from skdpot.tables.marginals import NoisyMarginal
 
 SCHEMA = TableSchema(
     [

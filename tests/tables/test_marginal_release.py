@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.noise import noise_lattice
-from skdpot.privacy.recording import record_releases
-from skdpot.tables import marginals as tables_of_counts
-from skdpot.tables.marginals import (
+from skdpot.release import contingency as tables_of_counts
+from skdpot.release.contingency import (
     MARGINAL_SENSITIVITY,
     Marginal,
     misfit_sensitivity,
@@ -22,6 +21,7 @@ from skdpot.tables.marginals import (
     release_misfits,
     tables_of,
 )
+from skdpot.release.release import record_releases
 
 RNG = np.random.default_rng(77)
 N_ROWS, SIZES = 60, (3, 4, 2, 5)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skdpot.tables.marginals import Marginal, NoisyMarginal
+from skdpot.release.contingency import Marginal, NoisyMarginal
 
 RNG = np.random.default_rng(31)
 SIZES = (4, 3, 5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.tables.marginals import Marginal, NoisyMarginal, release_of
+from skdpot.release.contingency import Marginal, NoisyMarginal, release_of
 from skdpot.tables.model import (
     ColumnBins,
     ColumnTree,

@@ -17,9 +17,9 @@ from skdpot.preprocessing import (
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice
+from skdpot.release.contingency import misfit_sensitivity
 from skdpot.tables import fitting as plans
 from skdpot.tables.fitting import plan_tables
-from skdpot.tables.marginals import misfit_sensitivity
 
 KNOWN = TableSchema(
     [
@@ -143,7 +143,7 @@ def test_what_is_not_refused_can_be_drawn(n_columns, monkeypatch):
     weights = np.array([1.0, *[(4.0 * 65 * 65) ** (2 / 3)] * (n_pairs - 1)])
     least = min(plans._SHARES, key=plans._SHARES.get)
     wide = plan.__class__(**vars(plan) | {"sigma": largest})
-    from skdpot._utils.rng import SecretStream
+    from skdpot._utils.validation import SecretStream
 
     for sigma in (
         wide.marginal_sigmas(least, weights)[0],

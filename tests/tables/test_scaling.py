@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
-from skdpot.tables.marginals import Marginal, NoisyMarginal
+from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables.model import SMOOTHING, ScaledParticles, scaling_step
 
 SIZES = (3, 4, 2)

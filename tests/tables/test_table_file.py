@@ -16,8 +16,8 @@ from sklearn.exceptions import NotFittedError
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.privacy.events import ComposedEvent, Relation
-from skdpot.privacy.recording import first_difference
-from skdpot.tables.table_record import TableRecord
+from skdpot.release.release import first_difference
+from skdpot.tables.record import TableRecord
 from tests.contract.hostile_files import arrays_of, facts_of, forged
 from tests.tables.table_models import CASES, SCHEMA, fit, fitted, people
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from skdpot.tables.marginals import Marginal, NoisyMarginal
+from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables.model import ColumnTree, TreeNode, fit_tree, spanning_tree
 
 SIZES = (3, 2, 4, 2)

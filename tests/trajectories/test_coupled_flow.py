@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms.trajectory_sketch import CoupledFlowProblem, coupled_flow
-from skdpot.slicing.histogram import bin_edges
-from skdpot.slicing.plan import make_directions
-from skdpot.slicing.table import CDFTable
-from skdpot.trajectories.langevin import LangevinPhase
-from skdpot.trajectories.sinkhorn import WarmCoupling
+from skdpot.ot.sinkhorn import WarmCoupling
+from skdpot.ot.slices import CDFTable, bin_edges, make_directions
+from skdpot.release.langevin import LangevinPhase
 from tests.flat_options import trajectory_sampler
 
 STEPS = (LangevinPhase(1.0, 0.05, 60), LangevinPhase(0.3, 0.05, 60))

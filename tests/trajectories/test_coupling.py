@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpot.trajectories.sinkhorn import WarmCoupling, schrodinger_potentials
+from skdpot.ot.sinkhorn import WarmCoupling, schrodinger_potentials
 
 SPACINGS = np.array([0.3, 0.7])
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from skdpot.trajectories import langevin
-from skdpot.trajectories.langevin import clipped_fit_gradient
+from skdpot.release import langevin
+from skdpot.release.langevin import clipped_fit_gradient
 
 NO_CLIP = 1e60
 EXTREMES = (0.0, 1.0, -1.0, 1e-9, 1e6, -1e15, 1e80, -1e200, 1e308)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.data_bounds import DataBounds
-from skdpot.trajectories.langevin import (
+from skdpot.release.bounds import DataBounds
+from skdpot.release.langevin import (
     LangevinPhase,
     check_steps,
     clipped_fit_gradient,

@@ -11,12 +11,12 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
-from skdpot.privacy.data_bounds import DataBounds
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
 from skdpot.privacy.noise import noise_for_sums
-from skdpot.privacy.private_bounds import plan_private_bounds
-from skdpot.trajectories.langevin import LangevinPhase, plan_langevin
-from skdpot.trajectories.warm_start import plan_warm_start
+from skdpot.release.bounds import DataBounds
+from skdpot.release.langevin import LangevinPhase, plan_langevin
+from skdpot.release.private_bounds import plan_private_bounds
+from skdpot.release.warm_start import plan_warm_start
 
 DELTA = 5e-4
 TARGET = SingleFitTarget(1.0, DELTA)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpot.trajectories.langevin import averaged_over_neighbours
+from skdpot.release.langevin import averaged_over_neighbours
 
 
 def test_is_the_kernel_average():

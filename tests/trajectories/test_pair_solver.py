@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from skdpot.trajectories.sinkhorn import (
+from skdpot.ot.sinkhorn import (
     AndersonMixing,
     Pair,
     PairSolver,

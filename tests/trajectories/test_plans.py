@@ -8,9 +8,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import chisquare
 
+from skdpot.ot.sinkhorn import schrodinger_potentials
 from skdpot.trajectories import paths
 from skdpot.trajectories.paths import coupling_of, entropic_plans, exact_plans, sample_next
-from skdpot.trajectories.sinkhorn import schrodinger_potentials
 
 
 def particles(seed, shape):

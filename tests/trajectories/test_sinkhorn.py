@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.trajectories.sinkhorn import schrodinger_potentials
+from skdpot.ot.sinkhorn import schrodinger_potentials
 
 TIGHT = {"tol": 1e-9, "max_iter": 20_000}
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.cluster import KMeans
 
-from skdpot._utils.rng import SecretStream
+from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
-from skdpot.trajectories import warm_start
-from skdpot.trajectories.warm_start import (
+from skdpot.release import warm_start
+from skdpot.release.warm_start import (
     plan_warm_start,
     release_kmeans_start,
     release_mean_start,

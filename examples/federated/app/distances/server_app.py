@@ -10,9 +10,9 @@ from flwr.serverapp import Grid, ServerApp
 from distances.settings import make_party
 from skdpot.federated.exchange import PairwiseResult
 from skdpot.federated.flower import remote_parties
-from skdpot.federated.measures import gaussian_reference
 from skdpot.federated.messages import SketchRequest
 from skdpot.federated.remote import RemoteParties
+from skdpot.ot.measures import gaussian_reference
 
 app = ServerApp()
 

@@ -10,7 +10,7 @@ from skdpot import PrivacyBudget
 from skdpot.exceptions import MessageError
 from skdpot.federated.messages import Message, SketchRequest
 from skdpot.federated.party import Party
-from skdpot.privacy.data_bounds import DataBounds
+from skdpot.release.bounds import DataBounds
 
 
 def make_party(settings: Mapping[str, Any]) -> Party:

@@ -1,0 +1,256 @@
+"""Robust standardisation whose centres and scales are differentially private."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+
+from skdpot._utils.validation import (
+    all_or_nothing,
+    check_is_fitted,
+    fit_context,
+    spawn_streams,
+    validate_rows,
+)
+from skdpot.exceptions import CalibrationError
+from skdpot.privacy.accounting import PrivacyTarget, privacy_target
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.provenance import made_by, warn_of_composition
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
+
+_ASSUMPTIONS = (
+    "the number of rows",
+    "the number, the names and the data types of the features",
+    "every value is a finite number; others are refused",
+    "each person contributes one row",
+)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Centre and scale features by differentially private, robust statistics.
+
+    The counterpart of `~sklearn.preprocessing.RobustScaler`: the centre of a feature is its
+    median, its scale the median distance between two rows that differ, divided by what that
+    is for a normal distribution of standard deviation 1 (so it is near the standard deviation
+    for bell-shaped features, and outliers do not move it). The data may have any range.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing.
+    delta : float, default=1e-5
+        Privacy parameter of one fit, in (0, 1); choose it well below one over the number of
+        rows.
+    budget : PrivacyBudget or None, default=None
+        Shared budget that each fit is charged to. ``None``: the fit stands alone.
+    with_centering : bool, default=True
+        Whether to subtract centres.
+    with_scaling : bool, default=True
+        Whether to divide by scales.
+    random_state : int, RandomState instance or None, default=None
+        For tests only: whoever knows it can remove the noise. ``None`` uses the operating
+        system's entropy.
+
+    Attributes
+    ----------
+    center_ : ndarray of shape (n_features_in_,) or None
+        Private medians; None without centring.
+    scale_ : ndarray of shape (n_features_in_,) or None
+        Private scales, positive: 1 for a feature that looks constant; None without scaling.
+    privacy_spent_ : PrivacySpent
+        The privacy statement of the fit.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when all of them are strings.
+
+    Privacy
+    -------
+    A fit releases, for each feature, a noisy histogram of the distances between
+    randomly paired rows on a public grid of powers of two, and then one of the values on a grid
+    as fine as the first histogram allows. Under replace-one each has L2 sensitivity
+    ``sqrt(2 * n_features)``; the noise is discrete Gaussian. The whole fit is one event, charged
+    before the data are touched. Taken as public: the number of rows, and the number, names and
+    types of the features. `y` is ignored. `transform` and `inverse_transform` treat what they
+    are given as public: transformed private rows are still private rows, nothing is clipped or
+    noised.
+
+    See Also
+    --------
+    sklearn.preprocessing.RobustScaler : The same idea without privacy.
+
+    Notes
+    -----
+    For bell-shaped features, 30,000 rows of 8 at ``epsilon=0.2`` give scales that
+    are right to 3 % and centres to 0.02 scales; 1,000 rows at ``epsilon=1``, to 14 % and 0.08.
+    Skewed and two-valued features have their centres right to a third of a scale. A feature of
+    which nothing can be seen through the noise gets centre 0 and scale 1, with a
+    `PrivacyWarning`; whether that happens depends on the noisy histograms only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.preprocessing import PrivateScaler
+    >>> X = np.random.default_rng(0).normal(50.0, 10.0, size=(20_000, 3))
+    >>> scaler = PrivateScaler(epsilon=1.0, delta=1e-6).fit(X)
+    >>> bool(np.all(np.abs(scaler.center_ - 50.0) < 2.0))
+    True
+    >>> scaler.privacy_spent_.epsilon
+    1.0
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    with_centering: bool = True
+    with_scaling: bool = True
+    random_state: int | np.random.RandomState | None = None
+
+    _canaries = "far out"
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
+        "with_centering": ["boolean"],
+        "with_scaling": ["boolean"],
+    }
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Learn private centres and scales.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : PrivateScaler
+            The fitted scaler.
+
+        Raises
+        ------
+        BudgetExceededError
+            If `budget` has too little left; then nothing is charged or changed.
+        ValueError
+            If a parameter or X is not valid; then nothing is charged or changed.
+
+        Privacy
+        -------
+        The class documentation says what is released; ``privacy_spent_`` states the event.
+        """
+        with all_or_nothing(self):
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            if not (self.with_centering or self.with_scaling):
+                raise ValueError(
+                    "with_centering=False and with_scaling=False leave nothing to learn; set one "
+                    "of them to True, or use 'passthrough' in place of this step."
+                )
+            mu = whole_mu(privacy_target(self.epsilon, self.delta, self.budget))
+            options: Any = {"mode": "features", "centers": self.with_centering}
+            plan = plan_private_bounds(len(rows), rows.shape[1], mu, **options)
+            mechanism = "noisy histograms of pair distances" + " and of values" * plan.centers
+            if not plan.event.is_private:
+                mechanism = "exact medians, no noise"
+            seeded = () if self.random_state is None else ("nobody knows random_state",)
+            spent = charge(
+                self,
+                plan.event,
+                n_samples=plan.n_samples,
+                assumptions=(*_ASSUMPTIONS, *seeded),
+                mechanism=mechanism,
+            )
+            warn_of_composition(X, spent, self.budget, type(self).__name__)
+            streams = spawn_streams(self.random_state, type(self).__name__)
+            found = release_feature_scales(rows, plan, streams)
+            self.center_ = found.center if self.with_centering else None
+            self.scale_ = found.spread if self.with_scaling else None
+            self.privacy_spent_ = spent
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Subtract the centres and divide by the scales; nothing is clipped.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, treated as public.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The scaled rows.
+        """
+        rows, center, scale = self._read(X)
+        return ((rows - center) / scale).astype(rows.dtype, copy=False)
+
+    def fit_transform(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> Any:
+        """Fit, then transform the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : None
+            Ignored.
+        **fit_params : dict
+            None are known.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            The scaled rows. They are as private as X; a private estimator that is fitted on
+            them without sharing `budget` warns of what both cost together.
+        """
+        scaled = self.fit(X, y, **fit_params).transform(X)
+        return made_by(X, scaled, self.privacy_spent_, self.budget)
+
+    def inverse_transform(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Multiply by the scales and add the centres.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Scaled rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows in the units of the data.
+        """
+        rows, center, scale = self._read(X)
+        return (rows * scale + center).astype(rows.dtype, copy=False)
+
+    def _read(self, X: npt.ArrayLike) -> tuple[npt.NDArray[Any], Any, Any]:
+        """Return validated rows, and the centres and scales; 0 and 1 where there are none."""
+        check_is_fitted(self)
+        rows = validate_rows(self, X, reset=False)
+        zeros = np.zeros(rows.shape[1])
+        center = zeros if self.center_ is None else self.center_
+        return rows, center, zeros + 1.0 if self.scale_ is None else self.scale_
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def whole_mu(target: PrivacyTarget) -> float:
+    """Return the mu that fills `target`, less what its rounding to ledger units takes."""
+    units = target.mu_squared_units
+    if units == 0:
+        raise CalibrationError(
+            f"epsilon={target.epsilon:g} at delta={target.delta:g} is too small to be accounted "
+            "for. Raise epsilon or delta."
+        )
+    if units != math.inf:
+        units = min(units, 10**300)  # beyond, no float holds it
+    return math.sqrt(units * 1e-12) * (1 - 1e-13)

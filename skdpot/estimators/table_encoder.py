@@ -1,0 +1,338 @@
+"""Tables of mixed columns as points of the unit ball, and back."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+
+from skdpot._utils.validation import (
+    all_or_nothing,
+    check_is_fitted,
+    fit_context,
+    read_rows,
+    spawn_streams,
+)
+from skdpot.estimators.private_scaler import whole_mu
+from skdpot.privacy.accounting import privacy_target
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.provenance import made_by, warn_of_composition
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.tables.frames import PlainColumn, build_table, read_table
+from skdpot.tables.schema import (
+    GUESSED,
+    TableSchema,
+    bound_schema,
+    plan_schema,
+    release_schema,
+    warn_of_guess,
+)
+
+_PUBLIC = (
+    "the number of rows",
+    "the names and the data types of the columns",
+    "what the schema says: kinds of columns, bounds and categories, and where values may miss",
+    "every value is of the kind that the schema says; others are refused",
+    "each person contributes one row",
+)
+# Rounding in norms must not lead out of the ball.
+_INSIDE = 1 - 1e-12
+
+
+@dataclass(eq=False, repr=False)
+class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+    """Encode the rows of a table in the unit ball, and decode points of the ball to rows.
+
+    Numbers between bounds, dates, categories, truth values and missing values become coordinates,
+    with the same room for each column; `inverse_transform` gives back a table with the same
+    columns, data types and categories. What the schema says costs no privacy; bounds and
+    categories that it leaves open are estimated privately in `fit`.
+
+    Parameters
+    ----------
+    schema : TableSchema or None, default=None
+        What is public about the columns. None: `TableSchema.from_dtypes`, so that all bounds and
+        categories are estimated privately, those that a data type lists too.
+    epsilon : float, default=1.0
+        Privacy parameter of one fit; ``float("inf")`` adds no noise and protects nothing. Not
+        used when the schema leaves nothing open.
+    delta : float, default=1e-5
+        Privacy parameter of one fit, in (0, 1).
+    budget : PrivacyBudget or None, default=None
+        Shared budget that each fit is charged to, unless it is free. ``None``: the fit stands
+        alone.
+    random_state : int, RandomState instance or None, default=None
+        For tests only: whoever knows it can remove the noise. ``None`` uses the operating
+        system's entropy. Not used when the schema leaves nothing open.
+
+    Attributes
+    ----------
+    schema_ : TableSchema
+        The schema with all bounds, categories and data types, in the order of the columns.
+    column_blocks_ : dict of str to slice
+        Coordinates of each column.
+    privacy_spent_ : PrivacySpent or None
+        The privacy statement of the fit. None if the schema left nothing open: then no private
+        value has any influence on the encoder, and nothing was charged.
+    n_features_in_ : int
+        Number of columns seen in `fit`, those that the schema excludes included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, when X has any.
+
+    Privacy
+    -------
+    With a resolved schema `fit` releases nothing and charges nothing: what it keeps is the same
+    for all tables with the same columns, data types and number of rows. Otherwise it releases,
+    under replace-one and as one event that is charged before the noise is drawn, two noisy
+    histograms for each column without bounds and the categories whose noisy counts pass a
+    threshold for each column without a list; see `skdpot.tables.schema`. Taken as
+    public: the number of rows, the names and data types of the columns, and all that the schema
+    says; also that each value is of the kind that the schema says (missing only where it may, a
+    category of the list where there is no other choice), because a fit that is refused shows it.
+    `transform` and `inverse_transform` treat what they are given as public: encoded private rows
+    are still private rows.
+
+    See Also
+    --------
+    TableSchema : What is public about a table.
+
+    Notes
+    -----
+    Values outside of their bounds are clipped to them, and categories that are not in the list
+    become `other` where the column has one, else missing where it may. All other rows come back
+    as they were: integers, categories, truth values and times on the ticks of their column
+    exactly, other numbers to 1e-12 of the range of their column. Missing values come back as the
+    data type misses them (None among objects), NaN and null are one thing, and the index of a
+    table of pandas is not kept.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpot.preprocessing import (
+    ...     CategoricalColumn, NumericColumn, TableEncoder, TableSchema,
+    ... )
+    >>> df = pd.DataFrame({"age": [31, 62, 45], "sex": ["Male", "Female", "Male"]})
+    >>> schema = TableSchema([
+    ...     NumericColumn("age", lower=0, upper=100),
+    ...     CategoricalColumn("sex", categories=["Female", "Male"]),
+    ... ])
+    >>> encoder = TableEncoder(schema).fit(df)
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'sex=Female', 'sex=Male']
+    >>> encoder.inverse_transform(encoder.transform(df)).equals(df)
+    True
+    >>> encoder.privacy_spent_ is None
+    True
+    """
+
+    schema: TableSchema | None = None
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    _parameter_constraints = PrivateEstimatorMixin._parameter_constraints | {
+        "schema": [TableSchema, None],
+    }
+
+    def _epsilon_due(self) -> float:
+        known = self.schema is not None and self.schema.is_resolved
+        return 0.0 if known else self.epsilon
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Fix how columns are encoded; estimate privately what the schema leaves open.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
+            Private table.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : TableEncoder
+            The fitted encoder.
+
+        Raises
+        ------
+        BudgetExceededError
+            If `budget` has too little left; then nothing is charged or changed.
+        ValueError
+            If a parameter, the schema or the table is not valid; then nothing is charged or
+            changed. The message names columns and quotes no value.
+
+        Privacy
+        -------
+        The class documentation says what is released; ``privacy_spent_`` states the event.
+        """
+        with all_or_nothing(self):
+            names = None if self.schema is None else self.schema.names
+            table = read_table(self, X, reset=True, names=names)
+            schema = bound_schema(self.schema, table, type(self).__name__)
+            readings = schema.read(table)
+            warn_of_guess(schema, type(self).__name__)
+            self.privacy_spent_ = None
+            if not schema.is_resolved:
+                schema = self._resolve(X, readings, table.n_rows, schema)
+            self.schema_, self._kind, self._column_names = schema, table.kind, table.names
+            self.column_blocks_, start = {}, 0
+            for column in schema:
+                width = len(column.coordinates)
+                self.column_blocks_[column.name] = slice(start, start + width)
+                start += width
+        return self
+
+    def _resolve(
+        self, X: Any, readings: dict[str, PlainColumn], n_rows: int, schema: TableSchema
+    ) -> TableSchema:
+        """Charge for what the schema leaves open, then release it."""
+        if n_rows < 2:
+            raise ValueError(
+                f"Found array with {n_rows} sample(s) while a minimum of 2 is required by "
+                "TableEncoder to estimate bounds and categories."
+            )
+        target = privacy_target(self.epsilon, self.delta, self.budget)
+        tail = target.tail_delta
+        plan = plan_schema(schema, n_rows, mu=whole_mu(target), delta=tail)
+        if not target.admits(plan.event):
+            # A target that nothing is shared with spends all of delta: less the tails, then.
+            rest = privacy_target(self.epsilon, self.delta - 1.001 * tail, self.budget)
+            plan = plan_schema(schema, n_rows, mu=whole_mu(rest), delta=tail)
+        guessed = (GUESSED,) if schema.guessed else ()
+        seeded = ("nobody knows random_state",) if self.random_state is not None else ()
+        names = {"ranges": "noisy histograms", "categories": "counts above a threshold"}
+        parts = [text for part, text in names.items() if getattr(plan, part) is not None]
+        self.privacy_spent_ = charge(
+            self,
+            plan.event,
+            n_samples=n_rows,
+            assumptions=(*_PUBLIC, *guessed, *seeded),
+            mechanism=" and ".join(parts),
+        )
+        warn_of_composition(X, self.privacy_spent_, self.budget, type(self).__name__)
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        return release_schema(readings, plan, streams)
+
+    def transform(self, X: Any) -> npt.NDArray[np.float64]:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
+            Rows, treated as public, with the columns of the table of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_coordinates)
+            Points of the unit ball.
+
+        Raises
+        ------
+        ValueError
+            If a column cannot be read; the message names it and quotes no value.
+        """
+        check_is_fitted(self)
+        table = read_table(self, X, reset=False, names=self._column_names)
+        points = [column.encode(table.read(column)) for column in self.schema_]
+        return np.column_stack(points) * self._side
+
+    def fit_transform(self, X: Any, y: object = None, **fit_params: Any) -> Any:
+        """Fit, then encode the same rows.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array-like of shape (n_samples, n_columns)
+            Private table.
+        y : None
+            Ignored.
+        **fit_params : dict
+            None are known.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_coordinates)
+            Points of the unit ball, as private as X. A private estimator that is fitted on them
+            without sharing the budget of this fit, and of those that made X, warns of what all
+            cost together.
+        """
+        encoded = self.fit(X, y, **fit_params).transform(X)
+        return made_by(X, encoded, self.privacy_spent_, self.budget)
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Any:
+        """Decode points to rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_coordinates)
+            Any finite points, in the ball or not; each column becomes the value that is nearest.
+
+        Returns
+        -------
+        DataFrame of pandas or polars, or ndarray of shape (n_samples, n_columns)
+            Of the kind that the encoder was fitted on.
+
+        Raises
+        ------
+        ValueError
+            If the number of coordinates is another.
+        """
+        check_is_fitted(self)
+        places = read_rows(X, dtype=(np.float64,))
+        if places.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X has {places.shape[1]} coordinates, but {type(self).__name__} encodes rows by "
+                f"{self._n_features_out}."
+            )
+        columns = {
+            column.name: column.decode(places[:, self.column_blocks_[column.name]] / self._side)
+            for column in self.schema_
+        }
+        return build_table(self._kind, columns, self.schema_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the coordinates.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns; only those of the fit are accepted.
+
+        Returns
+        -------
+        ndarray of str
+            Name of the column, followed for categories by ``=`` and the category, and for the
+            coordinate of missing values by ``is missing``.
+        """
+        check_is_fitted(self)
+        if input_features is not None:
+            given = [str(name) for name in np.asarray(input_features, dtype=object)]
+            if given != list(self._column_names):
+                raise ValueError("input_features is not equal to feature_names_in_.")
+        names: list[str] = []
+        for name in (name for column in self.schema_ for name in column.coordinates):
+            while name in names:
+                name += "_"
+            names.append(name)
+        return np.array(names, dtype=object)
+
+    @property
+    def _side(self) -> float:
+        """Largest norm of the block of a column: just below 1 / sqrt(d), so that rows have 1."""
+        return _INSIDE / math.sqrt(len(self.schema_))
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of coordinates."""
+        return sum(len(column.coordinates) for column in self.schema_)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

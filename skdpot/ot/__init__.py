@@ -1,0 +1,1 @@
+"""Optimal transport without privacy: directions, plans, particle flows and Sinkhorn."""

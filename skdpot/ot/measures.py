@@ -1,0 +1,356 @@
+"""Finitely many points with masses, and optimal transport plans between them.
+
+Costs are squared Euclidean distances. A plan comes with the prices that certify it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+
+from skdpot._utils.validation import as_points, check_count, check_real, encode_labels
+from skdpot.ot.transport import exact_plan, point_masses
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiscreteMeasure:
+    """Points of R^d with masses that sum to one, ``sum_i a_i δ(x_i)``.
+
+    Privacy
+    -------
+    Holds what it is given, in the clear; only its repr shows nothing but the shape.
+    """
+
+    points: np.ndarray
+    masses: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Copy, check and lock the arrays."""
+        points = np.ascontiguousarray(as_points(self.points, "points"))
+        masses = point_masses(self.masses, len(points), "masses")
+        points.setflags(write=False)
+        object.__setattr__(self, "points", points)
+        if masses is not None:
+            masses.setflags(write=False)
+            object.__setattr__(self, "masses", masses)
+
+    @property
+    def n_points(self) -> int:
+        """Number of points, those without mass included."""
+        return len(self.points)
+
+    @property
+    def n_features(self) -> int:
+        """Dimension d of the space."""
+        return int(self.points.shape[1])
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Masses as an array of shape (n_points,), also when they are uniform."""
+        if self.masses is None:
+            return np.full(self.n_points, 1.0 / self.n_points)
+        return self.masses
+
+    def __repr__(self) -> str:
+        kind = "uniform" if self.masses is None else "weighted"
+        return f"DiscreteMeasure({self.n_points} points, {self.n_features} features, {kind})"
+
+
+def weights_of(masses: ArrayLike | None, size: int, name: str = "masses") -> np.ndarray:
+    """Return masses that sum to one, also when they are uniform and not given."""
+    given = point_masses(masses, size, name)
+    return np.full(size, 1.0 / size) if given is None else given
+
+
+def gaussian_reference(
+    n_support: int,
+    n_features: int,
+    *,
+    mean: ArrayLike = 0.0,
+    scale: float = 1.0,
+    rng: np.random.Generator,
+) -> DiscreteMeasure:
+    """Draw the reference measure γ that the parties of TriangleWad share."""
+    shape = check_count(n_support, "n_support"), check_count(n_features, "n_features")
+    spread = check_real(scale, "scale") * rng.standard_normal(shape)
+    return DiscreteMeasure(np.asarray(mean, dtype=np.float64) + spread)
+
+
+def labelled_measure(
+    X: ArrayLike, y: ArrayLike, *, masses: ArrayLike | None = None, covariance: str = "full"
+) -> DiscreteMeasure:
+    """Lift labelled rows to a space in which the Euclidean distance also compares labels.
+
+    Every row becomes ``[x; m_y; vec(Σ_y^½)]`` with the mean m_y and the symmetric square root
+    of the covariance Σ_y of its class. The squared distance between two lifted rows is
+    ``‖x − x'‖² + ‖m_y − m_y'‖² + ‖Σ_y^½ − Σ_y'^½‖²`` (Frobenius norm), so that labels of two
+    data sets are compared by how their rows are distributed, not by their names. The last two
+    terms are W₂² between the Gaussians of the two classes when the covariances commute, and at
+    least that otherwise.
+
+    Privacy
+    -------
+    Means and covariances of the classes are written into every row, without noise.
+
+    References
+    ----------
+    Alvarez-Melis, Fusi, "Geometric dataset distances via optimal transport", NeurIPS 2020;
+    Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024 (the
+    vectorial form).
+    """
+    if covariance not in ("full", "diagonal"):
+        raise ValueError(f"covariance={covariance!r} must be 'full' or 'diagonal'.")
+    rows = DiscreteMeasure(np.asarray(X), None if masses is None else np.asarray(masses))
+    codes, classes = encode_labels(y, rows.n_points)
+    moments = np.stack(
+        [
+            _moments(rows.points[codes == label], rows.weights[codes == label], covariance)
+            for label in range(len(classes))
+        ]
+    )
+    return DiscreteMeasure(np.hstack([rows.points, moments[codes]]), rows.masses)
+
+
+def _moments(points: np.ndarray, weights: np.ndarray, covariance: str) -> np.ndarray:
+    """Return the mean and the root of the covariance of one class as one vector."""
+    shares = weights if weights.any() else np.ones(len(points))  # a class may have no mass
+    shares = shares / shares.sum()
+    mean = shares @ points
+    centred = np.sqrt(shares)[:, None] * (points - mean)
+    if covariance == "diagonal":
+        return np.concatenate([mean, np.linalg.norm(centred, axis=0)])
+    # With the singular values s and right vectors V of the centred rows, Σ^½ = V s Vᵀ: the
+    # covariance, whose small eigenvalues rounding would turn negative, is never formed.
+    _, values, axes = np.linalg.svd(centred, full_matrices=False)
+    return np.concatenate([mean, ((axes.T * values) @ axes).ravel()])
+
+
+_NEAR = 1e-3  # share of the squared radii below which a difference of squares is not trusted
+_CHUNK = 2**22  # numbers held at once when distances are computed one by one
+
+
+def squared_distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Return ``‖x_i − y_j‖²`` for all pairs.
+
+    Computed as ``‖x‖² + ‖y‖² − 2 x·y`` around the common centre, by one matrix product, which
+    for hundreds of features is ten times as fast as subtracting rows. Its error is a few units
+    of rounding of ``‖x‖² + ‖y‖²``; distances below a thousandth of that are computed again
+    from the difference of the rows (all of them, when there are many). So every entry is good
+    to about 1e-12 of itself, whatever the units and wherever the origin, and rows that are
+    equal are at distance 0.
+    """
+    centre = (X.mean(axis=0) + Y.mean(axis=0)) / 2
+    x, y = X - centre, Y - centre
+    x_squared, y_squared = np.einsum("ij,ij->i", x, x), np.einsum("ij,ij->i", y, y)
+    x *= -2.0
+    costs: np.ndarray = x @ y.T
+    costs += x_squared[:, None]
+    costs += y_squared
+    if costs.min() >= _NEAR * (x_squared.max() + y_squared.max()):
+        return costs
+    rows, columns = np.nonzero(costs <= _NEAR * (x_squared[:, None] + y_squared))
+    if len(rows) > costs.size // 8:
+        return cdist(X, Y, "sqeuclidean")
+    step = max(1, _CHUNK // X.shape[1])
+    for start in range(0, len(rows), step):
+        i, j = rows[start : start + step], columns[start : start + step]
+        gaps = X[i] - Y[j]
+        costs[i, j] = np.einsum("ij,ij->i", gaps, gaps)
+    return costs
+
+
+_DUST = 1e-12  # share of a row's mass below which a flow is rounding
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Coupling:
+    """Which share of mass goes from where to where, and the prices that prove it optimal."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    masses: np.ndarray
+    squared_distance: float
+    source_potential: np.ndarray
+    target_potential: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Lock the arrays."""
+        for name in ("rows", "columns", "masses", "source_potential", "target_potential"):
+            getattr(self, name).setflags(write=False)
+
+    @property
+    def distance(self) -> float:
+        """Root of `squared_distance`: W₂."""
+        return math.sqrt(self.squared_distance)
+
+    @property
+    def duality_gap(self) -> float:
+        """How much `squared_distance` can exceed W₂² at most: rounding."""
+        prices = self.source_potential[self.rows] + self.target_potential[self.columns]
+        return self.squared_distance - float(self.masses @ prices)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({len(self.source_potential)} × "
+            f"{len(self.target_potential)} points, {len(self.masses)} entries)"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TransportPlan(Coupling):
+    """A coupling together with the two measures that it couples."""
+
+    source: DiscreteMeasure
+    target: DiscreteMeasure
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the plan sends every source point to one target, undivided."""
+        return np.array_equal(self.rows, np.arange(self.source.n_points))
+
+    def barycenters(self) -> np.ndarray:
+        """Where the mass of each source point goes on average, ``sum_j P_ij y_j / sum_j P_ij``."""
+        if self.is_map:
+            return self.target.points[self.columns]
+        n = self.source.n_points
+        starts = np.searchsorted(self.rows, np.arange(n + 1))
+        sums = np.bincount(self.rows, self.masses, minlength=n)
+        empty = np.flatnonzero(sums == 0)
+        shares = self.masses / sums[self.rows]
+        matrix = csr_array((shares, self.columns, starts), shape=(n, self.target.n_points))
+        means: np.ndarray = matrix @ self.target.points
+        if len(empty):
+            costs = squared_distances(self.source.points[empty], self.target.points)
+            means[empty] = self.target.points[np.argmin(costs - self.target_potential, axis=1)]
+        return means
+
+
+def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportPlan:
+    """Solve optimal transport between two measures for the cost ``‖x − y‖²``.
+
+    Notes
+    -----
+    Potentials of discrete measures need not be unique; those of two clouds of equally many
+    points of equal mass never are. Another solver may give other ones of the same total worth.
+
+    References
+    ----------
+    Bonneel, van de Panne, Paris, Heidrich, "Displacement interpolation using Lagrangian mass
+    transport", SIGGRAPH Asia 2011 (the network simplex).
+    """
+    if source.n_features != target.n_features:
+        raise ValueError(
+            f"The source has {source.n_features} features and the target {target.n_features}."
+        )
+    costs = squared_distances(source.points, target.points)
+    fields = _solve(costs, source.masses, target.masses)
+    return TransportPlan(source=source, target=target, **fields)
+
+
+def plan_from_costs(
+    costs: ArrayLike,
+    source_masses: ArrayLike | None = None,
+    target_masses: ArrayLike | None = None,
+) -> Coupling:
+    """Solve optimal transport for a given matrix of costs.
+
+    Cost matrices of several sources against the same target can be stacked: the result is the
+    plan of the union of the sources.
+    """
+    matrix = np.ascontiguousarray(costs, dtype=np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"costs has shape {matrix.shape}; it must be (n, m), both at least 1.")
+    if not (matrix.min() >= 0 and matrix.max() < np.inf):
+        raise ValueError("costs must be finite and not negative.")
+    a = point_masses(source_masses, len(matrix), "source_masses")
+    b = point_masses(target_masses, matrix.shape[1], "target_masses")
+    return Coupling(**_solve(matrix, a, b))
+
+
+def _solve(costs: np.ndarray, a: np.ndarray | None, b: np.ndarray | None) -> dict[str, Any]:
+    """Return the fields of a `Coupling`; points without mass take no part in the solution."""
+    n, m = costs.shape
+    a = np.full(n, 1.0 / n) if a is None else a
+    b = np.full(m, 1.0 / m) if b is None else b
+    sources, targets = np.flatnonzero(a), np.flatnonzero(b)
+    active = costs if len(sources) == n and len(targets) == m else costs[np.ix_(sources, targets)]
+    # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
+    unit = float(active.max()) or 1.0
+    rows, columns, masses, prices = _exact_coupling(active / unit, a[sources], b[targets])
+    rows, columns = sources[rows], targets[columns]
+    f, g = _feasible_potentials(costs, unit * prices, sources, targets)
+    shift = (b @ g - a @ f) / 2
+    return {
+        "rows": rows,
+        "columns": columns,
+        "masses": masses,
+        "squared_distance": float(masses @ costs[rows, columns]),
+        "source_potential": f + shift,
+        "target_potential": g - shift,
+    }
+
+
+def _exact_coupling(
+    costs: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the entries of an optimal plan and its target prices; `costs` are used up."""
+    # Prices that are free to guess, subtracted first, leave the simplex fewer pivots to make:
+    # against a Gaussian reference a third of its time. The optimal plans stay the same.
+    guess = costs.mean(axis=0)
+    costs -= guess
+    costs -= costs.min(axis=1, keepdims=True)
+    rest = costs.min(axis=0)
+    costs -= rest
+    plan, log = exact_plan(costs, a, b)
+    entries = np.flatnonzero(plan > _DUST * min(a.min(), b.min()))
+    rows, columns = np.divmod(entries, len(b))
+    return rows, columns, plan.ravel()[entries], log["v"] + guess + rest
+
+
+def _feasible_potentials(
+    costs: np.ndarray, prices: np.ndarray, sources: np.ndarray, targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return prices for all points, with ``f_i + g_j ≤ c_ij``, from those of `targets`.
+
+    Each step takes the largest prices that the earlier ones allow. For points with mass this
+    repairs the rounding of the solver and keeps every equality; the others get the price at
+    which their first crumb of mass would be shipped.
+    """
+    n, m = costs.shape
+    if len(sources) == n and len(targets) == m:
+        return (costs - prices).min(axis=1), prices
+    f, g = np.empty(n), np.empty(m)
+    g[targets] = prices
+    f[sources] = (costs[np.ix_(sources, targets)] - prices).min(axis=1)
+    without = np.setdiff1d(np.arange(m), targets)
+    g[without] = (costs[np.ix_(sources, without)] - f[sources, None]).min(axis=0)
+    without = np.setdiff1d(np.arange(n), sources)
+    f[without] = (costs[without] - g).min(axis=1)
+    return f, g
+
+
+def interpolate(plan: TransportPlan, t: float, *, kind: str = "barycentric") -> DiscreteMeasure:
+    """Return the measure at fraction t of the way from the plan's source to its target.
+
+    Privacy
+    -------
+    Reveals every row of the source to whoever knows the target and t: the plan between the
+    measure and the target is again optimal, and the step can be undone.
+
+    References
+    ----------
+    Ambrosio, Gigli, Savaré, "Gradient flows", 2005, section 7.2.
+    """
+    if not 0 <= t <= 1:
+        raise ValueError(f"t={t!r} must be a fraction in [0, 1].")
+    source, target = plan.source, plan.target
+    if kind not in ("barycentric", "exact"):
+        raise ValueError(f"kind={kind!r} must be 'barycentric' or 'exact'.")
+    if kind == "barycentric" or plan.is_map:
+        return DiscreteMeasure((1 - t) * source.points + t * plan.barycenters(), source.masses)
+    points = (1 - t) * source.points[plan.rows] + t * target.points[plan.columns]
+    return DiscreteMeasure(points, plan.masses)

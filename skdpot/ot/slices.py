@@ -1,0 +1,173 @@
+"""Directions, and distribution functions of the projections of a measure on them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats.qmc import Halton
+
+if TYPE_CHECKING:
+    pass
+
+
+def uniform_directions(n_projections: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw independent uniform directions."""
+    rows = rng.standard_normal((n_projections, n_features))
+    return _unit(rows)
+
+
+def orthogonal_directions(
+    n_projections: int, n_features: int, rng: np.random.Generator, *, axes_first: bool = False
+) -> np.ndarray:
+    """Draw directions in Haar-distributed orthogonal blocks of `n_features` rows.
+
+    Each direction alone is uniform on the sphere; within a block they repel each other,
+    so averages over them have a lower variance than over independent ones. When L is a
+    multiple of d, ``directions.T @ directions`` is exactly ``(L / d)`` times the identity.
+
+    In the plane the blocks repel each other too: they lie at equally spaced angles, which
+    integrates smooth functions of the direction far better than independent blocks do (the error
+    of a sliced distance falls from several per cent to less than a thousandth). Each
+    block alone is still Haar-distributed.
+    """
+    n_blocks = -(-n_projections // n_features)
+    if n_features == 2:
+        return _plane_blocks(n_blocks, None if axes_first else rng)[:n_projections]
+    blocks = [_haar(n_features, rng) for _ in range(n_blocks - axes_first)]
+    if axes_first:
+        blocks.insert(0, np.eye(n_features))
+    return np.concatenate(blocks)[:n_projections]
+
+
+def make_directions(
+    projections: str | np.ndarray, n_projections: int, n_features: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the directions that a ``projections=`` parameter asks for."""
+    if isinstance(projections, str):
+        if projections == "uniform":
+            return uniform_directions(n_projections, n_features, rng)
+        axes_first = projections == "axes+orthogonal"
+        return orthogonal_directions(n_projections, n_features, rng, axes_first=axes_first)
+    rows = np.asarray(projections, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != n_features or rows.shape[0] == 0:
+        raise ValueError(
+            f"projections has shape {rows.shape}; an array of directions must have shape "
+            f"(n_projections, {n_features}), one column a feature."
+        )
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    if not np.all(np.isfinite(rows)) or np.any(largest == 0):
+        raise ValueError("projections must hold finite rows that are not zero.")
+    rows = rows / largest  # squares of very large or small entries would not be finite
+    return _unit(rows)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Scale rows to unit length."""
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _haar(n_features: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw a Haar-distributed orthogonal matrix (QR with the signs of R's diagonal removed)."""
+    q, r = np.linalg.qr(rng.standard_normal((n_features, n_features)))
+    signs = np.where(np.diag(r) < 0, -1.0, 1.0)
+    return q * signs
+
+
+def _plane_blocks(n_blocks: int, rng: np.random.Generator | None) -> np.ndarray:
+    """Return orthogonal pairs in the plane at equally spaced angles, shape (2 n_blocks, 2).
+
+    A quarter turn maps a pair on itself, so the angles divide a right angle. All of them are
+    moved by one random angle, and each pair is turned by right angles and reflected at random:
+    the eight symmetries of a pair. Without a stream the first pair is the axes.
+
+    They come in the order of the van der Corput sequence, of which every stretch is spread out:
+    whoever takes some neighbouring directions gets angles from everywhere.
+    """
+    order = Halton(1, scramble=False).random(n_blocks)[:, 0].argsort().argsort()
+    steps = order / n_blocks
+    signs = np.ones(n_blocks)
+    if rng is not None:
+        steps = (steps + rng.random()) % 1 + rng.integers(0, 4, n_blocks)
+        signs = rng.choice([-1.0, 1.0], n_blocks)
+    cos, sin = np.cos(np.pi / 2 * steps), np.sin(np.pi / 2 * steps)
+    first, second = np.stack([cos, sin], axis=1), np.stack([-sin * signs, cos * signs], axis=1)
+    pairs: np.ndarray = np.stack([first, second], axis=1).reshape(-1, 2)
+    return pairs + 0.0  # no negative zeros
+
+
+def bin_edges(half_widths: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return the edges of the equal bins of ``[-w, w]`` for each slice."""
+    return np.asarray(half_widths)[:, None] * np.linspace(-1.0, 1.0, n_bins + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class CDFTable:
+    """Piecewise linear distribution functions of the projections of one measure."""
+
+    directions: np.ndarray
+    half_widths: np.ndarray
+    cdf: np.ndarray
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """Bin edges, shape (n_projections, n_bins + 1)."""
+        return bin_edges(self.half_widths, self.cdf.shape[1] - 1)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        """Return the distribution functions at `x` (n_points,) as (n_projections, n_points)."""
+        rows = zip(self.edges, self.cdf, strict=True)
+        return np.stack([np.interp(x, edges, values) for edges, values in rows])
+
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
+        """Return the quantile functions at `levels` (n_levels,) as (n_projections, n_levels)."""
+        return np.stack([self.quantiles_along(k, levels) for k in range(len(self.cdf))])
+
+    def quantiles_along(self, slice_number: int, levels: np.ndarray) -> np.ndarray:
+        """Return the quantiles along one direction, at levels of any number."""
+        return _inverse(self.cdf[slice_number], self.edges[slice_number], levels)
+
+    def squared_distances(self, other: "CDFTable") -> np.ndarray:
+        """Return W₂² to `other`, which has the same directions, by slice; exact."""
+        return self._squared_distances(other.quantiles_along, other.cdf)
+
+    def squared_distances_to_sample(self, projections: np.ndarray) -> np.ndarray:
+        """Return W₂² to a sample's projections (n_projections, n_rows), by slice; exact."""
+        ordered, n_rows = np.sort(projections), projections.shape[1]
+
+        def order_statistics(slice_number: int, levels: np.ndarray) -> Any:
+            return ordered[slice_number, np.clip((levels * n_rows).astype(int), 0, n_rows - 1)]
+
+        steps = np.arange(n_rows + 1) / n_rows
+        return self._squared_distances(order_statistics, [steps] * len(ordered))
+
+    def _squared_distances(
+        self, quantiles: Callable[[int, np.ndarray], np.ndarray], steps: Iterable[np.ndarray]
+    ) -> np.ndarray:
+        """Integrate the squared difference to quantile functions that are linear between steps.
+
+        Both functions are read inside each interval, where they have no jump; the integral of
+        the square of a linear function with end values a, b over a length h is
+        ``h (a² + ab + b²) / 3``.
+        """
+        integrals = []
+        for k, (own, others) in enumerate(zip(self.cdf, steps, strict=True)):
+            levels = np.union1d(own, others)
+            start, width = levels[:-1], np.diff(levels)
+            near, far = (
+                self.quantiles_along(k, inside) - quantiles(k, inside)
+                for inside in (start + width / 3, start + 2 * width / 3)
+            )
+            left, right = 2 * near - far, 2 * far - near
+            integrals.append(float(width @ (left**2 + left * right + right**2)) / 3)
+        return np.array(integrals)
+
+
+def _inverse(cdf: np.ndarray, edges: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return the smallest x with ``cdf(x) >= level`` of a piecewise linear function."""
+    right = np.clip(np.searchsorted(cdf, levels, side="left"), 1, len(cdf) - 1)
+    low, high = cdf[right - 1], cdf[right]
+    rise = np.where(high > low, high - low, 1.0)
+    share = np.clip((levels - low) / rise, 0.0, 1.0)
+    return edges[right - 1] + share * (edges[right] - edges[right - 1])

@@ -1,0 +1,19 @@
+"""Transformers whose fitted state is differentially private, and schemas of tables."""
+
+from skdpot.estimators.private_scaler import PrivateScaler
+from skdpot.estimators.table_encoder import TableEncoder
+from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
+from skdpot.tables.numeric_column import NumericColumn
+from skdpot.tables.schema import TableSchema
+from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn
+
+__all__ = [
+    "BooleanColumn",
+    "CategoricalColumn",
+    "DatetimeColumn",
+    "NumericColumn",
+    "PrivateScaler",
+    "TableEncoder",
+    "TableSchema",
+    "TimedeltaColumn",
+]

@@ -1,0 +1,226 @@
+r"""Contingency tables of a few columns, and the two things that touch the rows of a table.
+
+A direction with random weights on the coordinates of a few columns gives every combination of
+their categories a place of its own on the line. Where the combinations are few, the histogram of
+such a sparse slice with a bin for each of them is their contingency table, which is called a
+marginal. It needs no strategy matrix, for a bin is a combination and not a point on a scale.
+
+Noisy marginals, and how far a model is off, are sums over the rows of integers or of multiples of
+1/16, so that discrete Gaussian noise is added on a lattice that holds them exactly. A neighbour
+replaces one row.
+
+*Marginals.* One row less in one cell, one more in another: the L2 distance of a contingency table
+is at most :math:`\sqrt 2`. Tables with noise of scales :math:`\sigma_T` are together one Gaussian
+release of :math:`\mu^2 = \sum_T 2/\sigma_T^2`.
+
+*Misfits.* With public predictions :math:`m_T` the misfit of a marginal is
+:math:`\sum_c |x_{T,c} - m_{T,c}|`. The replaced row changes two of the counts by one each, so
+that the sum changes by at most 2, and S of them by :math:`2 \sqrt S` in L2.
+
+In either case everything but the counts is public or was released before: columns, groupings,
+predictions and scales of noise.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from skdpot._utils.validation import SecretStream
+from skdpot.privacy.events import Event
+from skdpot.privacy.noise import lattice_noise, noise_lattice
+from skdpot.release.release import Part, Records, Release, Vectors, released
+
+IntArray = npt.NDArray[np.integer]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Which cell of a contingency table each row falls in."""
+
+    columns: tuple[int, ...]
+    groups: tuple[IntArray, ...] = field(compare=False, repr=False)
+    levels: tuple[int, ...] = ()
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The number of groups of each column."""
+        return tuple(int(groups.max()) + 1 for groups in self.groups)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    def cells(self, codes: IntArray) -> IntArray:
+        """Return the cell of each row."""
+        cells = np.zeros(len(codes), dtype=np.int64)
+        for column, groups, size in zip(self.columns, self.groups, self.shape, strict=True):
+            own = codes[:, column]
+            alone = size == len(groups) and bool((groups == np.arange(size)).all())
+            cells *= size
+            cells += own if alone else groups[own]
+        return cells
+
+    @property
+    def ungrouped(self) -> "Marginal":
+        """The marginal of the same columns with a cell for each combination of codes."""
+        return Marginal(self.columns, tuple(np.arange(len(groups)) for groups in self.groups))
+
+    def joined(self, table: FloatArray) -> FloatArray:
+        """Add up counts of all combinations of codes to those of this marginal's cells."""
+        cells = np.zeros((), dtype=np.int64)
+        for groups, size in zip(self.groups, self.shape, strict=True):
+            cells = cells[..., None] * size + groups
+        return np.bincount(cells.ravel(), table.ravel(), self.n_cells).astype(np.float64)
+
+    def counts(self, codes: IntArray, weights: FloatArray | None = None) -> FloatArray:
+        """Return the number of rows, or their weight, in each cell."""
+        return np.bincount(self.cells(codes), weights=weights, minlength=self.n_cells).astype(
+            np.float64
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMarginal:
+    """A released contingency table."""
+
+    marginal: Marginal
+    counts: FloatArray
+    sigma: float
+
+    def merge(self, other: "NoisyMarginal") -> "NoisyMarginal":
+        """Return the best combination of two releases of one marginal."""
+        if min(self.sigma, other.sigma) == 0.0:
+            return self if self.sigma == 0.0 else other
+        own, others = self.sigma**-2, other.sigma**-2
+        counts = (own * self.counts + others * other.counts) / (own + others)
+        return NoisyMarginal(self.marginal, counts, (own + others) ** -0.5)
+
+
+MARGINAL_SENSITIVITY = math.sqrt(2.0)
+_PREDICTED = 16  # predictions are rounded to multiples of 1 / 16
+MARGINAL_LATTICE = 1.0 / _PREDICTED  # that of the noise divides it
+
+
+def misfit_sensitivity(n_marginals: int) -> float:
+    """Return the L2 sensitivity of the misfits of several marginals, replace-one."""
+    return 2.0 * math.sqrt(n_marginals)
+
+
+def release_marginals(
+    codes: IntArray,
+    marginals: Sequence[Marginal],
+    sigmas: FloatArray,
+    stream: SecretStream,
+    event: Event,
+) -> Release:
+    """Count rows in the cells of marginals, with noise.
+
+    Privacy
+    -------
+    The caller has charged `event`, of ``sum(2 / sigmas**2)`` squared mu. The noise is drawn first.
+    """
+    scales = [float(sigma) for sigma in sigmas]
+    mu = MARGINAL_SENSITIVITY * math.hypot(*(1.0 / sigma for sigma in scales if sigma > 0.0))
+    tables = []
+    for marginal, sigma in zip(marginals, scales, strict=True):
+        counts = _noise(sigma, marginal.n_cells, mu, stream)
+        counts += marginal.counts(codes)
+        tables.append(NoisyMarginal(marginal, counts, sigma))
+    release = release_of(tables, event)
+    return replace(release, value=released(release))
+
+
+def release_of(tables: Sequence[NoisyMarginal], event: Event) -> Release:
+    """Return noisy contingency tables that were released together."""
+    return Release(
+        "marginals",
+        tuple(noisy.counts for noisy in tables),
+        {"marginals": tuple(noisy.marginal for noisy in tables)},
+        sigma=tuple(noisy.sigma for noisy in tables),
+        sensitivity=MARGINAL_SENSITIVITY,
+        event=event,
+        linear=_counted,
+    )
+
+
+def tables_of(release: Release) -> tuple[NoisyMarginal, ...]:
+    """Return each contingency table of a release."""
+    sigmas = release.sigma if isinstance(release.sigma, tuple) else ()
+    return tuple(map(NoisyMarginal, release.facts["marginals"], release.value, sigmas))
+
+
+def release_misfits(
+    codes: IntArray,
+    marginals: Sequence[Marginal],
+    predictions: Sequence[FloatArray],
+    sigma: float,
+    stream: SecretStream,
+    event: Event,
+) -> FloatArray:
+    """Return how many rows predicted marginals put wrong, twice, with noise.
+
+    Privacy
+    -------
+    The caller has charged `event`, of ``(misfit_sensitivity(n_marginals) / sigma)**2`` squared mu.
+    """
+    mu = misfit_sensitivity(len(marginals)) / sigma if sigma > 0.0 else 0.0
+    misfits = _noise(sigma, len(marginals), mu, stream)
+    misfits += _exact_misfits(codes, marginals, predictions)
+    release = Release(
+        "misfits",
+        misfits,
+        {"marginals": tuple(marginals), "predictions": tuple(predictions)},
+        sigma=float(sigma),
+        sensitivity=misfit_sensitivity(len(marginals)),
+        event=event,
+        linear=_misfit,
+    )
+    return released(release)
+
+
+def _exact_misfits(
+    codes: IntArray, marginals: Sequence[Marginal], predictions: Sequence[FloatArray]
+) -> FloatArray:
+    """Return what `release_misfits` adds noise to, in multiples of 1 / 16."""
+    misfits = np.zeros(len(marginals))
+    tables: dict[tuple[int, ...], FloatArray] = {}  # exact, forgotten with this call
+    for place, (marginal, prediction) in enumerate(zip(marginals, predictions, strict=True)):
+        public = np.round(prediction * _PREDICTED) / _PREDICTED
+        if marginal.columns not in tables:
+            tables[marginal.columns] = marginal.ungrouped.counts(codes)
+        misfits[place] = np.abs(marginal.joined(tables[marginal.columns]) - public).sum()
+    return misfits
+
+
+def _counted(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield what rows add to each table: one count."""
+    codes = records[0]
+    rows = np.arange(len(codes))
+    for noisy in tables_of(release):
+        ones = (np.ones(len(codes)), (rows, noisy.marginal.cells(codes)))
+        added = csr_array(ones, shape=(len(codes), noisy.marginal.n_cells))
+        yield Part(value=noisy.counts, sigma=noisy.sigma, rows=Vectors(added))
+
+
+def _misfit(release: Release, records: Records, shares: FloatArray) -> Iterator[Part]:
+    """Yield the misfits of given rows; of single ones absolute values tell nothing."""
+    if np.all(shares == 1.0):
+        facts = release.facts
+        exact = _exact_misfits(records[0], facts["marginals"], facts["predictions"])
+        yield Part(value=release.value, sigma=float(np.max(release.sigma)), center=exact)
+
+
+def _noise(sigma: float, size: int, mu: float, stream: SecretStream) -> FloatArray:
+    """Draw noise on a lattice that divides 1 / 16, or none; `mu` is that of the whole release."""
+    if sigma == 0.0:
+        return np.zeros(size)
+    lattice = noise_lattice(sigma, MARGINAL_LATTICE)
+    steps = lattice_noise(sigma, size, stream, lattice=lattice, mu=mu)
+    return steps.astype(np.float64) * lattice

@@ -1,0 +1,561 @@
+"""Distribution functions along directions: how a released table is decoded, and what it says.
+
+Everything here is post-processing, free. The released table is ``S = A h + σ·noise`` for every
+class and slice. ``D = T A^{-1}`` turns it into noisy cumulative counts with covariance ``σ² D Dᵀ``;
+what is known for certain (how many rows there are, that a distribution function increases) is then
+imposed.
+
+Isotonic regression alone turns noise into mass: where a distribution function is 0 or 1, noise
+can only be clipped to one side, so every class looks wider than it is. So they are
+estimated under a prior (empirical Bayes):
+
+- along each direction a class is a priori a Gaussian plus a difference. Differences along one
+  direction vary like a Dirichlet process: ``τ G(s) (1 - G(t))`` for s <= t, with a base measure G
+  that is the class's Gaussian, perhaps with a share of a wider one or of the uniform measure
+  (with none, no table however exact could show a second cluster in a tail). Differences along
+  neighbouring directions are alike: their correlation is ``exp(-(1 - cos) / length)``, but for a
+  share of their variance, the nugget, that is each direction's own;
+- the Gaussians' locations and spreads, τ, the length, the nugget and the kind of base are
+  estimated from the released table.
+
+Gaussians are fitted to whitened values, whose noise is independent. Units: positions along a
+direction are divided by the half width of its binned range.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular, toeplitz
+from scipy.optimize import isotonic_regression
+from scipy.special import ndtr
+
+from skdpot._utils.validation import one_blas_thread
+
+_SPARSE = 0.5  # share of entries that are not zero
+
+
+@dataclass(frozen=True)
+class SquareRootStrategy:
+    """Lower-triangular Toeplitz strategy matrix, rounded once to a public lattice."""
+
+    n_bins: int
+    lattice: float
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle without the matrices, which follow from the rest."""
+        return type(self), (self.n_bins, self.lattice)
+
+    @cached_property
+    def integer_matrix(self) -> np.ndarray:
+        """A / g, int64 of shape (n_bins, n_bins)."""
+        k = np.arange(1, self.n_bins)
+        column = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+        units = np.rint(column / self.lattice).astype(np.int64)
+        return _frozen(np.tril(toeplitz(units)))
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        """A, float64 of shape (n_bins, n_bins); exact, as g is a power of two."""
+        return _frozen(self.integer_matrix * self.lattice)
+
+    @cached_property
+    def decoder(self) -> np.ndarray:
+        """D = T A^-1: from the released statistic to cumulative counts."""
+        inverse = solve_triangular(self.matrix, np.eye(self.n_bins), lower=True)
+        return _frozen(np.cumsum(inverse, axis=0))
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """D Dᵀ: covariance of the cumulative counts for noise of unit variance."""
+        return _frozen(self.decoder @ self.decoder.T)
+
+    @cached_property
+    def known_total_covariance(self) -> np.ndarray:
+        """Covariance of the counts at the inner edges, given the last one."""
+        last = self.covariance[:, -1]
+        return _frozen((self.covariance - np.outer(last, last) / last[-1])[:-1, :-1])
+
+    @cached_property
+    def typical_deviation(self) -> float:
+        """Root mean square deviation of a cumulative count, for noise of unit variance."""
+        return float(np.sqrt(np.diag(self.covariance).mean()))
+
+    def sensitivity(self, n_projections: int, *, conditional: bool, group_size: int = 1) -> float:
+        """Return the L2 sensitivity of the released statistic under replace-one.
+
+        A record adds one count to one bin of each of the L histograms. Replacing it moves
+        that count from bin a to bin b, which moves the statistic by ``A (e_a - e_b)`` in
+        each slice: ``Δ² = L max_ab ‖A(e_a - e_b)‖²``. With classes the record may also
+        change class; then two tables move, by ``A e_a`` and ``A e_b``:
+        ``Δ² = 2 L max_a ‖A e_a‖²``. As A has no negative entry,
+        ``‖A(e_a - e_b)‖² <= ‖A e_a‖² + ‖A e_b‖²``, so the second covers the first.
+        Both are attained with one slice; with many, by records whose projections fall in
+        the maximal bins of all of them.
+
+        Where labels are public, neighbours replace the values of a row and keep its label: the
+        table of its class moves as a table without classes would, by at most Δ, and the other
+        tables stay. A person with k rows of k different labels moves k of the tables, each by at
+        most Δ. They are different coordinates of the release, so that their squares add up:
+        ``sqrt(k) Δ``, the sensitivity of k L histograms of one table. (Were two of the rows in
+        one table, their moves could add up in length, to 2 Δ; hence the different labels.)
+        """
+        # Integers far below 2^53, so that the products are exact in double precision, which
+        # is hundreds of times faster at 4096 bins.
+        units = self.integer_matrix.astype(np.float64)
+        gram = units.T @ units
+        diagonal = np.diag(gram)
+        if conditional:
+            squared = 2 * int(diagonal.max())
+        else:
+            squared = int((diagonal[:, None] + diagonal[None, :] - 2 * gram).max())
+        # Whole numbers up to here; one unit in the last place pays for the square root.
+        squared *= group_size * n_projections
+        return float(np.nextafter(self.lattice * np.sqrt(float(squared)), np.inf))
+
+
+@lru_cache(maxsize=32)
+def square_root_strategy(n_bins: int) -> SquareRootStrategy:
+    """Return the strategy for `n_bins` bins, with the coarsest lattice that costs nothing.
+
+    The spacing is 1/16 up to 256 bins. Beyond, the entries of the matrix fall below it and
+    rounding them would cost accuracy (at 512 bins 14 % more noise), so it is 1/64.
+    """
+    return SquareRootStrategy(n_bins, 1 / 16 if n_bins <= 256 else 1 / 64)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
+
+
+def measured_cdf(sketch: Any, label: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the measured distribution functions of a sketch and the deviations of their noise.
+
+    As they were before anything is smoothed, at all bin edges: unbiased values, the true ones plus
+    Gaussian noise, neither monotone nor within [0, 1]. Both ends are known: deviations are 0 there.
+
+    With ``C`` the covariance of noisy cumulative counts for noise of unit variance, a table of
+    which the last count is known to be t has the values ``F_j + σ e_j / t`` with ``Var(e_j) =
+    C_jj − C_jB² / C_BB``. All K classes together have t = n, and K such tables are added. The size
+    of one class is known when labels are public; else it is estimated from the last counts of L
+    slices, and such that the sizes of all classes sum to n, which adds ``(F_j − C_jB / C_BB)²
+    (1 − 1 / K) C_BB / L`` to the variance of e_j (to first order in the error of the size).
+
+    Privacy
+    -------
+    Reads the released table and the public law of its noise, and nothing else.
+    """
+    smooth = sketch.table(label).cdf
+    strategy = square_root_strategy(sketch.statistic_.shape[-1])
+    last = strategy.covariance[:-1, -1] / strategy.covariance[-1, -1]
+    variances = np.broadcast_to(
+        np.diag(strategy.known_total_covariance), (len(smooth), strategy.n_bins - 1)
+    )
+    if label is None:
+        statistic, total = sketch.statistic_.sum(axis=0), float(sketch.n_samples_)
+        variances = variances * len(sketch.statistic_)
+    else:
+        position = sketch._position(label)
+        statistic, total = sketch.statistic_[position], float(sketch.class_counts_[position])
+        if sketch._label_counts is None:
+            others = 1 - 1 / len(sketch.statistic_)
+            spread = others * strategy.covariance[-1, -1] / len(smooth)
+            variances = variances + (smooth[:, 1:-1] - last) ** 2 * spread
+    if total == 0:
+        raise ValueError("A class without rows has no distribution function to measure.")
+    values = np.zeros_like(smooth)
+    values[:, 1:-1] = known_total(statistic @ strategy.decoder.T, strategy, total)
+    values[:, -1] = 1.0
+    deviations = np.zeros_like(smooth)
+    deviations[:, 1:-1] = sketch.noise_scale_ / total * np.sqrt(variances)
+    return values, deviations
+
+
+_CONCENTRATIONS = np.geomspace(1e-5, 1.0, 31)
+_LENGTHS = (0.02, 0.05, 0.15, 0.5, 1.5, 5.0, 20.0)
+_NUGGETS = (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+# Share of the base measure that is not the Gaussian, and how many times wider it is.
+_BASES = ((0.0, 1.0), (0.02, np.inf), (0.1, np.inf), (0.2, 2.0), (0.2, 4.0))
+_AXES, _OTHERS = 64, 192  # as many slices show the evidence; all of them are estimated
+_SLICES_OF_BASE = 64
+_MOST_TOGETHER = 2048  # directions that share what they show
+_FEWEST_AXES = 8  # fewer say too little to be estimated apart from the other directions
+_TAIL = 0.02  # values count as in a tail where G (1 - G) is below
+_CERTAIN = 5.0  # deviations
+_LOG_SIGNALS = np.arange(-23.0, 45.0, 0.1)
+_VARIANCES = 1 + _CONCENTRATIONS[:, None] * np.exp(_LOG_SIGNALS)
+_LOG_VARIANCES, _PRECISIONS = np.log(_VARIANCES), 1 / _VARIANCES
+_LOCATIONS = np.linspace(-1.0, 1.0, 129)
+_SPREADS = np.geomspace(0.03, 1.0, 24)
+_CLASS_SHARES = np.linspace(0.35, 1.0, 14)
+_SCALES = np.geomspace(0.01, 1.0, 161)  # spreads within a class are rounded to these
+_SPREAD_LOG_DEVIATION = 0.35  # how much spreads differ between directions, a priori
+
+_Spectrum = tuple[np.ndarray, np.ndarray]  # eigenvalues and eigenvectors
+
+
+def decode(
+    statistic: np.ndarray,
+    strategy: SquareRootStrategy,
+    n_samples: int,
+    sigma: float,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+    class_counts: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Decode a released table into distribution functions at the bin edges.
+
+    Notes
+    -----
+    Knowing the total means conditioning a Gaussian vector on its last entry:
+    ``c_j <- c_j - (C_jB / C_BB) (c_B - n)`` with ``C = D Dᵀ``. A linear bridge, j / B in
+    place of the ratio, is right for white noise only. Isotonic regression is the
+    projection on the increasing functions, hence never moves away from the true one.
+    Between the two, noisy functions are replaced by their `posterior_mean`.
+
+    Public class sizes, `class_counts`, are one noisy number less in every class; and classes that
+    are public, such as time stamps, need not be alike. Without rows a class is uniform.
+    """
+    cumulative = statistic @ strategy.decoder.T
+    if class_counts is None:
+        totals = class_totals(cumulative[:, :, -1].mean(axis=1), n_samples)
+    else:
+        totals = class_counts.astype(np.float64)
+    cdf = np.empty((*statistic.shape[:2], strategy.n_bins + 1))
+    cdf[...] = np.linspace(0.0, 1.0, strategy.n_bins + 1)
+    present = np.flatnonzero(totals)
+    sizes = totals[present]
+    inner = known_total(cumulative[present], strategy, sizes[:, None, None])
+    if sigma > 0:
+        covariance, shares = strategy.known_total_covariance, sizes / sizes.sum()
+        measured = (covariance, sigma / sizes, shares, directions, half_widths)
+        inner = posterior_mean(inner, *measured, by_class=class_counts is not None)
+    cdf[present] = increasing(inner)
+    return cdf, totals
+
+
+def decode_cumulative(
+    statistic: np.ndarray, strategy: SquareRootStrategy, n_samples: int
+) -> np.ndarray:
+    """Decode a table of known total without any prior on its functions.
+
+    For functions of which little is known beforehand, and few of them: outputs of a network that
+    is being trained, for example.
+    """
+    total = np.full((1, 1), float(n_samples))
+    return increasing(known_total(statistic @ strategy.decoder.T, strategy, total))
+
+
+def class_totals(noisy: np.ndarray, n_samples: int) -> np.ndarray:
+    """Project noisy class totals on the totals that are at least 1 and sum to n."""
+    floor = min(1.0, n_samples / len(noisy))
+    free = n_samples - floor * len(noisy)
+    ordered = np.sort(noisy - floor)[::-1]
+    shifts = (np.cumsum(ordered) - free) / np.arange(1, len(noisy) + 1)
+    shift = shifts[np.flatnonzero(ordered >= shifts)[-1]]
+    return floor + np.maximum(noisy - floor - shift, 0)
+
+
+def known_total(
+    cumulative: np.ndarray, strategy: SquareRootStrategy, totals: np.ndarray | float
+) -> np.ndarray:
+    """Return distribution functions at the inner edges, given that they end at 1."""
+    last = strategy.covariance[:, -1]
+    excess = cumulative[..., -1:] - totals
+    return (cumulative - excess * last / last[-1])[..., :-1] / totals
+
+
+def increasing(inner: np.ndarray) -> np.ndarray:
+    """Return the nearest non-decreasing functions, from 0 to 1."""
+    cdf = np.zeros((*inner.shape[:-1], inner.shape[-1] + 2))
+    cdf[..., -1] = 1.0
+    for row, values in zip(
+        cdf.reshape(-1, cdf.shape[-1]), inner.reshape(-1, inner.shape[-1]), strict=True
+    ):
+        row[1:-1] = np.clip(isotonic_regression(values).x, 0.0, 1.0)
+    return cdf
+
+
+class _Whitened(NamedTuple):
+    """Functions of classes (n_classes, n_projections, n_inner) turned so that noise is white."""
+
+    values: np.ndarray
+    noise: np.ndarray  # of each class
+    whiten: np.ndarray
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The edges between bins, in units of the half width."""
+        return np.linspace(-1.0, 1.0, self.values.shape[-1] + 2)[1:-1]
+
+
+class _Prior(NamedTuple):
+    """Covariance of the differences: ``τ ((1 - nugget) K + nugget I) ⊗ P``."""
+
+    misfit: float
+    length: float
+    nugget: float
+    tau: float
+    bases: list[_Spectrum]  # of P, whitened, one a class
+
+
+@one_blas_thread()  # many small products: threads would only wait for each other
+def posterior_mean(
+    cdf: np.ndarray,
+    covariance: np.ndarray,
+    noise: np.ndarray,
+    weights: np.ndarray,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+    *,
+    by_class: bool = False,
+) -> np.ndarray:
+    """Return the empirical-Bayes posterior mean of noisy distribution functions.
+
+    Notes
+    -----
+    The spread of all classes together has, along each direction, a posterior under a
+    log-normal prior around the spread that fits all directions best. Within a class it is a
+    common fraction of that, chosen by marginal likelihood, and the location of a class has a
+    posterior under a normal prior around the common location. Locations of one class along
+    all directions are projected on the projections of one point.
+
+    The bases of one class are averaged over the directions, so that the covariance of its
+    differences is a Kronecker product, and with the noise, which is the same along all
+    directions, everything is diagonal in the product of two bases of eigenvectors. What is
+    chosen maximises the marginal likelihood of up to 256 directions and all classes. Axes are
+    given a prior of their own where that is more likely: single features are often far from
+    Gaussian where mixtures of many are close to it.
+
+    The posterior mean is best for each function. What is computed from all of them has less
+    noise: that of the L / d orthogonal blocks of directions averages out, and too strong a
+    prior does not. So the gain counts noise with d / L of its variance, which is that of the
+    average over blocks.
+
+    With `by_class` classes may be alike, or have nothing in common. Sharing a prior helps those
+    with few rows where they are alike, as arms of a trial may be; where they are not, as a crowd
+    that disperses is not at different times, it distorts all of them. Each class has a prior of
+    its own if that is more likely, by the marginal likelihoods of the Gaussians.
+
+    References
+    ----------
+    T. S. Ferguson, "A Bayesian analysis of some nonparametric problems", Annals of Statistics
+    1 (1973): mean and covariance of a Dirichlet process.
+    """
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+    white = _Whitened(cdf @ whiten.T, noise, whiten)
+    fits = [(white, _fit_gaussians(white, weights))]
+    if by_class:
+        parts = [_Whitened(white.values[k, None], noise[k, None], whiten) for k in range(len(cdf))]
+        apart = [(part, _fit_gaussians(part, np.ones(1))) for part in parts]
+        if fits[0][1].evidence < sum(fit.evidence for _, fit in apart):
+            fits = apart
+    return np.concatenate([_around(fit, part, directions, half_widths) for part, fit in fits])
+
+
+def _around(
+    gaussians: "_Gaussians", white: _Whitened, directions: np.ndarray, half_widths: np.ndarray
+) -> np.ndarray:
+    """Return the Gaussians plus the posterior means of the differences from them."""
+    locations = gaussians.locations * half_widths
+    points = np.linalg.lstsq(directions, locations.T, rcond=None)[0]
+    locations = (points.T @ directions.T) / half_widths
+    z = (white.edges - locations[:, :, None]) / gaussians.spreads[:, None]
+    gaussian = ndtr(z)
+    residual = white._replace(values=white.values - gaussian @ white.whiten.T)
+    differences, deviations = _smoothed(residual, z, directions)
+    plain = differences @ np.linalg.inv(white.whiten).T
+    return gaussian + _trimmed(plain, deviations, gaussian)
+
+
+def _smoothed(
+    residual: _Whitened, z: np.ndarray, directions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the posterior mean of whitened differences and deviations of plain ones."""
+    values, noise, whiten = residual
+    root = np.linalg.inv(whiten)
+    averaged = min(1.0, directions.shape[1] / len(directions))
+    kept, deviations = np.empty_like(values), np.empty_like(values)
+    for group, prior in _priors(residual, z, directions):
+        # Correlations of more directions at once would take too much time and memory.
+        for rows in np.array_split(group, -(-len(group) // _MOST_TOGETHER)):
+            levels, vectors = np.linalg.eigh(_kernel(directions[rows], prior.length))
+            variances = prior.tau * _with_nugget(levels, prior.nugget)
+            for k, (masses, shapes) in enumerate(prior.bases):
+                signal = np.outer(variances, masses)
+                gain = signal / (signal + averaged * noise[k] ** 2)
+                kept[k, rows] = vectors @ (gain * (vectors.T @ values[k, rows] @ shapes)) @ shapes.T
+                squares = vectors**2 @ gain @ ((root @ shapes) ** 2).T
+                deviations[k, rows] = noise[k] * np.sqrt(squares)
+    return kept, deviations
+
+
+def _trimmed(differences: np.ndarray, deviations: np.ndarray, gaussian: np.ndarray) -> np.ndarray:
+    """Take what may be noise off the tails' excess over the Gaussian's: one deviation.
+
+    Noise puts mass into a tail as often as it takes some away, but below zero there is
+    nothing: the monotone function that follows would keep the one and not the other. An excess
+    of several deviations is no noise and stays as it is.
+    """
+    in_tail = np.maximum(0.0, 1.0 - gaussian * (1.0 - gaussian) / _TAIL)
+    doubt = np.clip((_CERTAIN * deviations - np.abs(differences)) / (_CERTAIN - 1), 0, deviations)
+    smaller = np.maximum(np.abs(differences) - in_tail * doubt, 0.0)
+    outward = (differences > 0) == (gaussian < 0.5)
+    return np.where(outward, np.sign(differences) * smaller, differences)
+
+
+def _priors(
+    residual: _Whitened, z: np.ndarray, directions: np.ndarray
+) -> list[tuple[np.ndarray, _Prior]]:
+    """Return groups of directions and the prior of each: one group, or axes and others."""
+    is_axis = np.abs(directions).max(axis=1) > 1 - 1e-9
+    axes, others = np.flatnonzero(is_axis), np.flatnonzero(~is_axis)
+    shown = np.sort(np.concatenate([_spaced(axes, _AXES), _spaced(others, _OTHERS)]))
+    groupings = [[np.arange(len(directions))]]
+    if len(axes) >= _FEWEST_AXES and len(others):
+        groupings.append([axes, others])
+    choices = []
+    for groups in groupings:
+        parts = [np.intersect1d(rows, shown) for rows in groups]
+        seen = [residual._replace(values=residual.values[:, at]) for at in parts]
+        fits = [
+            _fitted(some, z[:, at], directions[at]) for some, at in zip(seen, parts, strict=True)
+        ]
+        choices.append(list(zip(groups, fits, strict=True)))
+    return min(choices, key=lambda choice: sum(prior.misfit for _, prior in choice))
+
+
+def _fitted(residual: _Whitened, z: np.ndarray, directions: np.ndarray) -> _Prior:
+    """Return the prior of the largest marginal likelihood, common to all classes."""
+    kernels = [np.linalg.eigh(_kernel(directions, length)) for length in _LENGTHS]
+    likeliest = _Prior(np.inf, 0.0, 0.0, 0.0, [])
+    for share, factor in _BASES:
+        bases = [_base(positions, share, factor, residual) for positions in z]
+        each = list(zip(residual.values, bases, residual.noise, strict=True))
+        levels = np.stack([values / level**2 for _, (values, _), level in each])
+        turned = np.stack([r @ vectors / level for r, (_, vectors), level in each])
+        for (values, vectors), length in zip(kernels, _LENGTHS, strict=True):
+            squares = (vectors.T @ turned) ** 2
+            for nugget in _NUGGETS:
+                signals = _with_nugget(values, nugget)[:, None] * levels[:, None, :]
+                misfit, tau = _concentration(signals, squares)
+                if misfit < likeliest.misfit:
+                    likeliest = _Prior(misfit, length, nugget, tau, bases)
+    return likeliest
+
+
+def _concentration(signals: np.ndarray, squares: np.ndarray) -> tuple[float, float]:
+    """Return the smallest misfit over τ and where it is: values have variance τ signal + 1.
+
+    Signals are counted in steps of 10 %, so that trying a τ costs next to nothing.
+    """
+    step = _LOG_SIGNALS[1] - _LOG_SIGNALS[0]
+    logs = np.log(np.maximum(signals, np.exp(_LOG_SIGNALS[0]))).ravel()
+    at = np.minimum((logs - _LOG_SIGNALS[0]) / step + 0.5, len(_LOG_SIGNALS) - 1).astype(int)
+    numbers = np.bincount(at, minlength=len(_LOG_SIGNALS))
+    sums = np.bincount(at, squares.ravel(), minlength=len(_LOG_SIGNALS))
+    misfits = _LOG_VARIANCES @ numbers + _PRECISIONS @ sums
+    best = int(misfits.argmin())
+    return float(misfits[best]), float(_CONCENTRATIONS[best])
+
+
+def _base(z: np.ndarray, share: float, factor: float, white: _Whitened) -> _Spectrum:
+    """Return the spectrum of a class's covariance along a direction, for standardised edges z."""
+    some = z[_spaced(np.arange(len(z)), _SLICES_OF_BASE)]
+    other = ndtr(some / factor) if np.isfinite(factor) else (white.edges + 1) / 2
+    bridge = _bridge((1 - share) * ndtr(some) + share * other)
+    values, vectors = np.linalg.eigh(white.whiten @ bridge @ white.whiten.T)
+    return np.maximum(values, 0), vectors
+
+
+def _bridge(base: np.ndarray) -> np.ndarray:
+    """Return the covariance ``G(s) (1 - G(t))``, s <= t, averaged over the rows G."""
+    mean = np.mean(base, axis=0)
+    return np.minimum(mean[:, None], mean) - base.T @ base / len(base)
+
+
+def _kernel(directions: np.ndarray, length: float) -> np.ndarray:
+    """Return the correlations of the differences along the directions, without nugget."""
+    return np.exp((directions @ directions.T - 1) / length)
+
+
+def _with_nugget(values: np.ndarray, nugget: float) -> np.ndarray:
+    """Return the eigenvalues with a share of each direction's own."""
+    return (1 - nugget) * np.maximum(values, 0) + nugget
+
+
+def _spaced(rows: np.ndarray, most: int) -> np.ndarray:
+    """Return all rows, or as many as asked for at equal distances."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+
+
+class _Gaussians(NamedTuple):
+    """Gaussians of classes that are a priori alike, and how likely the release is with them."""
+
+    locations: np.ndarray  # posterior means (n_classes, n_projections)
+    spreads: np.ndarray  # (n_projections,), the same for all classes
+    evidence: float  # log marginal likelihood, up to a constant of the release
+
+
+def _fit_gaussians(white: _Whitened, weights: np.ndarray) -> _Gaussians:
+    """Fit location and spread of classes that are a priori alike."""
+    pooled_noise = float(np.sqrt(np.sum((weights * white.noise) ** 2)))
+    pooled = white._replace(values=np.tensordot(weights, white.values, axes=1))
+    centers, spreads = _pooled_fit(pooled, pooled_noise)
+    several = len(white.values) > 1
+    shares, width = (_CLASS_SHARES, 1.0) if several else (np.ones(1), np.inf)
+    fits = [_class_locations(white, centers, spreads, share, width) for share in shares]
+    best = int(np.argmax([evidence for _, evidence in fits]))
+    return _Gaussians(fits[best][0], shares[best] * spreads, fits[best][1])
+
+
+def _misfits(white: _Whitened, spread: float) -> np.ndarray:
+    """Return half the squared whitened misfit of each row to a Gaussian at each location."""
+    models = ndtr((white.edges - _LOCATIONS[:, None]) / spread) @ white.whiten.T
+    squares = np.sum(white.values**2, axis=-1)[..., None] + np.sum(models**2, axis=1)
+    return 0.5 * squares - white.values @ models.T
+
+
+def _pooled_fit(white: _Whitened, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return location and spread of all classes together along each direction."""
+    misfits = np.stack([_misfits(white, spread) for spread in _SPREADS]) / noise**2
+    profile = -misfits.min(axis=2)  # (n_spreads, n_projections)
+    common = _SPREADS[profile.sum(axis=1).argmax()]
+    prior = -0.5 * (np.log(_SPREADS / common) / _SPREAD_LOG_DEVIATION) ** 2
+    posterior = _normalised(profile + prior[:, None])
+    spreads = np.exp(np.log(_SPREADS) @ posterior)
+    nearest = np.abs(np.log(_SPREADS[:, None] / spreads)).argmin(axis=0)
+    at = misfits[nearest, np.arange(len(white.values))].argmin(axis=1)
+    return _LOCATIONS[at], spreads
+
+
+def _class_locations(
+    white: _Whitened, centers: np.ndarray, spreads: np.ndarray, share: float, width: float
+) -> tuple[np.ndarray, float]:
+    """Return posterior mean locations (n_classes, n_projections) and their log evidence."""
+    locations = np.empty(white.values.shape[:2])
+    evidence = 0.0
+    nearest = np.abs(np.log(_SCALES[:, None] / (share * spreads))).argmin(axis=0)
+    for scale in np.unique(nearest):
+        at = np.flatnonzero(nearest == scale)
+        some = white._replace(values=white.values[:, at])
+        log_likelihood = -_misfits(some, _SCALES[scale])
+        log_likelihood /= white.noise[:, None, None] ** 2
+        steps = (_LOCATIONS[:, None] - centers[at]) / (width * spreads[at])
+        prior = _normalised(-0.5 * steps**2).T
+        highest = log_likelihood.max(axis=2, keepdims=True)
+        joint = np.exp(log_likelihood - highest) * prior
+        total = joint.sum(axis=2)
+        locations[:, at] = joint @ _LOCATIONS / total
+        evidence += float(np.sum(np.log(total) + highest[:, :, 0]))
+    return locations, evidence
+
+
+def _normalised(log_values: np.ndarray) -> np.ndarray:
+    """Exponentiate and scale to sum to one along the first axis."""
+    values = np.exp(log_values - log_values.max(axis=0))
+    return values / values.sum(axis=0)

@@ -1,0 +1,513 @@
+"""Histograms of projections, streamed on top of noise: the only pass over private rows.
+
+Two kernels, one for numpy on the CPU and one for torch on a GPU, count how many rows of a
+block fall into each bin along each direction. Memory is a few blocks of projections,
+whatever the number of rows.
+
+What a sketch will measure and with how much noise, settled before any row is read.
+
+Directions are drawn from a public stream, independently of the data, and published with the sketch.
+
+A cumulative distribution is a prefix sum ``T h`` of a histogram ``h``. Adding noise to
+``h`` makes the noise of ``T h`` grow along the bins; adding it to ``T h`` makes one record
+touch every value. Releasing ``A h`` with ``A = T^(1/2)`` and decoding with ``T A^(-1)``
+balances both: the worst error grows like log B instead of sqrt B.
+
+References
+----------
+M. Henzinger, J. Upadhyay, S. Upadhyay, "Almost tight error bounds on differentially
+private continual counting", SODA 2023 (the square root of the counting matrix).
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from skdpot._utils.validation import SecretStream, Streams, in_threads, n_threads
+from skdpot.exceptions import OpenSketchError
+from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
+from skdpot.release.bounds import DataBounds
+from skdpot.release.decoding import SquareRootStrategy, square_root_strategy
+from skdpot.release.private_bounds import (
+    BoundsPlan,
+    bounds_share,
+    plan_private_bounds,
+    release_private_bounds,
+)
+from skdpot.release.release import Part, Records, Release, Vectors, released
+
+if TYPE_CHECKING:
+    import torch
+
+
+_BLOCK_ELEMENTS = 2**17  # projections held at once by a thread: 2 MB of buffers
+_MAX_BLOCK_ROWS = 2**14
+_FORMED = 2**24  # numbers that single rows add, held at once: 128 MB
+
+
+@dataclass(frozen=True)
+class SketchPlan:
+    """The public parameters of one sketch."""
+
+    n_projections: int
+    n_classes: int  # number of tables; 1 without classes
+    strategy: SquareRootStrategy
+    sensitivity: float  # of the whole table
+    sigma: float  # of each entry; 0 without privacy
+    lattice: float  # of the noise, a fraction of the strategy's
+    bounds: DataBounds | BoundsPlan  # public, or how they are estimated first
+    event: Event  # everything together
+    public_labels: bool
+
+
+def count_projections(
+    rows: np.ndarray,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+    n_bins: int,
+    *,
+    codes: np.ndarray | None = None,
+    n_classes: int = 1,
+    bounds: DataBounds | None = None,
+    device: "torch.device | None" = None,
+) -> np.ndarray:
+    """Count rows by bin of their projection on each direction.
+
+    Every row adds exactly one count to one bin of each slice, wherever rounding puts it;
+    the sensitivity therefore does not depend on floating-point arithmetic. Projections
+    beyond ``[-w, w]`` are counted in the end bins.
+
+    Privacy
+    -------
+    The counts are as private as the rows. Those of private rows are only ever added to noise that
+    is already drawn.
+
+    How a matrix product rounds a row depends on how many rows are multiplied together. So
+    rows are projected where they stand, in blocks that depend on their number alone, and
+    sorted by class afterwards: replacing a row, its class included, moves no other.
+    """
+    # Bin units: the projection scaled to [0, B], so that truncation gives the bin.
+    scaled = (directions * (n_bins / 2 / half_widths)[:, None]).astype(np.float32)
+    # Buffers stay in the cache, but are not so small that counters take longer than counting.
+    fitting = _BLOCK_ELEMENTS // max(scaled.shape)
+    block = min(_MAX_BLOCK_ROWS, max(256, n_bins * n_classes // 2, fitting))
+
+    def count(stripe: range) -> np.ndarray:
+        if device is None:
+            count_block = _numpy_counter(scaled, n_bins, n_classes, min(block, len(stripe)))
+        else:
+            count_block = _torch_counter(scaled, n_bins, n_classes, device)
+        total = np.zeros((n_classes * len(scaled), n_bins), dtype=np.int64)
+        for start in stripe[::block]:
+            here = slice(start, min(start + block, stripe.stop))
+            part = rows[here] if bounds is None else bounds.to_ball(rows[here])
+            total += count_block(part, None if codes is None else codes[here])
+        return total
+
+    n_stripes = min(n_threads(), max(1, len(rows) // block)) if device is None else 1
+    ends = [len(rows) * k // n_stripes for k in range(n_stripes + 1)]
+    stripes = [range(*pair) for pair in pairwise(ends)]
+    return np.sum(in_threads(count, stripes), axis=0)
+
+
+def binned_rows(release: Release, records: Records, shares: np.ndarray) -> Iterator[Part]:
+    """Yield what rows add to a table ``A H`` of binned projections, some slices at a time.
+
+    Records are rows and the class of each; None or any classes where there is one table.
+    """
+    rows, codes = records
+    facts, (n_classes, n_projections, n_bins) = release.facts, release.value.shape
+    if n_classes == 1 or codes is None:
+        codes = np.zeros(len(rows), dtype=np.intp)
+    bounds, matrix = facts.get("bounds"), facts["strategy"].matrix
+
+    def counts(chosen: np.ndarray, of: np.ndarray, n_of: int, block: slice) -> np.ndarray:
+        along, half_widths = facts["directions"][block], facts["half_widths"][block]
+        counted = count_projections(
+            rows[chosen], along, half_widths, n_bins, codes=of, n_classes=n_of, bounds=bounds
+        )
+        return (counted @ matrix.T).reshape(n_of, len(along) * n_bins)
+
+    known, members = np.flatnonzero(shares == 1.0), np.flatnonzero(shares < 1.0)
+    size = max(1, _FORMED // (max(len(members), 1) * n_classes * n_bins))
+    for start in range(0, n_projections, size):
+        block = slice(start, start + size)
+        each = counts(members, np.arange(len(members)), len(members), block)  # a class of its own
+        own = np.zeros((len(members), n_classes, each.shape[1]))
+        own[np.arange(len(members)), codes[members]] = each
+        single = Vectors(own.reshape(len(members), n_classes * each.shape[1]))
+        yield Part(
+            value=release.value[:, block].ravel(),
+            sigma=float(np.max(release.sigma)),
+            rows=single,
+            members=members,
+            center=counts(known, codes[known], n_classes, block).ravel()
+            + single.sum(shares[members]),
+        )
+
+
+def _numpy_counter(
+    scaled: np.ndarray, n_bins: int, n_classes: int, block: int
+) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+    """Return a function that counts one block of at most `block` rows with numpy."""
+    n_projections = len(scaled)
+    weights = np.ascontiguousarray(scaled.T)
+    first_bins = np.arange(n_projections, dtype=np.int32) * n_bins
+    # Buffers live as long as the stripe: fresh pages would cost more than the arithmetic.
+    buffers = [np.empty((block, n_projections), dtype) for dtype in (np.float32, np.int32, np.intp)]
+
+    def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
+        position, cell, index = (buffer[: len(rows)] for buffer in buffers)
+        np.matmul(rows.astype(np.float32, copy=False), weights, out=position)
+        position += np.float32(n_bins / 2)
+        np.clip(position, 0, n_bins - 1, out=position)
+        cell[...] = position  # to 32 bits first: that has vector instructions
+        cell += first_bins
+        if codes is None:
+            index[...] = cell
+        else:
+            order = np.argsort(codes, kind="stable")  # so that one class's counters stay cached
+            index[...] = cell[order]
+            index += (codes[order] * (n_projections * n_bins))[:, None]
+        counts = np.bincount(index.ravel(), minlength=n_classes * n_projections * n_bins)
+        return counts.reshape(-1, n_bins)
+
+    return count
+
+
+def _torch_counter(
+    scaled: np.ndarray, n_bins: int, n_classes: int, device: "torch.device"
+) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+    """Return a function that counts one block with torch on `device`."""
+    import torch  # here, so that sketches on the CPU do without
+
+    weights = torch.from_numpy(scaled).to(device)
+    n_projections = len(scaled)
+    offsets = (torch.arange(n_projections, device=device) * n_bins)[:, None]
+
+    def count(rows: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
+        block = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(device)
+        bins = (weights @ block.T + n_bins / 2).clamp_(0, n_bins - 1).long()
+        bins += offsets
+        if codes is not None:
+            bins += torch.from_numpy(codes).to(device) * (n_projections * n_bins)
+        counts = torch.bincount(bins.flatten(), minlength=n_classes * n_projections * n_bins)
+        return counts.reshape(-1, n_bins).cpu().numpy()
+
+    return count
+
+
+def sketch_release(
+    statistic: np.ndarray,
+    bounds: DataBounds,
+    directions: np.ndarray,
+    half_widths: np.ndarray,
+    **noise: Any,
+) -> Release:
+    """Return the release of a table ``A H + noise`` (n_classes, n_projections, n_bins)."""
+    facts = {
+        "strategy": square_root_strategy(statistic.shape[-1]),
+        "bounds": bounds,
+        "directions": directions,
+        "half_widths": half_widths,
+    }
+    return Release("sketch", statistic, facts, linear=binned_rows, **noise)
+
+
+class NoisyAccumulator:
+    """A table of noise to which the statistic of each chunk of rows is added.
+
+    The noise is drawn when the accumulator is made, so there is never a table of counts
+    without it. Reading it twice, before and after a row is added, would reveal that row:
+    until `close` it can be neither read nor copied nor pickled. The caller has charged
+    ``plan.event`` before making one. Device None is numpy.
+    """
+
+    def __init__(
+        self,
+        plan: SketchPlan,
+        bounds: DataBounds,
+        directions: np.ndarray,
+        half_widths: np.ndarray,
+        stream: SecretStream,
+        device: "torch.device | None",
+    ) -> None:
+        self._plan, self._device = plan, device
+        self._measured = bounds, directions, half_widths
+        # The statistic in units of the noise's lattice, an integer fraction of the strategy's.
+        self._factor = round(plan.strategy.lattice / plan.lattice)
+        shape = (plan.n_classes, plan.n_projections, plan.strategy.n_bins)
+        if plan.sigma > 0:
+            mu = plan.event.phases[-1].mu
+            self._table = lattice_noise(plan.sigma, shape, stream, lattice=plan.lattice, mu=mu)
+        else:
+            self._table = np.zeros(shape, dtype=np.int64)
+        self.n_rows = 0
+        # Where labels are public their numbers need no noise; otherwise they are not even counted.
+        self.label_counts = np.zeros(plan.n_classes, dtype=np.int64) if plan.public_labels else None
+        self._process = os.getpid()
+
+    def add(self, rows: np.ndarray, codes: np.ndarray | None) -> None:
+        """Add rows; `codes` (n_rows,) holds the position of each row's class.
+
+        When a chunk is interrupted half-way the table is dropped: adding the chunk again
+        would count some rows twice, which the sensitivity does not cover.
+        """
+        self._check_whole()
+        bounds, directions, half_widths = self._measured
+        n_classes, strategy = self._plan.n_classes, self._plan.strategy
+        # A chunk's sums stay far below 2^53, so that double precision multiplies them exactly,
+        # and much faster than integers.
+        matrix = strategy.integer_matrix.T.astype(np.float64)
+        try:
+            counts = count_projections(
+                rows,
+                directions,
+                half_widths,
+                strategy.n_bins,
+                codes=codes,
+                n_classes=n_classes,
+                bounds=bounds,
+                device=self._device,
+            )
+            for table, part in zip(self._table, counts.reshape(self._table.shape), strict=True):
+                table += (part @ matrix).astype(np.int64) * self._factor
+            self.n_rows += len(rows)
+            if self.label_counts is not None and codes is not None:
+                self.label_counts += np.bincount(codes, minlength=n_classes)
+        except BaseException:
+            del self._table
+            raise
+
+    def close(self) -> Release:
+        """End, and return the release; its value is float64."""
+        self._check_whole()
+        plan, table = self._plan, self._table * self._plan.lattice
+        del self._table
+        release = sketch_release(
+            table,
+            *self._measured,
+            sigma=float(plan.sigma),
+            lattice=plan.lattice,
+            sensitivity=plan.sensitivity,
+            event=plan.event,
+        )
+        return replace(release, value=released(release))
+
+    def _check_whole(self) -> None:
+        if os.getpid() != self._process:
+            raise OpenSketchError(
+                "This sketch was opened in another process, and a fork is a copy: two copies of "
+                "one noise draw reveal the rows added in between. Open a sketch in each process, "
+                "close them and merge."
+            )
+        if not hasattr(self, "_table"):
+            raise OpenSketchError(
+                "Adding a chunk was interrupted, so this sketch cannot be completed. Fit again; "
+                "what it was charged is spent."
+            )
+
+    def _refuse(self, *args: object) -> NoReturn:
+        raise OpenSketchError(
+            "This sketch is open: it still accumulates rows and can be neither pickled nor "
+            "copied, because two copies of one noise draw reveal the rows added in between. "
+            "Call close() first."
+        )
+
+    __getstate__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+_SPREADS = 3.5
+_SIGNAL_PER_BLOCK, _MOST_SLICES = 25.0, 1024
+_SIGNAL_PER_DISTANCE_BLOCK, _MOST_DISTANCE_SLICES = 500.0, 256
+_BINS_BELOW = ((100.0, 16), (2000.0, 32), (math.inf, 64))
+
+
+def projection_half_widths(bounds: DataBounds, directions: np.ndarray) -> np.ndarray:
+    """Return the half width w of the binned range along each direction.
+
+    ``min(R, 3.5 R / sqrt(d))``, and in a box no more than its own extent along the
+    direction, ``side * ‖θ‖₁``. Projections of points spread over a ball of radius R in d
+    dimensions have a standard deviation near ``R / sqrt(d)``: binning the whole diameter
+    would leave most bins empty in high dimension. What falls beyond is counted in the end
+    bins, at no privacy cost.
+    """
+    root = math.sqrt(bounds.n_features)
+    widths = np.full(len(directions), min(bounds.radius, _SPREADS * bounds.radius / root))
+    if bounds.box:
+        widths = np.minimum(widths, bounds.radius / root * np.abs(directions).sum(axis=1))
+    return widths
+
+
+def recommended_n_projections(
+    n_samples: int, n_features: int, mu: float, n_classes: int = 1
+) -> int:
+    """Return the number of slices that ``n_projections="auto"`` stands for.
+
+    One orthogonal block of directions for every 25 units of ``n mu / C``, at least one and
+    at most about 1024 directions: what a class's rows can pay for. The constant is the
+    public outcome of ``examples/benchmarks/bench_sketch_shape.py``; see the user guide.
+    """
+    if n_features == 1:
+        return 1  # there is no other direction
+    most = max(1, _MOST_SLICES // n_features)
+    blocks = n_samples * mu / n_classes / _SIGNAL_PER_BLOCK
+    return n_features * int(min(max(blocks, 1), most))
+
+
+def recommended_distance_n_projections(n_samples: int, n_features: int, mu: float) -> int:
+    """Return a number of slices for sketches that are made to be compared.
+
+    One orthogonal block of directions for every 500 units of ``n mu``, at least two (the first
+    may be the axes, which see no dependence between features) and at most about 256 directions:
+    a twentieth of what a sampler uses. Whole blocks see a shift without error, and the noise of
+    its size does not depend on their number; but the smallest distance that stands out of the
+    noise grows with it, and more directions show more shapes. The constants are outcomes of
+    ``examples/benchmarks/bench_sliced_distance.py``.
+    """
+    most = max(1, _MOST_DISTANCE_SLICES // n_features)
+    blocks = n_samples * mu / _SIGNAL_PER_DISTANCE_BLOCK
+    return n_features * int(min(max(blocks, 2), most))
+
+
+def recommended_bins(n_samples: int, n_features: int, mu: float, n_classes: int = 1) -> int:
+    """Return the number of bins that ``n_bins="auto"`` stands for.
+
+    16 while ``n mu / C`` is below 100, 32 below 2,000, and 64 from there on. The noise of a
+    distribution function grows only logarithmically with the bins, but below the noise there
+    is nothing fine to see.
+    """
+    signal = n_samples * mu / n_classes
+    return next(n_bins for limit, n_bins in _BINS_BELOW if signal < limit or math.isinf(limit))
+
+
+def plan_sketch(
+    target: PrivacyTarget,
+    n_samples: int,
+    n_features: int,
+    n_classes: int | None = None,
+    *,
+    n_projections: int | str = "auto",
+    n_bins: int | str = "auto",
+    bounds: DataBounds | int,
+    public_labels: bool = False,
+    group_size: int = 1,
+) -> SketchPlan:
+    """Choose the shape of a sketch and the least noise that meets a target."""
+    check_public_labels(n_classes, public_labels, group_size)
+    # What is left for each row of the table decides its shape before the exact calibration.
+    left = 1.0
+    if not isinstance(bounds, DataBounds):
+        left -= bounds_share(bounds, n_features, target.mu_cap, int(group_size))
+    mu = target.mu_cap * math.sqrt(left / group_size)
+    tables = n_classes or 1
+    size = (n_samples, n_features, mu, tables)
+    if isinstance(n_projections, str):
+        n_projections = recommended_n_projections(*size)
+    if isinstance(n_bins, str):
+        n_bins = recommended_bins(*size)
+    # Integers of numpy wrap around, and unsigned and signed ones make floating-point numbers.
+    n_projections, n_bins, group_size = int(n_projections), int(n_bins), int(group_size)
+    if tables * n_projections * n_bins >= 2**31:
+        raise ValueError(
+            f"A table of {tables} classes x {n_projections} slices x {n_bins} bins is too large; "
+            "it must have fewer than 2^31 entries."
+        )
+    strategy = square_root_strategy(n_bins)
+    conditional = n_classes is not None and not public_labels
+    sensitivity = strategy.sensitivity(
+        n_projections, conditional=conditional, group_size=group_size
+    )
+    shape = (n_projections, tables, strategy, sensitivity)
+    limits = bounds_or_plan(bounds, n_features, target.mu_cap, group_size)
+    if math.isinf(target.epsilon):
+        return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), public_labels)
+
+    def fit_event(sigma: float) -> Event:
+        lattice = noise_lattice(sigma, strategy.lattice)
+        table = GaussianEvent(
+            sigma=sigma, sensitivity=sensitivity, lattice=lattice, label="Distribution functions"
+        )
+        return after_bounds(limits, table)
+
+    event = calibrate(target, fit_event)
+    table = event.phases[-1]
+    required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
+    return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels)
+
+
+def bounds_or_plan(
+    bounds: DataBounds | int, n_features: int, mu: float, group_size: int = 1
+) -> DataBounds | BoundsPlan:
+    """Return public bounds as they are, or plan how to estimate them from so many rows."""
+    if isinstance(bounds, DataBounds):
+        return bounds
+    of_bounds = mu * math.sqrt(bounds_share(bounds, n_features, mu, group_size))
+    return plan_private_bounds(bounds, n_features, of_bounds, group_size=group_size)
+
+
+def check_public_labels(n_classes: int | None, public_labels: bool, group_size: int) -> None:
+    """Refuse, before any charge, public labels without classes and groups without public labels."""
+    if public_labels and n_classes is None:
+        raise ValueError("public_labels=True needs conditional=True and the label of every row.")
+    if group_size > 1 and not public_labels:
+        raise ValueError(
+            f"group_size={group_size} needs public_labels=True: the rows of one person must have "
+            "different public labels, such as times. Otherwise pass one row per person."
+        )
+    if group_size > (n_classes or 1):
+        raise ValueError(
+            f"group_size={group_size} is more than the {n_classes} labels, and the rows of one "
+            "person must have different labels."
+        )
+
+
+def assumptions(
+    classes: Any,
+    bounds: DataBounds | None,
+    streams: Streams,
+    *,
+    public_labels: bool = False,
+    group_size: int = 1,
+) -> tuple[str, ...]:
+    """List what is taken as public, and what else the statement rests on."""
+    has_classes = classes is not None
+    labels = " and every label one of the classes" if has_classes else ""
+    rows = "one row"
+    if group_size > 1:
+        rows = f"at most {group_size} rows, all of different labels"
+    all_labels = "the label of every row, and so the number of rows of each class"
+    listed = (
+        (True, "the number of rows"),
+        (True, "the number and names of the features"),
+        (has_classes, "the set of classes"),
+        (public_labels, all_labels),
+        (bounds is not None, "the bounds given by the caller"),
+        (True, f"every value is a finite number{labels}; others are refused"),
+        (True, f"each person contributes {rows}"),
+        (streams.secret.reproducible, "nobody knows random_state"),
+    )
+    return tuple(text for holds, text in listed if holds)
+
+
+def after_bounds(limits: DataBounds | BoundsPlan, event: Event) -> Event:
+    """Return an event together with those of the bounds, if these are estimated first."""
+    if isinstance(limits, DataBounds):
+        return event
+    return ComposedEvent(events=(limits.event, event))
+
+
+def settled_bounds(
+    limits: DataBounds | BoundsPlan, rows: np.ndarray, streams: Streams
+) -> DataBounds:
+    """Return public bounds as they are, or release those that were planned and charged."""
+    if isinstance(limits, DataBounds):
+        return limits
+    return release_private_bounds(rows, limits, streams)

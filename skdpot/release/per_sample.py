@@ -1,0 +1,489 @@
+r"""The gradient of every record of a batch, in a form that can be measured, weighted and added.
+
+For a chain of ordinary layers one backward pass is enough. The gradient of record i for a linear
+layer is the outer product :math:`g_i a_i^\top` of the gradient of its output and its input, so
+its norm is :math:`|g_i| |a_i|` and a weighted sum over records is one matrix product: no
+gradient of a single record is ever formed (Goodfellow 2015; "book-keeping" of Bu et al. 2023).
+Kernels of convolutions are small, and their gradients are formed. All other networks go
+through `torch.func`, one gradient a record, which is right for every network that treats records
+one by one and takes several times longer.
+
+References
+----------
+I. Goodfellow, "Efficient per-example gradient computations", 2015.
+Z. Bu, Y.-X. Wang, S. Zha, G. Karypis, "Differentially private optimization on large model at
+small cost", ICML 2023.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias, cast
+
+import torch
+from torch import nn
+from torch.func import functional_call, vjp, vmap
+from torch.nn import functional
+from torch.nn.grad import conv2d_weight
+from torch.nn.modules import module as torch_module
+
+Parameters: TypeAlias = tuple[nn.Parameter, ...]
+RecordJacobians: TypeAlias = "OuterProducts | FormedGradients"
+Others: TypeAlias = Mapping[nn.Parameter, "RecordJacobians"]
+
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+
+# Jacobians of k outputs by some parameters, for each record of a chunk; a gradient is one of k = 1.
+# All numbers are in double precision. It holds the products of two single-precision numbers
+# exactly, so that only additions round, and the squares of all of them: none underflows. Of
+# networks in double precision entries below 1e-60 count as zero and those beyond 1e60 as infinite,
+# so that no product of four leaves the range either.
+@dataclass(frozen=True)
+class _Factors:
+    parameters: Parameters
+    factors: tuple[torch.Tensor, ...]
+
+    def finite(self) -> Self:
+        """Replace what is not finite."""
+        return replace(self, factors=tuple(factor.nan_to_num() for factor in self.factors))
+
+
+class OuterProducts(_Factors):
+    """Jacobians by a linear layer: row r of record i is g_ir a_i', and g_ir for the offset.
+
+    The factors are the inputs a, (n, i), and the gradients g of the layer's outputs, (n, k, u).
+    """
+
+    @classmethod
+    def joined(cls, rows: Sequence["OuterProducts"]) -> "OuterProducts":
+        """Join the Jacobians of single outputs."""
+        gradients = torch.cat([row.factors[1] for row in rows], dim=1)
+        return cls(rows[0].parameters, (_exact(rows[0].factors[0]), _exact(gradients)))
+
+    def gram(self) -> torch.Tensor:
+        """Return each record's inner products of the rows: those of g times the square of a."""
+        inputs, gradients = self.factors
+        scale = (inputs * inputs).sum(1)
+        if len(self.parameters) == 2:
+            scale = scale + 1.0
+        return scale[:, None, None] * (gradients @ gradients.mT)
+
+    def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records of J' c: outer products again, of c'g and a."""
+        inputs, gradients = self.factors
+        weighted = (vectors[:, :, None] * gradients).sum(1)
+        return [weighted.T @ inputs, weighted.sum(0)][: len(self.parameters)]
+
+    def of_each(self, vectors: torch.Tensor) -> "OuterProducts":
+        """Return J' c of each record: an outer product of c'g and a."""
+        inputs, gradients = self.factors
+        pulled = (vectors[:, :, None] * gradients).sum(1, keepdim=True)
+        return OuterProducts(self.parameters, (inputs, pulled))
+
+    def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
+        """Return the sums over records, one for each row of `vectors`."""
+        inputs, gradients = self.factors
+        pulled = torch.einsum("njk,jku->nju", vectors, gradients)
+        weights = torch.einsum("nju,ji->nui", pulled, inputs)[:, None]
+        both = (weights, pulled.sum(1, keepdim=True))[: len(self.parameters)]
+        return FormedGradients(self.parameters, both)
+
+    def products(self) -> torch.Tensor:
+        """Return the inner products of all pairs of gradients: no outer product is formed."""
+        inputs, gradients = self.factors[0], self.factors[1][:, 0]
+        return (inputs @ inputs.T + float(len(self.parameters) - 1)) * (gradients @ gradients.T)
+
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each gradient with a tensor a parameter."""
+        inputs, gradients = self.factors[0], self.factors[1][:, 0]
+        inner = ((gradients @ values[0]) * inputs).sum(1)
+        return inner + gradients @ values[1] if len(values) == 2 else inner
+
+    def formed(self, parameter: nn.Parameter) -> torch.Tensor:
+        """Return the Jacobians by one of the parameters."""
+        inputs, gradients = self.factors
+        is_weight = parameter is self.parameters[0]
+        return gradients[..., None] * inputs[:, None, None] if is_weight else gradients
+
+    def plus(self, others: Others, share: float) -> "OuterProducts":
+        """Return ``(1 - share)`` of these and `share` of others, which have the same inputs."""
+        inputs, gradients = self.factors
+        mixed, other = (1.0 - share) * gradients, others.get(self.parameters[0])
+        if other is not None:
+            mixed = mixed + share * other.factors[1]
+        return OuterProducts(self.parameters, (inputs, mixed))
+
+
+class FormedGradients(_Factors):
+    """Jacobians that are there, as tensors of shape (n_records, k, *shape of the parameter)."""
+
+    @classmethod
+    def joined(cls, rows: Sequence["FormedGradients"]) -> "FormedGradients":
+        """Join the Jacobians of single outputs."""
+        of_parameters = zip(*(row.factors for row in rows), strict=True)
+        joined = tuple(_exact(torch.cat(factors, dim=1)) for factors in of_parameters)
+        return cls(rows[0].parameters, joined)
+
+    def gram(self) -> torch.Tensor:
+        """Return each record's inner products of the rows."""
+        rows = [factor.flatten(2) for factor in self.factors]
+        return torch.stack([row @ row.mT for row in rows]).sum(0)
+
+    def pulled_back(self, vectors: torch.Tensor) -> list[torch.Tensor]:
+        """Return the sum over records of J' c."""
+        return [torch.tensordot(vectors, factor, dims=2) for factor in self.factors]
+
+    def of_each(self, vectors: torch.Tensor) -> "FormedGradients":
+        """Return J' c of each record."""
+        pulled = (torch.einsum("nk,nk...->n...", vectors, f)[:, None] for f in self.factors)
+        return FormedGradients(self.parameters, tuple(pulled))
+
+    def of_all(self, vectors: torch.Tensor) -> "FormedGradients":
+        """Return the sums over records, one for each row of `vectors`."""
+        sums = tuple(torch.tensordot(vectors, f, dims=2)[:, None] for f in self.factors)
+        return FormedGradients(self.parameters, sums)
+
+    def products(self) -> torch.Tensor:
+        """Return the inner products of all pairs of gradients."""
+        flat = [factor.flatten(1) for factor in self.factors]
+        return torch.stack([rows @ rows.T for rows in flat]).sum(0)
+
+    def inner(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the inner products of each gradient with a tensor a parameter."""
+        pairs = zip(self.factors, values, strict=True)
+        return torch.stack([rows.flatten(1) @ value.flatten() for rows, value in pairs]).sum(0)
+
+    def formed(self, parameter: nn.Parameter) -> torch.Tensor:
+        """Return the Jacobians by one of the parameters."""
+        return next(f for p, f in zip(self.parameters, self.factors, strict=True) if p is parameter)
+
+    def plus(self, others: Others, share: float) -> "FormedGradients":
+        """Return ``(1 - share)`` of these and `share` of others, as far as there are any."""
+        mixed = [(1.0 - share) * factor for factor in self.factors]
+        for k, parameter in enumerate(self.parameters):
+            if parameter in others:
+                mixed[k] = mixed[k] + share * others[parameter].formed(parameter)
+        return FormedGradients(self.parameters, tuple(mixed))
+
+
+@dataclass(frozen=True)
+class ChunkJacobians:
+    """Outputs of each record of a chunk and their Jacobians by all trainable parameters."""
+
+    outputs: torch.Tensor
+    parts: list[RecordJacobians]
+    activations: int  # of a record
+
+    @property
+    def numbers_per_record(self) -> int:
+        """How many numbers are held for each record."""
+        return self.activations + sum(f[0].numel() for part in self.parts for f in part.factors)
+
+    def gram(self) -> torch.Tensor:
+        """Return each record's inner products of the Jacobian's rows."""
+        return torch.stack([part.gram() for part in self.parts]).sum(0)
+
+
+def _exact(values: torch.Tensor) -> torch.Tensor:
+    """Return values in double precision, without those of which a square would leave its range."""
+    if values.dtype != torch.float64:
+        return values.double()
+    sizes = values.abs()
+    kept = torch.where(sizes < _SMALLEST, 0.0, values)
+    return torch.where(sizes > _LARGEST, math.inf, kept)
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """Keep products from being rounded to half precision or TF32, whatever is set outside."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+
+# A guess for networks whose inner works we do not see; it only sets the size of chunks.
+_ACTIVATIONS_PER_INPUT = 32
+
+# From the outputs and the rows to the gradient of a loss by the outputs, record by record.
+OutputGradient: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Cotangents: TypeAlias = Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]]
+
+
+# Outputs, a Jacobian of one row for each vector and layer, and how many activations a record has.
+_Pulled: TypeAlias = tuple[torch.Tensor, list[list[RecordJacobians]], int]
+
+
+def record_jacobians(
+    network: nn.Module, rows: torch.Tensor, output_gradient: OutputGradient | None = None
+) -> ChunkJacobians:
+    """Compute the outputs of records and their Jacobians, each record by itself.
+
+    With `output_gradient` this vector at the outputs takes the place of the rows of the identity.
+    """
+
+    def given(outputs: torch.Tensor, records: torch.Tensor) -> Sequence[torch.Tensor]:
+        return _units(outputs) if output_gradient is None else [output_gradient(outputs, records)]
+
+    layers = chain_of_layers(network)
+    with _full_precision(rows.device):
+        pulled = None if layers is None else _by_layers(layers, rows, given)
+        outputs, gradients, activations = pulled or _by_torch_func(network, rows, given)
+    parts = [type(of_layer[0]).joined(of_layer) for of_layer in zip(*gradients, strict=True)]
+    return ChunkJacobians(outputs.double(), parts, activations)
+
+
+def _units(outputs: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the rows of the identity, which pull back to those of the Jacobian."""
+    if outputs.ndim != 2:
+        raise ValueError(
+            f"The network must map each record to a vector; it returns an array of {outputs.ndim} "
+            "axes. Add torch.nn.Flatten() or torch.nn.Unflatten()."
+        )
+    units = torch.eye(outputs.shape[1], dtype=outputs.dtype, device=outputs.device)
+    return [unit.expand_as(outputs) for unit in units]
+
+
+def record_outputs(network: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    """Compute the output of each record by itself, without gradients."""
+    with torch.no_grad():
+        layers = chain_of_layers(network)
+        run = None if layers is None else _run_layers(layers, rows)
+        if run is not None:
+            return run[0]
+        apart = deepcopy(network)
+        outputs: torch.Tensor = vmap(lambda row: apart(row[None])[0], randomness="different")(rows)
+    return outputs
+
+
+def chain_of_layers(network: nn.Module) -> list[nn.Module] | None:
+    """Return the layers of a plain chain, or None for any other network.
+
+    A plain chain consists of `torch.nn.Sequential` and of layers of which we know how they use
+    their parameters, each parameter once and trainable, and that leave the first axis alone.
+    Subclasses, hooks and parametrisations may compute something else, so that the types have to
+    match exactly.
+    """
+    layers = _flatten(network)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    plain = (
+        not any(getattr(torch_module, f"_global_{kind}_hooks") for kind in _HOOKS)
+        and all(_is_known(layer) for layer in layers)
+        and len(set(map(id, parameters))) == len(parameters)
+        and all(p.requires_grad for p in parameters)
+    )
+    return layers if plain else None
+
+
+def _flatten(network: nn.Module) -> list[nn.Module]:
+    if type(network) is nn.Sequential and not _has_hooks(network):
+        return [layer for child in network for layer in _flatten(child)]
+    return [network]
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    """Tell whether anything runs beside the forward method of the layer's class."""
+    own = vars(layer)
+    return "forward" in own or any([own[f"_{kind}_hooks"] for kind in _HOOKS])
+
+
+def _is_known(layer: nn.Module) -> bool:
+    if _has_hooks(layer) or _reaches_first_axis(layer) or layer._modules:
+        return False
+    if _has_parameters(layer):
+        if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and (
+            layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+        ):
+            return False
+        return type(layer) in _RULES
+    ours = type(layer) in (ToSphere, LatentEncoding)
+    return ours or type(layer).__module__.startswith("torch.nn.")
+
+
+def _has_parameters(layer: nn.Module) -> bool:
+    return any([parameter is not None for parameter in layer._parameters.values()])
+
+
+def _reaches_first_axis(layer: nn.Module) -> bool:
+    """Tell whether a layer may work along the axis of records, or merge it with another.
+
+    Negative axes other than the last may be the first, which depends on the input.
+    """
+    own = vars(layer)
+    axis = own.get("start_dim", own.get("dim", 1))
+    known = isinstance(axis, int) and (axis > 0 or axis == -1)
+    return not known or isinstance(layer, nn.Softmax2d)
+
+
+# The output of a chain, and each layer that has parameters with its input and output.
+_Run: TypeAlias = tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]]
+
+
+def _run_layers(layers: list[nn.Module], rows: torch.Tensor) -> _Run | None:
+    """Run a chain; None if any layer returns another number of records than it was given.
+
+    A layer behind that would see parts of records, each of which would be clipped by itself.
+    """
+    taped, value = [], rows
+    for layer in layers:
+        before = value.detach()
+        # What was taped must not be overwritten.
+        value = layer(value.clone() if getattr(layer, "inplace", False) else value)
+        if value.ndim < 2 or len(value) != len(rows):
+            return None
+        if type(layer) in _RULES and _has_parameters(layer):
+            taped.append((layer, before, value))
+    return value, taped
+
+
+def _by_layers(
+    layers: list[nn.Module], rows: torch.Tensor, cotangents: Cotangents
+) -> _Pulled | None:
+    with torch.enable_grad():
+        run = _run_layers(layers, rows)
+    if run is None:
+        return None
+    output, taped = run
+    vectors = cotangents(output.detach(), rows)
+    pulled = []
+    for k, vector in enumerate(vectors):
+        # Only gradients of activations are computed, since only those are asked for.
+        gradients = torch.autograd.grad(
+            output,
+            [after for *_, after in taped],
+            vector,
+            retain_graph=k + 1 < len(vectors),
+            materialize_grads=True,
+        )
+        of_layers = zip(taped, gradients, strict=True)
+        pulled.append([_RULES[type(layer)](layer, a, g) for (layer, a, _), g in of_layers])
+    held = sum(value[:1].numel() for _, *both in taped for value in both)
+    return output.detach(), pulled, held
+
+
+def _by_torch_func(network: nn.Module, rows: torch.Tensor, cotangents: Cotangents) -> _Pulled:
+    trainable = {n: p for n, p in network.named_parameters() if p.requires_grad}
+    # functional_call does not give a layer that occurs twice its own parameters back.
+    network = deepcopy(network)
+
+    def of_one_record(
+        values: dict[str, torch.Tensor], row: torch.Tensor
+    ) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
+        pulled = vjp(lambda v: functional_call(network, v, (row[None],)), values)
+        output, pull_back = pulled[0], pulled[1]
+        return output[0], [pull_back(vector)[0] for vector in cotangents(output, row[None])]
+
+    values = {name: parameter.detach() for name, parameter in trainable.items()}
+    # Dropout, if any, is drawn anew for each record.
+    outputs, pulled = vmap(of_one_record, in_dims=(None, 0), randomness="different")(values, rows)
+    parameters = tuple(trainable.values())
+    gradients: list[list[RecordJacobians]] = [
+        [FormedGradients(parameters, tuple(value[:, None] for value in of_vector.values()))]
+        for of_vector in pulled
+    ]
+    return outputs.detach(), gradients, _ACTIVATIONS_PER_INPUT * rows[:1].numel()
+
+
+def _linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
+    if a.ndim == 2:
+        return OuterProducts(_parameters(layer), (a, g[:, None]))
+    a, g = a.flatten(1, -2), g.flatten(1, -2)
+    return _formed(layer, g.transpose(1, 2) @ a, g.sum(1))
+
+
+def _conv(
+    layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor
+) -> RecordJacobians:
+    """Compute each record's gradient of a kernel by one convolution with a group a record.
+
+    A transposed convolution is a convolution from the output to the input.
+    """
+    n_records = len(a)
+    larger, smaller = (g, a) if isinstance(layer, nn.ConvTranspose2d) else (a, g)
+    weights = conv2d_weight(
+        larger.flatten(0, 1)[None],
+        (n_records * layer.weight.shape[0], *layer.weight.shape[1:]),
+        smaller.flatten(0, 1)[None],
+        layer.stride,
+        cast("tuple[int, ...]", layer.padding),  # texts are not in a plain chain
+        layer.dilation,
+        groups=n_records,
+    )
+    return _formed(layer, weights.unflatten(0, (n_records, -1)), g.sum((2, 3)))
+
+
+def _group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
+    normal = functional.group_norm(a, layer.num_groups, eps=layer.eps)
+    # A channel may be one number, (n, C), or an array, (n, C, ...): one axis for both.
+    normal, g = (value.reshape(*value.shape[:2], -1) for value in (normal, g))
+    return _formed(layer, (normal * g).sum(2), g.sum(2))
+
+
+def _layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor) -> RecordJacobians:
+    normal = functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
+    # Over what lies between the records and the normalised axes.
+    shape = (len(a), -1, *layer.normalized_shape)
+    return _formed(layer, (normal * g).reshape(shape).sum(1), g.reshape(shape).sum(1))
+
+
+def _formed(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> FormedGradients:
+    parameters = _parameters(layer)
+    return FormedGradients(parameters, (weight[:, None], bias[:, None])[: len(parameters)])
+
+
+def _parameters(layer: nn.Module) -> Parameters:
+    """Return weight and, where there is one, offset."""
+    return tuple(layer.parameters(recurse=False))
+
+
+_RULES: dict[type[nn.Module], Callable[..., RecordJacobians]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv,
+    nn.ConvTranspose2d: _conv,
+    nn.GroupNorm: _group_norm,
+    nn.LayerNorm: _layer_norm,
+}
+
+
+class ToSphere(nn.Module):
+    """Project codes to the unit sphere, each by itself."""
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        """Divide each row by its norm; a row of zeros stays as it is."""
+        return functional.normalize(codes, dim=1)
+
+
+_N_COMPONENTS = 64
+
+
+class LatentEncoding(nn.Module):
+    """Read one of K components off the first latent number; pass the others on.
+
+    Data in clusters are hard for a continuous map of a Gaussian cloud, which has to tear it.
+    A network that is told a component can move clusters apart.
+    """
+
+    def __init__(self, latent_dim: int, n_columns: int, n_components: int = _N_COMPONENTS) -> None:
+        super().__init__()
+        self.latent_dim, self.n_components = latent_dim, n_components
+        self.n_outputs = n_columns - 1 + n_components
+        # Makes torch's initial weights of the next layer standard deviation 1 for indicators.
+        self.weight = math.sqrt(3.0 * self.n_outputs)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return latent numbers, the scaled indicators of the component and of the class."""
+        position = torch.special.ndtr(inputs[:, :1]) * self.n_components
+        component = position.long().clamp(0, self.n_components - 1)
+        numbers = torch.arange(self.n_components, device=inputs.device)
+        indicators = (component == numbers).to(inputs.dtype)
+        rest = inputs[:, 1 : self.latent_dim]
+        marked = torch.cat([indicators, inputs[:, self.latent_dim :]], dim=1)
+        return torch.cat([rest, self.weight * marked], dim=1)

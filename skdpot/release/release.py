@@ -1,0 +1,376 @@
+"""The gate that every noisy number passes on its way out of a mechanism.
+
+A mechanism computes a noisy value, makes a `Release` of it, with the noise that it has and, where
+the value is a sum over records, with the map from a record to what it adds. It gives the release
+to `released`, and goes on with what that returns. Ordinarily that is the same value. Two others
+may stand at the gate.
+
+*Who records* sees every release, also those that no attribute keeps: the gradients of a training,
+the sums of a clustering. The accountant charges a fit for all of them, so an audit must see them:
+
+>>> from skdpot.privacy.events import GaussianEvent
+>>> from skdpot.release.release import Release, record_releases, released, replay_releases
+>>> from skdpot import PrivateScaler
+>>> import numpy as np
+>>> X = np.random.default_rng(0).normal(size=(5000, 2))
+>>> with record_releases() as releases:
+...     scaler = PrivateScaler(epsilon=5.0).fit(X)
+>>> [release.kind for release in releases]
+['histogram', 'histogram', 'histogram', 'histogram']
+
+*Who replays* returns the recorded values to the same function on other rows. If its result depends
+on private rows through releases alone, it must then be the same to the last bit:
+
+>>> event = GaussianEvent(sigma=100.0, sensitivity=1.0)
+>>> def positive(rows, n=len(X)):
+...     noisy = (rows > 0).sum() + np.random.default_rng().normal(0, 100)
+...     noisy = released(Release("count", noisy, sigma=100.0, event=event))
+...     return min(noisy / n, 1)
+>>> with record_releases() as releases:
+...     share = positive(X)
+>>> with replay_releases(releases):
+...     bool(positive(X - 1) == share)
+True
+
+Only what has its noise already passes here, together with public facts, so that a record is
+covered by the event that was charged.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+
+from skdpot.exceptions import ReplayError
+from skdpot.privacy.events import Event
+
+Records: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """What single records add to a release: the rows of a dense or a sparse array."""
+
+    array: Any
+
+    def sum(self, weights: np.ndarray) -> np.ndarray:
+        """Return the sum over records, each times its weight."""
+        return np.asarray(weights @ self.array)
+
+    def inner(self, value: np.ndarray) -> np.ndarray:
+        """Return the inner products with a value."""
+        return np.asarray(self.array @ value)
+
+    def gram(self) -> np.ndarray:
+        """Return the inner products of all pairs of records."""
+        products = self.array @ self.array.T
+        return products if isinstance(products, np.ndarray) else products.toarray()
+
+    def minus(self, first: np.ndarray, second: np.ndarray) -> "Vectors":
+        """Return how some records differ from others."""
+        return Vectors(self.array[first] - self.array[second])
+
+
+class Contributions(Protocol):
+    """What single records add to a release, which need not be formed: see `Vectors`."""
+
+    def sum(self, weights: np.ndarray) -> np.ndarray:
+        """Return the sum over records, each times its weight."""
+
+    def inner(self, value: np.ndarray) -> np.ndarray:
+        """Return the inner products with a value."""
+
+    def gram(self) -> np.ndarray:
+        """Return the inner products of all pairs of records."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    r"""Some numbers of a release, and what each record adds to them.
+
+    In the mean over batches and coins they are :math:`\sum_j q_j p_j g_j`, of which one record j
+    adds :math:`q_j g_j`; p is given (the shares), and q is 1 unless batches are drawn.
+    """
+
+    value: np.ndarray
+    sigma: float
+    rows: Contributions | None = None
+    members: np.ndarray | None = None
+    rates: np.ndarray | None = None
+    center: np.ndarray | None = None
+    exact: bool = True
+    missed: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One noisy quantity that leaves a mechanism, made by the function that adds the noise.
+
+    Parameters
+    ----------
+    kind : str
+        What it is, such as ``"gradient"``.
+    value : ndarray, tensor, number, or tuple or list of these
+        The value with its noise. The length of a list is part of the value; shapes of arrays and
+        lengths of tuples are public.
+    event : Event
+        What was charged for it, alone or among other releases.
+    facts : mapping, default={}
+        What is public about it: all that a replay compares and the linear map needs. Arrays and
+        tensors are copied when somebody records.
+    sigma : float or tuple of float, default=0.0
+        Standard deviation of the noise on each number, or on those of each part of the value.
+    lattice : float, optional
+        Spacing of the noise; None for noise in floating point.
+    sensitivity : float, optional
+        L2 sensitivity that the noise hides.
+    linear : callable, optional
+        The map from records to what they add, for releases that are sums over records or nearly
+        so: ``linear(release, records, shares)`` yields a `Part` for each part of the release.
+        Records are the rows and labels of `fit`, as its estimator gives them to the mechanism
+        (`skdpot.privacy.spent.PrivateEstimatorMixin._seen_by`), and ``shares`` how many of each are
+        expected in the data: 1, or for the two candidates of a slot 1/2. Records that are there
+        come first, then all first and then all second candidates (see `candidates`).
+    """
+
+    kind: str
+    value: Any
+    event: Event = field(kw_only=True)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sigma: float | tuple[float, ...] = 0.0
+    lattice: float | None = None
+    sensitivity: float | None = None
+    linear: Callable[["Release", Records, np.ndarray], Iterable[Part]] | None = None
+
+    def parts(self, records: Records, shares: np.ndarray) -> Iterable[Part]:
+        """Return what records add to each part of the value; nothing if that is not known."""
+        return () if self.linear is None else self.linear(self, records, shares)
+
+    def __repr__(self) -> str:
+        return f"Release({self.kind!r}, sigma={self.sigma}, facts={sorted(self.facts)})"
+
+
+def candidates(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the first and of the second candidate of each slot of the data."""
+    n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
+    first = np.arange(len(shares) - n_pairs)
+    return first, np.where(shares[first] < 1.0, first + n_pairs, first)
+
+
+def of_candidates(facts: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return public facts of the rows of a fit for all records: both candidates share a slot's."""
+    n_pairs = int(np.count_nonzero(shares < 1.0)) // 2
+    return np.concatenate([facts, facts[len(facts) - n_pairs :]])
+
+
+_Gate: TypeAlias = Callable[[Release, Any], Any]
+_GATE: ContextVar[_Gate | None] = ContextVar("skdpot_gate", default=None)
+
+
+class _Recorder:
+    """Keeps releases, and lets them pass."""
+
+    def __init__(self, forgetting: bool) -> None:
+        self.releases: list[Release] = []
+        self.forgetting = forgetting
+
+    def __call__(self, release: Release, value: Any) -> Any:
+        self.releases.append(release)
+        return value
+
+
+class _Player:
+    """Returns recorded values, each in the place of the next one that is released."""
+
+    def __init__(self, releases: Sequence[Release]) -> None:
+        self._due = list(releases)
+        self._place = 0
+
+    def __call__(self, release: Release, value: Any) -> Any:
+        name = f"{release.kind!r}, release number {self._place}"
+        if self._place == len(self._due):
+            raise ReplayError(f"More is released than was recorded: {name}.")
+        recorded = self._due[self._place]
+        if release.kind != recorded.kind:
+            raise ReplayError(f"{recorded.kind!r} was recorded in the place of {name}.")
+        if not _same_shape(recorded.value, release.value):
+            raise ReplayError(f"The shape of {name}, differs from the recorded one.")
+        different = first_difference(_public(recorded), _public(release))
+        if different is not None:
+            raise ReplayError(f"A fact of {name}, differs from the recorded one: {different}.")
+        self._place += 1
+        return _restored(recorded.value, value)
+
+    def finish(self) -> None:
+        if self._place < len(self._due):
+            missing = self._due[self._place].kind
+            raise ReplayError(f"Less was released than recorded: {missing!r} is missing.")
+
+
+@contextmanager
+def record_releases(*, forgetting: bool = True) -> Iterator[list[Release]]:
+    """Keep everything that mechanisms release inside the block."""
+    recorder = _Recorder(forgetting)
+    token = _GATE.set(recorder)
+    try:
+        yield recorder.releases
+    finally:
+        _GATE.reset(token)
+
+
+@contextmanager
+def replay_releases(releases: Sequence[Release]) -> Iterator[None]:
+    """Give what mechanisms release inside the block the recorded noisy values."""
+    player = _Player(releases)
+    token = _GATE.set(player)
+    try:
+        yield
+        player.finish()
+    finally:
+        _GATE.reset(token)
+
+
+def released(release: Release) -> Any:
+    """Let a noisy value out. Whatever follows must use the value that this returns.
+
+    Parameters
+    ----------
+    release : Release
+        Its facts are copied only if somebody records or replays.
+
+    Returns
+    -------
+    object
+        The value of the release, or in a replay the recorded one.
+
+    Raises
+    ------
+    RuntimeError
+        If an event with noise was charged, and the release states none.
+    """
+    least = release.sigma if isinstance(release.sigma, float) else min(release.sigma, default=1.0)
+    if least <= 0.0 and release.event.is_private:
+        raise RuntimeError(f"{release.kind!r} would be released without the noise of its event.")
+    gate = _GATE.get()
+    if gate is None:
+        return release.value
+    facts = {name: _copied(fact) for name, fact in release.facts.items()}
+    return gate(replace(release, value=_copied(release.value), facts=facts), release.value)
+
+
+@contextmanager
+def forgotten() -> Iterator[list[Release]]:
+    """Take what is released inside the block back from who records it."""
+    gate, kept = _GATE.get(), list[Release]()
+    start = len(gate.releases) if isinstance(gate, _Recorder) else 0
+    try:
+        yield kept
+    finally:
+        if isinstance(gate, _Recorder):
+            kept += gate.releases[start:]
+            if gate.forgetting:
+                del gate.releases[start:]
+
+
+def remember(releases: Sequence[Release]) -> None:
+    """Show who records something that was `forgotten`."""
+    gate = _GATE.get()
+    if isinstance(gate, _Recorder) and gate.forgetting:
+        gate.releases += releases
+
+
+def _public(release: Release) -> dict[str, Any]:
+    return {**release.facts, "sigma": release.sigma, "lattice": release.lattice}
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "detach") and hasattr(value, "new_tensor")  # without importing torch
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return type(value)(map(_copied, value))
+    if _is_tensor(value):
+        return value.detach().to("cpu", copy=True).numpy()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _restored(recorded: Any, value: Any) -> Any:
+    """Return a copy of what was recorded, with tensors where `value` has them."""
+    if isinstance(value, tuple):
+        return tuple(_restored(r, v) for r, v in zip(recorded, value, strict=True))
+    return value.new_tensor(recorded) if _is_tensor(value) else _copied(recorded)
+
+
+def _same_shape(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same_shape, one, other))
+    return type(one) is type(other) and (isinstance(one, list) or np.shape(one) == np.shape(other))
+
+
+def first_difference(
+    one: Any, other: Any, name: str = "", met: dict[tuple[int, int], Any] | None = None
+) -> str | None:
+    """Name the first place in which two objects differ by a single bit; None if there is none.
+
+    Arrays, tensors, numbers, containers, dataclasses (by their fields) and other objects (by
+    their attributes) are compared all the way down, functions by their names.
+    """
+    # Objects may hold each other. Kept alive, since a number is given to another afterwards.
+    met = {} if met is None else met
+    if one is other or (id(one), id(other)) in met:
+        return None
+    if type(one) is not type(other):
+        return f"{name} (type)"
+    parts, others = _parts(one), _parts(other)
+    if parts is None or others is None:
+        return None if _equal(one, other) else name
+    met[id(one), id(other)] = one, other
+    if list(parts) != list(others):
+        return f"{name} (parts)"
+    for key, part in parts.items():
+        found = first_difference(part, others[key], f"{name}.{key}" if name else str(key), met)
+        if found is not None:
+            return found
+    return None
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """Return what an object consists of, or None for what is compared as a whole."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.dtype == object):
+        return dict(enumerate(value))
+    if isinstance(value, np.ndarray | np.generic | type | FunctionType):
+        return None
+    if _is_tensor(value):
+        return {"values": _copied(value), "grad": value.grad if value.is_leaf else None}
+    if isinstance(value, pd.DataFrame | pd.Series):
+        axes = [axis.to_numpy() for axis in value.axes]
+        return {"axes": axes, "types": str(value.dtypes), "values": value.to_numpy()}
+    if isinstance(value, np.random.Generator):
+        return dict(value.bit_generator.state)
+    if isinstance(value, MethodType):
+        return {"function": value.__func__, "owner": value.__self__}
+    if is_dataclass(value) and not isinstance(value, BaseEstimator):  # which has learned more
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return getattr(value, "__dict__", None)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray | np.generic):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return bool(same and one.tobytes() == other.tobytes())
+    if isinstance(one, FunctionType | BuiltinFunctionType):
+        return bool(one.__qualname__ == other.__qualname__)
+    if isinstance(one, float):
+        same_sign = math.copysign(1.0, one) == math.copysign(1.0, other)
+        return (one == other and same_sign) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)

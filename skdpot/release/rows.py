@@ -1,0 +1,343 @@
+r"""Noisy projections of rows: what the flow paper releases in the place of a sketch.
+
+Each step projects a secret batch of rows on fresh directions and adds Gaussian noise to every
+number; what is released is sorted along each direction after the noise. Everything is drawn
+and frozen here, so that flows and generators made of it afterwards are post-processing.
+
+A projection depends on one row alone, to the last bit. Noise that is calibrated to what one
+record can change hides nothing of what *other* records'
+rounding errors do. A matrix product in floating point adds up in an order that depends on the
+shape of the batch, on threads and on the device; a value on the edge between two lattice
+points would then move for records that did not change, and their number has no bound.
+
+So the product is taken in fixed point. Rows u of the ball are divided by its radius and cut to
+28 binary digits, directions are rounded to 23, and their products are integers in units of
+:math:`2^{-51}`. Any partial sum over features is at most :math:`\|u/R\| \|\theta\|` by
+Cauchy-Schwarz, about 1, so far below :math:`2^{53}` units that double precision holds every
+one of them exactly: no order of additions and no fused multiplication changes anything.
+Cutting is towards zero, which keeps rows in the ball, and directions on the grid are what is
+published (single precision holds them): the sensitivity of what is computed is that of exact
+projections, with nothing to add.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm.auto import tqdm
+
+from skdpot._utils.validation import SecretStream
+from skdpot.exceptions import CalibrationError
+from skdpot.ot.flow import ProjectedRows
+from skdpot.ot.slices import make_directions
+from skdpot.privacy.accounting import PrivacyTarget, calibrate
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent, SampledGaussianEvent
+from skdpot.privacy.noise import (
+    MAX_S,
+    fixed_size_batches,
+    gaussian_noise,
+    lattice_noise,
+    poisson_batches,
+    required_bits,
+    round_to_lattice,
+    rounded_sensitivity,
+)
+from skdpot.release.bounds import DataBounds, spectral_norm
+from skdpot.release.histogram import after_bounds, bounds_or_plan
+from skdpot.release.private_bounds import BoundsPlan
+from skdpot.release.release import Release, released
+
+_ROW_UNITS = 2.0**28
+_DIRECTION_UNITS = 2.0**23
+_ROUNDING_SHARE = 1 / 1024  # of the sensitivity, that rounding to the lattice may add
+_LATTICE_STEPS = 16.0
+_BLOCK = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedProjections:
+    """Noisy projections of one batch of rows or of several, as they were released."""
+
+    releases: tuple[Release, ...]
+
+    @cached_property
+    def batches(self) -> tuple[ProjectedRows, ...]:
+        """Directions and noisy values of each release."""
+        return tuple(ProjectedRows(one.facts["directions"], one.value) for one in self.releases)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise, in the units of the mapped rows; 0 without privacy."""
+        return float(np.max(self.releases[0].sigma))
+
+
+class StepDirections:
+    """The directions of all steps, as a seed: iterating twice gives the same ones.
+
+    How much one record can change depends on the directions of all steps, and must be known
+    before the first of them; keeping `n_steps` matrices for that would be a waste.
+    """
+
+    def __init__(
+        self,
+        projections: str,
+        n_steps: int,
+        n_projections: int,
+        n_features: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.projections, self.n_steps = projections, int(n_steps)
+        self.n_projections, self.n_features = int(n_projections), n_features
+        self._seed = rng.integers(0, 2**63, size=4).tolist()
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return self.n_steps
+
+    def __iter__(self) -> Iterator[npt.NDArray[np.float32]]:
+        """Yield directions of shape (n_projections, n_features), float32, on their grid."""
+        rng = np.random.default_rng(self._seed)
+        shape = (self.n_projections, self.n_features)
+        for _ in range(self.n_steps):
+            yield on_direction_grid(make_directions(self.projections, *shape, rng))
+
+    @cached_property
+    def largest_norm(self) -> float:
+        r"""Upper bound of the largest singular value of the directions of any step.
+
+        Of orthogonal blocks it is ``sqrt(ceil(L / d))``, whatever is drawn; rounding each entry
+        to the grid adds at most the Frobenius norm of the errors, :math:`2^{-24} \sqrt{L d}`,
+        and a computed orthogonal matrix is one up to :math:`O(d^{5/2})` machine epsilons [1]_.
+        Independent directions are drawn and measured.
+
+        References
+        ----------
+        .. [1] N. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, theorem 19.4.
+        """
+        if self.projections == "uniform":
+            return max(spectral_norm(directions) for directions in self)
+        d = self.n_features
+        computed = 1.0 + 16.0 * math.pow(d, 2.5) * float(np.finfo(np.float64).eps)
+        blocks = math.ceil(self.n_projections / d)
+        return math.sqrt(blocks) * computed + 2.0**-24 * math.sqrt(self.n_projections * d)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPlan:
+    """The public parameters of one release of projected rows; `event` is everything together."""
+
+    directions: StepDirections
+    n_samples: int
+    batch_size: int
+    sampling: str
+    bounds: DataBounds | BoundsPlan
+    unit: float  # of the noise: the public radius of the rows, or 1 where that is estimated first
+    sensitivity: float  # of one release under replace-one, rounding included, in `unit`
+    event: Event = NonPrivateEvent()
+
+    @property
+    def all_rows(self) -> bool:
+        """Whether every release holds all rows."""
+        return self.batch_size >= self.n_samples
+
+    @property
+    def noise_event(self) -> GaussianEvent | SampledGaussianEvent | None:
+        """The part of the event that pays for the rows; None without noise."""
+        return self.event.phases[-1] if self.event.is_private else None
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise, in `unit`; 0 without privacy."""
+        return 0.0 if self.noise_event is None else self.noise_event.sigma
+
+    @property
+    def lattice(self) -> float | None:
+        """Spacing of the noise as a share of the radius, a power of two; None without a lattice."""
+        if self.noise_event is None or self.noise_event.lattice is None:
+            return None
+        return self.noise_event.lattice / self.unit
+
+    @property
+    def step_mu(self) -> float:
+        """Mu of one release to the rows that it sees; its leak is charged once a step."""
+        mu: float = self.event.phases[-1].mu
+        return mu / math.sqrt(len(self.directions)) if self.all_rows else mu
+
+    @property
+    def mechanism(self) -> str:
+        """What is done, for the privacy statement."""
+        n_steps = len(self.directions)
+        along = f"along {self.directions.n_projections} {self.directions.projections} directions"
+        units = "" if isinstance(self.bounds, DataBounds) else ", noise in shares of the radius"
+        if self.all_rows:
+            times = "" if n_steps == 1 else f", {n_steps} times"
+            return f"noisy projections of all rows {along}{times}{units}"
+        size = f"about {self.batch_size}" if self.sampling == "poisson" else self.batch_size
+        return f"noisy projections of {n_steps} secret batches of {size} rows {along}{units}"
+
+    def batches(self, stream: SecretStream) -> Iterator[npt.NDArray[np.intp] | slice]:
+        """Yield the members of each step's batch."""
+        n, size, n_steps = self.n_samples, self.batch_size, len(self.directions)
+        if self.all_rows:
+            return iter([slice(None)] * n_steps)
+        if self.sampling == "poisson":
+            return poisson_batches(n, size / n, n_steps, stream)
+        return fixed_size_batches(n, size, n_steps, stream)
+
+    def check_noise_can_be_drawn(self) -> None:
+        """Refuse noise that the sampler would refuse, before any charge."""
+        noise = self.noise_event
+        if noise is None or noise.lattice is None:
+            return
+        s = noise.sigma / noise.lattice
+        if s > MAX_S:
+            raise CalibrationError(
+                f"sigma = {noise.sigma:.4g} is more than 2**40 times the lattice of the rows: "
+                "epsilon is too small, or sigma too large, for anything to be learned."
+            )
+        try:
+            required_bits(s, self.step_mu)
+        except CalibrationError as error:
+            raise CalibrationError(
+                f'{error} noise="float" draws it without a guarantee.'
+            ) from error
+
+
+def plan_rows(
+    target: PrivacyTarget,
+    directions: StepDirections,
+    n_samples: int,
+    *,
+    bounds: DataBounds | int,
+    batch_size: int | None = None,
+    sampling: str = "without_replacement",
+    sigma: float | None = None,
+    noise: str = "discrete",
+) -> RowPlan:
+    """Choose the least noise that meets a target, or cost the noise that is given."""
+    no_noise = sigma == 0 or (sigma is None and math.isinf(target.epsilon))
+    if sigma and not isinstance(bounds, DataBounds):
+        raise ValueError(
+            "sigma= is in the units of the mapped rows, which bounds='private' fixes only after "
+            "a part of the budget was spent: give bounds=(low, high) or norm_bound=, or leave "
+            "sigma=None to calibrate it to epsilon."
+        )
+    mu = math.inf if no_noise else target.mu_cap
+    limits = bounds_or_plan(bounds, directions.n_features, mu)
+    unit = limits.radius if isinstance(limits, DataBounds) else 1.0
+    exact = 2.0 * directions.largest_norm * (1.0 + 1e-15)
+    n_projections, size = directions.n_projections, int(min(batch_size or n_samples, n_samples))
+    plan = RowPlan(
+        directions=directions,
+        n_samples=n_samples,
+        batch_size=size,
+        sampling=sampling,
+        bounds=limits,
+        unit=unit,
+        sensitivity=exact * unit,
+    )
+    if no_noise:
+        return plan
+
+    def fit_event(sigma: float) -> Event:
+        sensitivity, lattice = exact, None
+        if noise == "discrete":
+            # A power of two, fine beside what one record changes and beside the noise.
+            rounding = exact * _ROUNDING_SHARE / math.sqrt(n_projections)
+            steps = min(rounding, sigma / unit / _LATTICE_STEPS)
+            share = float(2.0 ** math.floor(math.log2(steps)))
+            sensitivity = rounded_sensitivity(exact, share, n_projections)
+            lattice = share * unit
+        shared: dict[str, Any] = {
+            "sigma": sigma,
+            "sensitivity": sensitivity * unit * (1.0 + 1e-15),
+            "n_steps": len(directions),
+            "lattice": lattice,
+            "label": "Noisy rows",
+        }
+        if plan.all_rows:
+            return after_bounds(limits, GaussianEvent(**shared))
+        drawn: dict[str, Any] = {"batch_sizes": (size,), "group_sizes": (n_samples,)}
+        kind = "fixed_size"
+        if sampling == "poisson":
+            drawn = {"sampling_rate": size / n_samples, "n_samples": n_samples}
+            kind = "poisson_rows"
+        return after_bounds(limits, SampledGaussianEvent(sampling=kind, **drawn, **shared))
+
+    event = fit_event(sigma) if sigma else calibrate(target, fit_event)
+    plan = replace(plan, sensitivity=event.phases[-1].sensitivity, event=event)
+    plan.check_noise_can_be_drawn()
+    return plan
+
+
+def noisy_batches(
+    rows: npt.NDArray[Any],
+    plan: RowPlan,
+    bounds: DataBounds,
+    stream: SecretStream,
+    progress: str | None = None,
+) -> Iterator[Release]:
+    """Yield the noisy projections of each step's batch; the caller has charged the event."""
+    steps = zip(plan.directions, plan.batches(stream), strict=True)
+    n_steps = len(plan.directions)
+    for theta, batch in tqdm(steps, desc=progress, disable=progress is None, total=n_steps):
+        members = rows[batch]
+        if len(members) == 0:
+            continue
+        values = np.empty((len(theta), len(members)), dtype=np.float32)
+        for start in range(0, len(members), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            mapped = bounds.to_ball(members[block])
+            values[:, block] = _noisy(mapped, theta, plan, bounds.radius, stream)
+        values.sort(axis=1)
+        release = Release(
+            "rows",
+            values,
+            {"bounds": bounds, "directions": theta},
+            sigma=plan.sigma / plan.unit * bounds.radius,
+            lattice=None if plan.lattice is None else plan.lattice * bounds.radius,
+            sensitivity=plan.sensitivity / plan.unit * bounds.radius,
+            event=plan.event.phases[-1],
+        )
+        yield replace(release, value=released(release))
+
+
+def _noisy(
+    rows: npt.NDArray[Any],
+    directions: npt.NDArray[np.float32],
+    plan: RowPlan,
+    radius: float,
+    stream: SecretStream,
+) -> npt.NDArray[np.float64]:
+    """Project rows of the ball and add noise, in the units of the rows."""
+    shape, lattice = (len(directions), len(rows)), plan.lattice
+    if lattice is None:
+        values = project_rows(rows, directions, radius)
+        if plan.sigma > 0:
+            values += gaussian_noise(plan.sigma / plan.unit, shape, stream)
+    else:
+        steps = {"lattice": lattice * plan.unit, "mu": plan.step_mu}
+        units = lattice_noise(plan.sigma, shape, stream, **steps)
+        units += round_to_lattice(project_rows(rows, directions, radius), lattice)
+        values = units.astype(np.float64) * lattice
+    values *= radius
+    return values
+
+
+def on_direction_grid(directions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Round directions to multiples of 2**-23, which single precision holds exactly."""
+    return (np.rint(directions * _DIRECTION_UNITS) / _DIRECTION_UNITS).astype(np.float32)
+
+
+def project_rows(
+    rows: npt.NDArray[Any], directions: npt.NDArray[np.float32], radius: float
+) -> npt.NDArray[np.float64]:
+    """Project rows of a ball on directions of the grid, in units of the ball's radius."""
+    cut = np.trunc(rows.astype(np.float64) / radius * _ROW_UNITS)
+    projected = (directions.astype(np.float64) * _DIRECTION_UNITS) @ cut.T
+    projected /= _ROW_UNITS * _DIRECTION_UNITS
+    return projected

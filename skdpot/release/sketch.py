@@ -1,0 +1,636 @@
+"""The frozen private sketch: noisy distribution functions along L directions."""
+
+from copy import copy, deepcopy
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+
+from skdpot._utils.validation import (
+    Interval,
+    Streams,
+    StrOptions,
+    all_or_nothing,
+    as_finite,
+    check_is_fitted,
+    encode_labels,
+    fit_context,
+    resolve_device,
+    spawn_streams,
+    validate_rows,
+)
+from skdpot.exceptions import OpenSketchError
+from skdpot.ot.slices import CDFTable, make_directions
+from skdpot.privacy.accounting import privacy_target
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.provenance import warn_of_composition
+from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.decoding import decode, square_root_strategy
+from skdpot.release.histogram import (
+    NoisyAccumulator,
+    assumptions,
+    plan_sketch,
+    projection_half_widths,
+    settled_bounds,
+)
+from skdpot.release.release import Records, Release
+from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
+
+
+def _not_closed(sketch: "SlicedSketch") -> bool:
+    """Say why a closed sketch takes no more rows; scikit-learn shows it as the cause."""
+    if hasattr(sketch, "release_"):
+        raise OpenSketchError(
+            "This sketch is closed, which is final: its table is a release. Call fit, or "
+            "make a new sketch and merge the two."
+        )
+    return True
+
+
+def check_arrivals(sketch: "SlicedSketch", n_rows: int, given: Any) -> None:
+    """Refuse, before any charge, a chunk that does not fit in the declared number of rows."""
+    n_before, declared = 0, given
+    if sketch._is_open:  # only the first chunk can declare it
+        n_before, declared = sketch._accumulator.n_rows, sketch._declared
+    if given is not None:
+        if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+            raise ValueError(f"n_samples={given!r} must be an integer of at least 1.")
+        if given != declared:
+            raise ValueError(f"n_samples={given} differs from the {declared} of the first chunk.")
+    if declared is not None and n_before + n_rows > declared:
+        raise ValueError(
+            f"{n_before + n_rows} rows arrived but n_samples={declared} were declared; the "
+            "chunk was not added."
+        )
+
+
+# What every estimator of rows may be told of their range.
+ROW_BOUNDS: dict[str, list[Any]] = {
+    "bounds": [StrOptions({"private"}), tuple, list, DataBounds],
+    "norm_bound": [Interval(Real, 0, None, closed="neither"), None],
+}
+
+
+@dataclass(eq=False, repr=False)
+class SlicedSketch(PrivateEstimatorMixin, BaseEstimator):
+    """Noisy distribution functions of private data along many directions.
+
+    The sketch is released once. Everything computed from it afterwards (distances,
+    quantiles, particle flows, scores) is post-processing: free, unlimited, repeatable.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of the whole fit; ``inf`` for no privacy.
+    delta : float, default=1e-5
+        Privacy parameter of the whole fit, in (0, 1).
+    budget : PrivacyBudget, optional
+        Shared budget that the fit is charged to.
+    bounds : "private", (low, high) or DataBounds, default="private"
+        What is known about the range of each feature. ``(low, high)``, scalars or arrays of
+        shape (n_features,), is taken as public knowledge and costs nothing; features are
+        mapped to [-1, 1] and clipped. "private" spends at most 10 % of the squared mu on estimating
+        location and scale; in `partial_fit` from the first chunk. The `bounds_` that another
+        fit has released are public too: with them sketches of several parties can be compared.
+    norm_bound : float, optional
+        Public bound of the Euclidean norm of every row, in place of `bounds`; longer rows
+        are shortened.
+    n_projections : int or "auto", default="auto"
+        Number of directions L. "auto" follows a public rule in n, d and epsilon
+        (`skdpot.release.histogram.recommended_n_projections`).
+    n_bins : int or "auto", default="auto"
+        Number of bins B along each direction.
+    projections : {"axes+orthogonal", "orthogonal", "uniform"} or array of shape (n_projections, \
+n_features), default="axes+orthogonal"
+        How directions are drawn; an array is used as it is (it must be public).
+    conditional : bool, default=False
+        Make one table a class of `y`; otherwise `y` is ignored.
+    classes : array-like, optional
+        The public set of classes. By default the labels found in `y`, which then count as
+        public. `partial_fit` needs it with ``conditional=True``.
+    public_labels : bool, default=False
+        Whether everybody may know the label of every row: time stamps, hospitals, arms of a trial.
+        Neighbouring data sets then differ in the values of one row and not in its label, which
+        takes less noise; the sizes of the classes are exact and each class is decoded on its own.
+        Needs ``conditional=True``.
+    group_size : int, default=1
+        How many rows one person may have given, all of different labels: the guarantee is for all
+        of them together. More than 1 needs ``public_labels=True``.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where projections are counted.
+    random_state : int, RandomState or None, default=None
+        Makes directions and noise reproducible. For tests only: whoever knows it can
+        remove the noise.
+
+    Attributes
+    ----------
+    directions_ : ndarray of shape (n_projections, n_features)
+        Directions θ, in the units of the mapped features.
+    half_widths_ : ndarray of shape (n_projections,)
+        Half width of the binned range along each direction.
+    release_ : Release
+        What was released: value, noise, event, and the map from rows to the value.
+    statistic_ : ndarray of shape (n_classes, n_projections, n_bins)
+        The released table, the value of `release_`.
+    noise_scale_ : float
+        Standard deviation of the noise of each entry of `statistic_`.
+    cdf_ : ndarray of shape (n_classes, n_projections, n_bins + 1)
+        Distribution functions at the bin edges, decoded from `statistic_`.
+    class_counts_ : ndarray of shape (n_classes,)
+        Estimated number of rows a class, exact with ``public_labels=True``; n without classes.
+    classes_ : ndarray of shape (n_classes,)
+        Classes; only with ``conditional=True``.
+    bounds_ : DataBounds
+        Map from the data to the ball that is binned.
+    n_samples_ : int
+        Number of rows.
+    privacy_spent_ : PrivacySpent
+        What the fit cost, and under which assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when X has names that are all strings.
+
+    Privacy
+    -------
+    Releases ``A_g H + noise`` for the histograms H of all slices and classes, as one
+    Gaussian event under replace-one, with the sensitivity of
+    `skdpot.release.decoding.SquareRootStrategy.sensitivity`, after the two events of the bounds
+    when these are private. Public: the number of rows, of features and their names, the dtype,
+    the set of
+    classes, the directions, and that all values are finite and all labels known: a fit that is
+    refused for that reason shows it. Protected: each row of X, and its label unless
+    ``public_labels=True``: then whoever sees the sketch knows how many rows each class has, and a
+    person is protected whose values are replaced and whose labels stay.
+
+    See Also
+    --------
+    DPSlicedFlowSampler : Synthetic rows from a sketch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import SlicedSketch
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
+    >>> sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1)).fit(X)
+    >>> median = sketch.quantiles([0.5])[0, 0]  # of the first axis
+    >>> bool(abs(median) < 0.1)
+    True
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    budget: PrivacyBudget | None = None
+    bounds: Any = "private"
+    norm_bound: float | None = None
+    n_projections: int | str = "auto"
+    n_bins: int | str = "auto"
+    projections: Any = "axes+orthogonal"
+    conditional: bool = False
+    classes: ArrayLike | None = None
+    public_labels: bool = False
+    group_size: int = 1
+    device: str = "auto"
+    random_state: Any = None
+
+    _parameter_constraints = {
+        **PrivateEstimatorMixin._parameter_constraints,
+        **ROW_BOUNDS,
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, 4096, closed="both")],
+        "projections": [StrOptions({"axes+orthogonal", "orthogonal", "uniform"}), "array-like"],
+        "conditional": ["boolean"],
+        "classes": ["array-like", None],
+        "public_labels": ["boolean"],
+        "group_size": [Interval(Integral, 1, None, closed="left")],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+    }
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Release the sketch of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, at least two.
+        y : array-like of shape (n_samples,), optional
+            Class labels, private unless `public_labels`; only used with ``conditional=True``.
+
+        Returns
+        -------
+        self : SlicedSketch
+            The closed sketch.
+
+        Raises
+        ------
+        ValueError
+            If parameters or data are not usable. Nothing is charged.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+        """
+        streams = spawn_streams(self.random_state, type(self).__name__)
+        return self._release(type(self).__name__, streams, X, y)
+
+    @available_if(_not_closed)
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, *, n_samples: int | None = None) -> Self:
+        """Add a chunk of rows; memory does not grow with their number.
+
+        The first call fixes shape and bounds, charges the whole fit and draws the noise.
+        Until the sketch is closed it can be neither read nor copied. Every person's rows
+        must be in the stream once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Private rows of this chunk.
+        y : array-like of shape (n_rows,), optional
+            Their labels; with ``conditional=True`` the parameter `classes` is needed too.
+        n_samples : int, optional
+            In the first call: public number of rows to come in all. The public rule for
+            "auto" shapes uses it, and the sketch closes itself when they have arrived.
+            Without it the rule uses the size of the first chunk and `close` ends the stream.
+
+        Returns
+        -------
+        self : SlicedSketch
+            The sketch.
+
+        Raises
+        ------
+        AttributeError
+            If the sketch is closed: closing is final, and the method ends with it.
+        OpenSketchError
+            If an earlier chunk was interrupted.
+        ValueError
+            If a chunk is not usable, or more rows than `n_samples` arrive. The chunk is not
+            added, and the stream can go on.
+        """
+        if self.conditional and self.classes is None:
+            raise ValueError("partial_fit with conditional=True needs the parameter classes.")
+        with all_or_nothing(self):
+            first = not self._is_open
+            rows, codes, _ = self._validate(X, y, reset=first)
+            check_arrivals(self, len(rows), n_samples)
+            if first:
+                streams = spawn_streams(self.random_state, type(self).__name__)
+                classes = self.classes if self.conditional else None
+                self._open(type(self).__name__, streams, rows, classes, n_samples)
+            self._accumulator.add(rows, codes)
+        if self._accumulator.n_rows == self._declared:
+            self.close()
+        return self
+
+    def close(self) -> Self:
+        """End the stream of `partial_fit` and decode the released table.
+
+        Returns
+        -------
+        self : SlicedSketch
+            The closed sketch.
+
+        Raises
+        ------
+        OpenSketchError
+            If there is no open stream.
+        """
+        if not self._is_open:
+            raise OpenSketchError("close() ends a stream that partial_fit began; there is none.")
+        self.n_samples_ = self._accumulator.n_rows
+        self._label_counts = self._accumulator.label_counts  # None unless labels are public
+        self.release_ = self._accumulator.close()
+        del self._accumulator, self._declared
+        self._decode()
+        return self
+
+    def _release(self, label: str, streams: Streams, X: Any, y: Any, *, origin: Any = None) -> Self:
+        """Fit under another name and with given streams; `fit` of the estimators that compose.
+
+        `origin` is what the rows of X were taken from, where that is another object.
+        """
+        with all_or_nothing(self):
+            rows, codes, classes = self._validate(X, y, reset=True, min_samples=2)
+            self.__dict__.pop("_accumulator", None)
+            self._open(label, streams, rows, classes, len(rows))
+            origin = X if origin is None else origin
+            warn_of_composition(origin, self.privacy_spent_, self.budget, label)
+            self._accumulator.add(rows, codes)
+            return self.close()
+
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, min_samples: int = 1
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        rows = validate_rows(self, X, reset=reset, min_samples=min_samples)
+        if not self.conditional:
+            return rows, None, None
+        # Later chunks are encoded like the first, whatever the parameter has become.
+        codes, classes = encode_labels(y, len(rows), self.classes if reset else self.classes_)
+        return rows, codes, classes
+
+    def _open(
+        self, label: str, streams: Streams, rows: np.ndarray, classes: Any, n_samples: int | None
+    ) -> None:
+        """Plan, charge, draw the directions and the noise: in this order."""
+        bounds = public_bounds(self.bounds, self.norm_bound, rows.shape[1])
+        if classes is not None:
+            classes = np.unique(classes)
+            if n_samples is not None and len(classes) > n_samples:
+                raise ValueError(
+                    f"There are {len(classes)} classes for {n_samples} rows; a class-conditional "
+                    "fit needs at least one row per class."
+                )
+        fixed = None if isinstance(self.projections, str) else len(self.projections)
+        plan = plan_sketch(
+            privacy_target(self.epsilon, self.delta, self.budget),
+            n_samples or len(rows),
+            rows.shape[1],
+            None if classes is None else len(classes),
+            n_projections=fixed or self.n_projections,
+            n_bins=self.n_bins,
+            bounds=bounds or len(rows),
+            public_labels=self.public_labels,
+            group_size=self.group_size,
+        )
+        directions = make_directions(
+            self.projections, plan.n_projections, rows.shape[1], streams.public
+        )
+        device = resolve_device(self.device)
+        self.privacy_spent_ = charge(
+            self,
+            plan.event,
+            label=label,
+            n_samples=n_samples or len(rows),
+            assumptions=assumptions(
+                classes,
+                bounds,
+                streams,
+                public_labels=self.public_labels,
+                group_size=self.group_size,
+            ),
+            scales=(plan.sigma, plan.sensitivity),
+            mechanism=(
+                f"noisy distribution functions along {plan.n_projections} directions on "
+                f"{plan.strategy.n_bins} bins"
+            ),
+        )
+        self.bounds_ = settled_bounds(plan.bounds, rows, streams)
+        self.__dict__.pop("classes_", None)
+        if classes is not None:
+            self.classes_ = classes
+        self.directions_ = directions
+        self.half_widths_ = projection_half_widths(self.bounds_, directions)
+        self._declared = n_samples
+        self._accumulator = NoisyAccumulator(
+            plan, self.bounds_, directions, self.half_widths_, streams.secret, device
+        )
+
+    def __getstate__(self) -> Any:
+        """Refuse to be pickled or copied while open."""
+        if self._is_open:
+            self._check_readable()
+        return super().__getstate__()
+
+    def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
+        """Return rows and the positions of their classes."""
+        labelled = hasattr(self, "classes_")
+        return X, encode_labels(y, len(X), self.classes_)[0] if labelled else None
+
+    @property
+    def statistic_(self) -> np.ndarray:
+        """The released table."""
+        return self.release_.value
+
+    @property
+    def noise_scale_(self) -> float:
+        """Standard deviation of the noise of each entry of the table."""
+        return float(np.max(self.release_.sigma))
+
+    def merge(self, *others: Self) -> Self:
+        """Add sketches of disjoint sets of people, for instance of several hospitals.
+
+        Every party keeps its own full guarantee: the tables are added with the noise that
+        each of them has. All must have the same directions (pass one public array as
+        `projections`), bins, classes and declared bounds, and agree on whether labels are public.
+
+        Parameters
+        ----------
+        *others : SlicedSketch
+            Closed sketches.
+
+        Returns
+        -------
+        SlicedSketch
+            A closed sketch of all rows together.
+
+        Raises
+        ------
+        TypeError
+            If something else than sketches is given.
+        ValueError
+            If the sketches do not measure the same statistic.
+        """
+        for other in others:
+            if not isinstance(other, SlicedSketch):
+                raise TypeError(f"merge adds sketches, not a {type(other).__name__}.")
+        parties = (self, *others)
+        for party in parties:
+            party._check_readable()
+        total = copy(self)
+        total.__dict__.update(merged_fields(parties))
+        total._decode()
+        return total
+
+    def cdf(self, x: ArrayLike, *, label: Any = None) -> np.ndarray:
+        """Distribution functions of the projections of the mapped rows.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_points,)
+            Positions.
+        label : optional
+            A class; by default all classes together.
+
+        Returns
+        -------
+        ndarray of shape (n_projections, n_points)
+            Values in [0, 1].
+
+        Raises
+        ------
+        ValueError
+            If `x` is no number, or holds something else than finite ones.
+        """
+        return self.table(label).evaluate(_line(x, "x"))
+
+    def quantiles(self, q: ArrayLike, *, label: Any = None) -> np.ndarray:
+        """Quantiles of the projections of the mapped rows.
+
+        Parameters
+        ----------
+        q : array-like of shape (n_levels,)
+            Levels in [0, 1].
+        label : optional
+            A class; by default all classes together.
+
+        Returns
+        -------
+        ndarray of shape (n_projections, n_levels)
+            Positions in the units of the mapped features, ``(x - center) / scale``.
+
+        Raises
+        ------
+        ValueError
+            If a level is outside [0, 1].
+        """
+        levels = _line(q, "q", "must hold levels in [0, 1].")
+        if not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError("q must hold levels in [0, 1].")
+        return self.table(label).quantiles(levels)
+
+    def distance(self, other: Any) -> float:
+        """Sliced Wasserstein-2 distance, exact for the two sketches or the sketch and rows.
+
+        Parameters
+        ----------
+        other : SlicedSketch or array-like of shape (n_samples, n_features)
+            A sketch with the same directions and bounds, or **public** rows, which are
+            mapped and clipped like the private ones were.
+
+        Returns
+        -------
+        float
+            SW₂ in the units of the mapped features. The noise of a sketch adds to it: two
+            sketches of equal data are not at distance zero.
+
+        Raises
+        ------
+        ValueError
+            If the other sketch has other directions, bins or bounds.
+        """
+        table = self.table()
+        if isinstance(other, SlicedSketch):
+            other._check_readable()
+            check_comparable((self, other))
+            return float(np.sqrt(table.squared_distances(other.table()).mean()))
+        rows = self.bounds_.to_ball(validate_rows(self, other, reset=False))
+        widths = self.half_widths_[:, None]
+        projections = np.clip(self.directions_ @ rows.T, -widths, widths)
+        return float(np.sqrt(table.squared_distances_to_sample(projections).mean()))
+
+    def table(self, label: Any = None) -> CDFTable:
+        """Return the distribution functions of one class, or of all together.
+
+        Parameters
+        ----------
+        label : optional
+            A class; by default the mixture of all.
+
+        Returns
+        -------
+        CDFTable
+            Directions, edges and values.
+
+        Raises
+        ------
+        OpenSketchError
+            If the sketch is open.
+        ValueError
+            If there is no such class.
+        """
+        self._check_readable()
+        if label is None:
+            cdf = np.average(self.cdf_, axis=0, weights=self.class_counts_)
+        else:
+            cdf = self.cdf_[self._position(label)]
+        return CDFTable(self.directions_, self.half_widths_, cdf)
+
+    def save(self, path: str | Path) -> None:
+        """Write the closed sketch as a ``.safetensors`` file; nothing in it is a pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write; an existing file is replaced.
+        """
+        self._check_readable()
+        SketchRecord.of(self).save(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a sketch that `save` wrote; the file is validated and runs no code.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to read.
+
+        Returns
+        -------
+        SlicedSketch
+            A closed sketch.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a sketch of a known version.
+        """
+        return cls._restored(*deepcopy(SketchRecord.load(path).restore()))
+
+    @classmethod
+    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
+        """Make a closed sketch from its parameters and released values."""
+        sketch = cls(**parameters)
+        sketch.__dict__.update(fitted)
+        sketch._decode()
+        return sketch
+
+    def _decode(self) -> None:
+        """Store what follows from the released table."""
+        strategy = square_root_strategy(self.statistic_.shape[-1])
+        measured = (self.n_samples_, self.noise_scale_, self.directions_, self.half_widths_)
+        decoded = decode(self.statistic_, strategy, *measured, self._label_counts)
+        self.cdf_, self.class_counts_ = decoded
+
+    @property
+    def _is_open(self) -> bool:
+        return hasattr(self, "_accumulator")
+
+    @property
+    def _is_declared(self) -> bool:
+        """Whether bounds were declared rather than found: only then is their unit known before."""
+        return not isinstance(self.bounds, str) or self.norm_bound is not None
+
+    def _position(self, label: Any) -> int:
+        try:
+            if np.ndim(label) == 0:  # an array would broadcast
+                return int(getattr(self, "classes_", np.array([])).tolist().index(label))
+        except (TypeError, ValueError):
+            pass
+        raise ValueError(
+            "label is not a class of this sketch; classes_ lists them (a sketch has "
+            "classes when it is fitted with conditional=True)."
+        )
+
+    def _check_readable(self) -> None:
+        if self._is_open:
+            raise OpenSketchError(
+                "This sketch is open: reading it while rows are added would reveal them. "
+                "Call close() first."
+            )
+        check_is_fitted(self, "release_")
+
+
+def _line(values: Any, name: str, must: str = "must hold finite numbers.") -> np.ndarray:
+    """Return one number or several as an array of one axis."""
+    numbers = np.atleast_1d(as_finite(values, name, must))
+    if numbers.ndim > 1:
+        raise ValueError(f"{name} must hold numbers along one axis; got shape {numbers.shape}.")
+    return numbers

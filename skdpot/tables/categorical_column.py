@@ -1,0 +1,526 @@
+"""Columns of categories, and of the two truth values."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, count
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from skdpot.tables.column_base import (
+    UNSHOWN,
+    ColumnGrid,
+    TableColumn,
+    present_texts,
+    strings,
+    text_numbers,
+)
+from skdpot.tables.frames import PlainColumn, category_dtype, category_key, dtype_family
+from skdpot.tables.numeric_column import no_number
+
+FloatArray = npt.NDArray[np.float64]
+
+_OTHER = "other"
+# What each family of data types can hold, by the kinds of `category_key`.
+_HOLDS = {"text": "text", "integer": "number", "float": "number", "boolean": "boolean"}
+
+# What a guess takes for a list of categories.
+_FEW = 100
+_MOST_DISTINCT = 0.5
+_FEW_ROWS = 20
+_MOST = 0.9  # of the distinct texts that tell what they are
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DATE = re.compile(
+    r"\s*(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
+    rf"|\d{{1,2}}[\s./-]*{_MONTH}[\s.,/-]*(\d{{4}}|\d{{2}})"
+    rf"|{_MONTH}\.?\s*\d{{1,2}},?\s*\d{{4}})(\D.*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_NUMBER = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,.'\s]?\d{3})*([.,]\d+)?\s*[%$€£¥]?\s*\)?")
+_NUMBER_AND_UNIT = re.compile(r"[-+<>~]?\s*\d+([.,]\d+)?\s*([^\d\s]*)")
+_NO_DATE = (
+    "left out: its texts look like dates, and not all are in ISO format (2024-01-31). Convert it, "
+    "with pandas.to_datetime(column, dayfirst=True) for instance, or format='mixed'."
+)
+_NO_NUMBER = (
+    "left out: its texts look like numbers with separators or units, such as 1,234.50 or 75 kg, or "
+    "with words among them. Write plain numbers such as 1234.50, and nothing where one is missing; "
+    "pandas.read_csv(path, thousands=',') reads 1,234.50, with decimal=',' and thousands='.' it "
+    "reads 1.234,50."
+)
+
+_TRUTHS = {
+    **dict.fromkeys(("True", "TRUE", "true"), True),
+    **dict.fromkeys(("False", "FALSE", "false"), False),
+}
+_DIGITS = {"1": True, "1.0": True, "0": False, "0.0": False}
+
+
+class CodedColumn(TableColumn):
+    """Base class of columns of categories, which are coded by their places in `levels`."""
+
+    levels: tuple[Any, ...]  # all values that the column can have
+    ordered: bool
+    other: Any = None
+    _places: dict[Any, int]  # of levels, by their `category_key`
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories, with those for other values."""
+        return len(self.levels)
+
+    def to_codes(self, values: Any) -> npt.NDArray[np.int64]:
+        """Return the position of each value in `levels`."""
+        column = self.read(values)
+        unknown = -1 if self.likely_empty is None else self.likely_empty
+        places = [*(self._places.get(key, unknown) for key in column.keys), -1]
+        return np.array(places, dtype=np.int64)[column.distinct[0]]
+
+    def from_codes(self, codes: npt.ArrayLike) -> pd.Series:
+        """Return the categories at positions in `levels`."""
+        positions, last = np.asarray(codes), self.n_categories - 1
+        integers = positions.dtype.kind in "iu"
+        if positions.size and not (integers and -1 <= positions.min() <= positions.max() <= last):
+            raise self.error(f": codes must be integers from -1 (missing) to {last}.")
+        positions = positions.astype(np.int64)
+        missing = positions < 0
+        self.check_missing(missing)
+        dtype = self.dtype or self.default
+        family = dtype_family(dtype)
+        if (inside := category_dtype(dtype)) is not None:
+            index = pd.Index(list(self.levels), dtype=object)
+            if inside != "object" and not any(_misfit(key, inside) for key in self._places):
+                index = index.astype(inside)
+            kinds = pd.CategoricalDtype(index, ordered=self.ordered)
+            return pd.Series(pd.Categorical.from_codes(positions, dtype=kinds))
+        held = {"text": "object", "integer": dtype.lower(), "boolean": "bool"}
+        levels = np.array([*self.levels, None if family == "text" else 0], held.get(family, "f8"))
+        return self.finish(levels[positions], missing, dtype)
+
+    def level(self, value: Any) -> int | None:
+        """Return the place of a category, None if there is no such."""
+        return None if (key := category_key(value)) is None else self._places.get(key)
+
+    def grid(self) -> "ColumnGrid":
+        """Return a cell for each category."""
+        return ColumnGrid(self, self.n_categories, self.ordered)
+
+    @property
+    def likely_empty(self) -> int | None:
+        """Place of the category that stands for all others."""
+        return None if self.other is None else self.level(self.other)
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Return the place of each category in their order."""
+        codes = self.to_codes(values)
+        return np.where(codes < 0, np.nan, codes / max(self.n_categories - 1, 1))
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Return the nearest categories in their order."""
+        places = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(places)
+        codes = np.rint(np.where(missing, 0.0, places) * (self.n_categories - 1))
+        return self.from_codes(np.where(missing, -1, codes).astype(np.int64))
+
+    @property
+    def coordinates(self) -> list[str]:
+        """One for each category where they have no order."""
+        names = super().coordinates
+        if self.ordered:
+            return names
+        return [*(f"{self.name}={level}" for level in self.levels), *names[1:]]
+
+    def encode(self, values: Any) -> FloatArray:
+        """Return a point of norm 1 at most for each value: without an order, one of a simplex."""
+        if self.ordered:
+            return super().encode(values)
+        codes = self.to_codes(values)
+        points = np.zeros((len(codes), self.n_categories + self.missing))
+        points[np.arange(len(codes)), np.where(codes < 0, self.n_categories, codes)] = 1.0
+        return points
+
+    def decode(self, points: FloatArray) -> pd.Series:
+        """Return the categories whose points are nearest."""
+        if self.ordered:
+            return super().decode(points)
+        codes = np.argmax(points, axis=1)
+        return self.from_codes(np.where(codes == self.n_categories, -1, codes))
+
+    @property
+    def _last_step(self) -> int:  # type: ignore[override]
+        return self.n_categories - 1
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as text, in their order if they have one."""
+        names = list(map(str, self.levels))
+        if len(set(names)) < len(names):  # the number 1 and the text "1"
+            names = list(map(repr, self.levels))
+        codes = self.to_codes(values)
+        return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=self.ordered))
+
+
+@dataclass(frozen=True, repr=False)
+class BooleanColumn(CodedColumn):
+    """True and False.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values: "bool", "boolean", "object" or a number; by default that of
+        the table that an encoder is fitted on. Where values may be missing, "bool" becomes
+        "boolean" in pandas.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import BooleanColumn
+    >>> BooleanColumn("member").to_codes([True, False])
+    array([1, 0])
+    """
+
+    kind: ClassVar[str] = "boolean"
+    families: ClassVar[tuple[str, ...]] = ("boolean", "object", "integer", "float")
+
+    is_numbered: ClassVar[bool] = True
+    default: ClassVar[str] = "bool"
+
+    levels = (False, True)
+    ordered = True
+    _places = {("boolean", False): 0, ("boolean", True): 1, ("number", 0): 0, ("number", 1): 1}
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words which values the column can have."""
+        return "True and False"
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is neither True nor False."""
+        column = super().read(values)
+        if not self._places.keys() >= set(column.keys):
+            raise self.error(" must hold True and False, or 1 and 0; else declare its categories.")
+        return column
+
+    def grid(self) -> ColumnGrid:
+        """Return two cells, whose order means nothing to who counts them."""
+        return ColumnGrid(self, 2, False)
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as truth values."""
+        truths = text_truths(present_texts(texts, missing), _TRUTHS | _DIGITS)
+        if truths is None:
+            raise self.error(
+                f" holds a text that is neither true nor false {UNSHOWN}. Name missing values by "
+                "--missing, or declare the column as categorical in the schema."
+            )
+        return truths
+
+    def condition(self, text: str) -> bool | None:
+        """Return a truth value that somebody typed, None for a missing one."""
+        known = {"true": True, "1": True, "false": False, "0": False}
+        if text and text.lower() not in known:
+            raise ValueError(f"{self.name!r} is True or False, not {text!r}.")
+        return known.get(text.lower())
+
+
+@dataclass(frozen=True, repr=False)
+class CategoricalColumn(CodedColumn):
+    """Values from a list of categories.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    categories : sequence of str, int, float or bool, optional
+        The public list. None: those that occur often enough are selected privately.
+    ordered : bool, default=False
+        Whether the order of the list means something; then the column is encoded as one
+        coordinate rather than one for each category.
+    other : str, int, float or bool, optional
+        The category that stands for every value that is not in the list. It may be in the list
+        itself; otherwise it comes last. None: other values count as missing where `missing` is
+        True, and are refused where it is not.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values, such as "str", "object", "category[str]" or "int64"; by
+        default that of the table that an encoder is fitted on.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid, or a category occurs twice or does not fit the data type.
+
+    Notes
+    -----
+    Numbers are compared by value: 1 and 1.0 are one category; True is another.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import CategoricalColumn
+    >>> colour = CategoricalColumn("colour", categories=["red", "green"], other="another")
+    >>> colour.to_codes(["green", "mauve", "red"])
+    array([1, 2, 0])
+    >>> list(colour.from_codes([1, 2, 0]))
+    ['green', 'another', 'red']
+    """
+
+    kind: ClassVar[str] = "categorical"
+    families: ClassVar[tuple[str, ...]] = ("text", "category", "integer", "float")
+    default: ClassVar[str] = "object"
+
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False
+    other: Any = None
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if self.other is not None:
+            self._store("other", self._plain(self.other, "other"))
+        if self.categories is None:
+            return
+        if isinstance(self.categories, str) or not isinstance(self.categories, Iterable):
+            raise self.error(": categories must be a list, or None.")
+        categories = tuple(self._plain(value, "categories") for value in self.categories)
+        self._store("categories", categories)
+        if len(set(map(category_key, categories))) < len(categories):
+            raise self.error(": a category is listed twice.")
+        if not self.levels:
+            raise self.error(" needs at least one category, or other=.")
+
+    @classmethod
+    def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
+        """Return a column of which only public facts are known: of categories the truth values."""
+        known = (False, True) if dtype == "category[bool]" else None
+        return cls(name, dtype=dtype, missing=missing, categories=known)
+
+    @property
+    def is_resolved(self) -> bool:  # type: ignore[override]
+        """Whether the list of categories is known."""
+        return self.categories is not None
+
+    @cached_property
+    def levels(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """All values that the column can have: the categories, and `other` if it is no such."""
+        if self.categories is None:
+            raise self.error(
+                " has no categories yet: state them, or have a TableEncoder select them privately."
+            )
+        known = {category_key(category) for category in self.categories}
+        extra = self.other is not None and category_key(self.other) not in known
+        return (*self.categories, self.other) if extra else self.categories
+
+    @property
+    def is_numbered(self) -> bool:  # type: ignore[override]
+        """Whether an array of numbers can hold the values."""
+        return all(isinstance(level, int | float) for level in self.categories or ())
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:  # type: ignore[override]
+        return {category_key(level): place for place, level in enumerate(self.levels)}
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words, or in full, which values the column can have."""
+        if self.categories is None:
+            return "categories to be selected privately"
+        if in_full:
+            texts = (text if text.strip() else repr(text) for text in map(str, self.levels))
+            return f"{len(self.levels)} categories: {', '.join(texts)}"
+        shown = ", ".join(map(str, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
+        order = "ordered " if self.ordered else ""
+        return f"{len(self.levels)} {order}categories: {shown}"
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse those that are no categories of the column.
+
+        Without a list these are values that could be none, whichever the categories will be.
+        """
+        column = super().read(values)
+        if None in column.keys:
+            raise self.error(
+                " holds something that is neither a string nor a finite number nor a boolean, "
+                "and so no category; convert it first."
+            )
+        if self.is_resolved:
+            known = self._places.keys()
+            if not (self.missing or self.other is not None or known >= set(column.keys)):
+                raise self.error(
+                    f" holds a value that is not among its {len(self.levels)} categories. List it, "
+                    "name a category for all others (other=), or let them be missing=True."
+                )
+        elif self.dtype is not None:
+            for key in column.keys:
+                if key is not None and (why := _misfit(key, self.dtype)):
+                    raise self.error(
+                        f" must hold {why}, for its data type is {self.dtype!r}. Convert the "
+                        f"column, or change the schema {UNSHOWN}."
+                    )
+        return column
+
+    def labels(self, values: PlainColumn) -> npt.NDArray[Any]:
+        """Return the values that categories are selected from, equal numbers as one."""
+        if values.values.dtype.kind != "O":
+            return values.present
+        codes = values.distinct[0]
+        plain = np.empty(len(values.keys), dtype=object)
+        whole = (key for key in values.keys if key)
+        plain[:] = [int(v) if k == "number" and v == int(v) else v for k, v in whole]
+        return plain[codes[codes >= 0]]
+
+    def listed(self, selected: tuple[Any, ...]) -> Self:
+        """Return the column with categories, and one that takes all other values."""
+        other = self.other
+        if other is None:
+            dtype, taken = self.dtype or "object", set(map(category_key, selected))
+            names = _names(category_dtype(dtype) or dtype)
+            # None is left when each value of the data type was selected: there are no others.
+            other = next((name for name in names if category_key(name) not in taken), None)
+        return self.replace(categories=selected, other=other)
+
+    def _plain(self, value: Any, field: str) -> Any:
+        """Return a category as a plain Python value that fits the data type."""
+        key = category_key(value)
+        if key is None:
+            raise self.error(f": {field} must hold strings, numbers or booleans.")
+        if self.dtype is None:
+            return key[1]
+        if why := _misfit(key, self.dtype):
+            raise self.error(f": {field} must hold {why}, for its data type is {self.dtype!r}.")
+        return int(key[1]) if dtype_family(self.dtype) == "integer" else key[1]
+
+    def left_open(self) -> Self:
+        """Return the column without categories and their order."""
+        return self.replace(categories=None, other=None, ordered=False)
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
+        """List the distinct values if they are few, and leave out what looks like identifiers."""
+        n = len(values.present)
+        if self.categories is not None and not keep:  # the data type lists them
+            why = _left_out(self.levels, n)
+            return (None, why) if why else (self, "")
+        column, keys = self.left_open(), values.keys
+        if None in keys:
+            return None, "left out: it holds things that are neither strings nor numbers."
+        if all(key[0] == "boolean" for key in keys if key):
+            return BooleanColumn(column.name, missing=column.missing, dtype=column.dtype), ""
+        if not keep and (why := _left_out(values.distinct[1], n)):
+            return None, why
+        if len(keys) > _FEW or keep:
+            return column, (
+                f"has {len(keys)} distinct texts; frequent ones will be selected privately. List "
+                "them if they are public."
+            )
+        ordered = sorted(key for key in keys if key)
+        note = "" if len(keys) < n or n < 2 else "every text occurs once. Is it an identifier?"
+        return column.replace(categories=[key[1] for key in ordered]), note
+
+    def _held(self) -> str:
+        """Return "text", "number" or "boolean", or "several" kinds, that the categories are."""
+        if self.categories is not None:
+            kinds = {key[0] for key in self._places}
+            return kinds.pop() if len(kinds) == 1 else "several"
+        if self.dtype is None:
+            return "text"
+        family = dtype_family(category_dtype(self.dtype) or self.dtype)
+        return "number" if family in ("integer", "float") else "text"
+
+    def stated(self) -> Self:
+        """Return a copy that states its data type, so that no text in a file can."""
+        return self.bind("str" if self._held() == "text" else self.default)
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as categories; one that is listed is not missing."""
+        known = self.levels if self.is_resolved else ()
+        levels: dict[Any, Any] = {str(level): level for level in known}
+        values = present_texts(texts, missing - levels.keys())
+        held = self._held()
+        if held == "number":
+            numbers = text_numbers(values)
+            if numbers is None:
+                raise no_number(self.name)
+            return pd.Series(numbers, dtype=object)
+        if held == "text":
+            return strings(values)
+        return pd.Series([levels.get(value, value) for value in values], dtype=object)
+
+    def condition(self, text: str) -> Any:
+        """Return one category, or several that are separated by commas, or None for missing."""
+        if not self.is_resolved:
+            return text or None
+        levels = {str(level): level for level in self.levels}
+        if text in levels:
+            return levels[text]
+        parts = [part.strip() for part in text.split(",")]
+        if text and all(part in levels for part in parts):
+            return [levels[part] for part in parts]
+        return text or None
+
+
+def _misfit(key: tuple[str, Any], dtype: str) -> str:
+    """Say what a data type holds, if it is no category like this one."""
+    family = dtype_family(dtype)
+    if family == "category" or dtype == "object":
+        return ""
+    if key[0] != _HOLDS[family]:
+        return f"a {_HOLDS[family]} each"
+    if family == "integer":
+        limits = np.iinfo(dtype.lower())
+        if key[1] != int(key[1]):
+            return "integers"
+        if not limits.min <= key[1] <= limits.max:
+            return f"integers from {limits.min} to {limits.max}"
+    return ""
+
+
+def _names(dtype: str) -> Iterable[Any]:
+    """Return the categories that a data type can hold, those first that are likely to be free."""
+    family = dtype_family(dtype)
+    if family == "integer":
+        limits = np.iinfo(dtype.lower())
+        if limits.min == 0:
+            return range(limits.max, -1, -1)
+        return chain(range(-1, limits.min - 1, -1), range(limits.max + 1))
+    if family == "float":
+        return count(-1, -1)
+    return (_OTHER + "_" * length for length in count())
+
+
+def _left_out(distinct: Iterable[Any], n: int) -> str:
+    """Say why a column of texts, `n` of them, is no list of categories; empty if it may be one."""
+    values = list(distinct)
+    texts = [value for value in values if isinstance(value, str)]
+    if sum(map(bool, map(_DATE.fullmatch, texts))) > _MOST * len(texts):
+        return _NO_DATE
+    alike = [text for text in texts if _NUMBER.fullmatch(text.strip())]
+    if len(alike) > _MOST * len(texts) and text_numbers(alike) is None:
+        return _NO_NUMBER
+    found = [_NUMBER_AND_UNIT.fullmatch(text.strip()) for text in texts]
+    units = [match[2] for match in found if match]
+    measured = len(units) >= len(texts) - 3 and len(set(units)) <= 2
+    if len(texts) == len(values) > _FEW and measured and text_numbers(texts) is None:
+        return _NO_NUMBER
+    if len(values) > _MOST_DISTINCT * n and n >= _FEW_ROWS:
+        return (
+            f"left out: {len(values)} distinct texts in {n} rows look like identifiers or free "
+            "text. Drop the column, or leave it excluded."
+        )
+    return ""
+
+
+def text_truths(values: Sequence[str | None], known: dict[str, bool] = _TRUTHS) -> pd.Series | None:
+    """Return texts as nullable booleans, None if some are no truth values."""
+    if not known.keys() >= {value for value in values if value is not None}:
+        return None
+    found = [None if value is None else known[value] for value in values]
+    return pd.Series(found, dtype="boolean")

@@ -1,0 +1,438 @@
+"""What a column of a schema does, on a scale or of categories.
+
+A kind of column is a class in a file of its own and a line in `skdpot.tables.schema`.
+It reads values, each by itself: an array has one data type, and one half among integers would make
+floats of them all, so that the value of one person would change how those of others are read and
+a record would no longer move one count by one.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from skdpot.tables.frames import PlainColumn, dtype_family, pandas_dtype, read_column
+
+IntArray = npt.NDArray[np.integer]
+FloatArray = npt.NDArray[np.float64]
+
+MAX_CELLS = 256
+_TRIES = 12
+UNSHOWN = "(not shown: it may be private)"
+OTHER_KIND = f"Convert it, or declare a column of another kind {UNSHOWN}."
+_MAX_VALUES = 512  # numbers and times with at most so many possible values have a cell for each
+
+
+@dataclass(frozen=True, repr=False)
+class TableColumn:
+    """Base class of the columns of a schema."""
+
+    kind: ClassVar[str]
+    families: ClassVar[tuple[str, ...]]  # of data types that it reads, or single ones
+    default: ClassVar[str]  # data type where no table has one
+    on_scale: ClassVar[bool] = False  # whether it has bounds rather than categories
+    figure: ClassVar[str] = "category"  # what it is in figures: "number", "date" or "category"
+    is_time: ClassVar[bool] = False  # whether text in a table may stand for its values
+    is_numbered: ClassVar[bool] = False  # whether an array of numbers can hold its values
+    is_resolved: ClassVar[bool] = True  # whether nothing is left to be estimated privately
+
+    # What each kind defines, besides `guessed` and `left_open`.
+    describe: ClassVar[Callable[..., str]]  # which values it can have: in a few words, or in_full
+    grid: ClassVar[Callable[..., "ColumnGrid"]]  # the finest cells that its values are counted in
+    to_unit: ClassVar[Callable[..., FloatArray]]  # the place of each value in [0, 1], or NaN
+    from_unit: ClassVar[Callable[..., pd.Series]]  # the values at such places
+    parse: ClassVar[Callable[..., pd.Series]]  # texts of a file, each read by itself
+    condition: ClassVar[Callable[..., Any]]  # what somebody typed, as a value to look for
+    _last_step: ClassVar[int | None]  # of values that are even steps apart
+
+    name: str
+    _: KW_ONLY
+    missing: bool = False
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(
+                f"A column needs a name that is a string, got {type(self.name).__name__}; rename "
+                "the columns of a table with strings."
+            )
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.type in (bool, "bool"):
+                if not isinstance(value, bool | np.bool_):
+                    given = type(value).__name__
+                    raise self.error(f": {item.name} must be True or False, got {given}.")
+                self._store(item.name, bool(value))
+        if self.dtype is not None:
+            self._check_dtype(self.dtype)
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Names of the coordinates of a point that stands for a value."""
+        return [self.name, *([f"{self.name} is missing"] if self.missing else [])]
+
+    def encode(self, values: Any) -> FloatArray:
+        """Return a point of norm 1 at most for each value.
+
+        A line from -1 to 1, and where values may be missing one coordinate more, which is 1 where
+        a value is missing; the other is then 0.
+        """
+        unit = self.to_unit(values)
+        missing = np.isnan(unit)
+        places = np.where(missing, 0.0, 2 * np.where(missing, 0.0, unit) - 1)[:, None]
+        return np.column_stack([places, missing]) if self.missing else places
+
+    def decode(self, points: FloatArray) -> pd.Series:
+        """Return the values whose points are nearest."""
+        unit = np.clip((points[:, 0] + 1) / 2, 0.0, 1.0)
+        if self.missing:
+            unit[self._is_missing(*points.T)] = np.nan
+        return self.from_unit(unit)
+
+    def _is_missing(self, position: FloatArray, mask: FloatArray) -> npt.NDArray[np.bool_]:
+        """Whether the point of missing values is nearer than that of any value.
+
+        Values lie at (p, 0) with abs(p) <= 1, missing ones at (0, 1). The point (x, m) is as far
+        from both where 2 m = 1 + 2 x p - p^2, p being the value that is nearest to x.
+        """
+        nearest = np.clip(position, -1.0, 1.0)
+        if (last := self._last_step) is not None:
+            nearest = np.rint((nearest + 1) / 2 * last) / max(last, 1) * 2 - 1
+        return 2 * mask > 1 + 2 * position * nearest - nearest**2
+
+    @classmethod
+    def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
+        """Return a column of which only public facts are known."""
+        return cls(name, dtype=dtype, missing=missing)
+
+    @classmethod
+    def from_texts(cls, values: PlainColumn, base: "TableColumn") -> "TableColumn | None":
+        """Return a column of this kind if a column of texts reads as one."""
+        return None
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
+        """Return the column that values suggest, None to leave it out, and a note or nothing.
+
+        The values are read without any privacy; `keep` says that they shall not be left out.
+        """
+        return self, ""
+
+    def left_open(self) -> "TableColumn":
+        """Return the column without anything that may come from values."""
+        return self
+
+    def bind(self, dtype: str) -> Self:
+        """Return a copy that has the data type of a table, if it has none of its own."""
+        return self if self.dtype is not None else self.replace(dtype=dtype)
+
+    def stated(self) -> Self:
+        """Return a copy that states its data type, so that no text in a file can."""
+        return self.bind(self.default)
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as metrics and figures compare them."""
+        return values
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, checked again."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the kind and the fields as JSON can hold them."""
+        return {"kind": self.kind} | {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse those that the column cannot hold.
+
+        What was read once is not converted again.
+        """
+        try:
+            column = read_column(values)
+        except ValueError as error:
+            raise self.error(f": {error}.") from None
+        if column.missing.any() and not self.missing:
+            raise self.error(
+                " misses values, but missing=False in its schema. Set missing=True (it is then "
+                "public that values can be missing), or fill them."
+            )
+        return column
+
+    def finish(
+        self, values: npt.NDArray[Any], missing: npt.NDArray[np.bool_], dtype: str
+    ) -> pd.Series:
+        """Return decoded values as a Series of the data type of the column."""
+        target = pandas_dtype(dtype, self.missing)
+        series = pd.Series(values, dtype=values.dtype)
+        if self.missing and values.dtype.kind in "biu":
+            series = series.convert_dtypes()  # that can miss values, so that integers stay exact
+        if missing.any():
+            series = series.mask(missing)
+        if target == np.dtype(object):
+            return series.astype(object).where(~missing, None)
+        if isinstance(target, np.dtype) and target.kind == "f":
+            return pd.Series(series.to_numpy(dtype=target, na_value=np.nan))
+        return series.astype(target)
+
+    def check_missing(self, missing: npt.NDArray[np.bool_]) -> None:
+        """Refuse to decode missing values in a column that has none."""
+        if missing.any() and not self.missing:
+            raise self.error(" has missing=False: there is none to decode.")
+
+    def error(self, text: str) -> ValueError:
+        """Return an error that begins with the name of the column."""
+        return ValueError(f"Column {self.name!r}{text}")
+
+    def _check_dtype(self, dtype: Any) -> None:
+        try:
+            family = dtype_family(dtype) if isinstance(dtype, str) else ""
+        except ValueError as error:
+            raise self.error(f": {error}.") from None
+        if family not in self.families and dtype not in self.families:
+            raise self.error(
+                f": a {self.kind} column cannot have the data type {dtype!r}; it must hold "
+                f"{' or '.join(self.families)} values. Choose another kind of column."
+            )
+
+    def _store(self, field: str, value: object) -> None:
+        """Set a field of the frozen instance while it is being made."""
+        object.__setattr__(self, field, value)
+
+    def __repr__(self) -> str:
+        chosen = [repr(self.name)]
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "name" and value != item.default:
+                chosen.append(f"{item.name}={_short(value)}")
+        return f"{type(self).__name__}({', '.join(chosen)})"
+
+
+def _short(value: object) -> str:
+    """Write a value; of a long list the first entries and the length only."""
+    if isinstance(value, tuple) and len(value) > 8:
+        return f"({', '.join(map(repr, value[:6]))}, ... {len(value)} in all)"
+    return repr(value)
+
+
+@dataclass(frozen=True, repr=False)
+class ScaledColumn(TableColumn):
+    """Base class of columns of values between two bounds, which have places in [0, 1]."""
+
+    on_scale: ClassVar[bool] = True
+    figure: ClassVar[str] = "number"
+
+    log_scale = False  # whether places are logarithmic rather than even
+    n_values: ClassVar[int | None]  # None for a continuum, or while a bound is not known
+    _bounds_are: ClassVar[str]  # what they must be,
+    _bound: ClassVar[Callable[..., Any]]  # and such a value in its plain type, or else None
+    _length: ClassVar[Callable[..., float]]  # of what lies between the bounds, on the scale
+    _distances: ClassVar[Callable[..., FloatArray]]  # of values from the lower bound
+    _at: ClassVar[Callable[..., pd.Series]]  # the values at such distances
+    wanted: ClassVar[str]  # in a condition
+    _end: ClassVar[Callable[..., Any]]  # of an interval in a condition, or None for what is none
+    _inside: ClassVar[Callable[..., tuple[Any, Any, float, float]]]  # its values and their places
+
+    lower: Any = None
+    upper: Any = None
+
+    @property
+    def is_resolved(self) -> bool:  # type: ignore[override]
+        """Whether both bounds are known."""
+        return self.lower is not None and self.upper is not None
+
+    @property
+    def _last_step(self) -> int | None:  # type: ignore[override]
+        return None if self.log_scale or self.n_values is None else self.n_values - 1
+
+    def to_unit(self, values: Any) -> FloatArray:
+        """Map values to [0, 1]."""
+        length = self._length()
+        column = self.read(values)
+        unit = np.minimum(self._distances(column) / (length or 1.0), 1.0)
+        unit[column.missing] = np.nan
+        return unit
+
+    def from_unit(self, unit: npt.ArrayLike) -> pd.Series:
+        """Map numbers of [0, 1] back to values."""
+        length = self._length()
+        numbers = np.asarray(unit, dtype=np.float64)
+        missing = np.isnan(numbers)
+        self.check_missing(missing)
+        return self._at(np.clip(np.where(missing, 0.0, numbers), 0.0, 1.0) * length, missing)
+
+    def left_open(self) -> Self:
+        """Return the column without bounds."""
+        return self.replace(lower=None, upper=None)
+
+    def limits(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        """Return the part of an interval inside the bounds, None being no end, and its places."""
+        lower, upper = map(self._limit, self._bounds())
+        lowest, highest = (None if end is None else self._limit(end) for end in (lowest, highest))
+        if lowest is not None and highest is not None and lowest > highest:
+            raise self._nothing("the smallest value that it allows exceeds the largest")
+        lowest = lower if lowest is None else max(lowest, lower)
+        highest = upper if highest is None else min(highest, upper)
+        if lowest > highest:
+            raise self._nothing(f"its schema has bounds {self.lower!r} and {self.upper!r}")
+        return self._inside(lowest, highest)
+
+    def _limit(self, value: Any) -> Any:
+        """Return the end of an interval as the values of the column are."""
+        if (found := self._end(value)) is None:
+            raise ValueError(
+                f"The condition on {self.name!r} must be {self.wanted}, or a tuple of two, or of "
+                "one and None."
+            )
+        return found
+
+    def _nothing(self, why: str) -> ValueError:
+        return ValueError(
+            f"No value of {self.name!r} lies in the interval that conditions asks for: {why}."
+        )
+
+    def _check_bounds(self) -> None:
+        """Give the bounds their plain type, and refuse what can be none."""
+        for side in ("lower", "upper"):
+            value = getattr(self, side)
+            bound = None if value is None else self._bound(value)
+            if value is not None and bound is None:
+                raise self.error(f": {side} must be None or {self._bounds_are}.")
+            self._store(side, bound)
+
+    def _bounds(self) -> tuple[Any, Any]:
+        """Return both bounds, and refuse a column that lacks one."""
+        if not self.is_resolved:
+            raise self.error(
+                " has no bounds yet: state them, or have a TableEncoder estimate them privately."
+            )
+        return self.lower, self.upper
+
+    def _frequent(self) -> FloatArray:
+        """Return the places of values that many rows may share: the bounds."""
+        return np.array([0.0, 1.0])
+
+    def grid(self) -> "ColumnGrid":
+        """Return a cell for each value, or intervals of equal length if there are too many.
+
+        Intervals come with cells for single values that many rows may share.
+        """
+        n_values = 1 if self.lower == self.upper else self.n_values
+        even = n_values == 1 or not self.log_scale
+        if even and n_values is not None and n_values <= _MAX_VALUES:
+            places = np.arange(n_values) / max(n_values - 1, 1)
+            return ColumnGrid(self, n_values, True, places, places)
+        edges = np.arange(MAX_CELLS + 1) / MAX_CELLS
+        points = np.unique(self._frequent())
+        starts, stops = np.append(edges[:-1], points), np.append(edges[1:], points)
+        # A single value comes before the interval that begins with it, and after any other.
+        order = np.lexsort((stops, starts))
+        return ColumnGrid(self, len(starts), True, starts[order], stops[order])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGrid:
+    """Cells of one column: its categories, its possible values, or places on its scale."""
+
+    column: Any
+    n_cells: int
+    ordered: bool
+    starts: FloatArray | None = None
+    stops: FloatArray | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of codes, that of missing values included."""
+        return self.n_cells + int(self.column.missing)
+
+    @property
+    def on_scale(self) -> bool:
+        """Whether cells are places on a scale rather than categories."""
+        return self.starts is not None
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a cell may hold several values."""
+        return not np.array_equal(np.asarray(self.starts), np.asarray(self.stops))
+
+    @property
+    def is_doubtful(self) -> npt.NDArray[np.bool_]:
+        """Whether each cell may well be empty: that of missing values, and of all others."""
+        doubtful = np.zeros(self.size, dtype=np.bool_)
+        doubtful[self.n_cells :] = True
+        if not self.on_scale and self.column.likely_empty is not None:
+            doubtful[self.column.likely_empty] = True
+        return doubtful
+
+    def codes(self, values: Any) -> IntArray:
+        """Return the cell of each value, int32 of shape (n_rows,)."""
+        if self.starts is None or self.stops is None:
+            codes: IntArray = self.column.to_codes(values)
+            return np.where(codes < 0, self.n_cells, codes).astype(np.int32)
+        unit: FloatArray = self.column.to_unit(values)
+        is_interval = self.stops > self.starts
+        if not is_interval.any():
+            cells = np.rint(np.nan_to_num(unit) * max(self.n_cells - 1, 1)).astype(np.int32)
+        else:
+            intervals = np.flatnonzero(is_interval)
+            places = np.searchsorted(self.starts[intervals], np.nan_to_num(unit), side="right")
+            cells = intervals[np.maximum(places - 1, 0)].astype(np.int32)
+            for cell in np.flatnonzero(~is_interval):
+                cells[unit == self.starts[cell]] = cell
+        return np.where(np.isnan(unit), np.int32(self.n_cells), cells)
+
+    def values(
+        self, codes: IntArray, rng: np.random.Generator, within: tuple[float, float] | None = None
+    ) -> pd.Series:
+        """Draw a value in each cell, on a scale evenly inside the part `within`."""
+        column = self.column
+        if self.starts is None or self.stops is None:
+            return column.from_codes(np.where(codes == self.n_cells, -1, codes))
+        lower, upper = (np.append(ends, np.nan)[codes] for ends in (self.starts, self.stops))
+        if within is not None:
+            lower, upper = np.clip(lower, *within), np.clip(upper, *within)
+        unit = lower + (upper - lower) * rng.random(len(codes))
+        if column.n_values is not None:
+            # Values that are rounded may leave their cell: such are drawn again, and in the end
+            # they are its middle.
+            wrong = np.flatnonzero(upper > lower)
+            for left in reversed(range(_TRIES + 1)):
+                reached = self.codes(column.from_unit(unit[wrong]))
+                wrong = wrong[reached != codes[wrong]]
+                shares = rng.random(len(codes)) if left else 0.5
+                unit[wrong] = (lower + (upper - lower) * shares)[wrong]
+        return column.from_unit(unit)
+
+
+def present_texts(texts: Iterable[str], missing: frozenset[str]) -> list[str | None]:
+    """Return None for the texts that mean a missing value."""
+    return [None if text in missing else text for text in texts]
+
+
+def strings(values: Sequence[str | None]) -> pd.Series:
+    """Return a column of texts."""
+    return pd.Series(values, dtype=pandas_dtype("str", True))
+
+
+def text_numbers(values: Iterable[str | None]) -> list[int | float | None] | None:
+    """Return integers of any size, and else the nearest doubles; None if a text is no number.
+
+    What is NaN is missing.
+    """
+    try:
+        return [None if value is None else _number(value) for value in values]
+    except ValueError:  # it quotes the text
+        return None
+
+
+def _number(text: str) -> int | float | None:
+    if "_" in text or not text.isascii():  # Python reads more than other programs do
+        raise ValueError
+    number = float(text)
+    try:
+        return int(text)
+    except ValueError:
+        return None if math.isnan(number) else number

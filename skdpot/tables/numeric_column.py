@@ -1,0 +1,369 @@
+"""Columns of numbers between two bounds."""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from skdpot.tables.column_base import (
+    OTHER_KIND,
+    UNSHOWN,
+    ScaledColumn,
+    TableColumn,
+    present_texts,
+    text_numbers,
+)
+from skdpot.tables.frames import PlainColumn, dtype_family
+
+FloatArray = npt.NDArray[np.float64]
+
+LARGEST_INTEGER = 2**62
+# A few roundings of a double in [0, 1] must not reach half a step of what it stands for.
+_LARGEST_RANGE = 2**48
+_LARGEST_LOG_RANGE = 2**40
+# What a guess takes for a scale.
+_FEW_VALUES = 20
+_HEAVY = 3.0
+_LARGEST_GUESS, _LARGEST_LOG_GUESS = 2**53, 2**39
+
+
+@dataclass(frozen=True, repr=False)
+class NumericColumn(ScaledColumn):
+    r"""Numbers between two bounds, as they stand or on a logarithmic scale.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    lower, upper : float, optional
+        Public bounds; values outside are clipped. None: to be estimated privately.
+    integer : bool, default=False
+        Whether the values are integers; others are rounded to one. An integer `dtype` implies it.
+    log_scale : bool, default=False
+        Whether to encode log(1 + distance from `lower`) in the place of the distance, for amounts
+        of which most are small and some are huge.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values, such as "int64", "Int64" or "float32"; by default that of the
+        table that an encoder is fitted on. Where values may be missing, an integer type of numpy
+        becomes the nullable one of pandas.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid, or the integers span more than 2\ :sup:`48` (on a logarithmic
+        scale 2\ :sup:`40`) and could not all be told apart; integers beyond 2\ :sup:`53` are exact
+        as long as their range is smaller.
+
+    Notes
+    -----
+    Decoding what was encoded gives integers back exactly. Other numbers are right to 1e-12 of the
+    range between the bounds, or to the precision of the number itself where that is coarser.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import NumericColumn
+    >>> age = NumericColumn("age", lower=0, upper=100, integer=True)
+    >>> age.to_unit([25, 50, 130])
+    array([0.25, 0.5 , 1.  ])
+    >>> age.from_unit([0.25, 0.504]).tolist()
+    [25, 50]
+    """
+
+    kind: ClassVar[str] = "numeric"
+    families: ClassVar[tuple[str, ...]] = ("integer", "float")
+    is_numbered: ClassVar[bool] = True
+    wanted: ClassVar[str] = "a number (True and False are no numbers)"
+
+    lower: float | int | None = None
+    upper: float | int | None = None
+    integer: bool = False
+    log_scale: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if self.dtype is not None and dtype_family(self.dtype) == "integer":
+            self._store("integer", True)
+        self._check_bounds()
+        if self.lower is not None and self.upper is not None:
+            self._check_range(self.lower, self.upper)
+
+    @property
+    def default(self) -> str:  # type: ignore[override]
+        """Data type where no table has one."""
+        return "int64" if self.integer else "float64"
+
+    @property
+    def n_values(self) -> int | None:  # type: ignore[override]
+        """How many values there are; None for a continuum, or while a bound is not known."""
+        if not self.integer or self.lower is None or self.upper is None:
+            return None
+        return int(self.upper - self.lower) + 1
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words, or without leaving out a digit, which values the column can have."""
+        numbers = "integers" if self.integer else "numbers"
+        scale = "on a logarithmic scale" if self.log_scale else ""
+        if in_full and self.is_resolved:
+            shown = f"{numbers} from {self.lower!r} to {self.upper!r}"
+            return f"{shown}, {scale}" if scale else shown
+        ends = ["?" if end is None else _written(end) for end in (self.lower, self.upper)]
+        private = "" if self.is_resolved else ", bounds to be estimated privately"
+        return f"{numbers} from {ends[0]} to {ends[1]}{private} {scale}".rstrip()
+
+    def _length(self) -> float:
+        lower, upper = self._bounds()
+        return math.log1p(upper - lower) if self.log_scale else float(upper - lower)
+
+    def _distances(self, column: PlainColumn) -> FloatArray:
+        lower, upper = self._bounds()
+        values = np.clip(np.where(column.missing, lower, column.values), lower, upper)
+        distance = (values - lower).astype(np.float64)
+        return np.log1p(distance) if self.log_scale else distance
+
+    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
+        lower, upper = self._bounds()
+        if self.log_scale:
+            distances = np.expm1(distances)
+        if self.integer:
+            found = lower + np.clip(np.rint(distances), 0.0, float(upper - lower)).astype(np.int64)
+        else:
+            found = np.clip(lower + distances, lower, upper)
+        return self.finish(found, missing, self.dtype or self.default)
+
+    def read(self, values: Any) -> PlainColumn:
+        """Return integers of 64 bits, or doubles; refuse what is not a finite number.
+
+        Each is converted on its own: the others must not depend on it.
+        """
+        column = super().read(values)
+        numbers, missing = column.values, column.missing
+        is_object = numbers.dtype.kind == "O"
+        present = column.present if is_object else ()
+        kinds = set(map(type, present))
+        if is_object and bool not in kinds and all(issubclass(kind, Real) for kind in kinds):
+            numbers = np.zeros(len(column), self.default)
+            try:
+                numbers[~missing] = list(map(as_integer if self.integer else as_float, present))
+            except OverflowError:
+                raise self._infinite() from None
+        if numbers.dtype.kind not in "biuf":
+            raise self.error(f" must hold numbers. {OTHER_KIND}")
+        if numbers.dtype.kind == "f" and np.isinf(numbers[~missing]).any():
+            raise self._infinite()
+        if self.integer and numbers.dtype.kind == "f":
+            rounded = np.rint(np.where(missing, 0.0, numbers.astype(np.float64)))
+            numbers = np.clip(rounded, -LARGEST_INTEGER, LARGEST_INTEGER)
+        elif self.integer and numbers.dtype.kind == "u":
+            numbers = np.minimum(numbers.astype(np.uint64), np.uint64(LARGEST_INTEGER))
+        dtype = np.int64 if self.integer else np.float64
+        return PlainColumn(numbers.astype(dtype, copy=False), missing, column.dtype)
+
+    def numbers(self, values: Any) -> FloatArray:
+        """Return the values as doubles, NaN where one is missing."""
+        column = self.read(values)
+        return np.where(column.missing, np.nan, column.values.astype(np.float64))
+
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with estimates for the bounds that it lacks, found or not."""
+        return self.within(lower, upper)
+
+    def within(self, lower: float, upper: float) -> Self:
+        """Return the column with bounds in the place of those that it lacks."""
+        low, high = (-sys.float_info.max / 4, sys.float_info.max / 4)
+        if self.integer:
+            lower, upper = float(np.floor(lower)), float(np.ceil(upper))
+            low, high = float(-LARGEST_INTEGER), float(LARGEST_INTEGER)
+        smallest, largest = self._holds
+        low, high = max(low, smallest), min(high, largest)
+        lower, upper = (min(max(bound, low), high) for bound in (lower, upper))
+        lower = lower if self.lower is None else self.lower
+        upper = upper if self.upper is None else self.upper
+        if lower > upper:  # an estimate on the wrong side of what is known
+            lower, upper = (upper, upper) if self.lower is None else (lower, lower)
+        longest = self._longest
+        if self.integer and upper - lower > longest:
+            above = self.lower is None and self.upper is not None
+            lower, upper = (upper - longest, upper) if above else (lower, lower + longest)
+        return self.replace(lower=lower, upper=upper)
+
+    def _infinite(self) -> ValueError:
+        return self.error(" holds infinity; every value must be finite or missing.")
+
+    @property
+    def _bounds_are(self) -> str:  # type: ignore[override]
+        within = ", an integer between -2^62 and 2^62" if self.integer else ""
+        return f"a finite number{within}"
+
+    def _bound(self, value: Any) -> float | int | None:
+        limit = LARGEST_INTEGER if self.integer else sys.float_info.max
+        number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+        if not number or not abs(value) <= limit or (self.integer and value != int(value)):
+            return None
+        return int(value) if self.integer else float(value)
+
+    def _check_range(self, lower: float, upper: float) -> None:
+        if lower > upper:
+            raise self.error(f": lower={lower!r} is above upper={upper!r}.")
+        if not math.isfinite(upper - lower):
+            raise self.error(": the bounds are too far apart.")
+        if self.integer and upper - lower > self._longest:
+            raise self.error(
+                f": integers between bounds more than {self._longest} apart cannot all be told "
+                "apart. Narrow the bounds, or use floating-point numbers; leave identifiers out."
+            )
+        smallest, largest = self._holds
+        if lower < smallest or upper > largest:
+            raise self.error(f": the bounds are beyond what {self.dtype!r} can hold.")
+
+    @property
+    def _holds(self) -> tuple[float, float]:
+        """Smallest and largest number that a data type of integers can hold."""
+        if self.dtype is None or dtype_family(self.dtype) != "integer":
+            return -math.inf, math.inf
+        limits = np.iinfo(self.dtype.lower())
+        return limits.min, limits.max
+
+    @property
+    def _longest(self) -> int:
+        """How far apart the bounds of integers may be."""
+        return _LARGEST_LOG_RANGE if self.log_scale else _LARGEST_RANGE
+
+    def _frequent(self) -> FloatArray:
+        """Return the places of both bounds, and of zero between them."""
+        lower, upper = self._bounds()
+        values = [lower, upper, *([0.0] if lower < 0.0 < upper else [])]
+        return self.to_unit(np.array([int(value) for value in values] if self.integer else values))
+
+    def left_open(self) -> Self:
+        """Return the column without bounds, on its own scale."""
+        return self.replace(lower=None, upper=None, log_scale=False)
+
+    def _end(self, value: Any) -> Any:
+        number = isinstance(value, Real) and not isinstance(value, bool) and value == value
+        return value if number else None
+
+    def _inside(self, lowest: Any, highest: Any) -> tuple[float, float, float, float]:
+        if self.integer:
+            lowest, highest = math.ceil(lowest), math.floor(highest)
+            if lowest > highest:
+                raise self._nothing("no integer lies in it")
+        start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
+        return lowest, highest, start, stop
+
+    def condition(self, text: Any) -> float:
+        """Return a number that somebody typed."""
+        try:
+            number = float(text)
+        except (TypeError, ValueError):
+            raise ValueError(f"{self.name!r} is a number, not {text!r}.") from None
+        return int(number) if number.is_integer() else number
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple[TableColumn | None, str]:
+        """Choose bounds that hold all values, rounded outwards, and a scale."""
+        present = values.present
+        finite = present[np.isfinite(present)]
+        if not len(finite):
+            return None, "left out: it holds no finite number."
+        note = ""
+        if len(finite) < len(present):
+            note = "holds infinity, which an encoder refuses; replace it by a number or by missing."
+        low, high = finite.min().item(), finite.max().item()
+        whole = finite.dtype.kind in "iu" or (
+            bool((finite == np.rint(finite)).all()) and max(-low, high) < _LARGEST_GUESS
+        )
+        lower, upper = _rounded_outwards(low, high, whole)
+        with np.errstate(all="ignore"):
+            heavy = high - lower > _HEAVY * (np.quantile(finite, 0.99).item() - lower)
+        distinct = len(np.unique(finite)) == len(finite) >= _FEW_VALUES
+        if whole and distinct and high - low >= len(finite) - 1:
+            note = (
+                "every number occurs once. Exclude the column if it identifies rows or people; "
+                "encoded, it would only be noise."
+            )
+        lower, upper = max(lower, self._holds[0]), min(upper, self._holds[1])
+        found = self.replace(
+            integer=whole,
+            lower=int(lower) if whole else float(lower),
+            upper=int(upper) if whole else float(upper),
+            log_scale=bool(
+                lower >= 0 and heavy and not (whole and high - low > _LARGEST_LOG_GUESS)
+            ),
+        )
+        return found, note
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts of a file as numbers."""
+        numbers = text_numbers(present_texts(texts, missing))
+        if numbers is None:
+            raise no_number(self.name)
+        if not self.integer:
+            return text_doubles(numbers)
+        try:
+            return text_integers([None if n is None else as_integer(n) for n in numbers])
+        except OverflowError:
+            raise self._infinite() from None
+
+
+def _written(bound: float) -> str:
+    return f"{bound:,d}" if isinstance(bound, int) else f"{bound:,.12g}"
+
+
+def as_integer(value: Any) -> int:
+    """Return the integer that is nearest to a number, between -2^62 and 2^62."""
+    whole = type(value) is int or isinstance(value, Integral)
+    number = int(value) if whole else round(as_float(value))
+    return min(max(number, -LARGEST_INTEGER), LARGEST_INTEGER)
+
+
+def as_float(value: Any) -> float:
+    """Return the nearest double, which is infinite where the number is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
+    """Round a range outwards to multiples of 5 % to 50 % of it; of few integers keep the ends."""
+    length = high - low
+    if (whole and length <= _FEW_VALUES) or not 1e-290 < length < 1e290:
+        return low, high
+    exponent = math.floor(math.log10(length)) - 1
+    if whole:
+        step = max(5 * 10**exponent, 1)
+        return math.floor(low) // step * step, -(-math.ceil(high) // step) * step
+    # Division by a power of ten gives the float next to the decimal number, so that 0.15 is 0.15.
+    steps = 5 * 10.0**exponent
+    first, last = math.floor(low / steps) * 5, math.ceil(high / steps) * 5
+    scale = 10.0 ** abs(exponent)
+    lower, upper = (n * scale if exponent > 0 else n / scale for n in (first, last))
+    return min(lower, low), max(upper, high)
+
+
+def no_number(name: str) -> ValueError:
+    """Return the error for a text that is no number."""
+    return ValueError(
+        f"Column {name!r} holds a text that is no number {UNSHOWN}. Name missing values by "
+        "--missing, write 1,234.50 as 1234.50, and declare categories in the schema."
+    )
+
+
+def text_doubles(numbers: Sequence[int | float | None]) -> pd.Series:
+    """Return numbers that were read from text as doubles, NaN for None."""
+    return pd.Series([math.nan if n is None else as_float(n) for n in numbers], dtype="float64")
+
+
+def text_integers(numbers: Sequence[int | float | None]) -> pd.Series:
+    """Return integers of 64 bits, exactly, some of which may be missing."""
+    missing = np.array([number is None for number in numbers], dtype=bool)
+    values = np.array([0 if number is None else number for number in numbers], dtype=np.int64)
+    return pd.Series(pd.arrays.IntegerArray(values, missing))

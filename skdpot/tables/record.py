@@ -1,0 +1,286 @@
+"""What a fitted synthesizer consists of, for files, and whether it can be true.
+
+A record whose parts contradict each other (counts that are more precise than the stated noise
+allows, a smaller epsilon than the events cost) is refused.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skdpot._utils.records import LARGEST_COUNT, Record, refusing
+from skdpot.privacy.noise import noise_lattice
+from skdpot.privacy.spent import PrivacySpent, check_epsilon_delta, check_statement, scales_of
+from skdpot.release.contingency import (
+    MARGINAL_LATTICE,
+    MARGINAL_SENSITIVITY,
+    FloatArray,
+    IntArray,
+    Marginal,
+    NoisyMarginal,
+    release_of,
+    tables_of,
+)
+from skdpot.tables.fitting import events_of, shares_of
+from skdpot.tables.model import ColumnBins, ColumnTree, TableModel
+from skdpot.tables.schema import TableSchema
+
+_PARAMETERS = ("epsilon", "delta", "target", "n_particles")
+_MOST_COLUMNS = 4096
+_MOST_BINS = 4096
+_LARGEST_NOISE = 1e15
+_NOISE_REACH = 20.0  # standard deviations; noise beyond has a probability of 1e-88
+_LARGEST_POTENTIAL = 600.0  # its exponential, times a number of rows, is a number
+_ROUNDING = 1e-9  # machines may differ in the last digits
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableRecord(Record):
+    """The released parts of a fitted synthesizer."""
+
+    makes: str
+    epsilon: float
+    delta: float
+    target: str | None
+    n_particles: int | None
+    schema: Any
+    given_schema: Any
+    feature_names: tuple[str, ...] | None
+    spent: PrivacySpent
+    n_rows: int
+    releases: tuple[tuple[NoisyMarginal, ...], ...]
+    bins: tuple[ColumnBins, ...]
+    tree: ColumnTree
+    potentials: tuple[FloatArray, ...]
+
+    kind: ClassVar[str] = "skdpot.DPTableSynthesizer"
+    noun: ClassVar[str] = "synthesizer"
+    most_header: ClassVar[int] = 2**22  # categories are in it
+
+    @classmethod
+    def of(cls, synthesizer: Any) -> "TableRecord":
+        """Return the record of a fitted synthesizer."""
+        given, model = synthesizer.schema, synthesizer.model_
+        if not (given is None or isinstance(given, TableSchema)):
+            given = synthesizer.schema_  # whoever reads the record lacks the file that it was in
+        names = getattr(synthesizer, "feature_names_in_", None)
+        return cls(
+            makes=synthesizer._kind,
+            **{name: getattr(synthesizer, name) for name in _PARAMETERS},
+            schema=json.loads(synthesizer.schema_.to_json()),
+            given_schema=None if given is None else json.loads(given.to_json()),
+            feature_names=None if names is None else tuple(map(str, names)),
+            spent=synthesizer.privacy_spent_,
+            n_rows=model.n_rows,
+            releases=tuple(map(tables_of, model.releases)),
+            bins=model.bins,
+            tree=model.tree,
+            potentials=model.potentials,
+        )
+
+    def restore(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the parameters and fitted attributes of a synthesizer, or raise ValueError."""
+        with refusing(self.noun):
+            return self._rebuild()
+
+    def _rebuild(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        schema = _read_schema(self.schema)
+        _require(schema.is_resolved, "its schema leaves bounds or categories open")
+        given = None if self.given_schema is None else _read_schema(self.given_schema)
+        self._check_parameters(schema)
+        self._check_names(schema)
+        grids = tuple(column.grid() for column in schema)
+        releases = tuple(map(release_of, self.releases, self._events()))
+        model = TableModel(self.n_rows, releases, self.bins, self.tree, self.potentials)
+        _check_model(model, [grid.size for grid in grids])
+        self._check_statement()
+        names = self.feature_names
+        fitted: dict[str, Any] = {
+            "schema_": schema,
+            "model_": model,
+            "n_samples_": self.n_rows,
+            "privacy_spent_": self.spent,
+            "n_features_in_": len(schema) if names is None else len(names),
+            "_kind": self.makes,
+            "_grids": grids,
+        }
+        if names is not None:
+            fitted["feature_names_in_"] = np.array(names, dtype=object)
+        return {name: getattr(self, name) for name in _PARAMETERS} | {"schema": given}, fitted
+
+    def _events(self) -> list[Any]:
+        """Return what was charged for each release; a tree of columns alone has no pairs."""
+        n_columns = len(self.bins)
+        events = events_of(self.spent.event, n_columns)
+        due = ["columns", "tree", "pairs"] if n_columns > 1 else ["columns"]
+        if len(self.releases) == len(due) - 1 > 0:
+            due = ["columns", "pairs"]
+        _require(len(self.releases) == len(due), "it has too many releases, or too few")
+        return [events[name] for name in due]
+
+    def _check_parameters(self, schema: TableSchema) -> None:
+        check_epsilon_delta(self.epsilon, self.delta, self.noun)
+        _require(self.makes in ("pandas", "polars", "array"), "its tables are of an unknown kind")
+        known = self.target is None or self.target in schema.names
+        _require(known, "its target is no column")
+        _require(self.n_particles is None or self.n_particles >= 100, "n_particles is too small")
+        of_tree = self.target is not None and len(schema) > 1
+        due = schema.names.index(self.target) if of_tree else None
+        _require(self.tree.target == due, "its tree does not hang on its target")
+
+    def _check_names(self, schema: TableSchema) -> None:
+        """Check the columns that it was fitted to, those that it left out among them."""
+        names = self.feature_names
+        if names is None and self.makes == "array":
+            return
+        kept = tuple(name for name in names or () if name not in schema.excluded)
+        alike = kept == schema.names and len(set(names or ())) == len(names or ())
+        _require(alike, "its columns are not those of its schema")
+
+    def _check_statement(self) -> None:
+        """Refuse a statement that promises more than its own events and the noise of counts."""
+        spent = self.spent
+        events, charged = check_statement(spent, self.noun)
+        if not events:
+            return
+        paid = [
+            sum((MARGINAL_SENSITIVITY / n.sigma) ** 2 if n.sigma else math.inf for n in tables)
+            for tables in self.releases
+        ]
+        if charged is not None:
+            _require(sum(paid) <= charged**2 * (1 + _ROUNDING), _LESS_NOISE)
+            return
+        due = scales_of(spent.event)
+        close = all(map(_are_close, (spent.sigma, spent.sensitivity), due))
+        _require(close, "the noise that it states is not that of its events")
+        _require(len(events) >= len(shares_of(len(self.bins))), "its statement lacks releases")
+        for squared_mu, event in zip(paid, self._events(), strict=True):
+            limit = (event.sensitivity / event.sigma) ** 2
+            _require(squared_mu <= limit * (1 + _ROUNDING), _LESS_NOISE)
+
+
+_LESS_NOISE = "its counts have less noise than its statement says"
+
+
+def _require(holds: bool | np.bool_, why: str) -> None:
+    """Refuse a file that cannot be true."""
+    if not holds:
+        raise ValueError(f"This is no valid synthesizer: {why}.")
+
+
+def _read_schema(content: Any) -> TableSchema:
+    """Rebuild a schema; its own class checks the columns."""
+    n_columns = len(content["columns"])
+    _require(1 <= n_columns <= _MOST_COLUMNS, f"it has no columns, or more than {_MOST_COLUMNS}")
+    return TableSchema.from_json(json.dumps(content))
+
+
+def _are_close(stated: Any, due: Any) -> bool:
+    alike = isinstance(stated, tuple) and len(stated) == len(due)
+    return alike and np.allclose(stated, due, rtol=_ROUNDING, atol=0.0)
+
+
+def _check_model(model: TableModel, sizes: Sequence[int]) -> None:
+    """Refuse a model that rows of columns with so many cells cannot give."""
+    _require(2 <= model.n_rows <= LARGEST_COUNT, "n_rows cannot be")
+    tables = [noisy for release in model.releases for noisy in tables_of(release)]
+    possible = all(0 <= noisy.sigma <= _LARGEST_NOISE for noisy in tables)
+    _require(possible, "it has noise that no release has")
+    fits = len(model.columns) == len(model.bins) == len(sizes)
+    _require(fits, "its counts do not fit its columns")
+    for place, (noisy, size) in enumerate(zip(model.columns, sizes, strict=True)):
+        fits = noisy.marginal == Marginal((place,), ()) and len(noisy.marginal.groups) == 1
+        whole = fits and np.array_equal(noisy.marginal.groups[0], np.arange(size))
+        _require(whole, "its counts do not fit its columns")
+    n_bins = [_n_bins(found, size) for found, size in zip(model.bins, sizes, strict=True)]
+    _check_tree(model.tree, n_bins)
+    for release in model.releases[1:]:
+        marginals = [noisy.marginal for noisy in tables_of(release)]
+        _require(len(set(marginals)) == len(marginals), "a release has one marginal twice")
+        for marginal in marginals:
+            _check_marginal(marginal, n_bins)
+    for noisy in tables:
+        _check_counts(noisy, model.n_rows)
+    fits = len(model.potentials) == len(model.marginals)
+    _require(fits, "its potentials do not fit its marginals")
+    for noisy, potentials in zip(model.marginals, model.potentials, strict=True):
+        _check_shape(potentials, (noisy.marginal.n_cells,), "potentials")
+        reached = (np.abs(potentials) <= _LARGEST_POTENTIAL).all()
+        _require(reached, "it has potentials that no fit reaches")
+
+
+def _check_counts(noisy: NoisyMarginal, n_rows: int) -> None:
+    """Refuse counts that no rows have, or that are off the lattice of their noise."""
+    _check_shape(noisy.counts, (noisy.marginal.n_cells,), "counts")
+    reach = _NOISE_REACH * noisy.sigma
+    possible = ((noisy.counts >= -reach) & (noisy.counts <= n_rows + reach)).all()
+    _require(possible, "it has counts that its rows and its noise cannot reach")
+    # What is off the lattice did not come out of the sampler whose noise is charged.
+    units = noisy.counts / (noise_lattice(noisy.sigma, MARGINAL_LATTICE) if noisy.sigma else 1.0)
+    _require((np.rint(units) == units).all(), "it has counts off the lattice of their noise")
+
+
+def _n_bins(found: ColumnBins, size: int) -> int:
+    """Return the number of bins of a column with so many cells."""
+    _check_shape(found.bins, (size,), "bins")
+    _check_shares(found.cell_shares, (size,))
+    _require((found.cell_shares > 0.0).all(), "every cell must be possible")
+    n_bins = _n_groups(found.bins, "bins")
+    _check_shape(found.coarse, (n_bins,), "groups of bins")
+    _n_groups(found.coarse, "groups of bins")
+    return n_bins
+
+
+def _check_tree(tree: ColumnTree, n_bins: Sequence[int]) -> None:
+    """Refuse what is no forest, parents first, or has no distribution for a column."""
+    due = set(range(len(n_bins))) - {tree.target}
+    seen: set[int | None] = {None}
+    n_roots = 1 if tree.target is None else n_bins[tree.target]
+    _check_shares(tree.target_shares, (n_roots,))
+    whole = len(tree.nodes) == len(tree.conditionals) == len(due)
+    _require(whole, "its columns do not form a tree")
+    for node, conditional in zip(tree.nodes, tree.conditionals, strict=True):
+        fits = node.column in due - seen and node.parent in seen
+        _require(fits, "its columns do not form a tree")
+        seen.add(node.column)
+        above = 1 if node.parent is None else n_bins[node.parent]
+        _check_shares(conditional, (n_roots, above, n_bins[node.column]))
+
+
+def _check_marginal(marginal: Marginal, n_bins: Sequence[int]) -> None:
+    """Refuse a marginal of columns that there are not, or of bins that these do not have."""
+    columns, levels, groups = marginal.columns, marginal.levels, marginal.groups
+    known = (
+        2 <= len(columns) == len(levels) == len(groups)
+        and all(0 <= column < len(n_bins) for column in columns)
+        and all(low < high for low, high in itertools.pairwise(columns))
+        and all(0 <= level < _MOST_BINS for level in levels)
+    )
+    _require(known, "it has a marginal of columns that it does not have")
+    for column, part in zip(columns, groups, strict=True):
+        _check_shape(part, (n_bins[column],), "groups")
+        _n_groups(part, "groups")
+
+
+def _n_groups(groups: IntArray, what: str) -> int:
+    """Return the number of groups, each of which must occur."""
+    inside = len(groups) > 0 and 0 <= groups.min() and groups.max() < min(len(groups), _MOST_BINS)
+    whole = inside and np.bincount(groups).all()
+    _require(whole, f"its {what} are not numbered one after the other")
+    return int(groups.max()) + 1
+
+
+def _check_shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
+    _require(array.shape == shape, f"its {what} do not fit its columns")
+
+
+def _check_shares(shares: FloatArray, shape: tuple[int, ...]) -> None:
+    _check_shape(shares, shape, "shares")
+    sums = shares.sum(axis=-1)
+    right = (shares >= 0.0).all() and (np.abs(sums - 1.0) <= _ROUNDING).all()
+    _require(right, "it has shares that do not add up to 1")

@@ -1,0 +1,638 @@
+"""How good a synthetic table is: a report for those who make it and those who use it."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import isotonic_regression
+
+from skdpot._utils.pages import HtmlReport, render
+from skdpot._utils.validation import solver_generator
+from skdpot.metrics._panels import cut_short, data_address
+from skdpot.metrics.marginals import (
+    PAIR_BINS,
+    CodedTables,
+    ColumnShares,
+    as_columns,
+    column_numbers,
+    distance_by_chance,
+    marginal_of,
+    normalized_wasserstein_distance,
+)
+from skdpot.metrics.marginals_display import MarginalsDisplay, draw_pairs
+from skdpot.privacy.budget import epsilon_text
+from skdpot.privacy.spent import PrivacySpent
+from skdpot.release.contingency import FloatArray, IntArray, NoisyMarginal
+from skdpot.tables.column_base import ColumnGrid
+from skdpot.tables.frames import Table, read_table
+from skdpot.tables.model import ColumnBins, TableModel, bin_codes, project_to_total
+from skdpot.tables.schema import TableSchema
+
+_FEWEST, _MOST = 20_000, 100_000  # synthetic rows, unless the caller says how many
+_N_DRAWS = 100  # of noise, for what it explains
+_SURE = 5.0  # standard deviations above what noise explains
+_ROUNDING = 1e-12
+_FIGURES = ("total_variation", "expected", "limit", "beyond_noise")
+_NUMBERS = ("mean", "std", "quantile_99")
+_HIGH = 0.99
+_LABELS = {
+    False: ("noisy counts (bars: 2 standard deviations)", "synthetic rows"),
+    True: ("rows that were given", "synthetic rows"),
+}
+_OF_ROWS = (
+    "This report was computed, without noise, from rows that were handed to it. They count as "
+    "public. If they are not, this report is as confidential as they are: make another one "
+    "without rows for everybody else."
+)
+# Pictures and tables
+_DRAWN_BINS = 24
+_TAIL = 0.005  # of the rows, on each side, that end intervals take in
+_MOST_TICKS = 4
+_NOT_COMPARED = "0.88"  # colour of pairs
+MOST_DRAWN = 24  # columns in pictures,
+_MOST_ROWS = 40  # columns in tables,
+_MOST_PAIRS = 20  # and pairs
+_ACROSS = 3  # panels in a row of a page
+_PANEL = (2.8, 2.1)  # inches
+_DPI = 140
+# Rows that pile up at a bound
+_FEWEST_VALUES = 16  # of a scale, for its ends to be compared with their neighbours
+_NEAR = 8  # cells beside a bound
+_PILE_SHARE = 0.01  # of the rows in the cell of a bound,
+_PILE_SEEN = 5.0  # standard deviations of its noise,
+_PILE_RATIO = 2.0  # and times the largest of the neighbours: such is a pile
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TableQualityReport(HtmlReport):
+    """How well synthetic rows agree with the released counts, or with public rows.
+
+    `DPTableSynthesizer.quality_report` makes one. In a notebook it shows itself.
+
+    Notes
+    -----
+    Noise is the privacy noise on the counts, or of rows the chance by which two samples differ.
+    In either case the synthetic rows are a sample too. What noise would do is found by adding it,
+    or computed, for the distribution of the synthetic rows.
+
+    Privacy
+    -------
+    Without rows post-processing of what was released. With rows computed from them without noise;
+    the report says so in all its forms.
+    """
+
+    of_rows: bool
+    n_rows: int
+    n_samples: int
+    columns: pd.DataFrame
+    pairs: pd.DataFrame
+    marginals: tuple[ColumnShares, ...]
+    cautions: tuple[str, ...]
+    schema: TableSchema
+    spent: PrivacySpent
+    target: str | None
+    created: datetime
+    version: str
+
+    _title = "Quality of a synthetic table"
+
+    @property
+    def compared_with(self) -> str:
+        """What synthetic rows are compared with, in a few words."""
+        if self.of_rows:
+            return "rows that were given and count as public"
+        return "noisy counts that the synthesizer released"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The main figures, for JSON: plain numbers and text, None where there is none."""
+        epsilon = self.spent.epsilon
+
+        def mean(values: pd.Series) -> float | None:
+            return float(values.mean()) if len(values) else None
+
+        found: dict[str, Any] = {
+            "compared_with": self.compared_with,
+            "private": not self.of_rows and math.isfinite(epsilon),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "delta": self.spent.delta,
+            "rows": self.n_rows,
+            "synthetic_rows": self.n_samples,
+        }
+        for what, frame in (("columns", self.columns), ("pairs", self.pairs)):
+            found[what] = len(frame)
+            for figure in ("total_variation", "expected"):
+                found[f"{what}_{figure}"] = mean(frame[figure])
+            found[f"{what}_beyond_noise"] = int(frame["beyond_noise"].sum())
+        distances = self.columns.get("normalized_wasserstein", pd.Series(dtype=np.float64))
+        found["normalized_wasserstein"] = mean(distances[np.isfinite(distances)])
+        return found | {"warnings": len(self.cautions)}
+
+    def pair_matrix(self) -> pd.DataFrame:
+        """Return the total variation distances as a table of columns by columns."""
+        names = list(self.columns.index)
+        matrix = pd.DataFrame(np.diag(self.columns["total_variation"]), names, names)
+        matrix = matrix.where(np.eye(len(names), dtype=bool))
+        finest = self.pairs.sort_values("cells", kind="stable")
+        for pair, distance in zip(finest.index, finest["total_variation"], strict=True):
+            matrix.loc[pair] = matrix.loc[pair[::-1]] = distance
+        return matrix
+
+    def plot(self, ax: Any = None, *, pairs: bool = True, **kwargs: Any) -> MarginalsDisplay:
+        """Draw the distributions of all columns, and a map of the pairs."""
+        mapped = pairs and len(self.pairs) > 0
+        display = MarginalsDisplay(
+            marginals=list(self.marginals),
+            pairs=self.pair_matrix() if mapped else None,
+            pairs_name="total variation" if mapped else None,
+            labels=_LABELS[self.of_rows],
+        ).plot(ax=ax, **kwargs)
+        why = "by chance" if self.of_rows else "by noise"
+        for panel, (name, row) in zip(display.axes_, self.columns.iterrows(), strict=False):
+            figures = f"TV = {row['total_variation']:.3f}, {why} {row['expected']:.3f}"
+            panel.set_title(f"{cut_short(str(name), 26)}\n{figures}", fontsize="small")
+        if mapped:
+            display.axes_[-1].set_facecolor(_NOT_COMPARED)
+        return display
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks."""
+        found, columns = self.summary, _worst(self.columns, _MOST_ROWS, keep_order=True)
+        compared = "public rows" if self.of_rows else "private rows, by their noisy counts"
+        pairs = _worst(self.pairs, _MOST_PAIRS, keep_order=False)
+        heads = ("total variation", "by chance" if self.of_rows else "by noise", "beyond")
+        few = len(self.pairs) and len(self.columns) <= MOST_DRAWN
+        return render(
+            "table_report.html",
+            title=self._title,
+            subject=f"{self.n_samples:,} synthetic rows beside {self.n_rows:,} {compared}",
+            report=self,
+            summary=found,
+            of_rows=_OF_ROWS,
+            epsilon=epsilon_text(self.spent.epsilon),
+            warnings=[text for text in self.cautions if text != _OF_ROWS],
+            hidden=len(self.columns) - MOST_DRAWN,
+            columns_picture=_columns_picture(self),
+            column_heads=["column", *heads, *(["W₁ / range"] if self.of_rows else [])],
+            column_rows=[[str(name), *_cells(row)] for name, row in columns.iterrows()],
+            number_rows=list(_number_rows(columns[columns["kind"] == "numeric"])),
+            pairs_picture=_pairs_picture(self) if few else None,
+            pair_heads=["pair", "cells", *heads],
+            pair_rows=[
+                [" × ".join(map(str, pair)), f"{row['cells']:,}", *_cells(row)]
+                for pair, (_, row) in zip(pairs.index.tolist(), pairs.iterrows(), strict=True)
+            ],
+            spent_card=self.spent._repr_html_(),
+            schema_card=self.schema._repr_html_(),
+        )
+
+    def __repr__(self) -> str:
+        found = self.summary
+        pairs = found["pairs_total_variation"]
+        return (
+            f"TableQualityReport({found['columns']} columns, compared with {self.compared_with}; "
+            f"total variation of columns {found['columns_total_variation']:.3f}"
+            f"{'' if pairs is None else f', of {len(self.pairs)} pairs {pairs:.3f}'})"
+        )
+
+
+def make_report(
+    synthesizer: Any, X: Any, n_samples: int | None, random_state: Any
+) -> TableQualityReport:
+    """Compare rows of a fitted synthesizer with its releases, or with public rows."""
+    schema, model, grids = synthesizer.schema_, synthesizer.model_, synthesizer._grids
+    spent, of_rows = synthesizer.privacy_spent_, X is not None
+    table = read_table(synthesizer, X, reset=False, names=schema.names) if of_rows else None
+    n_rows = model.n_rows if table is None else table.n_rows
+    size = int(np.clip(n_rows, _FEWEST, _MOST)) if n_samples is None else n_samples
+    rng = solver_generator(random_state)
+    drawn = Table.of(synthesizer.sample(size, random_state=int(rng.integers(2**31))), schema.names)
+    if table is None:
+        compared = _beside_releases(model, grids, drawn, rng)
+    else:
+        compared = _beside_rows(schema, table, drawn)
+    return TableQualityReport(
+        of_rows=of_rows,
+        n_rows=n_rows,
+        n_samples=drawn.n_rows,
+        **compared,
+        cautions=(*_of_the_fit(schema, spent, of_rows), *_of_columns(model, grids)),
+        schema=schema,
+        spent=spent,
+        target=synthesizer.target,
+        created=datetime.now(UTC),
+        version=version("skdpot"),
+    )
+
+
+def _beside_releases(
+    model: TableModel, grids: Sequence[ColumnGrid], drawn: Table, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Compare synthetic rows with the noisy counts that the model was fitted to."""
+    values = [drawn.read(grid.column) for grid in grids]
+    codes = np.stack([grid.codes(v) for grid, v in zip(grids, values, strict=True)], axis=1)
+    marginals, columns, pairs = [], [], []
+    for grid, noisy, own, cells in zip(grids, model.columns, values, codes.T, strict=True):
+        shares = np.bincount(cells, minlength=grid.size) / len(codes)
+        marginal, joined = drawn_marginal(grid, noisy, shares, model.n_rows, _DRAWN_BINS)
+        marginals.append(marginal)
+        figures = _misfit(noisy, shares, joined, model.n_rows, len(codes), rng)
+        columns.append(dict(zip(_FIGURES, figures, strict=True)))
+        if grid.column.figure == "number":
+            columns[-1] |= numbers_of_counts(grid, noisy)
+            columns[-1] |= _numbers_of_values(grid.column.numbers(own), "synthetic_")
+    noise = ("mean_noise",) if any("mean_noise" in row for row in columns) else ()
+    binned = bin_codes(codes, model.bins)
+    for noisy in model.marginals:
+        shares = noisy.marginal.counts(binned) / len(codes)
+        names = [grids[place].column.name for place in noisy.marginal.columns]
+        joined = np.arange(len(shares))
+        figures = _misfit(noisy, shares, joined, model.n_rows, len(codes), rng)
+        pairs.append((*names, len(shares), *figures))
+    kinds = [grid.column for grid in grids]
+    return _compared(kinds, columns, (*_NUMBERS, *noise), pairs, marginals)
+
+
+def _beside_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str, Any]:
+    """Compare synthetic rows with public ones."""
+    given = (
+        dict(zip(t.names, as_columns(t.data, "X").values(), strict=True)) for t in (rows, synthetic)
+    )
+    real, drawn = ({c.name: c.compared(own[c.name]) for c in schema} for own in given)
+    tables = CodedTables.of(real, drawn, PAIR_BINS)
+    distances = normalized_wasserstein_distance(pd.DataFrame(real), pd.DataFrame(drawn))
+    columns: list[dict[str, Any]] = []
+    for place, column in enumerate(schema):
+        columns.append(dict(zip(_FIGURES, _difference(tables, (place,))[1:], strict=True)))
+        columns[-1]["normalized_wasserstein"] = distances.get(column.name, np.nan)
+        if column.figure == "number":
+            for prefix, side in (("", real), ("synthetic_", drawn)):
+                values = column_numbers(side[column.name], "number")
+                columns[-1] |= _numbers_of_values(values, prefix)
+    pairs = [
+        (*(schema.columns[place].name for place in pair), *_difference(tables, pair))
+        for pair in itertools.combinations(range(len(schema)), 2)
+    ]
+    marginals = [marginal_of(name, real[name], drawn[name], _DRAWN_BINS) for name in real]
+    more = ("normalized_wasserstein", *_NUMBERS)
+    return _compared(schema.columns, columns, more, pairs, marginals)
+
+
+def _compared(
+    columns: Sequence[Any],
+    figures: Sequence[dict[str, Any]],
+    more: Sequence[str],
+    pairs: Sequence[tuple[Any, ...]],
+    marginals: Iterable[ColumnShares],
+) -> dict[str, Any]:
+    """Return the tables of columns and of pairs, and what is drawn; NaN for what is no number."""
+    index = pd.Index([column.name for column in columns], name="column")
+    more = [*more, *(f"synthetic_{figure}" for figure in _NUMBERS)]
+    frame = pd.DataFrame(figures, index, [*_FIGURES, *more]).astype(dict.fromkeys(more, "float64"))
+    frame.insert(0, "kind", [column.kind for column in columns])
+    types = {"cells": "int64", "beyond_noise": "bool"} | dict.fromkeys(_FIGURES[:3], "float64")
+    table = pd.DataFrame(pairs, columns=["first", "second", "cells", *_FIGURES]).astype(types)
+    return {
+        "columns": frame,
+        "pairs": table.set_index(["first", "second"]),
+        "marginals": tuple(marginals),
+    }
+
+
+def _misfit(
+    noisy: NoisyMarginal,
+    synthetic: FloatArray,
+    joined: IntArray,
+    n_rows: int,
+    n_samples: int,
+    rng: np.random.Generator,
+) -> tuple[float, float, float, bool]:
+    """Return the distance to noisy counts, and what the noise alone would make of it.
+
+    If the synthetic shares are those of the private rows, then noisy counts of them are the
+    private ones plus noise, and the synthetic rows at hand a sample: both are drawn anew.
+    """
+    sizes = np.bincount(joined)
+    counts, truth = (_join(part, joined) for part in (noisy.counts, synthetic))
+    scales = noisy.sigma * np.sqrt(sizes)
+    found = _distance(counts, truth, n_rows)
+    draws = np.empty(_N_DRAWS)
+    for draw in range(_N_DRAWS):
+        sample = rng.multinomial(n_samples, truth / truth.sum()) / n_samples
+        noise = scales * rng.standard_normal(len(sizes))
+        draws[draw] = _distance(n_rows * truth + noise, sample, n_rows)
+    expected = float(draws.mean())
+    limit = expected + _SURE * float(draws.std(ddof=1))
+    return found, expected, limit, found > limit + _ROUNDING
+
+
+def _join(values: FloatArray, groups: IntArray) -> FloatArray:
+    return np.bincount(groups, weights=values).astype(np.float64)
+
+
+def _distance(counts: FloatArray, shares: FloatArray, n_rows: int) -> float:
+    possible = project_to_total(counts, n_rows) / n_rows
+    return float(np.abs(possible - shares).sum() / 2)
+
+
+def _difference(
+    tables: CodedTables, columns: tuple[int, ...]
+) -> tuple[int, float, float, float, bool]:
+    real, synthetic = tables.shares(columns)
+    found = float(np.abs(real - synthetic).sum() / 2)
+    expected, limit = distance_by_chance(real, synthetic, tables.n_real, tables.n_synthetic)
+    return len(real), found, expected, limit, found > limit + _ROUNDING
+
+
+def _numbers_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
+    """Return the figures of a column of rows, NaN where a value is missing."""
+    present = values[~np.isnan(values)]
+    if not present.size:
+        return {}
+    high = np.quantile(present, _HIGH, method="inverted_cdf")
+    figures = (present.mean(), present.std(), high)
+    return {f"{prefix}{name}": float(f) for name, f in zip(_NUMBERS, figures, strict=True)}
+
+
+def numbers_of_counts(grid: ColumnGrid, noisy: NoisyMarginal) -> dict[str, float]:
+    """Return the figures that noisy counts of cells give, each value in the middle of its cell.
+
+    Counts are taken as they are: cut off below zero, the noise of empty cells would become a tail.
+    """
+    middle = (np.asarray(grid.starts) + np.asarray(grid.stops)) / 2
+    column = grid.column
+    values = column_numbers(column.compared(column.from_unit(middle)), "number")
+    order = np.argsort(values, kind="stable")
+    values, counts = values[order], noisy.counts[: grid.n_cells][order]
+    total = counts.sum()
+    if total <= noisy.sigma * np.sqrt(len(counts)):
+        return dict.fromkeys((*_NUMBERS, "mean_noise"), np.nan)
+    mean = float(counts @ values / total)
+    variance = float(counts @ (values - mean) ** 2 / total)
+    below: FloatArray = isotonic_regression(np.cumsum(counts)).x
+    place = int(np.searchsorted(below, _HIGH * below[-1]))
+    return {
+        "mean": mean,
+        "std": float(np.sqrt(variance)) if variance >= 0.0 else np.nan,
+        "quantile_99": float(values[place]),
+        "mean_noise": float(noisy.sigma * np.sqrt(((values - mean) ** 2).sum()) / total),
+    }
+
+
+# ------------------------------------------------------------------- what is drawn
+
+
+def drawn_marginal(
+    grid: ColumnGrid, noisy: NoisyMarginal, synthetic: FloatArray, n_rows: int, n_bins: int
+) -> tuple[ColumnShares, IntArray]:
+    """Return the noisy and the synthetic shares of one column, and the bin of each cell."""
+    column = grid.column
+    ticks: tuple[tuple[float, str], ...] = ()
+    if grid.on_scale:
+        places, n_places = _places(grid)
+        first, width, n_groups = _intervals(places, synthetic[: grid.n_cells], n_bins)
+        joined = np.clip((places - first) // width, 0, n_groups - 1)
+        edges = first + width * np.arange(n_groups + 1.0)
+        values, ticks = _axis(grid, edges, n_places)
+    else:
+        n_groups = grid.n_cells
+        joined = np.arange(n_groups)
+        values = np.array(list(map(str, column.levels)), dtype=object)
+    if column.missing:
+        joined = np.append(joined, n_groups)
+    real = project_to_total(_join(noisy.counts, joined), n_rows) / n_rows
+    noise = noisy.sigma * np.sqrt(np.bincount(joined)) / n_rows
+    order = np.arange(n_groups)
+    if not grid.ordered:  # neither a scale nor categories in an order: the frequent ones first
+        order = np.argsort(-real[:n_groups], kind="stable")
+        values = values[order]
+    parts = (real, _join(synthetic, joined), noise)
+    lost = [float(part[-1]) if column.missing else 0.0 for part in parts]
+    real, drawn, noise = (part[order] for part in parts)
+    facts = (real, drawn, lost[0], lost[1], noise, lost[2], ticks)
+    return ColumnShares(column.name, column.figure, values, *facts), joined
+
+
+def _places(grid: ColumnGrid) -> tuple[IntArray, int]:
+    """Return which step of the scale each cell lies in, and the number of steps.
+
+    A step is one value where each possible one has a cell, and otherwise one of the intervals of
+    equal length; single values with a cell of their own are joined to the interval around them.
+    """
+    starts, stops = np.asarray(grid.starts), np.asarray(grid.stops)
+    n_intervals = int((stops > starts).sum())
+    if n_intervals == 0:
+        return np.arange(grid.n_cells), 0
+    steps = np.floor((starts + stops) / 2 * n_intervals).astype(np.int64)
+    return np.clip(steps, 0, n_intervals - 1), n_intervals
+
+
+def _intervals(places: IntArray, synthetic: FloatArray, n_bins: int) -> tuple[int, int, int]:
+    """Return the first step, the number of steps in an interval that is drawn, and of intervals.
+
+    The noisy counts themselves would not do: the noise of many empty cells is no tail.
+    """
+    below = np.cumsum(np.bincount(places, weights=synthetic))
+    first, last = np.searchsorted(below, [_TAIL * below[-1], (1.0 - _TAIL) * below[-1]])
+    length = int(np.clip(last, first, len(below) - 1) - first) + 1
+    width = -(-length // n_bins)
+    return int(first), width, -(-length // width)
+
+
+def _axis(
+    grid: ColumnGrid, steps: FloatArray, n_places: int
+) -> tuple[FloatArray, tuple[tuple[float, str], ...]]:
+    """Return where steps of the scale begin on the axis, and ticks where it needs some."""
+    column: Any = grid.column
+    if n_places:
+        unit = steps / n_places
+    else:  # a cell is one value, in the middle of its interval
+        unit = (steps - 0.5) / max(grid.n_cells - 1, 1)
+    if column.log_scale:
+        return unit, _log_ticks(column, unit)
+    ends = column.compared(column.from_unit([0.0, 1.0]))
+    low, high = column_numbers(ends, column.figure)
+    return low + unit * ((high - low) or 1.0), ()
+
+
+def _log_ticks(column: Any, unit: FloatArray) -> tuple[tuple[float, str], ...]:
+    """Return some round distances from the lower bound that lie between the edges."""
+    powers = 10.0 ** np.arange(0, 16)
+    values = column.lower + np.append(0.0, powers[powers < column.upper - column.lower])
+    places = column.to_unit(pd.Series(values))
+    kept = np.flatnonzero((places >= unit[0]) & (places <= unit[-1]))
+    kept = kept[:: -(-len(kept) // _MOST_TICKS) or 1]
+    return tuple((float(places[k]), f"{values[k]:,.4g}") for k in kept)
+
+
+# ------------------------------------------------------------------- the page
+
+
+def _cells(row: Any) -> Iterator[str]:
+    """Yield what a table of the page tells of a column or a pair."""
+    yield f"{row['total_variation']:.4f}"
+    yield f"{row['expected']:.4f}"
+    yield "yes" if row["beyond_noise"] else "no"
+    if "normalized_wasserstein" in row:
+        distance = row["normalized_wasserstein"]
+        yield "" if pd.isna(distance) else f"{distance:.4f}"
+
+
+def _number_rows(frame: pd.DataFrame) -> Iterator[list[str]]:
+    """Yield for each column of numbers what it is like on either side."""
+    for name, row in frame.iterrows():
+        cells = [str(name)]
+        for figure in _NUMBERS:
+            own = _number(row[figure])
+            if figure == "mean" and row.get("mean_noise", 0.0) > 0.0:
+                own += f" ± {_number(row['mean_noise'], digits=2)}"
+            cells += [own, _number(row[f"synthetic_{figure}"])]
+        yield cells
+
+
+def _number(value: float, digits: int = 4) -> str:
+    """Write a number with a few digits, in full if it is no giant."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if 10.0**digits <= abs(value) < 1e9 else f"{value:,.{digits}g}"
+
+
+def _worst(frame: pd.DataFrame, most: int, *, keep_order: bool) -> pd.DataFrame:
+    """Return the rows with the largest excess over what is expected."""
+    excess = (frame["total_variation"] - frame["expected"]).to_numpy()
+    order = (-excess).argsort(kind="stable")[:most]
+    return frame.iloc[sorted(order) if keep_order else order]
+
+
+def _columns_picture(report: TableQualityReport) -> str:
+    """Draw the distributions of the columns that agree worst, as a data address."""
+    from matplotlib.figure import Figure
+
+    columns = _worst(report.columns, MOST_DRAWN, keep_order=True)
+    places = report.columns.index.get_indexer(columns.index)
+    marginals = tuple(report.marginals[place] for place in places)
+    n_rows = math.ceil(len(places) / _ACROSS)
+    figure = Figure(figsize=(_PANEL[0] * _ACROSS, _PANEL[1] * n_rows + 0.4), layout="constrained")
+    across = min(_ACROSS, len(places))
+    axes = figure.subplots(n_rows, across, squeeze=False).ravel()
+    for unused in axes[len(places) :]:
+        figure.delaxes(unused)
+    shown = replace(report, columns=columns, marginals=marginals)
+    display = shown.plot(ax=axes[: len(places)], pairs=False, legend=False)
+    handles = list(display.artists_[marginals[0].name])
+    figure.legend(handles, display.labels, loc="outside lower center", ncols=2, fontsize="small")
+    return data_address(figure, "png", "image/png", _DPI)
+
+
+def _pairs_picture(report: TableQualityReport) -> str:
+    """Draw a map of the pairs, as a data address."""
+    from matplotlib.figure import Figure
+
+    side = float(np.clip(0.36 * len(report.columns) + 2.2, 3.6, 8.0))
+    figure = Figure(figsize=(side + 0.6, side), layout="constrained")
+    ax = figure.subplots()
+    draw_pairs(ax, report.pair_matrix(), "total variation")
+    ax.set_facecolor(_NOT_COMPARED)
+    return data_address(figure, "png", "image/png", _DPI)
+
+
+# ------------------------------------------------------------------- warnings
+
+
+def _of_the_fit(schema: TableSchema, spent: PrivacySpent, of_rows: bool) -> list[str]:
+    """Return what a reader must be warned of in any case, the gravest first."""
+    known = {
+        _OF_ROWS: of_rows,
+        "The synthesizer was fitted without noise: ε is infinite, and neither its rows nor this "
+        "report are private.": math.isinf(spent.epsilon),
+        "The synthesizer was fitted with a random_state. Whoever knows it can remove the noise; "
+        "for a release leave it None.": "nobody knows random_state" in spent.assumptions,
+        "The schema was guessed from the values and never confirmed: what stands in it is not "
+        "protected. Check it, and call confirm().": schema.guessed,
+    }
+    return [text for text, holds in known.items() if holds]
+
+
+def _of_columns(model: TableModel, grids: Sequence[ColumnGrid]) -> Iterator[str]:
+    """Yield what released counts say of columns that synthetic rows cannot be good in."""
+    facts = list(zip(grids, model.columns, model.bins, strict=True))
+    alone = [grid.column.name for grid in grids if grid.n_cells == 1]
+    known = [fact for fact in facts if fact[0].n_cells > 1]
+    blank = [fact for fact in known if _is_blank(*fact, model.n_rows)]
+    known = [fact for fact in known if fact not in blank]
+    if alone:
+        yield f"A single value is possible, and every synthetic row has it, in {_listed(alone)}."
+    if blank:
+        yield (
+            f"Nothing stands out of the noise in {_listed([g.column.name for g, *_ in blank])}: "
+            "the synthetic values say hardly more than the schema does. Use more rows, a larger ε, "
+            "fewer columns, or narrower bounds and fewer categories."
+        )
+    for grid, noisy, _ in known:
+        yield from _clipped(grid, noisy, model.n_rows)
+    for grid, _, bins in known:
+        yield from _lumped(grid, bins)
+
+
+def _is_blank(grid: ColumnGrid, noisy: NoisyMarginal, bins: ColumnBins, n_rows: int) -> bool:
+    """Whether nothing is known of the values of a column: no bin stands out of the noise."""
+    counts = noisy.counts[: grid.n_cells]
+    groups = bins.bins[: grid.n_cells]
+    if len(np.unique(groups)) == 1:  # one value, perhaps, that nearly all rows have
+        groups = np.arange(grid.n_cells)
+    sums, sizes = np.bincount(groups, weights=counts), np.bincount(groups)
+    # The largest of k noises is hardly ever larger than this many standard deviations.
+    seen = math.sqrt(2 * math.log(2 * len(sums))) + 1
+    visible = seen * noisy.sigma * np.sqrt(sizes)
+    return bool((np.minimum(sums, n_rows) <= visible).all())
+
+
+def _clipped(grid: ColumnGrid, noisy: NoisyMarginal, n_rows: int) -> Iterator[str]:
+    """Say where rows pile up at a bound, as clipped values do.
+
+    A few possible values may well pile up at an end, and amounts at zero: these are left out.
+    """
+    if not grid.on_scale or grid.n_cells < _FEWEST_VALUES:
+        return
+    column: Any = grid.column
+    counts = noisy.counts[: grid.n_cells]
+    least = max(_PILE_SHARE * n_rows, _PILE_SEEN * noisy.sigma)
+    for side, beyond, inwards in (("lower", "smaller", counts), ("upper", "larger", counts[::-1])):
+        bound, at = getattr(column, side), inwards[0]
+        if bound == 0 or at < max(least, _PILE_RATIO * inwards[1 : 1 + _NEAR].max()):
+            continue
+        shown = f"{bound:,.12g}" if isinstance(bound, Real) else bound
+        yield (
+            f"About {100 * min(at / n_rows, 1.0):.2g} % of the rows are at the {side} bound of "
+            f"{column.name!r}, {shown}: {beyond} values, if there were any, were clipped to it. "
+            "Widen the bound in the schema if there can be such."
+        )
+
+
+def _lumped(grid: ColumnGrid, bins: ColumnBins) -> Iterator[str]:
+    """Say which categories share a bin."""
+    if grid.on_scale:
+        return
+    present, column = bins.bins[: grid.n_cells], grid.column
+    for group in np.flatnonzero(np.bincount(present) > 1):
+        members = np.flatnonzero(present == group)
+        share = 100 * float(bins.cell_shares[members].sum())
+        size = f"about {share:.2g} %" if share >= 0.1 else "less than 0.1 %"
+        yield (
+            f"{column.name!r}: {len(members)} of {grid.n_cells} categories are too rare to be told "
+            f"apart, with {size} of the rows together: "
+            f"{_listed([str(column.levels[member]) for member in members])}. How they relate to "
+            "other columns is known of all of them together only."
+        )
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more

@@ -1,0 +1,601 @@
+"""Schemas: what is public about the columns of a table, and what they leave to be estimated.
+
+An estimator that needs more than a schema composes ``plan.event`` with the events of its other
+phases, reads the table (`TableSchema.read`), charges all at once, and then calls `release_schema`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from skdpot._utils.pages import html_card
+from skdpot._utils.validation import Streams
+from skdpot.exceptions import warn_of_privacy
+from skdpot.privacy.events import ComposedEvent
+from skdpot.release.categories import (
+    CategorySelectionPlan,
+    plan_category_selection,
+    select_categories,
+)
+from skdpot.release.private_bounds import BoundsPlan, plan_private_bounds, release_ranges
+from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
+from skdpot.tables.column_base import TableColumn
+from skdpot.tables.frames import PlainColumn, Table, dtype_family
+from skdpot.tables.numeric_column import NumericColumn
+from skdpot.tables.time_columns import DatetimeColumn, TimedeltaColumn
+
+# Every kind of column that there is.  The first that reads the data type of a column is guessed.
+KINDS: tuple[type[TableColumn], ...] = (
+    NumericColumn,
+    DatetimeColumn,
+    TimedeltaColumn,
+    CategoricalColumn,
+    BooleanColumn,
+)
+_BY_NAME = {kind.kind: kind for kind in KINDS}
+_OF_FAMILY = {family: kind for kind in reversed(KINDS) for family in kind.families}
+
+_FORMAT = "skdpot.TableSchema"
+_VERSION = 1
+
+# Names of columns that tell who somebody is, when words for the person are taken off.
+_PERSON = r"(patient|person|people|customer|client|employee|student|user|member|contact|subject)s?"
+_WHO = re.compile(
+    rf"({_PERSON})?((full|first|last|middle|maiden|given|family|sur|fore|nick|user)?names?"
+    r"|ids?|identifiers?|(street|home|postal|e?mail|ip)?address(es)?|e?mail"
+    r"|(phone|telephone|mobile|passport|socialsecurity)(no|numbers?)?|ssn|mrn|iban)"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class TableSchema:
+    """What is public about a table: its columns, their kinds, bounds and categories.
+
+    Parameters
+    ----------
+    columns : iterable of NumericColumn, DatetimeColumn, CategoricalColumn, BooleanColumn
+        The columns that are encoded.
+    excluded : iterable of str, default=()
+        Names of columns that a table may have and that are left out: identifiers, free text.
+    guessed : bool, default=False
+        Whether the schema was guessed from values that may be private, see `guess`.
+    notes : iterable of str, default=()
+        What whoever confirms a guess should know.
+
+    Raises
+    ------
+    ValueError
+        If there is no column, or two have the same name.
+
+    Privacy
+    -------
+    Everything in a schema is treated as public and costs no privacy. Bounds and categories that
+    are None are estimated privately when a `TableEncoder` is fitted. Do not copy them from the
+    private table, as `guess` does, unless everybody may know them.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableSchema
+    >>> schema = TableSchema([
+    ...     NumericColumn("age", lower=0, upper=100, integer=True),
+    ...     CategoricalColumn("sex", categories=["Female", "Male"]),
+    ... ])
+    >>> schema["age"].n_values
+    101
+    >>> TableSchema.from_json(schema.to_json()) == schema
+    True
+    """
+
+    columns: tuple[TableColumn, ...]
+    excluded: tuple[str, ...] = ()
+    guessed: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        for field in ("columns", "excluded", "notes"):
+            value = getattr(self, field)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise ValueError(f"{field} must be a list.")
+            object.__setattr__(self, field, tuple(value))
+        if not self.columns or not all(isinstance(c, TableColumn) for c in self.columns):
+            kinds = ", ".join(kind.__name__ for kind in KINDS)
+            raise ValueError(f"columns must hold one or more of {kinds}.")
+        if not all(isinstance(text, str) for text in (*self.excluded, *self.notes)):
+            raise ValueError("excluded and notes must hold strings.")
+        names = [*self.names, *self.excluded]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"Column {twice!r} is in the schema twice.")
+        if not isinstance(self.guessed, bool):
+            raise ValueError("guessed must be True or False.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are encoded."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether no bound and no list of categories is left to be estimated privately."""
+        return all(column.is_resolved for column in self.columns)
+
+    def __getitem__(self, name: str) -> TableColumn:
+        """Return the column of that name."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"The schema has no column {name!r}; it has {', '.join(self.names)}.")
+
+    def __iter__(self) -> Iterator[TableColumn]:
+        """Go through the columns."""
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """Return the number of columns."""
+        return len(self.columns)
+
+    def replace(self, *columns: TableColumn) -> "TableSchema":
+        """Return the schema with some columns replaced by those of the same name.
+
+        Parameters
+        ----------
+        *columns : NumericColumn, DatetimeColumn, CategoricalColumn or BooleanColumn
+            New columns; of an excluded column too, which then comes last.
+
+        Returns
+        -------
+        TableSchema
+        """
+        new = {column.name: column for column in columns}
+        for name in new:
+            if name not in (*self.names, *self.excluded):
+                self[name]
+        kept = tuple(new.pop(column.name, column) for column in self.columns)
+        excluded = tuple(name for name in self.excluded if name not in new)
+        return TableSchema((*kept, *new.values()), excluded, self.guessed, self.notes)
+
+    def exclude(self, *names: str) -> "TableSchema":
+        """Return the schema with some columns left out.
+
+        Parameters
+        ----------
+        *names : str
+            Names of columns of the schema.
+
+        Returns
+        -------
+        TableSchema
+        """
+        for name in names:
+            self[name]
+        kept = tuple(column for column in self.columns if column.name not in names)
+        return TableSchema(kept, (*self.excluded, *names), self.guessed, self.notes)
+
+    def confirm(self) -> "TableSchema":
+        """Return the schema as one that somebody has declared to be public.
+
+        Returns
+        -------
+        TableSchema
+            With ``guessed=False``, and without the notes, which count private values.
+        """
+        return TableSchema(self.columns, self.excluded)
+
+    @classmethod
+    def from_dtypes(cls, X: Any) -> "TableSchema":
+        """Make a schema of public facts only: the names and the data types of the columns.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
+            No value is read.
+
+        Returns
+        -------
+        TableSchema
+            Bounds and categories are None; only truth values are known. `missing` is True
+            wherever the data type allows for it. Columns whose names say that they tell who
+            somebody is, such as "name", "patient_id" or "email", are excluded; `replace` takes
+            them back.
+
+        Raises
+        ------
+        ValueError
+            If a column has a data type that is not supported; the message names it. If no
+            column is left.
+
+        Privacy
+        -------
+        A ``category`` of pandas and an ``Enum`` or ``Categorical`` of polars list categories, and
+        ``astype("category")`` makes that list from the values: a category that one person alone
+        has is on it. So the list is not read, nor its order. Declare categories that are public
+        in a `CategoricalColumn`, with ``ordered=True`` if their order means something.
+        """
+        table = Table.of(X)
+        excluded = tuple(filter(tells_who, table.names))
+        kept = [name for name in table.names if name not in excluded]
+        if not kept:
+            raise ValueError(
+                f"By their names all columns tell who somebody is: {table.names}. Pass a "
+                "schema that states what they hold, if it is something else, or other columns."
+            )
+        return cls(tuple(_column_from_dtype(table, name) for name in kept), excluded)
+
+    @classmethod
+    def guess(
+        cls, X: Any, *, exclude: Iterable[str] = (), include: Iterable[str] = ()
+    ) -> "TableSchema":
+        """Propose a schema from the VALUES of a table; whatever you confirm becomes public.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars
+            The table. Its values are read, without any privacy.
+        exclude : iterable of str, default=()
+            Columns to leave out.
+        include : iterable of str, default=()
+            Columns to keep although their names or their values look like identifiers; the
+            categories of texts are then left to private selection.
+
+        Returns
+        -------
+        TableSchema
+            With ``guessed=True`` until `confirm` is called, and `notes` on what to look at.
+
+        Raises
+        ------
+        ValueError
+            If no column is left.
+
+        Privacy
+        -------
+        None: the smallest and largest value of each number and date are read and rounded
+        outwards, all categories and whether values are missing are copied. A category that one
+        person alone has, or the age of the oldest, is then in the schema. Go through it, replace
+        what is nobody's business by what everybody knows, or by None to have it estimated
+        privately, and only then `confirm`.
+
+        Notes
+        -----
+        Integers keep their number line however few they are. Amounts from zero up of which the
+        largest is far above the 99 % quantile get a logarithmic scale. Text with few distinct
+        values is categorical; with many, its categories are left to private selection. Excluded,
+        with a note that says so, are columns with a name that tells who somebody is ("name",
+        "patient_id", "email"), texts of which more than half are distinct, texts that look like
+        dates or numbers and are not written as such, and what cannot be read.
+        """
+        table = Table.of(X)
+        given = {"exclude": tuple(exclude), "include": tuple(include)}
+        for argument, names in given.items():
+            for name in names:
+                if name not in table.names:
+                    raise ValueError(f"{argument} names {name!r}, which is no column of the table.")
+        columns, notes, excluded = [], [], list(given["exclude"])
+        for name in [name for name in table.names if name not in excluded]:
+            column, note = _guess(table, name, name in given["include"])
+            if column is None:
+                excluded.append(name)
+            else:
+                columns.append(column)
+            if note:
+                notes.append(f"{name!r}: {note}")
+        if not columns:
+            raise ValueError("No column is left to describe: " + " ".join(notes))
+        return cls(tuple(columns), tuple(excluded), True, tuple(notes))
+
+    def bind(self, X: Any) -> "TableSchema":
+        """Return the schema in the order of the columns of a table, with its data types.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or ndarray of shape (n_rows, n_columns)
+            No value is read. The columns of an array are those of the schema, in their order.
+
+        Returns
+        -------
+        TableSchema
+            Columns that had no data type have that of the table.
+
+        Raises
+        ------
+        ValueError
+            If the table and the schema have different columns, or a data type does not fit.
+        """
+        table = Table.of(X, self.names)
+        if table.kind == "array" and len(table.names) != table.data.shape[1]:
+            raise ValueError(
+                f"The array has {table.data.shape[1]} columns, the schema {len(self.columns)}."
+            )
+        lacking = [repr(name) for name in self.names if name not in table.names]
+        if lacking:
+            raise ValueError(
+                f"The schema describes {', '.join(lacking)}, and the table has no such column."
+            )
+        known = {*self.names, *self.excluded}
+        unknown = [repr(name) for name in table.names if name not in known]
+        if unknown:
+            raise ValueError(
+                f"The table has columns that the schema does not describe: {', '.join(unknown)}. "
+                "Drop them, add them to the schema, or list them as excluded."
+            )
+        kept = [name for name in table.names if name in self.names]
+        columns = tuple(self[name].bind(table.dtype(name)) for name in kept)
+        return TableSchema(columns, self.excluded, self.guessed, self.notes)
+
+    def read(self, table: Table) -> dict[str, PlainColumn]:
+        """Read all columns of a private table; refuse it if one cannot be read. Nothing is kept."""
+        return {column.name: table.read(column) for column in self.columns}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Write the schema as JSON.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write; an existing one is replaced.
+
+        Returns
+        -------
+        str
+            The text, whether it was written or not.
+        """
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "guessed": self.guessed,
+            "excluded": self.excluded,
+            "notes": self.notes,
+            "columns": [column.to_dict() for column in self.columns],
+        }
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "TableSchema":
+        """Read a schema.
+
+        Parameters
+        ----------
+        source : str or Path
+            What `to_json` wrote, or the path of a file that holds it; nothing in it is executed.
+
+        Returns
+        -------
+        TableSchema
+
+        Raises
+        ------
+        ValueError
+            If it is not a schema, or of an unknown version.
+        """
+        is_text = isinstance(source, str) and source.lstrip().startswith("{")
+        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
+        try:
+            content = json.loads(text, object_pairs_hook=_said_once)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"This is no schema: it is not valid JSON ({error}).") from None
+        if not isinstance(content, dict) or content.pop("format", None) != _FORMAT:
+            raise ValueError(f'This is no schema: it does not say "format": "{_FORMAT}".')
+        version = content.pop("version", None)
+        if type(version) is not int or version != _VERSION:
+            reads = f"this release reads version {_VERSION}"
+            raise ValueError(f"The schema has version {version!r:.40}; {reads}.")
+        if unknown := set(content) - {item.name for item in fields(cls)}:
+            raise ValueError(f"The schema has an unknown entry {min(unknown)!r:.40}.")
+        columns = content.pop("columns", None)
+        if not isinstance(columns, list):
+            raise ValueError("The schema has no list of columns.")
+        return cls(tuple(map(_column, columns)), **content)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a column, to be read.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by name, with the kind, the values, whether some may be missing, and the data
+            type.
+        """
+        rows = [
+            {
+                "kind": column.kind,
+                "values": column.describe(),
+                "missing": "allowed" if column.missing else "no",
+                "dtype": column.dtype or "as in the table",
+            }
+            for column in self.columns
+        ]
+        return pd.DataFrame(rows, index=pd.Index(self.names, name="column"))
+
+    def __repr__(self) -> str:
+        """Return the names, and whether values were read for it."""
+        names = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
+        guessed = "; guessed from the values: what is confirmed becomes public"
+        state = "" if self.is_resolved else "; something is left to be estimated privately"
+        return f"TableSchema({len(self)} columns: {names}{guessed * self.guessed}{state})"
+
+    def _repr_html_(self) -> str:
+        """Return the columns as a card for notebooks."""
+        shown = self.to_frame().itertuples(index=False)
+        rows = [(name, *row[:3]) for name, row in zip(self.names, shown, strict=True)]
+        options: dict[str, Any] = {"template": "schema.html", "schema": self, "rows": rows}
+        return html_card("Table schema", f"{len(self)} columns", **options)
+
+
+def tells_who(name: str) -> bool:
+    """Return whether the name of a column, which is public, says that it tells who somebody is."""
+    word = re.sub(r"[\W_]+", "", name).lower()
+    return bool(word) and _WHO.fullmatch(word) is not None
+
+
+def bound_schema(given: TableSchema | None, X: Any, caller: str) -> TableSchema:
+    """Return a schema with the data types of a table, by default of its public facts alone."""
+    schema = TableSchema.from_dtypes(X) if given is None else given
+    if given is None and schema.excluded:
+        names = ", ".join(map(repr, schema.excluded))
+        warn_of_privacy(
+            f"{caller}: {names} left out: by their names, such columns tell who "
+            "somebody is. Drop them before; or declare what they hold in a schema, if it does not."
+        )
+    return schema.bind(X)
+
+
+def _column_from_dtype(table: Table, name: str) -> TableColumn:
+    dtype = table.dtype(name)
+    return _OF_FAMILY[dtype_family(dtype)].from_dtype(name, dtype, table.can_miss(name))
+
+
+def _column_with_categories(table: Table, name: str) -> TableColumn:
+    column, listed = _column_from_dtype(table, name), table.categories(name)
+    if listed is None or not listed[0]:
+        return column
+    return column.replace(categories=listed[0], ordered=listed[1])
+
+
+def _guess(table: Table, name: str, keep: bool) -> tuple[TableColumn | None, str]:
+    """Return a column and a note about it, which may be empty; None for what is left out."""
+    if tells_who(name) and not keep:
+        return None, "left out: by its name it tells who somebody is."
+    try:
+        values = table.column(name)
+        column = _column_with_categories(table, name).replace(missing=bool(values.missing.any()))
+        if not len(values.present):
+            return None, "left out: it holds no value."
+        if values.values.dtype.kind == "O" and (keep or not column.is_resolved):
+            found = (kind.from_texts(values, column) for kind in KINDS if None not in values.keys)
+            if (times := next(filter(None, found), None)) is not None:
+                what = "dates" if times.figure == "date" else "durations"
+                return times, f"text that reads as {what}; they are decoded as {what}."
+        return column.guessed(values, keep)
+    except ValueError as error:
+        return None, f"{str(error).removeprefix(f'Column {name!r}').lstrip(': ')}"
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("This is no schema: an entry is said twice.")
+    return entries
+
+
+def _column(entries: Any) -> TableColumn:
+    """Rebuild a column from what its `to_dict` returned."""
+    if not isinstance(entries, Mapping):
+        raise ValueError("Every column of a schema must be an object with a kind and a name.")
+    given = {"name": None, **entries}
+    kind = given.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _BY_NAME:
+        known = ", ".join(_BY_NAME)
+        raise ValueError(f"A column has the unknown kind {kind!r:.40}; there are {known}.")
+    due = sorted(item.name for item in fields(_BY_NAME[kind]))
+    if unknown := sorted(given.keys() - due):
+        known = ", ".join(due)
+        raise ValueError(f"A {kind} column has no field {unknown[0]!r:.40}; there are {known}.")
+    return _BY_NAME[kind](**given)
+
+
+# What a privacy statement assumes where nobody has confirmed a guessed schema.
+GUESSED = "the schema, which was guessed from values"
+_ROUNDING = 1 - 1e-13
+_LEAST_SHOWN = 0.5  # of the rows, by noisy counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaPlan:
+    """The public part of resolving a schema, fixed before data are touched."""
+
+    schema: TableSchema
+    n_samples: int
+    ranges: BoundsPlan | None
+    categories: CategorySelectionPlan | None
+
+    @property
+    def event(self) -> Any:
+        """The charge for everything; None if nothing is left to be estimated."""
+        events = tuple(plan.event for plan in (self.ranges, self.categories) if plan is not None)
+        return ComposedEvent(events=events) if len(events) > 1 else next(iter(events), None)
+
+
+def plan_schema(schema: TableSchema, n_samples: int, *, mu: float, delta: float) -> SchemaPlan:
+    """Fix what resolving a schema does and costs; each open column gets an equal share of mu².
+
+    `delta` is the probability that the selection of categories may leave open. No data are
+    touched, and everything that the plan is made of is public.
+    """
+    scaled, coded = (len(_left_open(schema, on_scale)) for on_scale in (True, False))
+    per_column = mu * _ROUNDING / math.sqrt(max(scaled + coded, 1))
+    ranges = categories = None
+    if scaled:
+        share = per_column * math.sqrt(scaled)
+        ranges = plan_private_bounds(n_samples, scaled, share, mode="features")
+    if coded:
+        share = per_column * math.sqrt(coded)
+        categories = plan_category_selection(n_samples, mu=share, delta=delta, n_columns=coded)
+    return SchemaPlan(schema=schema, n_samples=n_samples, ranges=ranges, categories=categories)
+
+
+def release_schema(
+    readings: Mapping[str, PlainColumn], plan: SchemaPlan, streams: Streams
+) -> TableSchema:
+    """Estimate what the schema leaves open from the columns as `TableSchema.read` returns them.
+
+    The caller has charged ``plan.event``. Releases bounds and categories; see
+    `skdpot.release.private_bounds` and `skdpot.release.categories`. Missing values are no
+    category, and in no histogram.
+    """
+    columns: list[TableColumn] = []
+    unseen, hidden = [], []
+    if plan.ranges is not None:
+        unbounded = _left_open(plan.schema, True)
+        numbers = [column.numbers(readings[column.name]) for column in unbounded]
+        ranges = release_ranges(numbers, plan.ranges, streams)
+        for column, found in zip(unbounded, ranges, strict=True):
+            columns.append(column.bounded(found.lower, found.upper, found.found))
+            if not found.found:
+                unseen.append(repr(column.name))
+    if plan.categories is not None:
+        for column in _left_open(plan.schema, False):
+            values = column.labels(readings[column.name])
+            selected, counts = select_categories(values, plan.categories, streams.secret)
+            columns.append(column.listed(selected))
+            shown = float(counts.sum()) / plan.n_samples
+            if shown < _LEAST_SHOWN and plan.categories.event.is_private:
+                hidden.append(f"{column.name!r} (about {shown:.0%})")
+    if unseen:
+        warn_of_privacy(
+            f"Private bounds: {', '.join(unseen)} did not stand out from the privacy noise, and "
+            "got public bounds that may have nothing to do with the data (-4 and 4, or 1900 and "
+            "2100). State bounds in the schema, or use more rows or a larger epsilon."
+        )
+    if hidden:
+        warn_of_privacy(
+            f"Private categories: only some rows keep their values in {', '.join(hidden)}; rare "
+            "ones are missing or become 'other'. Convert dates that are text (pandas.to_datetime "
+            "with dayfirst=True or format=) and numbers such as 1,234.50 (pandas.read_csv with "
+            "thousands=','), leave out names and free text, state categories in the schema, or "
+            "raise epsilon."
+        )
+    return plan.schema.replace(*columns)
+
+
+def warn_of_guess(schema: TableSchema, caller: str) -> None:
+    """Warn when a schema was guessed from values and nobody has confirmed that it is public."""
+    if schema.guessed:
+        warn_of_privacy(
+            f"{caller}: the schema was guessed from the values of a table, which no privacy "
+            "statement covers. Replace what is not public, and then pass schema.confirm()."
+        )
+
+
+def _left_open(schema: TableSchema, on_scale: bool) -> list[Any]:
+    """Return the columns that lack bounds, or those that lack categories."""
+    return [c for c in schema if c.on_scale == on_scale and not c.is_resolved]

@@ -1,0 +1,439 @@
+"""Columns of dates, times and durations between two bounds, in ticks of a resolution."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from numbers import Number
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from skdpot.tables.column_base import OTHER_KIND, ScaledColumn, TableColumn, present_texts, strings
+from skdpot.tables.frames import PlainColumn, datetime_zone, dtype_family, pandas_dtype, read_column
+
+FloatArray = npt.NDArray[np.float64]
+
+_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+# Sooner or later a nanosecond counter overflows.
+_NANOSECONDS = (np.datetime64("1678-01-01"), np.datetime64("2261-12-31"))
+_DAYS = (np.datetime64("0001-01-02"), np.datetime64("9999-12-30"))
+
+# What Python reads, many times as fast as pandas does.
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
+
+_LONGEST = np.timedelta64(100_000, "D")  # a counter of nanoseconds ends after 106,751 days
+_ISO_SPAN = r"P(?=.*[DTHMS]$)(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"  # P000123 is a code
+_TEXT = re.compile(rf"\s*-?({_ISO_SPAN}|\d+ days?.*|\d+:\d\d:\d\d.*|\d+ ?(D|h|min|s))\s*", re.ASCII)
+
+
+@dataclass(frozen=True, repr=False)
+class TickColumn(ScaledColumn):
+    """Base class of columns of times between two bounds, in ticks of a resolution."""
+
+    is_time: ClassVar[bool] = True
+    nouns: ClassVar[str]  # what its values are
+    pattern: ClassVar[re.Pattern[str]]  # of texts that may be such times
+    unknown: ClassVar[tuple[str, str]]  # bounds where private ones did not stand out of the noise
+    _limits: ClassVar[tuple[Any, Any]]  # first and last day that a bound can be
+    _time: ClassVar[Callable[..., Any]]  # a value in UTC, or None for what is none
+    _bound_seconds: ClassVar[Callable[..., int]]  # of a bound, as `seconds` counts
+
+    lower: str | None = None
+    upper: str | None = None
+    resolution: str = "s"
+
+    def __post_init__(self) -> None:
+        """Check the fields and give them their plain Python types."""
+        super().__post_init__()
+        if not isinstance(self.resolution, str) or self.resolution not in _SECONDS:
+            raise self.error(f": resolution must be one of {', '.join(_SECONDS)}.")
+        self._check_bounds()
+        if self.is_resolved and self._length() < 0.0:
+            raise self.error(f": lower={self.lower!r} is after upper={self.upper!r}.")
+
+    @classmethod
+    def from_texts(cls, values: PlainColumn, base: TableColumn) -> TableColumn | None:
+        """Return a column of times if all texts are such."""
+        texts = {value for value in values.present[:1000] if isinstance(value, str)}
+        if not texts or not all(map(cls.pattern.fullmatch, texts)):
+            return None
+        proposed = cls(base.name, missing=base.missing, dtype=cls.default)
+        try:
+            return proposed.guessed(proposed.read(values), False)[0]
+        except ValueError:
+            return None
+
+    def bind(self, dtype: str) -> Self:
+        """Return a copy with a data type: that of a table, or for text one of times."""
+        return super().bind(self.default if dtype_family(dtype) == "text" else dtype)
+
+    def bounded(self, lower: float, upper: float, found: bool) -> Self:
+        """Return the column with estimates for the bounds that it lacks, in seconds."""
+        return self.within(*(self.bounds_around(lower, upper) if found else self.unknown))
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a time."""
+        column = super().read(values)
+        if column.values.dtype.kind == "O":
+            codes, distinct = column.distinct
+            found = list(map(self._time, distinct))
+            zoned = {getattr(time, "tzinfo", None) is not None for time in found}
+            if None not in found and len(zoned) <= 1:
+                plain = [*(time.to_numpy() for time in found), 0]
+                ticks = np.array(plain, dtype=f"{self.kind}64[us]")[codes]
+                zone = ", UTC" if True in zoned else ""
+                column = PlainColumn(ticks, column.missing, f"{self.kind}64[us{zone}]")
+        if column.values.dtype.kind != np.dtype(f"{self.kind}64").kind:
+            raise self.error(f" must hold {self.nouns} (pandas.to_{self.kind}). {OTHER_KIND}")
+        return column
+
+    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
+        """Return whole seconds, rounded down."""
+        unit, step = np.datetime_data(column.values.dtype)
+        ticks = np.where(column.missing, 0, column.values.astype(np.int64))
+        if unit in _SECONDS:
+            return ticks * (step * _SECONDS[unit])
+        return ticks * step // _PER_SECOND[unit]
+
+    def bounds_around(self, first: float, last: float) -> tuple[str, str]:
+        """Return bounds that hold the seconds from `first` to `last`, in whole days."""
+        days = np.array([np.floor(first / 86400), np.ceil(last / 86400)]).astype(np.int64)
+        lower, upper = np.clip(days.astype(f"{self.kind}64[D]"), *self._limits)
+        return str(lower), str(upper)
+
+    @property
+    def n_values(self) -> int | None:  # type: ignore[override]
+        """Number of ticks; None while a bound is not known."""
+        return int(self._length()) + 1 if self.is_resolved else None
+
+    def describe(self, *, in_full: bool = False) -> str:
+        """Say in a few words which values the column can have."""
+        length = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}[self.resolution]
+        ends = f"{length} from {self.lower or '?'} to {self.upper or '?'}"
+        return ends if self.is_resolved else f"{ends}, bounds to be estimated privately"
+
+    def _length(self) -> float:
+        lower, upper = map(self._bound_seconds, self._bounds())
+        return float((upper - lower) // _SECONDS[self.resolution])
+
+    def _distances(self, column: PlainColumn) -> FloatArray:
+        first, tick = self._first(), _SECONDS[self.resolution]
+        seconds = np.clip(self.seconds(column), first, first + int(self._length()) * tick)
+        return ((seconds - first) // tick).astype(np.float64)
+
+    def _at(self, distances: FloatArray, missing: npt.NDArray[np.bool_]) -> pd.Series:
+        seconds = self._first() + np.rint(distances).astype(np.int64) * _SECONDS[self.resolution]
+        times = seconds.astype(f"{self.kind}64[s]")
+        times[missing] = "NaT"
+        target = pandas_dtype(self.dtype or self.default, self.missing)
+        return pd.Series(self._localized(pd.Index(times)).astype(target))
+
+    def _first(self) -> int:
+        """Return the seconds of the first tick."""
+        return self._bound_seconds(str(self.lower))
+
+    def _localized(self, times: Any) -> Any:
+        """Return times that `seconds` counts like that in the time zone of the column."""
+        return times
+
+    def numbers(self, values: Any) -> FloatArray:
+        """Return seconds, NaN where a time is missing."""
+        column = self.read(values)
+        return np.where(column.missing, np.nan, self.seconds(column).astype(np.float64))
+
+    def within(self, lower: str, upper: str) -> Self:
+        """Return the column with bounds in the place of those that it lacks."""
+        first, last = self.lower or lower, self.upper or upper
+        if self._bound_seconds(first) > self._bound_seconds(last):
+            first, last = (last, last) if self.lower is None else (first, first)
+        return self.replace(lower=first, upper=last)
+
+    def guessed(self, values: PlainColumn, keep: bool) -> tuple["TableColumn | None", str]:
+        """Choose the longest ticks on which all times lie, and whole days that hold them."""
+        present = values.present
+        kept = PlainColumn(present, np.zeros(len(present), dtype=bool), values.dtype)
+        found = self
+        for resolution in ("D", "h", "min", "s"):
+            found = self.replace(resolution=resolution)
+            seconds = found.seconds(kept)
+            lower, upper = found.bounds_around(seconds.min(), seconds.max() + 1)
+            found = found.replace(lower=lower, upper=upper)
+            decoded = read_column(found.from_unit(found.to_unit(kept)))
+            if np.array_equal(decoded.values, kept.values):
+                break
+        return found, ""
+
+    def _inside(self, lowest: Any, highest: Any) -> tuple[Any, Any, float, float]:
+        start, stop = self.to_unit(pd.Series([lowest, highest])).tolist()
+        # Times between two ticks became the earlier.
+        if self.from_unit([start])[0] < lowest:
+            start += 1.0 / (self._length() or 1.0)
+        if start > stop:
+            raise self._nothing(f"it holds no value of the resolution {self.resolution!r}")
+        return (*self.from_unit([start, stop]), start, stop)
+
+    def _end(self, value: Any) -> Any:
+        return self._time(value)
+
+    def parse(self, texts: Sequence[str], missing: frozenset[str]) -> pd.Series:
+        """Return texts, which are read as times when the column is."""
+        return strings(present_texts(texts, missing))
+
+
+@dataclass(frozen=True, repr=False)
+class DatetimeColumn(TickColumn):
+    """Dates and times between two bounds, in ticks of a day, an hour, a minute or a second.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    lower, upper : str, optional
+        Public bounds in ISO format, such as "2024-01-31" or "2024-01-31T12:00+01:00"; dates and
+        times of Python, numpy and pandas are taken too. Values outside are clipped. Without an
+        offset they are read in the column's own time zone, if it has one. None: to be estimated
+        privately.
+    resolution : {"s", "min", "h", "D"}, default="s"
+        Length of a tick. Ticks are counted from `lower`; times between two become the earlier.
+        Days are those of the column's time zone.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values, such as "datetime64[us]", "datetime64[ns, Europe/Rome]" or
+        "date"; by default that of the table that an encoder is fitted on.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import DatetimeColumn
+    >>> visit = DatetimeColumn("visit", lower="2024-01-01", upper="2024-01-11", resolution="D")
+    >>> visit.to_unit(["2024-01-06"])
+    array([0.5])
+    """
+
+    kind: ClassVar[str] = "datetime"
+    families: ClassVar[tuple[str, ...]] = ("datetime",)
+    figure: ClassVar[str] = "date"
+    default: ClassVar[str] = "datetime64[s]"
+    nouns: ClassVar[str] = "dates or times"
+    pattern: ClassVar[re.Pattern[str]] = re.compile(r"\d{4}.{4,}", re.DOTALL)
+    unknown: ClassVar[tuple[str, str]] = ("1900-01-01", "2100-01-01")
+
+    @classmethod
+    def from_dtype(cls, name: str, dtype: str, missing: bool) -> Self:
+        """Return a column of which only public facts are known."""
+        resolution = "D" if dtype == "date" else "s"
+        return cls(name, dtype=dtype, missing=missing, resolution=resolution)
+
+    @staticmethod
+    def _time(value: Any) -> pd.Timestamp | None:
+        if not isinstance(value, str | date | np.datetime64):
+            return None
+        try:
+            if isinstance(value, str) and _ISO.fullmatch(value):
+                value = datetime.fromisoformat(value)
+            elif isinstance(value, str):
+                value = pd.to_datetime(value, format="ISO8601")
+            if getattr(value, "tzinfo", None) is not None:
+                value = value.astimezone(UTC)
+            return pd.Timestamp(value).floor("us").as_unit("us")
+        except (ValueError, OverflowError):
+            return None
+
+    def read(self, values: Any) -> PlainColumn:
+        """Read values and refuse what is not a time, or not as the data type says."""
+        column = super().read(values)
+        zones = [datetime_zone(dtype) for dtype in (column.dtype, self.dtype)]
+        if self.dtype is not None and zones.count(None) == 1:
+            raise self.error(
+                f" has {'no' if zones[0] is None else 'a'} time zone, unlike the data type of its "
+                f"schema, {self.dtype!r}. Convert the column, or change the schema."
+            )
+        return column
+
+    def seconds(self, column: PlainColumn) -> npt.NDArray[np.int64]:
+        """Return whole seconds since 1970; for days those of the clocks in the column's zone.
+
+        No clock is known before the year 1 or after 9999: days beyond are moved there first.
+        """
+        seconds = super().seconds(column)
+        zone = datetime_zone(self.dtype or column.dtype)
+        if self.resolution != "D" or zone is None:
+            return seconds
+        known = np.clip(seconds.astype("datetime64[s]"), *_DAYS)
+        clocks = pd.DatetimeIndex(known).tz_localize("UTC").tz_convert(zone).tz_localize(None)
+        return np.asarray(clocks).astype("datetime64[s]").astype(np.int64)
+
+    def _localized(self, times: Any) -> Any:
+        if (zone := datetime_zone(self.dtype)) is None:
+            return times
+        if self.resolution == "D":  # midnight of the zone; where there are two, the first
+            earlier = np.ones(len(times), dtype=bool)
+            return times.tz_localize(zone, ambiguous=earlier, nonexistent="shift_forward")
+        return times.tz_localize("UTC").tz_convert(zone)
+
+    def bounds_around(self, first: float, last: float) -> tuple[str, str]:
+        """Return bounds in ISO format, at midnight in UTC of times with a zone."""
+        lower, upper = super().bounds_around(first, last)
+        zoned = datetime_zone(self.dtype) is not None and self.resolution != "D"
+        midnight = "T00:00:00+00:00" if zoned else ""
+        return lower + midnight, upper + midnight
+
+    @property
+    def _limits(self) -> tuple[Any, Any]:  # type: ignore[override]
+        """First and last day that the data type can hold, wherever on earth it is read."""
+        dtype = self.dtype or self.default
+        return _NANOSECONDS if dtype.startswith("datetime64[ns") else _DAYS
+
+    def _bound_seconds(self, bound: str) -> int:
+        time = _parsed(bound)
+        if self.dtype is None and time.tzinfo is not None:
+            time = time.astimezone(UTC).replace(tzinfo=None)
+        stamp = self._end(pd.Timestamp(time).as_unit("s"))
+        if stamp is None:
+            raise self.error(
+                f": the bound {bound!r} has an offset from UTC, but the column has no time zone; "
+                "leave the offset out."
+            )
+        if self.resolution == "D":
+            stamp = stamp.tz_localize(None).floor("D")
+        return int(stamp.timestamp())
+
+    def _end(self, value: Any) -> pd.Timestamp | None:
+        """Return a time in the column's zone; without an offset it is read there."""
+        zone = datetime_zone(self.dtype)
+        try:
+            stamp = pd.Timestamp("" if isinstance(value, Number) else value)  # a number is no time
+            if zone is not None and stamp.tzinfo is None:
+                stamp = stamp.tz_localize(zone, ambiguous=True, nonexistent="shift_forward")
+            elif zone is not None:
+                stamp = stamp.tz_convert(zone)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return None if pd.isna(stamp) or (stamp.tzinfo is None) != (zone is None) else stamp
+
+    @property
+    def wanted(self) -> str:  # type: ignore[override]
+        """What a condition must be."""
+        offset = "" if datetime_zone(self.dtype) else " without an offset from UTC"
+        return f"a date or time in ISO format{offset}"
+
+    def condition(self, text: Any) -> str:
+        """Return the text of a date that somebody typed."""
+        try:
+            pd.Timestamp(text)
+        except (TypeError, ValueError):
+            hint = "write it in ISO format, as 2024-01-31"
+            raise ValueError(f"{self.name!r} is a date; {hint}.") from None
+        return str(text).strip()
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return values as times, those written as text too."""
+        return values if pd.api.types.is_datetime64_any_dtype(values) else pd.to_datetime(values)
+
+    @property
+    def _bounds_are(self) -> str:  # type: ignore[override]
+        first, last = self._limits
+        return f"a date or time in ISO format between {first} and {last}, such as '2024-01-31'"
+
+    def _bound(self, value: Any) -> str | None:
+        try:
+            if isinstance(value, np.datetime64):
+                value = pd.Timestamp(value).to_pydatetime()
+            text = value.isoformat() if isinstance(value, date) else value  # a datetime is one
+            first, last = self._limits
+            is_within = isinstance(text, str) and first <= _parsed(text).date() <= last
+            return text if is_within else None
+        except (ValueError, OverflowError):
+            return None
+
+
+def _parsed(bound: str) -> datetime:
+    return datetime.fromisoformat(bound).replace(microsecond=0)
+
+
+@dataclass(frozen=True, repr=False)
+class TimedeltaColumn(TickColumn):
+    """Durations between two bounds, in ticks of a day, an hour, a minute or a second.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    lower, upper : str, optional
+        Public bounds such as "0 days", "36 h", "1 days 02:30:00" or "P1DT2H"; durations of Python,
+        numpy and pandas are taken too. At most 100,000 days. Values outside are clipped. None: to
+        be estimated privately.
+    resolution : {"s", "min", "h", "D"}, default="s"
+        Length of a tick. Ticks are counted from `lower`; durations between two become the shorter.
+    missing : bool, default=False
+        Whether values may be missing, which is public.
+    dtype : str, optional
+        Data type of decoded values, such as "timedelta64[us]"; by default that of the table that
+        an encoder is fitted on.
+
+    Raises
+    ------
+    ValueError
+        If a field is not valid.
+
+    Examples
+    --------
+    >>> from skdpot.preprocessing import TimedeltaColumn
+    >>> stay = TimedeltaColumn("stay", lower="0 h", upper="10 h", resolution="h")
+    >>> stay.to_unit(["05:00:00"])
+    array([0.5])
+    """
+
+    kind: ClassVar[str] = "timedelta"
+    families: ClassVar[tuple[str, ...]] = ("timedelta",)
+    default: ClassVar[str] = "timedelta64[s]"
+    nouns: ClassVar[str] = "durations"
+    pattern: ClassVar[re.Pattern[str]] = _TEXT
+    unknown: ClassVar[tuple[str, str]] = ("0 days", "365 days")
+    wanted: ClassVar[str] = "a duration, such as '36 h'"
+    _limits = (-_LONGEST, _LONGEST)
+    _bounds_are = "a duration of at most 100,000 days, such as '36 h' or '1 days 02:30:00'"
+
+    def _bound(self, value: Any) -> str | None:
+        found = self._time(value)
+        return None if found is None else str(found.floor("s"))
+
+    @staticmethod
+    def _time(value: Any) -> pd.Timedelta | None:
+        """Return one duration, None for what is none; a number without a unit is none."""
+        if isinstance(value, str) and not _TEXT.fullmatch(value):
+            return None
+        if isinstance(value, Number) and not isinstance(value, np.timedelta64):
+            return None
+        try:
+            found = pd.Timedelta(value)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return found if abs(found) <= _LONGEST else None  # not so of NaT
+
+    def _bound_seconds(self, bound: str) -> int:
+        return int(pd.Timedelta(bound) // timedelta(seconds=1))
+
+    def condition(self, text: Any) -> str:
+        """Return the text of a duration that somebody typed."""
+        if self._time(text) is None:
+            raise ValueError(f"{self.name!r} is a duration; write it with its unit, as 36 h.")
+        return str(text).strip()
+
+    def compared(self, values: pd.Series) -> pd.Series:
+        """Return durations as numbers of seconds."""
+        column = self.read(values)
+        seconds = column.values / np.timedelta64(1, "s")
+        return pd.Series(np.where(column.missing, np.nan, seconds))
