@@ -32,12 +32,8 @@ import pandas as pd
 from skdpot import FairPrivateClassifier
 from skdpot.datasets import make_biased_classification
 from skdpot.mechanisms import RankedOutputs
-from skdpot.metrics import (
-    FairnessDisplay,
-    FairnessFrontierDisplay,
-    disparate_impact,
-    equalized_odds_ratios,
-)
+from skdpot.metrics import FairnessDisplay, FairnessFrontierDisplay, disparate_impact
+from skdpot.metrics.fairness import equalized_odds_ratios
 
 N_ROWS = 30_000
 ALPHAS, EPSILONS = (0.0, 0.25, 0.5, 0.75), (np.inf, 1.0, 0.5)

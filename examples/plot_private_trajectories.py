@@ -27,18 +27,14 @@ import numpy as np
 import pandas as pd
 
 from skdpot import PrivateTrajectorySampler
-from skdpot.datasets import (
-    branch_of,
-    branching_paths,
-    make_branching_trajectories,
-    one_point_a_person,
-)
+from skdpot.datasets import make_branching_trajectories, one_point_a_person
+from skdpot.datasets.trajectories import branch_of, branching_paths
 from skdpot.metrics import (
     TrajectoryDisplay,
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
-    resample_paths,
 )
+from skdpot.metrics.distances import resample_paths
 
 rng = np.random.default_rng(0)
 

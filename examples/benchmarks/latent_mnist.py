@@ -49,7 +49,8 @@ from mnist_halves import (
 from torch import nn
 from torch.nn import functional
 
-from skdpot.metrics import GaussianStatistics, frechet_distance
+from skdpot.metrics import frechet_distance
+from skdpot.metrics.distances import GaussianStatistics
 
 LATENT_DIM = 8
 

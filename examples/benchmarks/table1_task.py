@@ -35,7 +35,8 @@ from mnist_halves import (
 
 from skdpot import PrivateSWAutoencoder
 from skdpot.mechanisms import DPSGD, Architecture
-from skdpot.metrics import GaussianStatistics, frechet_distance, train_synthetic_test_real
+from skdpot.metrics import frechet_distance, train_synthetic_test_real
+from skdpot.metrics.distances import GaussianStatistics
 
 LATENT_DIM = 8
 N_SAMPLES = 6_000

@@ -21,7 +21,7 @@ from trajectory_tasks import GRID, StrokeTask
 from skdpot import PrivateTrajectorySampler
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
-from skdpot.metrics import resample_paths
+from skdpot.metrics.distances import resample_paths
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.gdp import gdp_mu
 from skdpot.release.bounds import DataBounds

@@ -191,7 +191,7 @@ def closest_record_share(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.audit import closest_record_share
+    >>> from skdpot.audit.synthetic import closest_record_share
     >>> rows = np.random.default_rng(0).normal(size=(400, 3))
     >>> result = closest_record_share(rows[:200], rows[:200], rows[200:])
     >>> result.share.value, result.expected

@@ -2,18 +2,12 @@
 
 from skdpot.datasets.biased import make_biased_classification, make_biased_regression
 from skdpot.datasets.trajectories import (
-    OrnsteinUhlenbeck,
-    branch_of,
-    branching_paths,
     make_branching_trajectories,
     make_ornstein_uhlenbeck_trajectories,
     one_point_a_person,
 )
 
 __all__ = [
-    "OrnsteinUhlenbeck",
-    "branch_of",
-    "branching_paths",
     "make_biased_classification",
     "make_biased_regression",
     "make_branching_trajectories",

@@ -275,7 +275,8 @@ def frechet_distance(X: ArrayLike | GaussianStatistics, Y: ArrayLike | GaussianS
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.metrics import GaussianStatistics, frechet_distance
+    >>> from skdpot.metrics.distances import GaussianStatistics
+    >>> from skdpot.metrics import frechet_distance
     >>> X = np.random.default_rng(0).normal(size=(500, 4))
     >>> reference = GaussianStatistics.of(X)
     >>> frechet_distance(X + 1.0, reference)

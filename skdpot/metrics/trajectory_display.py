@@ -90,7 +90,8 @@ class TrajectoryDisplay:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.datasets import branching_paths, one_point_a_person
+    >>> from skdpot.datasets.trajectories import branching_paths
+    >>> from skdpot.datasets import one_point_a_person
     >>> from skdpot.metrics import TrajectoryDisplay
     >>> times = np.linspace(0, 1, 20)
     >>> paths, _ = branching_paths(300, times, random_state=0)

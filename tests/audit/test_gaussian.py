@@ -12,7 +12,9 @@ from skdpot import (
     PrivacyBudget,
     SlicedSketch,
 )
-from skdpot.audit import CanaryPairs, GaussianAuditResult, gaussian_audit
+from skdpot.audit import gaussian_audit
+from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.gaussian import GaussianAuditResult
 from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
 from tests.flat_options import private_distance
 

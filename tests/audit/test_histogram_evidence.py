@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
-from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
-from skdpot.audit.canaries import AuditedFit, AuditTask, CanaryPairs
+from skdpot.audit.canaries import AuditedFit, AuditTask, CanaryPairs, default_canaries
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.noise import lattice_noise
 from skdpot.release.release import record_releases

@@ -13,8 +13,10 @@ from scipy.stats import binomtest, norm
 
 import skdpot.release.sketch as sketch_module
 from skdpot import SlicedSketch
-from skdpot.audit import CanaryPairs, MembershipResult, gaussian_audit, log_likelihood_ratio
-from skdpot.audit.message_attacks import statistic_of
+from skdpot.audit import gaussian_audit
+from skdpot.audit.canaries import CanaryPairs
+from skdpot.audit.membership import MembershipResult
+from skdpot.audit.message_attacks import log_likelihood_ratio, statistic_of
 from skdpot.privacy.gdp import gdp_mu
 
 N_TRIALS = 400

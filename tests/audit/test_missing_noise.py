@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from skdpot import DPTableSynthesizer, FairPrivateClassifier, SlicedSketch
-from skdpot.audit import AuditResult, one_run_audit
+from skdpot.audit import one_run_audit
+from skdpot.audit.one_run import AuditResult
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from skdpot.privacy import noise
 from skdpot.release import contingency as marginals

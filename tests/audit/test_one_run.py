@@ -16,10 +16,11 @@ from skdpot import (
     PrivateScaler,
     SlicedSketch,
 )
-from skdpot.audit import AuditResult, CanaryPairs, antipodal_pairs, one_run_audit
+from skdpot.audit import one_run_audit
 from skdpot.audit.attacks import default_score
+from skdpot.audit.canaries import CanaryPairs, antipodal_pairs
 from skdpot.audit.matched_filter import EvidenceSum
-from skdpot.audit.one_run import claimed, lower_text
+from skdpot.audit.one_run import AuditResult, claimed, lower_text
 from tests.flat_options import flow_sampler, private_distance, sliced_generator
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(50, 3))

@@ -14,14 +14,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from skdpot import SlicedSketch
-from skdpot.audit import (
+from skdpot.audit import synthetic_membership
+from skdpot.audit.membership import MembershipResult, binomial_limits
+from skdpot.audit.synthetic import (
     closest_record_share,
     density_ratio_membership,
     distance_to_closest_record,
     nearest_neighbour_distance_ratio,
-    synthetic_membership,
 )
-from skdpot.audit.membership import MembershipResult, binomial_limits
 from tests.flat_options import flow_sampler, trajectory_sampler
 
 RNG = np.random.default_rng(0)

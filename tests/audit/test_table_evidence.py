@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skdpot import DPTableSynthesizer
-from skdpot.audit import default_canaries, default_score
-from skdpot.audit.canaries import AuditTask, CanaryPairs
+from skdpot.audit.attacks import default_score
+from skdpot.audit.canaries import AuditTask, CanaryPairs, default_canaries
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from skdpot import PrivateTrajectorySampler
-from skdpot.audit import default_canaries
 from skdpot.audit.attacks import default_score
-from skdpot.audit.canaries import AuditedFit, AuditTask
+from skdpot.audit.canaries import AuditedFit, AuditTask, default_canaries
 from skdpot.release.langevin import clipped_fit_gradient, clipped_pulls
 from skdpot.release.release import record_releases
 from tests.flat_options import trajectory_sampler

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from skdpot import PrivacyBudget, datasets, metrics
+from skdpot import PrivacyBudget, datasets
+from skdpot.datasets import trajectories
+from skdpot.metrics import distances, fairness
 from skdpot.ot import transport
 from skdpot.privacy import (
     GaussianEvent,
-    PrivacyTarget,
     SampledGaussianEvent,
     calibrate,
     compose,
@@ -20,6 +21,7 @@ from skdpot.privacy import (
     gdp_epsilon,
     gdp_mu,
 )
+from skdpot.privacy.accounting import PrivacyTarget
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import constants, labels, tables
 
@@ -103,7 +105,7 @@ ARGUMENTS = {
 
 def law_density(time: Any, points: Any) -> Any:
     """Read the law of a process."""
-    law = datasets.OrnsteinUhlenbeck.of(n_features=2)
+    law = trajectories.OrnsteinUhlenbeck.of(n_features=2)
     return [law.mean(time).sum(), law.covariance(time).sum(), law.density(points, time).sum()]
 
 
@@ -183,17 +185,17 @@ def of(module: Any, names: Iterable[str], *, undefined: bool = False) -> dict[st
 
 DISTANCES = (
     *("wasserstein_distance", "sliced_wasserstein_distance", "frechet_distance"),
-    *("GaussianStatistics", "make_parity_scorer", "resample_paths"),
+    *("GaussianStatistics", "resample_paths"),
     *("marginal_wasserstein_distances", "path_sliced_wasserstein_distance"),
 )
 FAIRNESS = (
     *("disparate_impact", "demographic_parity_difference", "selection_rates"),
     *("equalized_odds_difference", "equalized_odds_ratio", "equalized_odds_ratios"),
-    "wasserstein_parity",
+    *("make_parity_scorer", "wasserstein_parity"),
 )
 FUNCTIONS: dict[str, Function] = {
-    **of(metrics, DISTANCES),
-    **of(metrics, FAIRNESS, undefined=True),
+    **of(distances, DISTANCES),
+    **of(fairness, FAIRNESS, undefined=True),
     **of(datasets, (name for name in datasets.__all__ if name != "OrnsteinUhlenbeck")),
     "datasets.OrnsteinUhlenbeck": Function(law_density, undefined=True),
     **of(transport, ("wasserstein_1d",)),

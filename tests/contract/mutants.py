@@ -282,14 +282,14 @@ _ONE_STEP = all_of(
 _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     1: [
         (half_noise("NoisyAccumulator.__init__"),
-         {"table of a sketch": "slicing/test_released_noise.py::test_noise_has_the_stated_variance"
+         {"table of a sketch": "release/test_released_noise.py::test_noise_has_the_stated_variance"
           "[public-False-SlicedSketch]",
           "table of a sketch, by audit": _AUDIT + "[sketch]"}),
         (half_noise("noisy_batches"),
          {"projected rows, lattice":
-          "slicing/test_row_release.py::test_noise_has_the_stated_sigma[1.0-discrete]",
+          "release/test_row_release.py::test_noise_has_the_stated_sigma[1.0-discrete]",
           "projected rows, float":
-          "slicing/test_row_release.py::test_noise_has_the_stated_sigma[1.0-float]",
+          "release/test_row_release.py::test_noise_has_the_stated_sigma[1.0-float]",
           "projected rows, lattice, by audit": _AUDIT + "[projected rows]"}),
         (half_noise("noisy_gradient_steps"),
          {"gradients of a generator": "nets/test_private_generator.py::"
@@ -311,25 +311,25 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "nets/test_code_parity.py::test_the_noise_has_the_scale_of_the_event"}),
         (half_noise("noisy_counts"),
          {"fair tables":
-          "nets/test_output_tables.py::test_noise_has_the_stated_size_on_every_entry[2]",
+          "release/test_output_tables.py::test_noise_has_the_stated_size_on_every_entry[2]",
           "fair tables, by audit": _AUDIT + "[fair table]"}),
         (half_noise("mean_field_langevin"),
          {"mean-field Langevin":
-          "trajectories/test_langevin.py::test_noise_has_the_standard_deviation_of_the_event",
+          "release/test_langevin.py::test_noise_has_the_standard_deviation_of_the_event",
           "mean-field Langevin, by audit": _AUDIT + "[mean-field Langevin]"}),
         (half_noise("_noisy_sums"),
-         {"warm start by means": "trajectories/test_warm_start.py::"
+         {"warm start by means": "release/test_warm_start.py::"
           "test_noise_of_means_has_the_standard_deviation_of_the_event",
-          "warm start by clusters": "trajectories/test_warm_start.py::"
+          "warm start by clusters": "release/test_warm_start.py::"
           "test_noise_of_clusters_has_the_standard_deviation_of_the_event",
           "warm start by means, by audit": _AUDIT + "[mean of a warm start]"}),
         (half_noise("noisy_histogram"),
          {"histograms of bounds":
-          "privacy/test_bounds.py::test_noise_has_the_variance_of_the_event[features-True-30]",
+          "release/test_bounds.py::test_noise_has_the_variance_of_the_event[features-True-30]",
           "histograms of bounds, by audit": _AUDIT + "[histogram of bounds]"}),
         (half_noise("select_categories"),
          {"counts of categories":
-          "privacy/test_category_selection.py::test_noise_has_the_variance_of_the_event[1]",
+          "release/test_category_selection.py::test_noise_has_the_variance_of_the_event[1]",
           "counts of categories, by audit": _AUDIT + "[counts of categories]"}),
         (half_noise("release_marginals"),
          {"counts of a synthesizer": "tables/test_marginal_release.py::"
@@ -346,14 +346,14 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"the sampler of float noise": "privacy/test_noise.py::test_float_noise"}),
         (given("calibrate_lattice", "plan_tables", mu=twice),
          {"noise of one release for several":
-          "nets/test_output_tables.py::test_a_plan_costs_what_it_was_given[1]"}),
+          "release/test_output_tables.py::test_a_plan_costs_what_it_was_given[1]"}),
     ],
     2: [
         (skipped("DataBounds._shorten", "mapped"),
          {"rows to the ball":
-          "slicing/test_row_release.py::test_rows_outside_the_ball_are_shortened"}),
+          "release/test_row_release.py::test_rows_outside_the_ball_are_shortened"}),
         (rewritten("DataBounds.to_ball", ("np.clip(mapped, -side, side, out=mapped)", "mapped")),
-         {"rows to the box": "privacy/test_bounds.py::test_box_broadcasts_and_clips_each_feature"}),
+         {"rows to the box": "release/test_bounds.py::test_box_broadcasts_and_clips_each_feature"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip)",
          "by_jacobians(1e300)")),
          {"gradient of an autoencoder": "nets/test_private_training.py::"
@@ -361,7 +361,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("OuterProducts.gram", ("gradients @ gradients.mT",
          "(gradients.float() @ gradients.float().mT).double()")),
          {"norms in single precision":
-          "nets/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
+          "release/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)",
          "by_jacobians(1e300, pulls)")),
          {"Jacobian of the codes of an autoencoder": "nets/test_code_parity.py::"
@@ -388,9 +388,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "nets/test_private_generator.py::test_outputs_and_jacobians_are_clipped_apart"}),
         (given("clipped_fit_gradient", clip=LARGE),
          {"mean-field Langevin":
-          "trajectories/test_langevin.py::test_the_sensitivity_is_attained"}),
+          "release/test_langevin.py::test_the_sensitivity_is_attained"}),
         (given("_shortened", "_noisy_sums", radius=LARGE),
-         {"rows of a warm start": "trajectories/test_warm_start.py::"
+         {"rows of a warm start": "release/test_warm_start.py::"
           "test_no_neighbour_moves_a_release_further_than_the_sensitivity[3.0-2-mean]"}),
     ],
     3: [
@@ -409,13 +409,13 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (given("plan_tables", n_releases=1),
          {"fair tables, histograms of a threshold": _DRAWS + "[classifier, threshold]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", n_steps=1),
-         {"steps of mean-field Langevin": "trajectories/test_langevin_plan.py::"
+         {"steps of mean-field Langevin": "release/test_langevin_plan.py::"
           "test_given_noise_is_accounted_for_whatever_the_target"}),
         (given("GaussianEvent.__init__", "WarmStartPlan.event", n_steps=1),
          {"Lloyd steps": _DRAWS + "[paths, mfld, kmeans]"}),
         (instead("SecretStream.generator", the_same_generator),
          {"a generator that starts anew":
-          "slicing/test_row_release.py::test_each_step_draws_fresh_noise"}),
+          "release/test_row_release.py::test_each_step_draws_fresh_noise"}),
     ],
     4: [
         (charged_late("SlicedSketch._release"),
@@ -470,11 +470,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           f"estimators/test_table_synthesizer_privacy.py::{_LAW}rows[open]"}),
         (charged_late("PrivateScaler.fit"),
          {"PrivateScaler":
-          "preprocessing/test_private_scaler.py::test_the_charge_comes_before_noise_and_data"}),
+          "estimators/test_private_scaler.py::test_the_charge_comes_before_noise_and_data"}),
     ],
     5: [
         (given("SquareRootStrategy.sensitivity", "plan_sketch", conditional=False),
-         {"sketch with classes": "slicing/test_sensitivity.py::"
+         {"sketch with classes": "release/test_sensitivity.py::"
           "test_a_change_of_class_alone_needs_the_larger_sensitivity",
           "sketch with classes, by audit": _AUDIT + "[sketch with classes]"}),
         (given("plan_threshold", public_classes=True),
@@ -486,8 +486,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (rewritten("clipped_fit_gradient",
          ('np.sqrt(np.einsum("bk,bk,bk->b", shares, shares, squares))',
          "shares * np.sqrt(squares)"), ("shares *= ...[:, None]", "shares *= ...")),
-         {"one record": "trajectories/test_data_fit.py::test_no_record_has_a_norm_above_the_clip",
-          "a whole step": "trajectories/test_langevin.py::"
+         {"one record": "release/test_data_fit.py::test_no_record_has_a_norm_above_the_clip",
+          "a whole step": "release/test_langevin.py::"
           "test_a_neighbour_moves_one_time_by_at_most_the_sensitivity"}),
     ],
     7: [
@@ -502,16 +502,16 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "nets/test_private_training.py::test_batches_are_those_of_the_event"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", batch_sizes=half),
          {"batches of projected rows, without_replacement":
-          "slicing/test_row_release.py::test_batches_are_as_large_as_is_charged"
+          "release/test_row_release.py::test_batches_are_as_large_as_is_charged"
           "[without_replacement]"}),
         (given("SampledGaussianEvent.__init__", "plan_rows", sampling_rate=half),
          {"batches of projected rows, poisson":
-          "slicing/test_row_release.py::test_batches_are_as_large_as_is_charged[poisson]"}),
+          "release/test_row_release.py::test_batches_are_as_large_as_is_charged[poisson]"}),
         (given("SampledGaussianEvent.__init__", "plan_langevin", sampling_rate=half),
-         {"event of mean-field Langevin": "trajectories/test_langevin_plan.py::"
+         {"event of mean-field Langevin": "release/test_langevin_plan.py::"
           "test_given_noise_is_accounted_for_whatever_the_target"}),
         (given("poisson_batches", "mean_field_langevin", rate=twice),
-         {"batches of mean-field Langevin": "trajectories/test_langevin.py::"
+         {"batches of mean-field Langevin": "release/test_langevin.py::"
           "test_every_record_takes_part_at_the_rate_of_the_event"}),
         (given("_coin_sample", threshold=one_more),
          {"coins that land in more often":
@@ -590,13 +590,13 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "test_batches_of_cells_are_fresh_uniform_subsets_of_each",
           "fair sums by ranks": "nets/test_fair_training.py::test_batches_are_fresh_at_every_step"
           "[ranks-without_replacement]",
-          "projected rows": "slicing/test_row_release.py::"
+          "projected rows": "release/test_row_release.py::"
           "test_without_noise_the_values_are_projections_of_a_batch"}),
     ],
     12: [
         (rewritten("noisy_batches", ("values.sort(axis=1)", "")),
          {"projected rows":
-          "slicing/test_row_release.py::test_shapes_types_and_order[orthogonal-discrete]"}),
+          "release/test_row_release.py::test_shapes_types_and_order[orthogonal-discrete]"}),
         (all_of(rewritten("noisy_batches", ("values.sort(axis=1)", "")),
          returning("DataBounds.to_ball", with_sorted_columns, "noisy_batches")),
          {"sorted before the noise":
@@ -627,29 +627,29 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     14: [
         (rewritten("StepDirections.largest_norm", ("math.ceil(...)", "...")),
          {"directions of a step":
-          "slicing/test_exact_projection.py::test_largest_norm_is_one[31-8-orthogonal]",
-          "projected rows": "slicing/test_row_release.py::"
+          "release/test_exact_projection.py::test_largest_norm_is_one[31-8-orthogonal]",
+          "projected rows": "release/test_row_release.py::"
           "test_the_worst_record_moves_a_truncated_block_by_the_sensitivity"}),
     ],
     15: [
         (skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"),
          {"state of the sketch":
-          "slicing/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[state]"}),
+          "release/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[state]"}),
         (all_of(skipped("SlicedSketch._check_readable", within="SlicedSketch.__getstate__"),
          as_any_object("NoisyAccumulator.__reduce_ex__"),
          as_any_object("NoisyAccumulator.__getstate__")),
          {"pickles of the sketch":
-          "slicing/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[pickle]"}),
+          "release/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied[pickle]"}),
         (skipped("NoisyAccumulator.__copy__", "self"),
          {"copies of the accumulator":
-          "slicing/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied"
+          "release/test_stream.py::test_an_open_sketch_cannot_be_read_or_copied"
           "[copy of the accumulator]"}),
         (rewritten("NoisyAccumulator._check_whole", ("os.getpid() != self._process", "False")),
          {"a fork":
-          "slicing/test_neighbours.py::test_a_fork_cannot_use_the_noise_of_an_open_sketch"}),
+          "release/test_neighbours.py::test_a_fork_cannot_use_the_noise_of_an_open_sketch"}),
         (rewritten("NoisyAccumulator.add", ("del self._table", "")),
          {"a chunk that was half added":
-          "slicing/test_stream.py::test_an_interrupted_chunk_ends_the_stream_for_good"
+          "release/test_stream.py::test_an_interrupted_chunk_ends_the_stream_for_good"
           "[KeyboardInterrupt]"}),
     ],
     16: [
@@ -671,10 +671,10 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     17: [
         (skipped("after_bounds", "event"),
          {"sketch":
-          "slicing/test_released_noise.py::test_private_bounds_are_paid_for_by_more_noise",
+          "release/test_released_noise.py::test_private_bounds_are_paid_for_by_more_noise",
           "sketches of trajectories": "estimators/test_trajectory_privacy.py::"
           "test_epsilon_of_a_sketch_is_that_of_its_noise[private-1]",
-          "projected rows": "slicing/test_row_plan.py::test_private_bounds_take_a_tenth"}),
+          "projected rows": "release/test_row_plan.py::test_private_bounds_take_a_tenth"}),
         (returning("plan_training", charged_for_its_last_phase),
          {"targets of a regressor": _DRAWS + "[regressor]", "training": _DRAWS + "[autoencoder]"}),
         (rewritten("plan_langevin", ("isinstance(one, BoundsPlan | WarmStartPlan)",
@@ -687,11 +687,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "[synthesizer, nothing known]"}),
         (returning("BoundsPlan.event", the_first_phase),
          {"the second histogram of a feature":
-          "privacy/test_bounds.py::test_plan_costs_what_was_asked"}),
+          "release/test_bounds.py::test_plan_costs_what_was_asked"}),
     ],
     18: [
         (given("SquareRootStrategy.sensitivity", group_size=1),
-         {"table of a sketch": "slicing/test_sensitivity.py::"
+         {"table of a sketch": "release/test_sensitivity.py::"
           "test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it[two rows of a " "person]",
           "table of a sketch, by audit": _AUDIT + "[sketch of persons]"}),
         (given("SlicedSketch.__init__", "FitContext.sketch", group_size=1),
@@ -699,19 +699,19 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "test_epsilon_of_a_sketch_is_that_of_its_noise[bounds0-3]"}),
         (given("_feature_noises", group_size=1),
          {"histograms of bounds":
-          "privacy/test_bounds.py::test_several_rows_of_a_person_move_as_many_counts"
+          "release/test_bounds.py::test_several_rows_of_a_person_move_as_many_counts"
           "[features]"}),
         (given("bounds_or_plan", group_size=1),
          {"bounds of a sketch":
-          "slicing/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
+          "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
         (given("Event.grouped", group_size=1),
          {"rows of different times": "privacy/test_group_privacy.py::"
           "test_rows_of_different_parts_move_all_parts_together_by_the_root_of_their_number"}),
         (given("Event.grouped", "plan_langevin", group_size=1),
          {"steps of mean-field Langevin":
-          "trajectories/test_langevin_plan.py::test_rows_at_different_times_compose"}),
+          "release/test_langevin_plan.py::test_rows_at_different_times_compose"}),
         (given("Event.grouped", "WarmStartPlan.event", group_size=1),
-         {"warm start": "trajectories/test_warm_start.py::"
+         {"warm start": "release/test_warm_start.py::"
           "test_the_event_counts_each_lloyd_step_and_each_row_of_a_person"}),
         (rewritten("PrivacyLoss.group_epsilon", ("steps + (k - 1) * x", "0.0")),
          {"delta of a chain not added up": "privacy/test_group_privacy.py::"
@@ -730,7 +730,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     19: [
         (checked_late("check_arrivals", "SlicedSketch.partial_fit"),
          {"too many rows in a stream":
-          "slicing/test_stream.py::test_more_rows_than_declared_are_refused_before_any_charge"}),
+          "release/test_stream.py::test_more_rows_than_declared_are_refused_before_any_charge"}),
         (skipped("check_steps", within="MeanFieldLangevin.release"),
          {"steps that diverge": "estimators/test_trajectory_privacy.py::"
           "test_a_refused_fit_charges_nothing_and_changes_nothing[mfld-too long]"}),
@@ -742,7 +742,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"a budget that is used up":
           "privacy/test_budget.py::test_a_refused_charge_changes_nothing"}),
         (checked_late("resolve_device", "SlicedSketch._open"),
-         {"a device that is not there": "slicing/test_stream.py::"
+         {"a device that is not there": "release/test_stream.py::"
           "test_a_device_that_is_not_there_is_refused_before_any_charge"}),
         (skipped("_check_drawable"),
          {"noise of a table that cannot be drawn": "estimators/test_table_synthesizer_privacy.py::"
@@ -756,7 +756,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"below what is attained": "privacy/test_accounting.py::"
           "test_limit_for_poisson_samples_lies_below_what_is_attained",
           "batches of projected rows":
-          "slicing/test_row_plan.py::test_cost_of_given_noise_by_another_route[3.0-500]"}),
+          "release/test_row_plan.py::test_cost_of_given_noise_by_another_route[3.0-500]"}),
         (returning("SampledGaussianEvent._steps", steps_on_poisson_samples),
          {"Poisson account for batches of a fixed size":
           "privacy/test_accounting.py::test_golden_values[5.0]"}),
@@ -783,11 +783,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
     22: [
         (rewritten("select_categories",
          ("event.threshold * units", "(event.threshold - 2 * event.sigma) * units")),
-         {"a threshold two sigma lower": "privacy/test_category_selection.py::"
+         {"a threshold two sigma lower": "release/test_category_selection.py::"
           "test_counts_of_one_are_shown_as_often_as_the_event_says"}),
         (given("calibrate_lattice", "plan_category_selection", sensitivity=1.0),
          {"a plan in which one count moves":
-          "privacy/test_category_selection.py::test_a_plan_costs_what_it_was_given"}),
+          "release/test_category_selection.py::test_a_plan_costs_what_it_was_given"}),
         (returning("ThresholdedCountsEvent.sensitivity", 1.0),
          {"an event in which one count moves":
           "privacy/test_thresholded_event.py::test_no_neighbours_exceed_what_is_charged"
@@ -812,7 +812,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"tails that a ledger forgets": "privacy/test_thresholded_event.py::"
           "test_a_budget_remembers_the_tail_and_admits_as_many_as_fit"}),
         (rewritten("_counted", ("type(plain).__name__", "''")),
-         {"the first of equal values stands for the others": "privacy/test_category_selection.py::"
+         {"the first of equal values stands for the others": "release/test_category_selection.py::"
           "test_equal_values_of_different_types_are_not_merged"}),
     ],
     23: [
@@ -961,20 +961,20 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "cli/test_table_files.py::test_an_empty_line_of_one_column_is_a_record"}),
         (rewritten("TableSchema.from_dtypes",
          ("_column_from_dtype(table, name)", "_column_with_categories(table, name)")),
-         {"categories of a data type taken as public": "preprocessing/test_table_schema.py::"
+         {"categories of a data type taken as public": "tables/test_table_schema.py::"
           "test_categories_that_a_data_type_lists_are_unknown[enum of polars]"}),
         (rewritten("NumericColumn.read",
          ("list(map(..., present))",
          "np.clip(np.array(list(present)), -(2**62), 2**62)")),
          {"objects as numbers of one type":
-          "preprocessing/test_table_objects.py::test_one_half_does_not_round_large_integers"}),
+          "tables/test_table_objects.py::test_one_half_does_not_round_large_integers"}),
         (rewritten("CategoricalColumn.to_codes",
          ("return ...", "codes = column.distinct[0]; "
          "return np.where(codes < 0, -1, codes % len(self.levels))")),
-         {"categories by the first that occurs": "preprocessing/test_one_row_one_code.py::"
+         {"categories by the first that occurs": "tables/test_one_row_one_code.py::"
           "test_changing_a_row_changes_its_code_alone[arrow-String]"}),
         (returning("TickColumn.to_unit", since_the_earliest),
-         {"times by the earliest": "preprocessing/test_one_row_one_code.py::"
+         {"times by the earliest": "tables/test_one_row_one_code.py::"
           "test_changing_a_row_changes_its_code_alone[polars-Datetime(us, None)]"}),
     ],
 }

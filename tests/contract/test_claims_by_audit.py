@@ -16,7 +16,8 @@ from torch import nn
 
 from skdpot import SlicedSketch
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.audit import CanaryPairs, gaussian_audit
+from skdpot.audit import gaussian_audit
+from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.message_attacks import statistic_of
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps

@@ -27,7 +27,9 @@ from skdpot import (
     datasets,
     metrics,
 )
+from skdpot.datasets import trajectories
 from skdpot.mechanisms import LatentNetwork, TrajectorySketch
+from skdpot.metrics import fairness
 from skdpot.ot import transport
 from skdpot.privacy import gdp_delta
 from tests.contract.fuzz_harness import chain
@@ -267,7 +269,7 @@ MADE = {
     "paths": lambda: trajectory_sampler(**TRAJECTORIES).fit(X, TIMES),
     "distance": lambda: private_distance(**SMALL, epsilon=50.0).fit(X),
     "contribution": lambda: ClientContribution(private_distance(**SMALL, epsilon=50.0)).fit(X),
-    "law": lambda: datasets.OrnsteinUhlenbeck.of(n_features=2),
+    "law": lambda: trajectories.OrnsteinUhlenbeck.of(n_features=2),
 }
 
 
@@ -340,7 +342,7 @@ REFUSED = {
     ),
     **{
         f"decisions {k}": (
-            partial(metrics.selection_rates, column, sensitive_features=[0, 1]),
+            partial(fairness.selection_rates, column, sensitive_features=[0, 1]),
             "y_pred (has|holds|cannot)",
         )
         for k, column in enumerate(([0.0, np.inf], torch.tensor([0.0, 1.0], requires_grad=True)))
@@ -349,7 +351,7 @@ REFUSED = {
         f"{make.__name__}({n!r})": (partial(make, n, *more), "n_paths|n_samples")
         for n in (True, np.bool_(True))
         for make, *more in (
-            (datasets.branching_paths, [0.0]), (datasets.make_biased_classification,),
+            (trajectories.branching_paths, [0.0]), (datasets.make_biased_classification,),
         )
     },
     **{
@@ -366,7 +368,7 @@ REFUSED = {
         for name, call in {
             "mean": lambda t: fitted("law").mean(t),
             "covariance": lambda t: fitted("law").covariance(t),
-            "branch": lambda t: datasets.branch_of([[0.0, 0.0]], t),
+            "branch": lambda t: trajectories.branch_of([[0.0, 0.0]], t),
         }.items()
     },
     **{
@@ -378,11 +380,14 @@ REFUSED = {
         }.items()
     },
     **{
-        f"paths at {times}": (partial(datasets.branching_paths, 3, times), "times must have shape")
+        f"paths at {times}": (
+            partial(trajectories.branching_paths, 3, times),
+            "times must have shape",
+        )
         for times in ([], [[0.0, 0.5], [0.5, 1.0]])
     },
     "branches of a tensor": (
-        lambda: datasets.branch_of(TABLES["torch"], 0.5), "points must hold finite numbers"
+        lambda: trajectories.branch_of(TABLES["torch"], 0.5), "points must hold finite numbers"
     ),
 }  # fmt: skip
 
@@ -420,7 +425,7 @@ ANSWERS = {
     "rows, uint64": (lambda: fitted("flow").sample(np.uint64(3)).shape, (3, 2)),
     "paths, int8": (lambda: fitted("paths").sample_frame(np.int8(100)).shape, (300, 4)),
     "made-up paths, uint64": (
-        lambda: datasets.branching_paths(np.uint64(5), [0.0])[0].shape, (5, 1, 2)
+        lambda: trajectories.branching_paths(np.uint64(5), [0.0])[0].shape, (5, 1, 2)
     ),
     "made-up rows, uint8": (
         lambda: len(datasets.make_biased_classification(np.uint8(200), n_core=np.int8(4))[0]), 200
@@ -431,12 +436,12 @@ ANSWERS = {
         .statistic_.shape, (1, 2, 4),
     ),
     "a reference group that is true": (
-        lambda: metrics.equalized_odds_ratios(
+        lambda: fairness.equalized_odds_ratios(
             [1, 1, 0, 0], [1, 1, 1, 1], sensitive_features=[0, 1, 0, 1], reference=True
         ).to_dict(),
         {0: 1.0, 1: 1.0},
     ),
-    "a branch far away": (lambda: datasets.branch_of([[0.0, 1e300]], 0.5).tolist(), [0]),
+    "a branch far away": (lambda: trajectories.branch_of([[0.0, 1e300]], 0.5).tolist(), [0]),
     "a distance far away": (
         lambda: metrics.wasserstein_distance(HUGE, HUGE + 1e100, p=40), pytest.approx(1e100)
     ),

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from skdpot.datasets import OrnsteinUhlenbeck, make_ornstein_uhlenbeck_trajectories
+from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
+from skdpot.datasets.trajectories import OrnsteinUhlenbeck
 
 FALSE_ALARM = 1e-7  # of one comparison; there are fewer than 100 in this file, and all are seeded
 N = 20_000

@@ -8,12 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpot.datasets import (
-    branch_of,
-    branching_paths,
-    make_branching_trajectories,
-    one_point_a_person,
-)
+from skdpot.datasets import make_branching_trajectories, one_point_a_person
+from skdpot.datasets.trajectories import branch_of, branching_paths
 
 FALSE_ALARM = 1e-7  # of one comparison; there are fewer than 100 in this file, and all are seeded
 HALFWAY = {0: (0.0, 1.0), 1: (0.0, 0.0), 2: (0.0, -1.0)}

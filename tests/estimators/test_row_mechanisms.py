@@ -16,7 +16,8 @@ from skdpot.mechanisms import Presample, Resample
 from skdpot.ot.flow import FlowSchedule, NumpyDrift
 from skdpot.ot.slices import uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
-from skdpot.privacy import NonPrivateEvent, compose
+from skdpot.privacy import compose
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release import rows as noisy_rows
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler

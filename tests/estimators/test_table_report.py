@@ -17,11 +17,8 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
 from skdpot.exceptions import PrivacyWarning
-from skdpot.metrics import (
-    MarginalsDisplay,
-    marginal_total_variations,
-    normalized_wasserstein_distance,
-)
+from skdpot.metrics import MarginalsDisplay
+from skdpot.metrics.marginals import marginal_total_variations, normalized_wasserstein_distance
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables.model import project_to_total

@@ -20,7 +20,8 @@ from skdpot import (
     PrivateSWAutoencoder,
     SlicedSketch,
 )
-from skdpot.audit import default_score, one_run_audit
+from skdpot.audit import one_run_audit
+from skdpot.audit.attacks import default_score
 from skdpot.preprocessing import CategoricalColumn, TableSchema
 from tests.flat_options import (
     flow_sampler,

@@ -21,12 +21,10 @@ from skdpot.metrics import (
     demographic_parity_difference,
     disparate_impact,
     equalized_odds_difference,
-    equalized_odds_ratio,
-    equalized_odds_ratios,
-    selection_rates,
     sliced_wasserstein_distance,
     wasserstein_parity,
 )
+from skdpot.metrics.fairness import equalized_odds_ratio, equalized_odds_ratios, selection_rates
 
 quick = settings(max_examples=40, deadline=None)
 GROUP_NAMES = st.sampled_from([(0, 1, 2, 3), ("a", "b", "c", "d"), (5, -1, 7, 2), (True, False)])

@@ -15,13 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpot.datasets import make_biased_classification
-from skdpot.metrics import (
-    FairnessDisplay,
-    FairnessFrontierDisplay,
-    disparate_impact,
-    equalized_odds_ratios,
-)
+from skdpot.metrics import FairnessDisplay, FairnessFrontierDisplay, disparate_impact
 from skdpot.metrics._panels import COLORS
+from skdpot.metrics.fairness import equalized_odds_ratios
 
 X, y, group = make_biased_classification(900, random_state=0)
 names = np.where(y == 1, "yes", "no")

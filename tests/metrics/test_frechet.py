@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 from scipy.stats import special_ortho_group
 
-from skdpot.metrics import GaussianStatistics, frechet_distance, wasserstein_distance
+from skdpot.metrics import frechet_distance, wasserstein_distance
+from skdpot.metrics.distances import GaussianStatistics
 
 quick = settings(max_examples=40, deadline=None)
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.datasets import OrnsteinUhlenbeck
+from skdpot.datasets.trajectories import OrnsteinUhlenbeck
 from skdpot.metrics import (
     marginal_wasserstein_distances,
     path_sliced_wasserstein_distance,
-    resample_paths,
     sliced_wasserstein_distance,
     wasserstein_distance,
 )
+from skdpot.metrics.distances import resample_paths
 
 quick = settings(max_examples=40, deadline=None)
 PATHS = np.random.default_rng(0).normal(size=(40, 5, 3)).cumsum(axis=1)

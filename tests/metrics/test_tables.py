@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
-from skdpot.metrics import (
-    marginal_total_variation,
+from skdpot.metrics import marginal_total_variation
+from skdpot.metrics.marginals import (
+    CodedTables,
+    _shared_codes,
+    distance_by_chance,
     marginal_total_variations,
     normalized_wasserstein_distance,
 )
-from skdpot.metrics.marginals import CodedTables, _shared_codes, distance_by_chance
 
 
 def table(n_rows, seed):

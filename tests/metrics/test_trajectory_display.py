@@ -7,7 +7,8 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from skdpot.datasets import branching_paths, one_point_a_person
+from skdpot.datasets import one_point_a_person
+from skdpot.datasets.trajectories import branching_paths
 from skdpot.metrics import TrajectoryDisplay
 
 TIMES = np.linspace(2.0, 4.0, 11)

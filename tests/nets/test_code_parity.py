@@ -24,7 +24,7 @@ from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
-from tests.nets.jacobian_sums import chunks_of
+from tests.release.jacobian_sums import chunks_of
 
 RNG = np.random.default_rng(8841)
 SIZES = [(7, 7), (12, 5), (4, 9, 6)]

@@ -8,7 +8,7 @@ from torch import nn
 from skdpot._utils.validation import torch_randomness
 from skdpot.nets.training import draw_latents, make_mlp
 from skdpot.release.per_sample import LatentEncoding, chain_of_layers
-from tests.nets.jacobian_sums import clipped_jacobian_sum
+from tests.release.jacobian_sums import clipped_jacobian_sum
 
 
 def test_components_are_equally_likely():

@@ -15,7 +15,7 @@ from skdpot.nets.wasserstein_gradient import (
     RankedProjections,
 )
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
-from tests.nets.jacobian_sums import wasserstein_vectors
+from tests.release.jacobian_sums import wasserstein_vectors
 
 LINE = np.ones((1, 1))
 LIPSCHITZ = 1.3

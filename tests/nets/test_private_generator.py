@@ -14,7 +14,7 @@ from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
-from tests.nets.jacobian_sums import wasserstein_vectors
+from tests.release.jacobian_sums import wasserstein_vectors
 
 D, N, BATCH = 3, 40, 10
 RADIUS = math.sqrt(D)

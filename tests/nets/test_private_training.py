@@ -29,7 +29,7 @@ from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
 from skdpot.release.per_sample import ToSphere
 from skdpot.release.private_bounds import plan_private_bounds
-from tests.nets.jacobian_sums import chunks_of
+from tests.release.jacobian_sums import chunks_of
 
 N_FEATURES, LATENT_DIM = 6, 3
 BOX = DataBounds.from_box(-1, 1, N_FEATURES)

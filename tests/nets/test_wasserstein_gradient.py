@@ -19,7 +19,7 @@ from skdpot.nets.wasserstein_gradient import (
 )
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
 from skdpot.ot.transport import wasserstein_1d
-from tests.nets.jacobian_sums import clipped_jacobian_sum, wasserstein_vectors
+from tests.release.jacobian_sums import clipped_jacobian_sum, wasserstein_vectors
 
 RNG = np.random.default_rng(5113)
 sizes = st.integers(1, 13)

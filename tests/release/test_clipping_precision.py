@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skdpot.nets.training import check_per_record
-from tests.nets.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
+from tests.release.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
 
 
 def ones(outputs, rows):

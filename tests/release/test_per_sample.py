@@ -6,7 +6,7 @@ from torch import nn
 
 from skdpot.nets.training import build_networks
 from skdpot.release.per_sample import ToSphere, chain_of_layers, record_jacobians
-from tests.nets.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
+from tests.release.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
 
 RNG = torch.Generator().manual_seed(7)
 N_RECORDS = 7

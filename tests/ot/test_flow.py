@@ -11,7 +11,7 @@ from skdpot import SlicedSketch
 from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem, sliced_flow
 from skdpot.ot.slices import CDFTable, orthogonal_directions, uniform_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
-from tests.flows.sparse import sparse_directions
+from tests.ot.sparse import sparse_directions
 
 RNG = np.random.default_rng(8841)
 

@@ -10,7 +10,7 @@ from skdpot.nets.autoencoder_training import AutoencoderLoss, PriorDistance, rec
 from skdpot.nets.training import check_per_record, with_trained_parameters
 from skdpot.release.per_sample import ToSphere, chain_of_layers
 from tests.flat_options import made, sliced_generator
-from tests.nets.jacobian_sums import clipped_gradient_sum
+from tests.release.jacobian_sums import clipped_gradient_sum
 
 X = np.random.default_rng(3).uniform(-1, 1, (80, 4))
 

@@ -34,7 +34,7 @@ from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.spent import total_spent
 from skdpot.tables import schema as table_schema
 from tests.flat_options import flow_sampler
-from tests.preprocessing.table_cases import ArrowTable, mixed_rows, tables
+from tests.tables.table_cases import ArrowTable, mixed_rows, tables
 
 SECRET = "Secret-4711"
 PUBLIC = TableSchema(

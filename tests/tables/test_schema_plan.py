@@ -28,7 +28,7 @@ from skdpot.release.private_bounds import ColumnRange, plan_private_bounds, rele
 from skdpot.release.release import record_releases
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import plan_schema, release_schema
-from tests.preprocessing.table_cases import mixed_rows
+from tests.tables.table_cases import mixed_rows
 
 MU, TAIL = 1.0, 1e-7
 

@@ -22,7 +22,7 @@ from skdpot.preprocessing import (
     TableSchema,
 )
 from skdpot.tables.schema import tells_who
-from tests.preprocessing.table_cases import mixed_rows, tables
+from tests.tables.table_cases import mixed_rows, tables
 
 
 @pytest.fixture

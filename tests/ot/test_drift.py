@@ -8,7 +8,7 @@ from scipy.stats import norm
 from skdpot.ot.flow import NumpyDrift, SlicedFlowProblem
 from skdpot.ot.slices import CDFTable, orthogonal_directions
 from skdpot.ot.torch_flow import TorchDrift
-from tests.flows.sparse import sparse_directions
+from tests.ot.sparse import sparse_directions
 
 LEVELS = (np.arange(1024) + 0.5) / 1024
 

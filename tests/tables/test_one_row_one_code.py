@@ -19,7 +19,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.tables.frames import Table, read_column
 from skdpot.tables.schema import KINDS
-from tests.preprocessing.table_cases import ArrowTable
+from tests.tables.table_cases import ArrowTable
 
 BIG = 2**53
 WHOLE = [0, 1, 7, -3, BIG + 1, BIG + 3, BIG + 4, 2**62 + 1, -(2**63), 2**63 - 1]
@@ -137,7 +137,7 @@ POLARS = {
 # A kind that is not among them brings its own in the file of its tests.
 for kind in KINDS:
     if not any(kind in map(type, columns) for _, _, columns in PANDAS.values()):
-        cases = import_module(f"tests.preprocessing.test_{kind.kind}_column")
+        cases = import_module(f"tests.tables.test_{kind.kind}_column")
         PANDAS |= cases.PANDAS
         POLARS |= cases.POLARS
 
