@@ -111,7 +111,7 @@ class TableEncoder(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skdpot.preprocessing import
+    >>> from skdpot.preprocessing import (
     ...     CategoricalColumn, NumericColumn, TableEncoder, TableSchema,
     ... )
     >>> df = pd.DataFrame({"age": [31, 62, 45], "sex": ["Male", "Female", "Male"]})

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
 from skdpot.metrics import sliced_wasserstein_distance, wasserstein_distance
-from skdpot.ot import transport
+from skdpot.ot import slices, transport
 
 quick = settings(max_examples=50, deadline=None)
 orders = st.sampled_from([1.0, 1.5, 2.0, 3.0])
@@ -94,7 +94,7 @@ def test_sliced_equals_pot(p):
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(50, 4)), rng.exponential(size=(70, 4))
     a, b = rng.random(50), rng.random(70)
-    directions = transport.orthogonal_directions(
+    directions = slices.orthogonal_directions(
         64, 4, np.random.default_rng(np.random.RandomState(5).randint(0, 2**31, size=4))
     )
     found = sliced_wasserstein_distance(X, Y, p=p, n_projections=62, random_state=5)

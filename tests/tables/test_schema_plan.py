@@ -110,7 +110,7 @@ def test_the_plan_depends_on_public_facts_only(frame):
 
 def test_every_noise_is_charged_as_often_as_it_is_drawn(frame, monkeypatch):
     drawn = Counter()
-    for module in [m for name, m in sys.modules.items() if name.startswith("skdpot.privacy")]:
+    for module in [m for name, m in sys.modules.items() if name.startswith("skdpot.release")]:
         if (draw := vars(module).get("lattice_noise")) is not None:
 
             def spy(sigma, shape, *args, draw=draw, **options):
