@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skdpot.estimators.trajectory_sampler import PrivateTrajectorySampler
     from skdpot.estimators.wasserstein_distance import PrivateWassersteinDistance
     from skdpot.privacy.budget import PrivacyBudget
-    from skdpot.privacy.provenance import check_pipeline
+    from skdpot.privacy.pipelines import check_pipeline
     from skdpot.release.sketch import SlicedSketch
     from skdpot.tables.schema import TableSchema
 
@@ -62,7 +62,7 @@ _HOMES = {
     "SlicedSketch": "skdpot.release.sketch",
     "TableEncoder": "skdpot.estimators.table_encoder",
     "TableSchema": "skdpot.tables.schema",
-    "check_pipeline": "skdpot.privacy.provenance",
+    "check_pipeline": "skdpot.privacy.pipelines",
 }
 
 

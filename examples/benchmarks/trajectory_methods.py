@@ -23,7 +23,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import MeanFieldLangevin, TrajectorySketch
 from skdpot.metrics.distances import resample_paths
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.events import gdp_mu
 from skdpot.release.bounds import DataBounds
 from skdpot.release.langevin import LangevinPhase, plan_langevin
 

@@ -23,7 +23,7 @@ from skdpot.audit.one_run import (
     scores_of,
     verdict_of,
 )
-from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.events import gdp_epsilon
 
 
 def gaussian_audit(

@@ -30,7 +30,7 @@ import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import chi2, norm
 
-from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.events import gdp_epsilon
 from skdpot.release.release import Part, Vectors
 
 _FEWEST_TESTED = 16  # numbers that are tested by themselves

@@ -69,7 +69,7 @@ from skdpot.audit.matched_filter import NoiseEvidence
 from skdpot.audit.membership import check_confidence
 from skdpot.metrics._panels import COLORS, single_axes
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.events import gdp_epsilon
 from skdpot.privacy.spent import total_spent
 
 _TOLERANCE = 1e-6

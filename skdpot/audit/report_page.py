@@ -19,8 +19,7 @@ from skdpot.audit.synthetic import SyntheticMembership
 from skdpot.metrics._panels import COLORS, data_address
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import Relation
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.events import Relation, gdp_mu
 from skdpot.privacy.spent import PrivacySpent
 
 _SMALL_FPR = 0.01  # the false positive rate at which an attack is judged

@@ -22,7 +22,8 @@ from skdpot.audit.synthetic import SyntheticMembership, synthetic_membership
 from skdpot.estimators._search_trials import take
 from skdpot.estimators.table_encoder import TableEncoder
 from skdpot.metrics import sliced_wasserstein_distance, train_synthetic_test_real
-from skdpot.privacy.spent import leaves, silent_parts, total_spent
+from skdpot.privacy.pipelines import leaves
+from skdpot.privacy.spent import silent_parts, total_spent
 from skdpot.tables.frames import Table
 
 _MANY, _FEW = 1000, 100

@@ -42,7 +42,7 @@ from skdpot.nets.training import (
 )
 from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release import release as recording
 from skdpot.release.gradients import SINGLE_PRECISION
 from skdpot.release.per_sample import chain_of_layers

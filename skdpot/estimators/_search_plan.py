@@ -36,10 +36,9 @@ from skdpot._utils.pages import html_card
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import LEAK_SHARE, PrivacyTarget, SingleFitTarget
 from skdpot.privacy.budget import epsilon_text
-from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, gdp_delta, gdp_epsilon
 from skdpot.privacy.noise import LatticeNoise, calibrate_rounded
-from skdpot.privacy.private_selection import LARGEST_MU, BudgetedEvent, TrialLaw, worst_profile
+from skdpot.privacy.selection import LARGEST_MU, BudgetedEvent, TrialLaw, worst_profile
 
 _WORST_SPLITS = 1000
 

@@ -31,14 +31,15 @@ from skdpot.mechanisms.base import chosen_mechanism
 from skdpot.nets.training import publishable
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.noise import lattice_noise, round_to_lattice
-from skdpot.privacy.provenance import leaks, parts_of
-from skdpot.privacy.spent import (
+from skdpot.privacy.pipelines import (
     COMPOSITES,
-    PrivacySpent,
     PrivateEstimatorMixin,
     keeps_more,
+    leaks,
     leaves,
+    parts_of,
 )
+from skdpot.privacy.spent import PrivacySpent
 from skdpot.release.release import Release, forgotten, released, remember
 
 _SET_BY_SEARCH = "epsilon delta budget random_state classes mechanism__classes verbose".split()

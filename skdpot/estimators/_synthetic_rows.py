@@ -23,7 +23,7 @@ from skdpot._utils.validation import (
 from skdpot.mechanisms.base import FitContext, Released, chosen_mechanism
 from skdpot.metrics import sliced_wasserstein_distance
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
 
 

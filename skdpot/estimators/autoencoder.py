@@ -38,8 +38,8 @@ from skdpot.mechanisms.dpsgd import (
 from skdpot.nets.autoencoder_training import Prior, prior_samples
 from skdpot.nets.training import check_callbacks, check_per_record, evaluate
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import made_by
-from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import made_by
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.release import Records, Release
 

@@ -19,8 +19,8 @@ from skdpot._utils.validation import (
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import made_by, warn_of_composition
-from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import charge, made_by, warn_of_composition
 from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
 
 _ASSUMPTIONS = (

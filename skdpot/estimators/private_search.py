@@ -48,8 +48,8 @@ from skdpot.estimators._search_trials import (
 from skdpot.mechanisms.base import FitContext
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import parts_of
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
+from skdpot.privacy.pipelines import PrivateEstimatorMixin, parts_of
+from skdpot.privacy.spent import PrivacySpent
 from skdpot.release.histogram import assumptions as common_assumptions
 
 
@@ -130,7 +130,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator : estimator
         A private estimator of skdpot (one that inherits
-        `skdpot.privacy.spent.PrivateEstimatorMixin`) with ``budget=None``, or a pipeline, union or
+        `~skdpot.privacy.PrivateEstimatorMixin`) with ``budget=None``, or a pipeline, union or
         column transformer of such ones and of scikit-learn's steps that learn nothing. The search
         sets `epsilon`, `delta`, `budget`, `random_state`, `verbose` and, where none are declared,
         `classes` of every candidate. A part that learns nothing, such as `FunctionTransformer`,
@@ -207,7 +207,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     Privacy
     -------
     One `BudgetedEvent` (and a `BudgetedEvent` for the refit) under replace-one, charged
-    before anything else happens; `skdpot.privacy.private_selection` proves what the best of a
+    before anything else happens; `skdpot.privacy.selection` proves what the best of a
     random number of trials costs. Each fit of a candidate gets a `PrivacyBudget` of its own that it
     cannot overspend, and a sum of held-out scores, of which one record moves each by at most 1,
     gets discrete Gaussian noise. A record is either trained on or held out, so that one split

@@ -19,8 +19,8 @@ from skdpot._utils.validation import (
 from skdpot.estimators.private_scaler import whole_mu
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import made_by, warn_of_composition
-from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import charge, made_by, warn_of_composition
 from skdpot.tables.frames import PlainColumn, build_table, read_table
 from skdpot.tables.schema import (
     GUESSED,

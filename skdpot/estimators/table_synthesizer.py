@@ -27,7 +27,8 @@ from skdpot.exceptions import warn_of_privacy
 from skdpot.mechanisms.base import FitContext
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import PrivacySpent
 from skdpot.release.contingency import IntArray, NoisyMarginal
 from skdpot.release.release import Records, Release
 from skdpot.tables.column_base import ColumnGrid

@@ -26,7 +26,7 @@ from skdpot.mechanisms.base import FitContext, Mechanism, chosen_mechanism
 from skdpot.mechanisms.plain_distance import FedWad, Triangle
 from skdpot.mechanisms.sliced_distance import Sliced
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.spent import PrivateEstimatorMixin
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release.sketch import ROW_BOUNDS, SlicedSketch
 
 PROTOCOLS: dict[str, type[Any]] = {"sliced": Sliced, "triangle": Triangle, "fedwad": FedWad}

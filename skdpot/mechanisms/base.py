@@ -11,8 +11,7 @@ from skdpot._utils.validation import Streams, check_parameters, resolve_device
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event
-from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import PrivacySpent, charge
+from skdpot.privacy.spent import PrivacySpent, charge, warn_of_composition
 from skdpot.release.bounds import DataBounds
 from skdpot.release.histogram import assumptions
 from skdpot.release.sketch import SlicedSketch

@@ -1,9 +1,10 @@
 """Budgets, events, accounting, calibration and noise."""
 
 from skdpot.privacy.accounting import calibrate, compose
-from skdpot.privacy.events import Event, GaussianEvent, SampledGaussianEvent
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.spent import PrivacySpent, PrivateEstimatorMixin, charge, total_spent
+from skdpot.privacy.events import Event, GaussianEvent, gdp_delta, gdp_epsilon, gdp_mu
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.spent import PrivacySpent, charge, total_spent
 
 __all__ = [
     "Event",

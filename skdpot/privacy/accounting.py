@@ -48,25 +48,19 @@ from typing import Any, SupportsIndex, TypeAlias
 from scipy.optimize import brentq
 
 from skdpot.exceptions import CalibrationError, UnknownEventError
-from skdpot.privacy.events import Event, NonPrivateEvent, Relation, check_group_size
-from skdpot.privacy.gdp import (
-    MU_SQUARED_UNITS,
+from skdpot.privacy.events import (
     ROUNDING,
-    SAMPLER_LEAK,
     ApproximateGDP,
+    Event,
+    NonPrivateEvent,
+    Relation,
     Step,
-    Units,
-    exact_leak,
+    check_group_size,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
-    leak_cap,
-    leak_cost,
-    leak_of,
     leak_of_steps,
     mu_of_steps,
-    mu_squared_cap,
-    mu_squared_cost,
     raised_gdp_delta,
 )
 from skdpot.privacy.loss_distribution import LossPair
@@ -85,7 +79,7 @@ class PrivacyLoss:
     """Everything that has been released, as a count of steps.
 
     Every number that it returns is an upper bound, raised by more than rounding may have lost on
-    any machine; on another one the last digits may differ (`skdpot.privacy.gdp.ROUNDING`).
+    any machine; on another one the last digits may differ (`skdpot.privacy.events.ROUNDING`).
     """
 
     relation: Relation
@@ -216,7 +210,7 @@ def compose(event: Event, count: SupportsIndex = 1) -> PrivacyLoss:
     Five hundred steps on secret batches of a fifth of the records, with five times as much noise
     as one record can change:
 
-    >>> from skdpot.privacy.events import SampledGaussianEvent
+    >>> from skdpot.privacy.sampling import SampledGaussianEvent
     >>> training = SampledGaussianEvent(
     ...     sigma=5.0, sensitivity=1.0, sampling="fixed_size", batch_sizes=(200,),
     ...     group_sizes=(1000,), n_steps=500,
@@ -331,6 +325,57 @@ def _largest_loss(step: Any) -> float:
 
 def _chi_squared(step: Any) -> float:
     return float(step.rate) ** 2 * math.expm1(min(step.mu**2, 100.0))
+
+
+# A whole number of units, or math.inf.
+Units: TypeAlias = int | float
+
+MU_SQUARED_UNITS = 10**12
+_LEAK_UNITS = 10**18
+
+# The noise sampler's own error in one release is one unit of leak.
+SAMPLER_LEAK = 1 / _LEAK_UNITS
+
+
+def mu_squared_cost(mu: float) -> Units:
+    """Return the squared mu in units, rounded up."""
+    return math.inf if math.isinf(mu) else math.ceil(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
+
+
+def mu_squared_cap(mu: float) -> Units:
+    """Return the squared mu in units, rounded down."""
+    return math.inf if math.isinf(mu) else math.floor(Fraction(mu) ** 2 * MU_SQUARED_UNITS)
+
+
+def mu_of(mu_squared_units: Units) -> float:
+    """Return a mu whose square is at least that many units."""
+    if isinstance(mu_squared_units, float):
+        return mu_squared_units  # math.inf
+    if mu_squared_units == 0:
+        return 0.0
+    scale = 2**64
+    root = math.isqrt(mu_squared_units * scale**2) + 1
+    return math.nextafter(root / (math.isqrt(MU_SQUARED_UNITS) * scale), math.inf)
+
+
+def leak_cost(leak: float) -> int:
+    """Return a probability in units, rounded up."""
+    return math.ceil(Fraction(leak) * _LEAK_UNITS)
+
+
+def leak_cap(leak: float) -> int:
+    """Return a probability in units, rounded down."""
+    return math.floor(Fraction(leak) * _LEAK_UNITS)
+
+
+def leak_of(leak_units: Units) -> float:
+    """Return the probability that stands for that many units."""
+    return min(leak_units / _LEAK_UNITS, 1.0)
+
+
+def exact_leak(leak_units: int) -> Fraction:
+    """Return the same without rounding."""
+    return Fraction(leak_units, _LEAK_UNITS)
 
 
 LEAK_SHARE = 0.1

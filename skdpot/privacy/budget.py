@@ -21,9 +21,16 @@ import pandas as pd
 
 from skdpot._utils.pages import html_card
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.accounting import LEAK_SHARE, EventCost, PrivacyTarget, event_cost
-from skdpot.privacy.events import Event, Relation
-from skdpot.privacy.gdp import Units, gdp_epsilon, leak_of, mu_of
+from skdpot.privacy.accounting import (
+    LEAK_SHARE,
+    EventCost,
+    PrivacyTarget,
+    Units,
+    event_cost,
+    leak_of,
+    mu_of,
+)
+from skdpot.privacy.events import Event, Relation, gdp_epsilon
 from skdpot.privacy.ledger import PATIENCE, Charge, Ledger, Terms, Totals, read_terms, transaction
 
 

@@ -4,6 +4,18 @@ An event holds public facts only: the noise, the sensitivity, how often and on w
 sample. It keeps `sigma` and `sensitivity` apart, because a bare "noise multiplier" does not
 say what it is a multiple of: the clipping norm, or the distance between neighbours.
 
+Gaussian differential privacy
+-----------------------------
+A release is mu-GDP when telling neighbouring data sets apart from it is no easier than telling
+:math:`N(0, 1)` from :math:`N(\mu, 1)`. Its privacy profile is
+
+.. math:: \delta(\epsilon) = \Phi(-\epsilon/\mu + \mu/2)
+          - e^\epsilon \Phi(-\epsilon/\mu - \mu/2).
+
+Floating-point results differ in their last digits from one machine to another. Everything that
+inverts a profile, here and for sampled steps, therefore first raises it by the relative
+`ROUNDING`, far above any such error and far below any noise that anyone would notice.
+
 Several rows of one person
 --------------------------
 Neighbouring data sets then differ in all rows of one person, up to :math:`k` of them. Two cases
@@ -35,21 +47,220 @@ References
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, ClassVar, SupportsIndex
+from functools import lru_cache
+from typing import Any, ClassVar, SupportsIndex, TypeAlias, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import erfc, erfcx
 
 from skdpot.exceptions import UnknownEventError
-from skdpot.privacy.gdp import ApproximateGDP, Step, leak_of_steps, mu_of_steps, step_mu
-from skdpot.privacy.loss_distribution import (
-    PoissonAddRemoveStep,
-    PoissonClippedSumStep,
-    PoissonRowsStep,
-    SubsetStep,
-    sampled_step_mu,
-)
+
+ROUNDING = 1e-9
+_SQRT2 = math.sqrt(2.0)
+
+
+_Real = TypeVar("_Real", float, npt.NDArray[np.float64])
+
+
+def gdp_delta(epsilon: _Real, mu: float) -> _Real:
+    """Smallest delta for which a mu-GDP release is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    epsilon : float or ndarray
+        Any real numbers; infinity is allowed.
+    mu : float
+        At least 0; infinity means no privacy.
+
+    Returns
+    -------
+    float or ndarray
+        The profile. Its relative error stays near 1e-15 / min(mu, 1), also where the profile
+        is far below 1e-16.
+
+    Raises
+    ------
+    ValueError
+        If `mu` is negative, or something is NaN.
+
+    References
+    ----------
+    .. [1] J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022, corollary 2.13.
+    """
+    if not mu >= 0.0:
+        raise ValueError(f"`mu` must be >= 0, got {mu!r}.")
+    mu = float(mu)
+    eps = np.asarray(epsilon, dtype=np.float64)
+    if np.isnan(eps).any():
+        raise ValueError("`epsilon` must hold real numbers, without NaN.")
+    if mu == 0.0:
+        delta = -np.expm1(np.minimum(eps, 0.0))
+    elif math.isinf(mu):
+        delta = np.ones_like(eps)
+    else:
+        size = np.abs(eps)
+        delta = _upper_profile(size, mu)
+        # The pair is symmetric: H(-e) = 1 - exp(-e) + exp(-e) H(e).
+        delta = np.where(eps < 0.0, -np.expm1(-size) + np.exp(-size) * delta, delta)
+    return cast(_Real, float(delta) if eps.ndim == 0 else delta)
+
+
+def raised_gdp_delta(epsilon: float, mu: float) -> float:
+    """Evaluate the profile and raise it by more than its rounding error on any machine.
+
+    The error of mu itself, a few units in the last place, counts ``epsilon / mu + mu`` times at
+    most, and the difference of the two terms of a tiny mu loses 2e-15 / mu.
+    """
+    if not 0.0 < mu < math.inf:
+        return gdp_delta(epsilon, mu)
+    lost = 4e-15 * (1.0 / mu + epsilon / mu + mu) * (1.0 + epsilon / mu)
+    return gdp_delta(epsilon, mu) * (1.0 + ROUNDING + min(lost, 1e300))
+
+
+def _upper_profile(epsilon: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.float64]:
+    """Evaluate the profile for epsilon >= 0 without cancelling large exponentials.
+
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, b^2/2 - a^2/2 = epsilon, so that both
+    terms share the factor exp(-a^2/2) / 2 and only scaled error functions are subtracted.
+    """
+    with np.errstate(over="ignore"):  # of a tiny mu: infinity is the right limit
+        a = (epsilon / mu - mu / 2.0) / _SQRT2
+        b = (epsilon / mu + mu / 2.0) / _SQRT2
+    common = 0.5 * np.exp(-(np.minimum(np.abs(a), 1e150) ** 2))
+    tail = common * (erfcx(np.maximum(a, 0.0)) - erfcx(b))
+    body = 0.5 * erfc(np.minimum(a, 0.0)) - common * erfcx(b)
+    return np.clip(np.where(a > 0.0, tail, body), 0.0, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """Epsilon of a mu-GDP release at `delta`, rounded up.
+
+    Parameters
+    ----------
+    mu : float
+        At least 0; infinity gives infinity.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        A number of at least 0 whose recomputed ``gdp_delta(epsilon, mu)``, raised by the relative
+        `ROUNDING`, is at most `delta`; the next smaller float fails that check.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    check_delta(delta)
+    if raised_gdp_delta(0.0, mu) <= delta:
+        return 0.0
+    if math.isinf(mu):
+        return math.inf
+    return bisected(lambda epsilon: raised_gdp_delta(epsilon, mu) <= delta)[1]
+
+
+@lru_cache(maxsize=4096)
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """Largest mu for which mu-GDP implies (epsilon, delta)-privacy, rounded down."""
+    check_delta(delta)
+    if not epsilon >= 0.0:
+        raise ValueError(f"`epsilon` must be >= 0, got {epsilon!r}.")
+    if math.isinf(epsilon):
+        return math.inf
+    return bisected(lambda mu: raised_gdp_delta(epsilon, mu) > delta)[0]
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta that is out of range."""
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"`delta` must lie in (0, 1), got {delta!r}.")
+
+
+def bisected(holds: Callable[[float], bool], tolerance: float = 0.0) -> tuple[float, float]:
+    """Return positive numbers, at the upper of which `holds` has become true.
+
+    They are neighbouring floats, or as near to each other as the relative tolerance.
+    """
+    low, high = 0.0, 1.0
+    while not holds(high):
+        low, high = high, 2.0 * high
+    while high - low > tolerance * high:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
+
+
+@dataclass(frozen=True)
+class ApproximateGDP:
+    """With probability `leak` everything is told, otherwise one draw of N(mu * b, 1).
+
+    By Blackwell's theorem a release is a post-processing of this experiment on the bit b
+    exactly when its privacy profile H satisfies, for all epsilon >= 0 and in both orders of
+    the neighbours, ``H(epsilon) <= leak + (1 - leak) * gdp_delta(epsilon, mu)``.
+    """
+
+    mu: float
+    leak: float
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta that holds at `epsilon`, which must be at least 0."""
+        return self.leak + (1.0 - self.leak) * gdp_delta(epsilon, self.mu)
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon that holds at `delta`, infinity when the leak alone exceeds it."""
+        remaining = (delta - self.leak) / (1.0 - self.leak)
+        return gdp_epsilon(self.mu, remaining) if remaining > 0.0 else math.inf
+
+    def compose(self, other: "ApproximateGDP") -> "ApproximateGDP":
+        """Return both together; the second may depend on the first."""
+        leak = self.leak + (1.0 - self.leak) * other.leak
+        return ApproximateGDP(math.hypot(self.mu, other.mu), leak)
+
+    def to_gdp(self, leak: float) -> "ApproximateGDP":
+        """Return itself: nothing is left that `leak` could pay for."""
+        return self
+
+
+CountedSteps: TypeAlias = Iterable[tuple[Any, int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One release that tells everything with probability `leak`, and is mu-GDP otherwise."""
+
+    mu: float
+    leak: float = 0.0
+
+
+def step_mu(sigma: float, sensitivity: float, lattice: float | None) -> float:
+    """Return mu of one Gaussian release on all the records that it sees.
+
+    On a lattice the ratio ``sensitivity / sigma`` grows by 1 + 1 / (20 s^2), s = sigma / g: a
+    discrete Gaussian is not dominated by the continuous one, its excess is about 1 / (24 s^2).
+    """
+    mu = sensitivity / sigma
+    return mu if lattice is None else mu * (1.0 + (lattice / sigma) ** 2 / 20.0)
+
+
+def mu_of_steps(steps: CountedSteps) -> float:
+    """Return the mu of all steps together had each touched all records and none leaked."""
+    return math.sqrt(math.fsum(count * step.mu * step.mu for step, count in steps))
+
+
+def leak_of_steps(steps: CountedSteps) -> float:
+    """Return the probability that one of the steps tells everything."""
+    leaks = [count * math.log1p(-s.leak) for s, count in steps if isinstance(s, Step) and s.leak]
+    return -math.expm1(math.fsum(leaks)) if leaks else 0.0
 
 
 class Relation(StrEnum):
@@ -63,7 +274,7 @@ Check = Callable[[Any], Any]
 Steps = Iterator[tuple[Any, int]]  # each a `Step`, or one of which there are `losses`
 
 
-def _check(convert: Check, holds: Callable[[Any], bool], text: str) -> Check:
+def check_field(convert: Check, holds: Callable[[Any], bool], text: str) -> Check:
     """Return a check for what can be converted to something of which `holds` is true."""
 
     def check(value: Any) -> Any:
@@ -75,18 +286,17 @@ def _check(convert: Check, holds: Callable[[Any], bool], text: str) -> Check:
     return check
 
 
-def _real(value: Any) -> float:
-    return math.nan if isinstance(value, str) else float(value)  # of NaN nothing holds
+def real(value: Any) -> float:
+    """Return a number; NaN, of which nothing holds, for text."""
+    return math.nan if isinstance(value, str) else float(value)
 
 
-positive = _check(_real, lambda x: 0.0 < x < math.inf, "must be a finite number > 0")
-rate_of_sampling = _check(_real, lambda x: 0.0 < x <= 1.0, "must lie in (0, 1]")
-probability = _check(_real, lambda x: 0.0 <= x < 1.0, "must lie in [0, 1)")
-shape_of_law = _check(_real, lambda x: x >= -0.5, "must be at least -0.5, or infinity")
-count = _check(operator.index, lambda n: n >= 1, "must be an integer >= 1")
-counts = _check(lambda v: tuple(map(count, v)), bool, "must hold one or more integers >= 1")
-_relation = _check(Relation, bool, f"must be one of {', '.join(repr(str(r)) for r in Relation)}")
-_text = _check(lambda v: v, lambda v: isinstance(v, str), "must be a str")
+positive = check_field(real, lambda x: 0.0 < x < math.inf, "must be a finite number > 0")
+count = check_field(operator.index, lambda n: n >= 1, "must be an integer >= 1")
+_relation = check_field(
+    Relation, bool, f"must be one of {', '.join(repr(str(r)) for r in Relation)}"
+)
+_text = check_field(lambda v: v, lambda v: isinstance(v, str), "must be a str")
 
 
 def or_none(check: Check) -> Check:
@@ -270,16 +480,15 @@ class Event:
         return text if replaced else text.replace("replacing", "adding or removing")
 
 
-def _noise_words(event: "GaussianEvent | SampledGaussianEvent") -> str:
+def noisy_releases(event: Any, of_what: str) -> str:
+    """Say how many Gaussian releases there are, of what, and with which noise."""
+    n = event.n_steps
+    how_many = f"{n:,} releases, one after the other" if n > 1 else "1 release"
     return event._of_one_record(
-        f"every number has Gaussian noise of standard deviation {event.sigma:.4g}, and "
-        f"replacing one record moves all numbers of a release together by at most "
-        f"{event.sensitivity:.4g}"
+        f"{how_many}, {of_what}: every number has Gaussian noise of standard deviation "
+        f"{event.sigma:.4g}, and replacing one record moves all numbers of a release together by "
+        f"at most {event.sensitivity:.4g}."
     )
-
-
-def _releases(n_steps: int) -> str:
-    return f"{n_steps:,} releases, one after the other" if n_steps > 1 else "1 release"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,175 +542,7 @@ class GaussianEvent(Event):
         return replace(self, n_steps=group_size * self.n_steps)
 
     def _words(self) -> str:
-        releases = _releases(self.n_steps)
-        return f"{releases}, of numbers computed from all records: {_noise_words(self)}."
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampledGaussianEvent(Event):
-    """`n_steps` Gaussian releases, each on a fresh, secret sample of the records.
-
-    Nobody learns which records took part in a step, and every step draws its sample independently
-    of all others. An epoch of a shuffled data loader is not such a draw.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise on every coordinate of the batch statistic.
-    sensitivity : float
-        L2 sensitivity of the statistic as a function of the *batch*, under `relation`. For a
-        Poisson sample under replace-one it is 2C for a sum of vectors clipped to norm C; without
-        `clipped_sum` it must bound both what replacing a record of the batch does and what adding
-        or removing one does.
-    sampling : {"fixed_size", "poisson", "poisson_rows"}
-        "fixed_size": from each group j of ``group_sizes[j]`` records a uniformly random subset of
-        ``batch_sizes[j]`` is drawn without replacement; the sizes are public. "poisson": each
-        record takes part with probability `sampling_rate`, independently of the others, and the
-        size of the sample stays hidden. "poisson_rows": the same, but one vector a record of the
-        sample is released, in uniformly random order or sorted after the noise, so that anyone can
-        count them.
-    sampling_rate : float or None, default=None
-        Probability in (0, 1] that a record takes part in a step of a Poisson sample.
-    n_samples : int or None, default=None
-        Number of records, for "poisson_rows".
-    batch_sizes : tuple of int or None, default=None
-        For "fixed_size": records drawn from each group (one entry when there are no groups).
-    group_sizes : tuple of int or None, default=None
-        For "fixed_size": records in each group.
-    n_steps : int
-        Number of steps.
-    clipped_sum : bool, default=False
-        For "poisson" under replace-one: the statistic is a sum, over the records of the batch, of
-        one vector a record, and each moves the sum, rounded if there is a lattice, by at most
-        ``sensitivity / 2``. This admits a tighter account.
-    lattice : float or None, default=None
-        Spacing of the lattice of discrete Gaussian noise; ``None`` is continuous noise.
-    relation : Relation, default=Relation.REPLACE_ONE
-        The neighbouring relation of `sensitivity`; replace-one unless `sampling` is "poisson",
-        since sizes of samples reveal the number of records.
-    label : str, default=""
-        What is released, for reports.
-
-    Raises
-    ------
-    ValueError
-        If a field is out of range, is not for this `sampling`, or the sizes do not match.
-    """
-
-    sigma: float
-    sensitivity: float
-    sampling: str
-    sampling_rate: float | None = None
-    n_samples: int | None = None
-    batch_sizes: tuple[int, ...] | None = None
-    group_sizes: tuple[int, ...] | None = None
-    n_steps: int
-    clipped_sum: bool = False
-    lattice: float | None = None
-
-    _checks = GaussianEvent._checks | {"clipped_sum": bool}
-    _of_sample: ClassVar[dict[str, Check]] = {
-        "sampling_rate": rate_of_sampling,
-        "n_samples": count,
-        "batch_sizes": counts,
-        "group_sizes": counts,
-    }
-    _read: ClassVar[dict[str, tuple[str, ...]]] = {
-        "fixed_size": ("batch_sizes", "group_sizes"),
-        "poisson": ("sampling_rate",),
-        "poisson_rows": ("sampling_rate", "n_samples"),
-    }
-
-    def __post_init__(self) -> None:
-        """Check the fields and give them their plain Python types."""
-        super().__post_init__()
-        if self.sampling not in self._read:
-            allowed = ", ".join(map(repr, self._read))
-            raise self._error("sampling", f"must be one of {allowed}, got {self.sampling!r}")
-        for name, check in self._of_sample.items():
-            if name in self._read[self.sampling]:
-                self._store(name, check)
-            elif getattr(self, name) is not None:
-                raise self._error(name, f"is not for sampling={self.sampling!r}")
-        self._check_sizes()
-        self._check_relation()
-        if self.sampling == "poisson":
-            sampled_step_mu(self.sigma, self.sensitivity, self.lattice)  # refuses coarse lattices
-
-    def _check_sizes(self) -> None:
-        drawn, of = self.batch_sizes or (), self.group_sizes or ()
-        if len(drawn) != len(of):
-            raise ValueError(
-                f"{type(self).__name__}: `batch_sizes` and `group_sizes` must have one entry a "
-                f"group, got {len(drawn)} and {len(of)} entries."
-            )
-        if any(b > n for b, n in zip(drawn, of, strict=True)):
-            raise self._error("batch_sizes", f"must not exceed `group_sizes`, got {drawn} of {of}")
-
-    def _check_relation(self) -> None:
-        if self.clipped_sum and self.sampling != "poisson":
-            raise self._error("clipped_sum", f"is not for sampling={self.sampling!r}")
-        if self.relation is Relation.REPLACE_ONE:
-            return
-        if self.clipped_sum:
-            raise self._error(
-                "clipped_sum",
-                "says that the sensitivity is twice the clipping norm, which holds under "
-                f"replace-one only, not {str(self.relation)!r}",
-            )
-        if self.sampling != "poisson":
-            raise self._error(
-                "relation",
-                f"must be 'replace_one', got {str(self.relation)!r}; samples of which the size "
-                "shows reveal the number of records",
-            )
-
-    @property
-    def mu(self) -> float:
-        """Privacy of one step on all records."""
-        coins = self.sampling == "poisson"
-        return (sampled_step_mu if coins else step_mu)(self.sigma, self.sensitivity, self.lattice)
-
-    @property
-    def rate(self) -> float:
-        """Probability that a record takes part in a step, in the group where it is largest."""
-        if self.sampling_rate is not None:
-            return self.sampling_rate
-        sizes = zip(self.batch_sizes or (), self.group_sizes or (), strict=True)
-        return max(b / n for b, n in sizes)
-
-    @property
-    def n_records(self) -> int | None:
-        """Public number of records, if the event depends on it."""
-        return sum(self.group_sizes) if self.group_sizes else self.n_samples
-
-    def _steps(self) -> Steps:
-        mu, rate = self.mu, self.rate
-        step: Any = SubsetStep(mu, rate)
-        if rate == 1.0:  # a sample of everything is no sample
-            step = Step(mu)
-        elif self.n_samples is not None:
-            step = PoissonRowsStep(mu, rate, self.n_samples)
-        elif self.relation is Relation.ADD_REMOVE:
-            step = PoissonAddRemoveStep(mu, rate)
-        elif self.clipped_sum:
-            step = PoissonClippedSumStep(mu, rate)
-        yield step, self.n_steps
-
-    def _grouped(self, group_size: int) -> Event | None:
-        if self.sampling != "poisson":
-            return None
-        return replace(self, n_steps=group_size * self.n_steps)
-
-    def _words(self) -> str:
-        kind = "one vector a record of" if self.sampling == "poisson_rows" else "from"
-        batch = f"a secret sample, in which each record is with probability {self.rate:.4g}"
-        if self.sampling == "fixed_size":
-            drawn, of = (
-                " + ".join(f"{k:,}" for k in n or ()) for n in (self.batch_sizes, self.group_sizes)
-            )
-            batch = f"{drawn} records drawn afresh and secretly from {of}"
-        return f"{_releases(self.n_steps)}, each computed {kind} {batch}: {_noise_words(self)}."
+        return noisy_releases(self, "of numbers computed from all records")
 
 
 @dataclass(frozen=True, kw_only=True)

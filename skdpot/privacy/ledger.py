@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Literal
 
 from skdpot.exceptions import LedgerError
+from skdpot.privacy.accounting import Units
 from skdpot.privacy.events import Relation
-from skdpot.privacy.gdp import Units
 
 PATIENCE = 60.0  # seconds that a call waits for other processes
 # Python reads up to 4300 digits; no sum of charges comes near to 1000.

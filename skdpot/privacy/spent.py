@@ -1,36 +1,42 @@
-"""What a fit has spent, in a form that one can read, compare and sign.
+"""What a fit spends: its statement, its charge, and warnings of other steps on the same rows.
 
-Whether a privacy statement that somebody else may have written can be true.
-
-What pipelines are made of, and which of their parts learn from the rows that they are fitted on.
-
-Pipelines, unions and column transformers are looked into; everything else is one part.
+A private estimator cannot see what came before it. A pipeline can be checked (`check_pipeline`),
+and two things are seen during a fit. A pipeline, union or column transformer that calls it is among
+the callers, and all its steps are checked then. And a private step remembers the very object that
+it returned, so that a fit on this object knows of it. A step of another library in between, a
+cached transformer, worker processes, or ``transform`` in a call of its own break the chain.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+import sys
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from numbers import Real
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from types import FrameType
+from typing import Any, SupportsIndex, TypeAlias
 
 import pandas as pd
-from sklearn.base import BaseEstimator, clone
-from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
-from sklearn.utils import get_tags
 
 from skdpot._utils.pages import html_card
 from skdpot._utils.records import LARGEST_COUNT
-from skdpot._utils.validation import Interval, StrOptions
 from skdpot.exceptions import CalibrationError, warn_of_privacy
-from skdpot.privacy.accounting import PrivacyLoss, compose, privacy_target
+from skdpot.privacy.accounting import PrivacyLoss, compose, exact_leak, privacy_target
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text
-from skdpot.privacy.events import ComposedEvent, Event, Relation, check_group_size
-from skdpot.privacy.gdp import ROUNDING, exact_leak
+from skdpot.privacy.events import ROUNDING, ComposedEvent, Event, Relation, check_group_size
+from skdpot.privacy.pipelines import (
+    COMPOSITES,
+    PrivateEstimatorMixin,
+    is_last_in_columns,
+    is_shared,
+    leaks,
+    learns,
+    leaves,
+    parts_of,
+    warn_of_budgets,
+)
 
 # One number, one for each phase of the fit, or none where no single one exists.
 Scale: TypeAlias = float | tuple[float, ...] | None
@@ -168,57 +174,6 @@ class PrivacySpent:
             yield f"assumes {number}", assumption
 
 
-class PrivateEstimatorMixin:
-    """Mixin of estimators that charge every fit to `budget` and state it in `privacy_spent_`.
-
-    It declares that the estimator has the parameters `epsilon`, `delta` and `budget`, and where
-    else its fits leave a statement or a budget: in the attributes that `_stated_in` names, each of
-    them such an estimator too. `PrivateSearchCV` and `check_pipeline` go by this declaration. An
-    estimator that keeps a statement in another form overrides `_restate`.
-    """
-
-    epsilon: float
-    delta: float
-    budget: PrivacyBudget | None
-    privacy_spent_: Any
-    _stated_in: ClassVar[tuple[str, ...]] = ()
-    _canaries: ClassVar[str] = "corners"  # what shows most of it in an audit
-
-    _parameter_constraints: dict[str, list[Any]] = {
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "budget": [PrivacyBudget, None],
-        "random_state": ["random_state"],
-        # Where an estimator has them:
-        "callbacks": [list, tuple, None],
-        "device": [StrOptions({"auto", "cpu", "cuda"})],
-        "verbose": ["verbose"],
-    }
-
-    def _epsilon_due(self) -> float:
-        """Return the epsilon of the next fit: inf without noise, 0 if it will release nothing."""
-        return self.epsilon
-
-    def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return rows and labels as the mechanism of a release is given them, for audits."""
-        parts = (getattr(self, name, None) for name in self._stated_in)
-        own = next((part for part in parts if part is not None), None)
-        return (X, y) if own is None else own._seen_by(release, X, y)
-
-    def _restate(self, spent: PrivacySpent) -> None:
-        """State `spent` in the place of what the fit alone cost, and let go of its budget.
-
-        What was fitted became part of a larger release, which costs more than this fit did.
-        """
-        self.epsilon, self.delta, self.budget = spent.epsilon, spent.delta, None
-        if getattr(self, "privacy_spent_", None) is not None:  # None has released nothing
-            self.privacy_spent_ = spent
-        for name in self._stated_in:
-            part = getattr(self, name, None)
-            if part is not None:
-                part._restate(spent)
-
-
 def scales_of(event: Event) -> tuple[Scale, Scale]:
     """Return noise and sensitivity of each phase of an event, of all its steps together."""
     phases: tuple[Any, ...] = event.phases if event.is_private else ()
@@ -318,6 +273,80 @@ def _warn_of_delta(
             f"({n_samples:,}): publishing one row would pass for private. Choose a delta well "
             f"below {1 / n_samples:.1g}."
         )
+
+
+Steps: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
+
+_ORIGINS: dict[int, Steps] = {}
+
+
+def made_by(X: Any, output: Any, spent: PrivacySpent | None, budget: PrivacyBudget | None) -> Any:
+    """Remember that a private fit returned `output` for the rows that it was fitted on.
+
+    A fit that released nothing, and has no `spent`, adds nothing to what is known of the rows.
+    """
+    steps = _ORIGINS.get(id(X), ()) + (() if spent is None else ((spent, budget),))
+    with suppress(TypeError):  # an object without weak references cannot be remembered
+        if steps:
+            weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
+            _ORIGINS[id(output)] = steps
+    return output
+
+
+def _surroundings() -> tuple[Any, Any]:
+    """Return the outermost composite that is calling, and the private estimator that it calls."""
+    frame: FrameType | None = sys._getframe()
+    around = fitting = last = None
+    while frame is not None:
+        owner = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
+        if isinstance(owner, PrivateEstimatorMixin):
+            last = owner
+        elif isinstance(owner, COMPOSITES):
+            around, fitting = owner, last
+        frame = frame.f_back
+    return around, fitting
+
+
+def warn_of_composition(
+    X: Any, spent: PrivacySpent, budget: PrivacyBudget | None, caller: str
+) -> None:
+    """Warn of steps on the same rows without noise, or with a budget of their own."""
+    around, fitting = _surroundings()
+    steps = _ORIGINS.get(id(X), ())
+    if around is not None:
+        for text in leaks(around):
+            warn_of_privacy(f"A pipeline is not private as a whole: {text}")
+        parts = parts_of(around)
+        if parts and parts[-1] is fitting:  # all others have been fitted
+            steps = (*steps, *_statements(parts[:-1]))
+        elif is_last_in_columns(around) and not any(part is fitting for part in parts):
+            warn_of_budgets(parts)  # of parts whose clones are being fitted
+    if steps and not is_shared([budget, *(charged_to for _, charged_to in steps)]):
+        _warn_of_sum(list({id(step): step for step, _ in steps}.values()), spent, caller)
+
+
+def _statements(parts: Sequence[Any]) -> Steps:
+    stated = ((getattr(part, "privacy_spent_", None), part.budget) for part in parts)
+    return tuple((spent, budget) for spent, budget in stated if spent is not None)
+
+
+def _warn_of_sum(before: Sequence[PrivacySpent], spent: PrivacySpent, caller: str) -> None:
+    if any(math.isinf(step.epsilon) for step in before):
+        warn_of_privacy(
+            f"{caller}: the rows come from a step that was fitted on the same rows without "
+            "privacy (epsilon=inf), so that nothing protects them. Fit that step on public rows "
+            "first (and pass sklearn.frozen.FrozenEstimator of it), or privately."
+        )
+        return
+    delta = max(step.delta for step in (*before, spent))
+    events = tuple(step.event for step in (*before, spent))
+    total = compose(ComposedEvent(events=events)).epsilon(delta)
+    earlier = " and ".join(f"{step.epsilon:g}" for step in before)
+    warn_of_privacy(
+        f"{caller}: the rows come from a private step that spent epsilon={earlier} on "
+        f"the same people; together with this fit that is epsilon={total:.3g} at "
+        f"delta={delta:g}. Pass one PrivacyBudget to all steps to cap the sum."
+    )
 
 
 def total_spent(*fitted: Any, delta: float | None = None) -> PrivacySpent:
@@ -468,79 +497,3 @@ def check_epsilon_delta(epsilon: Any, delta: Any, noun: str) -> None:
 def is_number(value: Any) -> bool:
     """Whether it is a number that arithmetic in double precision can use."""
     return type(value) is float or (type(value) is int and abs(value) <= LARGEST_COUNT)
-
-
-COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
-
-# What these must be told, so that their fit learns nothing that was not declared. Unknown values
-# must pass: an error, or a warning, that names one is an output.
-_DECLARED: dict[type, dict[str, tuple[Any, ...]]] = {
-    OneHotEncoder: {
-        "handle_unknown": ("ignore",),
-        "min_frequency": (None,),
-        "max_categories": (None,),
-        "sparse_output": (False,),  # how dense a table is decides the form of what follows
-    },
-    OrdinalEncoder: {
-        "handle_unknown": ("use_encoded_value",),
-        "min_frequency": (None,),
-        "max_categories": (None,),
-    },
-    SimpleImputer: {
-        "strategy": ("constant",),
-        "add_indicator": (False,),
-        "keep_empty_features": (True,),
-    },
-}
-# What parts that learn nothing set: the form of the rows, and which object their stop words are.
-_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
-
-
-def leaves(estimator: Any, composite: bool = False, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the parts, in the order of their fits, with their prefixes; or the composites."""
-    if isinstance(estimator, COMPOSITES) is composite:
-        yield prefix, estimator
-    for name, part in _children(estimator):
-        yield from leaves(part, composite, f"{prefix}{name}__")
-
-
-def learns(part: Any) -> bool:
-    """Whether the fit of a part that is not private keeps more than the form of the rows.
-
-    By the word of the part itself (its tag ``requires_fit``), and for encoders and imputers by
-    whether everything that they would learn was declared.
-    """
-    if isinstance(part, FrozenEstimator) or _is_declared(part):
-        return False
-    if not isinstance(part, BaseEstimator) or get_tags(part).requires_fit:
-        return True
-    # A Gaussian process predicts without a fit, by its prior, and keeps all rows once it has one.
-    return hasattr(part, "predict") or not hasattr(part, "transform")
-
-
-def keeps_more(part: Any) -> bool:
-    """Whether a part that should learn nothing holds more than before its fit."""
-    if isinstance(part, FrozenEstimator) or _is_declared(part):
-        return False
-    return not set(vars(part)) <= set(vars(clone(part))) | _FORM
-
-
-def _is_declared(part: Any) -> bool:
-    needed = _DECLARED.get(type(part))
-    if needed is None or isinstance(getattr(part, "categories", None), str):  # "auto"
-        return False
-    return all(getattr(part, name) in allowed for name, allowed in needed.items())
-
-
-def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(estimator, ColumnTransformer):
-        # What has been fitted are clones of the parts, the remainder among them.
-        found = getattr(estimator, "transformers_", None)
-        entries = found or [*estimator.transformers, ("remainder", estimator.remainder)]
-    elif isinstance(estimator, FeatureUnion):
-        entries = estimator.transformer_list
-    else:
-        entries = estimator.steps if isinstance(estimator, Pipeline) else ()
-    for name, part, *_ in entries:
-        if part is not None and not isinstance(part, str):
-            yield name, part

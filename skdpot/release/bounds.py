@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from skdpot.privacy.gdp import check_delta
+from skdpot.privacy.events import check_delta
 from skdpot.privacy.noise import check_counts, check_positive
 
 FloatArray = npt.NDArray[np.float64]

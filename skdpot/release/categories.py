@@ -88,10 +88,9 @@ import pandas as pd
 from scipy.special import ndtri
 
 from skdpot._utils.validation import SecretStream
-from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.gdp import check_delta
+from skdpot.privacy.events import NonPrivateEvent, check_delta
 from skdpot.privacy.noise import calibrate_lattice, check_counts, lattice_noise, required_bits
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release.release import Release, released
 
 # Far above the rounding of the normal distribution function, far below anything else.

@@ -30,15 +30,9 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
-from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent, SampledGaussianEvent
-from skdpot.privacy.noise import (
-    LatticeNoise,
-    fixed_size_batches,
-    noise_for_sums,
-    noisy_sum,
-    poisson_batches,
-    required_bits,
-)
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
+from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum, required_bits
+from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, poisson_batches
 from skdpot.release.bounds import DataBounds
 from skdpot.release.per_sample import (
     ChunkJacobians,

@@ -65,13 +65,9 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.validation import SecretStream, one_blas_thread
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
-from skdpot.privacy.events import (
-    ComposedEvent,
-    Event,
-    NonPrivateEvent,
-    SampledGaussianEvent,
-)
-from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum, poisson_batches
+from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
+from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
+from skdpot.privacy.sampling import SampledGaussianEvent, poisson_batches
 from skdpot.release.bounds import DataBounds
 from skdpot.release.private_bounds import BoundsPlan
 from skdpot.release.release import Part, Records, Release, Vectors, released

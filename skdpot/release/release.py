@@ -135,7 +135,7 @@ class Release:
         The map from records to what they add, for releases that are sums over records or nearly
         so: ``linear(release, records, shares)`` yields a `Part` for each part of the release.
         Records are the rows and labels of `fit`, as its estimator gives them to the mechanism
-        (`skdpot.privacy.spent.PrivateEstimatorMixin._seen_by`), and ``shares`` how many of each are
+        (`PrivateEstimatorMixin._seen_by`), and ``shares`` how many of each are
         expected in the data: 1, or for the two candidates of a slot 1/2. Records that are there
         come first, then all first and then all second candidates (see `candidates`).
     """

@@ -35,17 +35,16 @@ from skdpot.exceptions import CalibrationError
 from skdpot.ot.flow import ProjectedRows
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
-from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent, SampledGaussianEvent
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import (
     MAX_S,
-    fixed_size_batches,
     gaussian_noise,
     lattice_noise,
-    poisson_batches,
     required_bits,
     round_to_lattice,
     rounded_sensitivity,
 )
+from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, poisson_batches
 from skdpot.release.bounds import DataBounds, spectral_norm
 from skdpot.release.histogram import after_bounds, bounds_or_plan
 from skdpot.release.private_bounds import BoundsPlan

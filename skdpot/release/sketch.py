@@ -28,8 +28,8 @@ from skdpot.exceptions import OpenSketchError
 from skdpot.ot.slices import CDFTable, make_directions
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.provenance import warn_of_composition
-from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import charge, warn_of_composition
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.decoding import decode, square_root_strategy
 from skdpot.release.histogram import (

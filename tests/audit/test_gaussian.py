@@ -15,7 +15,7 @@ from skdpot import (
 from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.gaussian import GaussianAuditResult
-from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
+from skdpot.privacy.events import gdp_epsilon, gdp_mu
 from tests.flat_options import private_distance
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))

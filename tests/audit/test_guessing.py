@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import binom, norm
 
 from skdpot.audit.one_run import epsilon_lower_bound, guessing_p_value, mu_lower_bound
-from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
+from skdpot.privacy.events import gdp_epsilon, gdp_mu
 
 
 def probability(n, k, right):

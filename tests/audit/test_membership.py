@@ -17,7 +17,7 @@ from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.membership import MembershipResult
 from skdpot.audit.message_attacks import log_likelihood_ratio, statistic_of
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.events import gdp_mu
 
 N_TRIALS = 400
 SURE = 1 - 1e-6

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, kstest, ncx2
 
 from skdpot.audit.matched_filter import EvidenceSum, NoiseCheck, NoiseEvidence
-from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.events import gdp_epsilon
 
 
 def evidence_of(energies, n_numbers=100, **options):

@@ -51,15 +51,9 @@ from skdpot.audit.report_trials import PartAudit, simulated_rows, unpaid_copy
 from skdpot.exceptions import NotPrivateWarning, PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, TableSchema
 from skdpot.privacy.budget import rounded_up
-from skdpot.privacy.events import (
-    ComposedEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    Relation,
-    SampledGaussianEvent,
-)
-from skdpot.privacy.gdp import gdp_mu
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, Relation, gdp_mu
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 from tests.flat_options import flow_sampler, made, private_distance, trajectory_sampler
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 import skdpot.release.sketch as sketch_module
 from skdpot import SlicedSketch
 from skdpot.audit.message_attacks import row_from_sketch, rows_from_sketch
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.events import gdp_mu
 
 N_CANDIDATES = 10
 RNG = np.random.default_rng(0)

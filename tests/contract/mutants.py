@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skdpot.nets.wasserstein_gradient import RankedProjections
-from skdpot.privacy.gdp import Step
-from skdpot.privacy.loss_distribution import PoissonClippedSumStep
+from skdpot.privacy.events import Step
+from skdpot.privacy.sampling import PoissonClippedSumStep
 from tests.contract.injection import (
     LARGE,
     Injection,
@@ -951,7 +951,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("_statements", (), "warn_of_composition"),
          {"a private step in a column transformer": "privacy/test_check_pipeline.py::"
           "test_private_steps_share_a_budget_or_are_told_their_sum[columns, then a step]"}),
-        (rewritten("_is_shared", ("... and budget is budgets[0]", "...")),
+        (rewritten("is_shared", ("... and budget is budgets[0]", "...")),
          {"two budgets taken for one": "privacy/test_check_pipeline.py::"
           "test_private_steps_share_a_budget_or_are_told_their_sum[steps]"}),
     ],

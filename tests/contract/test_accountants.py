@@ -10,16 +10,16 @@ import pytest
 from scipy import optimize
 
 from skdpot.privacy.accounting import PrivacyLoss, compose
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
-from skdpot.privacy.gdp import ApproximateGDP
-from skdpot.privacy.loss_distribution import (
-    LossPair,
+from skdpot.privacy.events import ApproximateGDP, ComposedEvent, GaussianEvent, Relation
+from skdpot.privacy.loss_distribution import LossPair
+from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     PoissonRowsStep,
+    SampledGaussianEvent,
     SubsetStep,
 )
-from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
+from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
 from tests.contract.accountant_suite import AccountantSuite, exact_gdp_delta
 
 RATE = 0.2

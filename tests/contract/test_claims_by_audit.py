@@ -24,8 +24,7 @@ from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
 from skdpot.nets.fair_training import FairLoss, Records, tabled_steps
 from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
 from skdpot.privacy.accounting import SingleFitTarget
-from skdpot.privacy.events import NonPrivateEvent
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
 from skdpot.release.bounds import DataBounds
 from skdpot.release.categories import plan_category_selection, select_categories

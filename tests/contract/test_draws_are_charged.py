@@ -16,7 +16,7 @@ from skdpot import FairPrivateClassifier, PrivacyBudget, PrivateSearchCV
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import TableSchema
 from skdpot.privacy.events import GaussianEvent
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release.release import record_releases
 from tests.contract.fits import BINARY, FITS, KNOWN, TABLE, TABLES, N, X, classifier
 

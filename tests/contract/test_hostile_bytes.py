@@ -38,8 +38,7 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
-from skdpot.privacy.events import GaussianEvent
-from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.events import GaussianEvent, gdp_delta
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord

@@ -9,7 +9,8 @@ from skdpot._utils.validation import check_is_fitted, spawn_streams, validate_ro
 from skdpot.privacy.accounting import calibrate, privacy_target
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import gaussian_noise
-from skdpot.privacy.spent import PrivateEstimatorMixin, charge
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.privacy.spent import charge
 from skdpot.release.release import Release, released
 from tests.payer import Payer
 

@@ -20,7 +20,7 @@ from skdpot.nets import autoencoder_training, training
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import SampledGaussianEvent
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release import gradients as noisy_sums
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler, made

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, LedgerError
-from skdpot.privacy.gdp import gdp_epsilon
+from skdpot.privacy.events import gdp_epsilon
 from skdpot.privacy.spent import total_spent
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import flow_sampler

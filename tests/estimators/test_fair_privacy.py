@@ -23,7 +23,8 @@ from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import SketchedOutputs
 from skdpot.nets.fair_training import FairLoss, Records
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release import gradients as noisy_sums
 from skdpot.release import output_tables, private_bounds
 from tests.flat_options import made

@@ -42,7 +42,7 @@ from skdpot.estimators.private_search import PrivateSearchCV, search_leaks
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.preprocessing import CategoricalColumn, NumericColumn
 from skdpot.privacy.accounting import PrivacyTarget, compose, privacy_target
-from skdpot.privacy.private_selection import BudgetedEvent, TrialLaw
+from skdpot.privacy.selection import BudgetedEvent, TrialLaw
 from skdpot.privacy.spent import total_spent
 from skdpot.release.release import record_releases
 from tests.estimators.reachable import reachable

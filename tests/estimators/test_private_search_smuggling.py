@@ -27,7 +27,7 @@ from skdpot.estimators._search_trials import make_candidate
 from skdpot.estimators.private_search import PrivateSearchCV
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import Presample
-from skdpot.privacy.private_selection import TrialLaw
+from skdpot.privacy.selection import TrialLaw
 from skdpot.privacy.spent import PrivacySpent
 from tests.estimators.reachable import reachable
 from tests.estimators.search_cases import LOG, NoisyThreshold

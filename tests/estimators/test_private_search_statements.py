@@ -28,9 +28,10 @@ from skdpot import (
 )
 from skdpot.federated.messages import SketchMessage
 from skdpot.preprocessing import NumericColumn
-from skdpot.privacy.events import ComposedEvent, SampledGaussianEvent
+from skdpot.privacy.events import ComposedEvent
 from skdpot.privacy.ledger import Ledger
-from skdpot.privacy.private_selection import TrialLaw
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.selection import TrialLaw
 from skdpot.privacy.spent import PrivacySpent, total_spent
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord

@@ -18,7 +18,8 @@ from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.preprocessing import PrivateScaler
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release import histogram as plan
 from skdpot.release import langevin
 from skdpot.release.bounds import DataBounds

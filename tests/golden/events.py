@@ -17,10 +17,12 @@ from skdpot.privacy.events import (
     Event,
     GaussianEvent,
     NonPrivateEvent,
-    SampledGaussianEvent,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
 )
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 
 __all__ = ["event_figures", "make_events"]

@@ -12,8 +12,7 @@ from sklearn.pipeline import make_pipeline
 from skdpot import PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot.exceptions import BudgetExceededError
 from skdpot.metrics import PrivacyUtilityDisplay
-from skdpot.privacy.events import GaussianEvent
-from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
+from skdpot.privacy.events import GaussianEvent, gdp_epsilon, gdp_mu
 from skdpot.privacy.spent import charge
 from tests.flat_options import flow_sampler
 

@@ -23,8 +23,9 @@ from skdpot.nets.autoencoder_training import (
 )
 from skdpot.nets.training import train_network
 from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
 from skdpot.release.per_sample import ToSphere

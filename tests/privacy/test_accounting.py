@@ -14,14 +14,21 @@ from scipy.stats import norm
 
 from skdpot.exceptions import UnknownEventError
 from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, raised_gdp_delta
-from skdpot.privacy.loss_distribution import (
+from skdpot.privacy.events import (
+    ComposedEvent,
+    GaussianEvent,
+    Relation,
+    gdp_delta,
+    gdp_epsilon,
+    raised_gdp_delta,
+)
+from skdpot.privacy.loss_distribution import losses_of_profiles
+from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
+    SampledGaussianEvent,
     SubsetStep,
     amplified_delta,
-    losses_of_profiles,
 )
 
 DELTA = 1 / 300_000

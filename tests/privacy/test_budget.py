@@ -18,15 +18,9 @@ from sklearn.base import BaseEstimator, clone
 from skdpot.exceptions import BudgetExceededError, LedgerError, UnknownEventError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate, compose, event_cost
 from skdpot.privacy.budget import BudgetState, PrivacyBudget, make_terms
-from skdpot.privacy.events import (
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    NonPrivateEvent,
-    Relation,
-    SampledGaussianEvent,
-)
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
 from skdpot.privacy.ledger import Totals
+from skdpot.privacy.sampling import SampledGaussianEvent
 
 
 def gaussian(sigma, **other):

@@ -18,13 +18,15 @@ from skdpot.privacy.accounting import (
     privacy_target,
 )
 from skdpot.privacy.events import (
+    ROUNDING,
     ComposedEvent,
     GaussianEvent,
     NonPrivateEvent,
     Relation,
-    SampledGaussianEvent,
+    gdp_delta,
+    gdp_mu,
 )
-from skdpot.privacy.gdp import ROUNDING, gdp_delta, gdp_mu
+from skdpot.privacy.sampling import SampledGaussianEvent
 
 
 def gaussian(sigma):

@@ -37,7 +37,8 @@ from skdpot import (
 )
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import NumericColumn
-from skdpot.privacy.spent import learns, total_spent
+from skdpot.privacy.pipelines import learns
+from skdpot.privacy.spent import total_spent
 from tests.flat_options import made, private_distance
 
 RNG = np.random.default_rng(0)

@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import (
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    NonPrivateEvent,
-    Relation,
-    SampledGaussianEvent,
-)
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent, Relation
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
 
 NOT_A_RELATION = ("replace", "", None, 3)

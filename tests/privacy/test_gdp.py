@@ -9,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu, raised_gdp_delta
+from skdpot.privacy.events import gdp_delta, gdp_epsilon, gdp_mu, raised_gdp_delta
 
 EPS = float(np.finfo(float).eps)
 EPSILONS = (-30.0, -1.0, -1e-4, 0.0, 1e-6, 0.01, 0.3, 1.0, 5.0, 40.0, 300.0, 2000.0)

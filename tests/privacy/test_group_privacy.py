@@ -16,11 +16,12 @@ from skdpot.privacy.events import (
     GaussianEvent,
     NonPrivateEvent,
     Relation,
-    SampledGaussianEvent,
     check_group_size,
+    gdp_delta,
+    gdp_epsilon,
 )
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon
-from skdpot.privacy.private_selection import BudgetedEvent, ThresholdedCountsEvent
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.selection import BudgetedEvent, ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent
 
 GAUSSIAN = GaussianEvent(sigma=3.0, sensitivity=1.5, n_steps=2, lattice=0.25)

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skdpot.privacy.gdp import ROUNDING, ApproximateGDP, gdp_delta, gdp_epsilon
-from skdpot.privacy.loss_distribution import (
-    LossDistribution,
-    LossPair,
+from skdpot.privacy.events import ROUNDING, ApproximateGDP, gdp_delta, gdp_epsilon
+from skdpot.privacy.loss_distribution import LossDistribution, LossPair
+from skdpot.privacy.sampling import (
     PoissonAddRemoveStep,
     PoissonClippedSumStep,
     SubsetStep,

@@ -17,8 +17,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy import noise as noise_module
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import SampledGaussianEvent
-from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.events import gdp_delta
 from skdpot.privacy.noise import (
     LatticeNoise,
     _split,
@@ -36,6 +35,7 @@ from skdpot.privacy.noise import (
     rounded_sensitivity,
     rounding_width,
 )
+from skdpot.privacy.sampling import SampledGaussianEvent
 
 # Statistical tests are seeded. For another seed, each would fail with this probability.
 FALSE_ALARM = 1e-4

@@ -14,9 +14,15 @@ from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, UnknownEventError
 from skdpot.privacy.accounting import PrivacyTarget, compose, event_cost
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation
-from skdpot.privacy.gdp import gdp_delta, gdp_epsilon, gdp_mu
-from skdpot.privacy.private_selection import (
+from skdpot.privacy.events import (
+    ComposedEvent,
+    GaussianEvent,
+    Relation,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+)
+from skdpot.privacy.selection import (
     LARGEST_MU,
     BudgetedEvent,
     SelectionStep,

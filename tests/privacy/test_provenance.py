@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from skdpot import PrivacyBudget, PrivateScaler, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import NumericColumn, TableEncoder, TableSchema
-from skdpot.privacy import provenance, total_spent
+from skdpot.privacy import spent, total_spent
 from tests.flat_options import flow_sampler
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 2))
@@ -66,14 +66,14 @@ def test_different_budgets_do_not_silence_it():
 
 def test_other_rows_do_not_warn_and_memory_ends_with_the_rows():
     scaler = PrivateScaler().fit(ROWS)
-    before = len(provenance._ORIGINS)
+    before = len(spent._ORIGINS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SlicedSketch(bounds=(-6, 6), n_projections=4).fit(scaler.transform(ROWS))
     scaled = scaler.fit_transform(ROWS)
-    assert len(provenance._ORIGINS) == before + 1
+    assert len(spent._ORIGINS) == before + 1
     del scaled
-    assert len(provenance._ORIGINS) == before
+    assert len(spent._ORIGINS) == before
 
 
 @pytest.mark.parametrize("container", ["default", "pandas"])
@@ -84,9 +84,9 @@ def test_an_encoder_that_releases_nothing_does_not_break_the_chain(container):
     pipeline = make_pipeline(PrivateScaler(epsilon=1.0), encoder, sampler)
     with pytest.warns(PrivacyWarning, match="spent epsilon=1 on .* together with this fit"):
         pipeline.fit(ROWS)
-    before = len(provenance._ORIGINS)
+    before = len(spent._ORIGINS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = TableEncoder(schema).fit_transform(ROWS)
-        assert len(provenance._ORIGINS) == before
+        assert len(spent._ORIGINS) == before
         sampler.fit(rows)

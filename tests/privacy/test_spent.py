@@ -16,17 +16,11 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
-from skdpot.privacy import accounting, gdp, loss_distribution
+from skdpot.privacy import accounting, events, loss_distribution, sampling
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import (
-    ComposedEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    Relation,
-    SampledGaussianEvent,
-)
-from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, Relation, gdp_delta
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
 from tests.payer import Payer
 
@@ -84,13 +78,18 @@ def other_machine(monkeypatch):
             exact = gdp_delta(epsilon, mu)
             return exact * (1 + 2e-10 * rng.uniform(-1, 1, np.shape(epsilon)))
 
-        for module in (gdp, loss_distribution):
+        for module in (events, loss_distribution, sampling):
             monkeypatch.setattr(module, "gdp_delta", computed)
-        for cached in (gdp.gdp_epsilon, gdp.gdp_mu, accounting._composed, accounting._epsilon):
+        for cached in (
+            events.gdp_epsilon,
+            events.gdp_mu,
+            accounting._composed,
+            accounting._epsilon,
+        ):
             cached.cache_clear()
 
     yield become
-    for cached in (gdp.gdp_epsilon, gdp.gdp_mu, accounting._composed, accounting._epsilon):
+    for cached in (events.gdp_epsilon, events.gdp_mu, accounting._composed, accounting._epsilon):
         cached.cache_clear()
 
 

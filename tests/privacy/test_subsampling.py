@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from skdpot._utils.validation import SecretStream
-from skdpot.privacy.noise import fixed_size_batches, poisson_batches
+from skdpot.privacy.sampling import fixed_size_batches, poisson_batches
 
 LEVEL = 1e-4
 

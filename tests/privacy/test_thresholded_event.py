@@ -23,9 +23,9 @@ from skdpot.privacy.accounting import (
     event_cost,
 )
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, SampledGaussianEvent
-from skdpot.privacy.gdp import gdp_delta
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, Relation, gdp_delta
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent, charge, total_spent
 from tests.payer import Payer
 from tests.privacy.written_events import written_and_read

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.accounting import PrivacyTarget, compose
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.gdp import gdp_mu
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, gdp_mu
 from skdpot.release import private_bounds
 from skdpot.release.bounds import DataBounds
 from skdpot.release.histogram import plan_sketch

@@ -14,7 +14,7 @@ from skdpot.exceptions import BudgetExceededError, CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release import categories as category_selection
 from skdpot.release.categories import plan_category_selection, select_categories
 from skdpot.release.release import record_releases

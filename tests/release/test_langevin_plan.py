@@ -11,8 +11,9 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 
 from skdpot.exceptions import CalibrationError
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, SampledGaussianEvent
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.bounds import DataBounds
 from skdpot.release.langevin import LangevinPhase, plan_langevin
 from skdpot.release.private_bounds import plan_private_bounds

@@ -7,8 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import GaussianEvent, SampledGaussianEvent
-from skdpot.privacy.loss_distribution import amplified_delta, mean_amplified_delta
+from skdpot.privacy.events import GaussianEvent
+from skdpot.privacy.sampling import SampledGaussianEvent, amplified_delta, mean_amplified_delta
 
 NORMAL = stats.norm
 

@@ -17,8 +17,7 @@ from skdpot.exceptions import PrivacyWarning
 from skdpot.federated.messages import Message, SketchMessage
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, gdp_delta
 from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import (
     decode,

@@ -15,7 +15,7 @@ from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.gdp import gdp_delta
+from skdpot.privacy.events import gdp_delta
 from skdpot.release import sketch as sketches
 from skdpot.release.decoding import square_root_strategy
 from tests.flat_options import flow_sampler

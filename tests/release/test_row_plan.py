@@ -9,13 +9,9 @@ from scipy import optimize, stats
 from skdpot.exceptions import CalibrationError
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
-from skdpot.privacy.events import (
-    ComposedEvent,
-    GaussianEvent,
-    NonPrivateEvent,
-    SampledGaussianEvent,
-)
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import round_to_lattice
+from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.bounds import DataBounds, lemma1_sensitivity
 from skdpot.release.rows import StepDirections, on_direction_grid, plan_rows, project_rows
 

@@ -13,8 +13,9 @@ from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, SampledGaussianEvent
-from skdpot.privacy.provenance import made_by
+from skdpot.privacy.events import ComposedEvent, GaussianEvent
+from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.spent import made_by
 from skdpot.release import histogram as plan
 from skdpot.release import rows as noisy_rows
 from skdpot.release.private_bounds import ball_radius

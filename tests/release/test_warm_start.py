@@ -11,8 +11,7 @@ from sklearn.cluster import KMeans
 
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
-from skdpot.privacy.gdp import gdp_epsilon, gdp_mu
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent, gdp_epsilon, gdp_mu
 from skdpot.release import warm_start
 from skdpot.release.warm_start import (
     plan_warm_start,

@@ -21,7 +21,7 @@ from skdpot.preprocessing import (
 )
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
-from skdpot.privacy.private_selection import ThresholdedCountsEvent
+from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
 from skdpot.release import private_bounds
 from skdpot.release.private_bounds import ColumnRange, plan_private_bounds, release_ranges

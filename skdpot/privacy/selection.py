@@ -78,14 +78,17 @@ from skdpot._utils.validation import SecretStream
 from skdpot.privacy.events import (
     Event,
     Relation,
+    Step,
     Steps,
+    check_field,
     count,
+    gdp_delta,
+    gdp_epsilon,
     or_none,
     positive,
-    probability,
-    shape_of_law,
+    real,
+    step_mu,
 )
-from skdpot.privacy.gdp import Step, gdp_delta, gdp_epsilon, step_mu
 from skdpot.privacy.loss_distribution import LossPair, losses_of_profiles
 
 STEEP_SHAPE = 3.0  # laws of a larger shape drop off fast, which takes more to account for
@@ -103,6 +106,9 @@ _SMALLEST_LOG = -40.0  # of the parameter of a law: means beyond any search
 _NEGLIGIBLE = 1e-25
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
+
+_probability = check_field(real, lambda x: 0.0 <= x < 1.0, "must lie in [0, 1)")
+_shape = check_field(real, lambda x: x >= -0.5, "must be at least -0.5, or infinity")
 
 
 @dataclass(frozen=True)
@@ -380,7 +386,7 @@ class BudgetedEvent(Event):
 
     With `mean_trials` a random, secret number of independent trials is made, each of which, its
     score included, is such a draw; the one with the best score is released whole, and nothing of
-    the others. `skdpot.privacy.private_selection` proves what that costs.
+    the others. `skdpot.privacy.selection` proves what that costs.
     """
 
     mu: float
@@ -391,9 +397,9 @@ class BudgetedEvent(Event):
     in_files = is_budget = True
     _checks = {
         "mu": positive,
-        "leak": probability,
+        "leak": _probability,
         "mean_trials": or_none(positive),
-        "shape": shape_of_law,
+        "shape": _shape,
     }
 
     def __post_init__(self) -> None:

@@ -1,54 +1,151 @@
-"""What happens to the rows before and beside a private fit: other releases, or steps without noise.
-
-A private estimator cannot see what came before it. A pipeline can be checked (`check_pipeline`),
-and two things are seen during a fit. A pipeline, union or column transformer that calls it is among
-the callers, and all its steps are checked then. And a private step remembers the very object that
-it returned, so that a fit on this object knows of it. A step of another library in between, a
-cached transformer, worker processes, or ``transform`` in a call of its own break the chain.
-"""
+"""What private estimators declare, and which steps of a pipeline learn without noise."""
 
 import math
-import sys
-import weakref
-from collections.abc import Sequence
-from contextlib import suppress
-from types import FrameType
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any, ClassVar, TypeVar
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.feature_extraction.image import PatchExtractor
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.utils import get_tags
 
+from skdpot._utils.validation import Interval, StrOptions
 from skdpot.exceptions import warn_of_privacy
-from skdpot.privacy.accounting import compose
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent
-from skdpot.privacy.spent import (
-    COMPOSITES,
-    PrivacySpent,
-    PrivateEstimatorMixin,
-    keeps_more,
-    learns,
-    leaves,
-)
 
-Steps: TypeAlias = tuple[tuple[PrivacySpent, PrivacyBudget | None], ...]
 _Estimator = TypeVar("_Estimator")
 
-_ORIGINS: dict[int, Steps] = {}
 
+class PrivateEstimatorMixin:
+    """Mixin of estimators that charge every fit to `budget` and state it in `privacy_spent_`.
 
-def made_by(X: Any, output: Any, spent: PrivacySpent | None, budget: PrivacyBudget | None) -> Any:
-    """Remember that a private fit returned `output` for the rows that it was fitted on.
-
-    A fit that released nothing, and has no `spent`, adds nothing to what is known of the rows.
+    It declares that the estimator has the parameters `epsilon`, `delta` and `budget`, and where
+    else its fits leave a statement or a budget: in the attributes that `_stated_in` names, each of
+    them such an estimator too. `PrivateSearchCV` and `check_pipeline` go by this declaration. An
+    estimator that keeps a statement in another form overrides `_restate`.
     """
-    steps = _ORIGINS.get(id(X), ()) + (() if spent is None else ((spent, budget),))
-    with suppress(TypeError):  # an object without weak references cannot be remembered
-        if steps:
-            weakref.finalize(output, _ORIGINS.pop, id(output), None).atexit = False
-            _ORIGINS[id(output)] = steps
-    return output
+
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
+    privacy_spent_: Any
+    _stated_in: ClassVar[tuple[str, ...]] = ()
+    _canaries: ClassVar[str] = "corners"  # what shows most of it in an audit
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "budget": [PrivacyBudget, None],
+        "random_state": ["random_state"],
+        # Where an estimator has them:
+        "callbacks": [list, tuple, None],
+        "device": [StrOptions({"auto", "cpu", "cuda"})],
+        "verbose": ["verbose"],
+    }
+
+    def _epsilon_due(self) -> float:
+        """Return the epsilon of the next fit: inf without noise, 0 if it will release nothing."""
+        return self.epsilon
+
+    def _seen_by(self, release: Any, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return rows and labels as the mechanism of a release is given them, for audits."""
+        parts = (getattr(self, name, None) for name in self._stated_in)
+        own = next((part for part in parts if part is not None), None)
+        return (X, y) if own is None else own._seen_by(release, X, y)
+
+    def _restate(self, spent: Any) -> None:
+        """State `spent` in the place of what the fit alone cost, and let go of its budget.
+
+        What was fitted became part of a larger release, which costs more than this fit did.
+        """
+        self.epsilon, self.delta, self.budget = spent.epsilon, spent.delta, None
+        if getattr(self, "privacy_spent_", None) is not None:  # None has released nothing
+            self.privacy_spent_ = spent
+        for name in self._stated_in:
+            part = getattr(self, name, None)
+            if part is not None:
+                part._restate(spent)
+
+
+COMPOSITES = (Pipeline, FeatureUnion, ColumnTransformer)
+
+# What these must be told, so that their fit learns nothing that was not declared. Unknown values
+# must pass: an error, or a warning, that names one is an output.
+_DECLARED: dict[type, dict[str, tuple[Any, ...]]] = {
+    OneHotEncoder: {
+        "handle_unknown": ("ignore",),
+        "min_frequency": (None,),
+        "max_categories": (None,),
+        "sparse_output": (False,),  # how dense a table is decides the form of what follows
+    },
+    OrdinalEncoder: {
+        "handle_unknown": ("use_encoded_value",),
+        "min_frequency": (None,),
+        "max_categories": (None,),
+    },
+    SimpleImputer: {
+        "strategy": ("constant",),
+        "add_indicator": (False,),
+        "keep_empty_features": (True,),
+    },
+}
+# What parts that learn nothing set: the form of the rows, and which object their stop words are.
+_FORM = frozenset({"n_features_in_", "feature_names_in_", "_stop_words_id"})
+
+
+def leaves(estimator: Any, composite: bool = False, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the parts, in the order of their fits, with their prefixes; or the composites."""
+    if isinstance(estimator, COMPOSITES) is composite:
+        yield prefix, estimator
+    for name, part in _children(estimator):
+        yield from leaves(part, composite, f"{prefix}{name}__")
+
+
+def learns(part: Any) -> bool:
+    """Whether the fit of a part that is not private keeps more than the form of the rows.
+
+    By the word of the part itself (its tag ``requires_fit``), and for encoders and imputers by
+    whether everything that they would learn was declared.
+    """
+    if isinstance(part, FrozenEstimator) or _is_declared(part):
+        return False
+    if not isinstance(part, BaseEstimator) or get_tags(part).requires_fit:
+        return True
+    # A Gaussian process predicts without a fit, by its prior, and keeps all rows once it has one.
+    return hasattr(part, "predict") or not hasattr(part, "transform")
+
+
+def keeps_more(part: Any) -> bool:
+    """Whether a part that should learn nothing holds more than before its fit."""
+    if isinstance(part, FrozenEstimator) or _is_declared(part):
+        return False
+    return not set(vars(part)) <= set(vars(clone(part))) | _FORM
+
+
+def _is_declared(part: Any) -> bool:
+    needed = _DECLARED.get(type(part))
+    if needed is None or isinstance(getattr(part, "categories", None), str):  # "auto"
+        return False
+    return all(getattr(part, name) in allowed for name, allowed in needed.items())
+
+
+def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(estimator, ColumnTransformer):
+        # What has been fitted are clones of the parts, the remainder among them.
+        found = getattr(estimator, "transformers_", None)
+        entries = found or [*estimator.transformers, ("remainder", estimator.remainder)]
+    elif isinstance(estimator, FeatureUnion):
+        entries = estimator.transformer_list
+    else:
+        entries = estimator.steps if isinstance(estimator, Pipeline) else ()
+    for name, part, *_ in entries:
+        if part is not None and not isinstance(part, str):
+            yield name, part
 
 
 def check_pipeline(estimator: _Estimator) -> _Estimator:
@@ -127,7 +224,7 @@ def check_pipeline(estimator: _Estimator) -> _Estimator:
     )
     if found:
         raise ValueError(f"This pipeline is not private as a whole: {' '.join(found)}")
-    _warn_of_budgets(parts)
+    warn_of_budgets(parts)
     return estimator
 
 
@@ -184,15 +281,15 @@ def parts_of(estimator: Any) -> list[Any]:
     return [part for _, part in leaves(estimator) if isinstance(part, PrivateEstimatorMixin)]
 
 
-def _is_shared(budgets: Sequence[PrivacyBudget | None]) -> bool:
+def is_shared(budgets: Sequence[PrivacyBudget | None]) -> bool:
     """Whether all charges go to one budget."""
     return all(budget is not None and budget is budgets[0] for budget in budgets)
 
 
-def _warn_of_budgets(parts: Sequence[Any]) -> None:
+def warn_of_budgets(parts: Sequence[Any]) -> None:
     """Warn of private steps that do not share a budget, with a bound of their sum."""
     parts = [part for part in parts if part._epsilon_due() > 0.0]
-    if len(parts) > 1 and not _is_shared([part.budget for part in parts]):
+    if len(parts) > 1 and not is_shared([part.budget for part in parts]):
         names = ", ".join(type(part).__name__ for part in parts)
         epsilon, delta = math.fsum(p.epsilon for p in parts), math.fsum(p.delta for p in parts)
         warn_of_privacy(
@@ -202,66 +299,10 @@ def _warn_of_budgets(parts: Sequence[Any]) -> None:
         )
 
 
-def _surroundings() -> tuple[Any, Any]:
-    """Return the outermost composite that is calling, and the private estimator that it calls."""
-    frame: FrameType | None = sys._getframe()
-    around = fitting = last = None
-    while frame is not None:
-        owner = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames else None
-        if isinstance(owner, PrivateEstimatorMixin):
-            last = owner
-        elif isinstance(owner, COMPOSITES):
-            around, fitting = owner, last
-        frame = frame.f_back
-    return around, fitting
-
-
-def warn_of_composition(
-    X: Any, spent: PrivacySpent, budget: PrivacyBudget | None, caller: str
-) -> None:
-    """Warn of steps on the same rows without noise, or with a budget of their own."""
-    around, fitting = _surroundings()
-    steps = _ORIGINS.get(id(X), ())
-    if around is not None:
-        for text in leaks(around):
-            warn_of_privacy(f"A pipeline is not private as a whole: {text}")
-        parts = parts_of(around)
-        if parts and parts[-1] is fitting:  # all others have been fitted
-            steps = (*steps, *_statements(parts[:-1]))
-        elif _is_last_in_columns(around) and not any(part is fitting for part in parts):
-            _warn_of_budgets(parts)  # of parts whose clones are being fitted
-    if steps and not _is_shared([budget, *(charged_to for _, charged_to in steps)]):
-        _warn_of_sum(list({id(step): step for step, _ in steps}.values()), spent, caller)
-
-
-def _is_last_in_columns(around: Any) -> bool:
+def is_last_in_columns(around: Any) -> bool:
     """Whether the last private part is in a ColumnTransformer, which fits clones of its parts."""
     last = parts_of(around)[-1:]
     columns = (
         one for _, one in leaves(around, composite=True) if isinstance(one, ColumnTransformer)
     )
     return any(part is last[0] for one in columns for part in parts_of(one))
-
-
-def _statements(parts: Sequence[Any]) -> Steps:
-    stated = ((getattr(part, "privacy_spent_", None), part.budget) for part in parts)
-    return tuple((spent, budget) for spent, budget in stated if spent is not None)
-
-
-def _warn_of_sum(before: Sequence[PrivacySpent], spent: PrivacySpent, caller: str) -> None:
-    if any(math.isinf(step.epsilon) for step in before):
-        warn_of_privacy(
-            f"{caller}: the rows come from a step that was fitted on the same rows without "
-            "privacy (epsilon=inf), so that nothing protects them. Fit that step on public rows "
-            "first (and pass sklearn.frozen.FrozenEstimator of it), or privately."
-        )
-        return
-    delta = max(step.delta for step in (*before, spent))
-    events = tuple(step.event for step in (*before, spent))
-    total = compose(ComposedEvent(events=events)).epsilon(delta)
-    earlier = " and ".join(f"{step.epsilon:g}" for step in before)
-    warn_of_privacy(
-        f"{caller}: the rows come from a private step that spent epsilon={earlier} on "
-        f"the same people; together with this fit that is epsilon={total:.3g} at "
-        f"delta={delta:g}. Pass one PrivacyBudget to all steps to cap the sum."
-    )
