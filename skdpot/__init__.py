@@ -70,7 +70,15 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "skorch"):
+            raise
+        raise ImportError(
+            f"skdpot.{name} trains a network and needs torch and skorch: pip install torch skorch",
+            name=error.name,
+        ) from error
     globals()[name] = value
     return value
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -28,17 +27,12 @@ def run(code):
     return output.stdout.splitlines()[-1].split()[1:]
 
 
-def test_the_package_alone_loads_nothing_and_is_quick():
+def test_the_package_alone_loads_nothing():
     code = "import sys, skdpot; print(*sys.modules)"
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        output = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        seconds.append(time.perf_counter() - started)
-        assert not {"numpy", "sklearn", "torch"} & set(output.stdout.split())
-    assert min(seconds) < 1.0  # a twentieth of it, with the interpreter, on an idle machine
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"numpy", "sklearn", "torch"} & set(output.stdout.split())
 
 
 def test_names_and_displays_that_do_without_torch():
@@ -55,5 +49,27 @@ X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
 sampler = DPSlicedFlowSampler(bounds=(-1, 1), n_steps=5, device="cpu").fit(X)
 assert sampler.sample(3).shape == (3, 2)
 sampler.score(X)
+"""
+    assert run(code) == []
+
+
+def test_networks_say_that_they_need_torch():
+    code = """
+import sys
+
+class Without:
+    def find_spec(self, name, *args):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+sys.meta_path.insert(0, Without())
+import skdpot
+skdpot.PrivacyBudget, skdpot.DPTableSynthesizer, skdpot.SlicedSketch
+try:
+    skdpot.DPSlicedGenerator
+except ImportError as error:
+    assert "pip install torch skorch" in str(error)
+else:
+    raise SystemExit("no error")
 """
     assert run(code) == []
