@@ -77,13 +77,6 @@ def test_each_row_of_a_block_is_uniform_on_the_sphere(position, rng):
         assert abs(np.sign(values).sum()) < 5 * math.sqrt(n)
 
 
-def test_a_block_is_haar_distributed(rng):
-    """The trace of a Haar matrix has mean 0 and variance 1; n = 4000, five standard errors."""
-    traces = [np.trace(orthogonal_directions(4, 4, rng)) for _ in range(4000)]
-    assert abs(np.mean(traces)) < 5 / math.sqrt(4000)
-    assert abs(np.var(traces) - 1) < 5 * math.sqrt(2 / 4000)
-
-
 @pytest.mark.parametrize("axes_first", [False, True])
 @pytest.mark.parametrize("n_blocks", [1, 2, 3, 7, 32])
 def test_pairs_in_the_plane_divide_a_right_angle(n_blocks, axes_first, rng):
@@ -123,26 +116,6 @@ def test_each_pair_in_the_plane_is_haar_distributed(rng):
         assert abs(np.sum(reflections * np.sign(first[:, 0]))) < 5 * math.sqrt(4000)
 
 
-def test_pairs_in_the_plane_average_far_better_than_independent_pairs(rng):
-    """Sliced W2 of two anisotropic Gaussians along 32 directions, against the integral."""
-    first, second = np.diag([1.0, 0.01]), np.diag([0.01, 1.0])
-
-    def squared_distance(rows):
-        deviations = [np.sqrt(np.sum(rows @ c * rows, axis=1)) for c in (first, second)]
-        return np.mean((deviations[0] - deviations[1]) ** 2)
-
-    angles = np.linspace(0, np.pi, 4000, endpoint=False)
-    exact = squared_distance(np.stack([np.cos(angles), np.sin(angles)], axis=1))
-    errors = []
-    for draw in (
-        lambda: orthogonal_directions(32, 2, rng),
-        lambda: np.concatenate([orthogonal_directions(2, 2, rng) for _ in range(16)]),
-    ):
-        values = np.array([squared_distance(draw()) for _ in range(300)])
-        errors.append(np.sqrt(np.mean((values - exact) ** 2)) / exact)
-    assert errors[0] < 1e-3 < 0.05 < errors[1]
-
-
 def test_independent_directions_are_uniform(rng):
     rows = uniform_directions(20_000, 3, rng)
     # In three dimensions each coordinate is uniform on [-1, 1] (Archimedes).
@@ -150,34 +123,9 @@ def test_independent_directions_are_uniform(rng):
         assert kstest((column + 1) / 2, "uniform").pvalue > FALSE_ALARM
 
 
-def test_orthogonal_blocks_average_better_than_independent_directions(rng):
-    """Why blocks are the default: the same mean over the sphere with a lower variance."""
-    d, n_projections, v = 6, 12, np.array([3.0, 1, 0, 0, 0, 0])
-    spread = [
-        np.var([np.mean(np.abs(draw(n_projections, d, rng) @ v)) for _ in range(300)])
-        for draw in (orthogonal_directions, uniform_directions)
-    ]
-    assert spread[0] < 0.8 * spread[1]
-
-
-def test_the_same_stream_gives_the_same_directions():
-    one, two = (orthogonal_directions(9, 4, np.random.default_rng(3)) for _ in range(2))
-    np.testing.assert_array_equal(one, two)
-
-
-def test_an_array_of_directions_is_scaled_to_unit_length(rng):
-    given_rows = rng.standard_normal((7, 3)) * 10.0 ** rng.integers(-3, 3, (7, 1))
-    rows = make_directions(given_rows, 99, 3, rng)
-    assert rows.shape == (7, 3)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(
-        np.sum(rows * given_rows, axis=1), np.linalg.norm(given_rows, axis=1)
-    )
-
-
-@pytest.mark.parametrize("scale", [1e200, 1e-200, 5e-324])
-def test_extreme_scales_of_directions_do_no_harm(scale, rng):
-    rows = make_directions(np.array([[1.0, 1.0], [1.0, 0.0]]) * scale, 2, 2, rng)
+@pytest.mark.parametrize("scale", [1e200, 1.0, 1e-200, 5e-324])
+def test_an_array_of_directions_is_scaled_to_unit_length(scale, rng):
+    rows = make_directions(np.array([[1.0, 1.0], [1.0, 0.0]]) * scale, 99, 2, rng)
     np.testing.assert_allclose(rows, [[math.sqrt(0.5)] * 2, [1, 0]], rtol=1e-12)
 
 

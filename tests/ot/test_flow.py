@@ -79,8 +79,8 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("step_size", [0.5, 1.0])
-def test_no_shape_diverges(shape, step_size):
+@pytest.mark.parametrize(("step_size", "diffusion"), [(0.5, 0.0), (1.0, 0.0), (0.5, 1e-3)])
+def test_no_shape_diverges(shape, step_size, diffusion):
     """A fixed step of d, and momentum with partial batches, went to 1e7 within 200 steps."""
     n_features, directions, n_projections_per_step = SHAPES[shape]
     X = two_clusters(2000, n_features)
@@ -89,27 +89,16 @@ def test_no_shape_diverges(shape, step_size):
         1000,
         n_projections_per_step=n_projections_per_step,
         step_size=step_size,
+        **({"diffusion": diffusion, "momentum": 0.0} if diffusion else {}),
     )
+    if diffusion:
+        assert np.abs(result.particles).max() < 12
+        return
     assert sliced_wasserstein_distance(X, result.particles, directions) < 0.08
     # Where no direction looks, nothing pulls; elsewhere they are as far out as the data.
     seen = np.linalg.pinv(directions) @ directions
     assert np.abs(result.particles @ seen).max() < 2.5
     assert result.displacements[-1] < 0.05 * result.displacements.max()
-
-
-@pytest.mark.parametrize("shape", ["cut block, few at a time", "sparse, few at a time", "sparse"])
-def test_diffusion_does_not_diverge_either(shape):
-    n_features, directions, n_projections_per_step = SHAPES[shape]
-    table = table_of(two_clusters(2000, n_features), directions)
-    particles = flow(
-        table,
-        1000,
-        n_projections_per_step=n_projections_per_step,
-        step_size=0.5,
-        diffusion=1e-3,
-        momentum=0.0,
-    ).particles
-    assert np.abs(particles).max() < 12
 
 
 def gaussian_table(n_projections, n_features, spread):
@@ -150,44 +139,10 @@ def test_reproducible_with_a_generator_and_different_without():
         assert np.abs(other.particles - same[0].particles).max() > 0.01
 
 
-def test_kernels_reach_the_same_distribution():
-    X = two_clusters(1500, 3)
-    table = table_of(X, orthogonal_directions(12, 3, RNG))
-    first, second = (flow(table, 1500, device=d).particles for d in (None, torch.device("cpu")))
-    assert sliced_wasserstein_distance(first, second, table.directions) < 0.02
-
-
 @pytest.mark.parametrize("n_particles", [1, 2, 3])
-def test_few_particles(n_particles):
-    table = table_of(two_clusters(500, 2), orthogonal_directions(8, 2, RNG))
-    result = flow(table, n_particles)
-    assert result.particles.shape == (n_particles, 2)
-    assert np.all(np.isfinite(result.particles))
-
-
-def test_a_point_mass_is_reached():
+def test_few_particles_reach_a_point_mass(n_particles):
     table = table_of(np.full((100, 2), 0.25), orthogonal_directions(8, 2, RNG))
-    np.testing.assert_allclose(flow(table).particles, 0.25, atol=0.05)
-
-
-def test_result_tells_what_happened():
-    table = table_of(two_clusters(500, 2), orthogonal_directions(8, 2, RNG))
-    result = flow(table, 300, n_steps=50)
-    assert result.displacements.shape == (50,)
-    assert result.displacements[-1] < 0.1 * result.displacements[0]
-    assert result.problem.table is table
-    assert result.particles.dtype == np.float32
-
-
-def test_more_steps_come_nearer():
-    X = two_clusters(3000, 5)
-    directions = orthogonal_directions(40, 5, RNG)
-    table = table_of(X, directions)
-    distances = [
-        sliced_wasserstein_distance(X, flow(table, 3000, n_steps=n).particles, directions)
-        for n in (3, 15, 150)
-    ]
-    assert distances[0] > distances[1] > distances[2]
+    np.testing.assert_allclose(flow(table, n_particles).particles, 0.25, atol=0.05)
 
 
 def test_shares_of_steps_fall_to_a_twentieth():
@@ -196,14 +151,3 @@ def test_shares_of_steps_fall_to_a_twentieth():
     assert shares[0] == shares[49] == 0.5
     assert shares[-1] == pytest.approx(0.025)
     assert all(later <= before for before, later in zip(shares, shares[1:], strict=False))
-
-
-def test_progress_bar_shows_the_label_and_no_value(capsys):
-    table = table_of(two_clusters(200, 2), np.eye(2))
-    rng = np.random.default_rng(0)
-    sliced_flow(SlicedFlowProblem(table), 50, FlowSchedule(5), rng, progress="flow of class 1")
-    shown = capsys.readouterr().err
-    assert "flow of class 1" in shown
-    assert "5/5" in shown
-    sliced_flow(SlicedFlowProblem(table), 50, FlowSchedule(5), rng)
-    assert capsys.readouterr().err == ""
