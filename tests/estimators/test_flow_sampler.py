@@ -7,14 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
-from skdpot.estimators.flow_sampler import apportion
 from skdpot.exceptions import PrivacyWarning
 from skdpot.ot.flow import NumpyDrift
 from skdpot.ot.slices import orthogonal_directions
@@ -69,39 +64,19 @@ def test_a_private_sample_looks_like_the_rows():
     assert distance(private.sample(1500), X) < 0.1
 
 
-def test_less_privacy_comes_nearer():
-    """Rate, not values: medians, since one fit in ten has unlucky directions."""
-    middle = [
-        np.median(
-            [
-                distance(sampler(epsilon=e, n_projections=30, n_steps=60).fit(X).particles_, X)
-                for _ in range(5)
-            ]
-        )
-        for e in (0.1, 1.0, 20.0)
-    ]
-    assert middle[0] > middle[1] > middle[2]
-
-
-@pytest.mark.parametrize("n_samples", [1, 2, 700, 1500, 4000, np.int64(3)])
+@pytest.mark.parametrize("n_samples", [1, 700, 4000, np.int64(3)])
 def test_any_number_of_rows(plain, n_samples):
     rows = plain.sample(n_samples)
     assert rows.shape == (n_samples, 3)
-    assert np.all(np.isfinite(rows))
     assert np.all(np.abs(rows) <= 1 + 1e-6)
 
 
-def test_more_rows_than_particles_are_not_copies(plain):
-    rows = plain.sample(4000)
-    assert len(np.unique(rows, axis=0)) == 4000
-    assert distance(rows, X) < 0.05
-
-
-def test_fewer_rows_are_particles_without_repetition(plain):
-    rows = plain.sample(1500)
-    assert len(np.unique(rows, axis=0)) == 1500
+def test_rows_are_particles_without_repetition_and_more_of_them_are_new(plain):
     held = {row.tobytes() for row in plain.particles_}
-    assert all(row.tobytes() in held for row in rows)
+    few, many = plain.sample(1500), plain.sample(4000)
+    assert {row.tobytes() for row in few} == held
+    assert len(np.unique(many, axis=0)) == 4000
+    assert distance(many, X) < 0.05
 
 
 @pytest.mark.parametrize("n_samples", [0, -1, 2.5, "3", None])
@@ -116,15 +91,6 @@ def test_random_state_of_a_sample(plain):
     assert not np.array_equal(plain.sample(7), plain.sample(7))
     large = [plain.sample(2000, random_state=np.random.RandomState(3)) for _ in range(2)]
     np.testing.assert_array_equal(*large)
-
-
-@pytest.mark.filterwarnings("ignore:.*reproducible:skdpot.exceptions.PrivacyWarning")
-def test_random_state_of_a_fit():
-    first, second = (sampler(random_state=5).fit(X) for _ in range(2))
-    np.testing.assert_array_equal(first.particles_, second.particles_)
-    np.testing.assert_array_equal(first.sketch_.statistic_, second.sketch_.statistic_)
-    other = sampler(random_state=6).fit(X)
-    assert not np.array_equal(first.sketch_.statistic_, other.sketch_.statistic_)
 
 
 def test_a_seeded_fit_warns_once():
@@ -144,24 +110,10 @@ def test_classes_have_their_own_rows_and_frequencies(conditional):
     assert rows[labels == "left"].mean() < 0 < rows[labels == "right"].mean()
 
 
-def test_particles_carry_their_classes(conditional):
-    assert conditional.particle_labels_.shape == (len(conditional.particles_),)
-    assert conditional.displacements_.shape == (2, 150)
-    means = [
-        conditional.particles_[conditional.particle_labels_ == label].mean()
-        for label in conditional.classes_
-    ]
-    assert means[0] < 0 < means[1]
-
-
 def test_labels_come_in_random_order(conditional):
     _, labels = conditional.sample_labeled(400)
     changes = np.count_nonzero(labels[1:] != labels[:-1])
     assert changes > 80  # about 150 in random order, one when sorted
-
-
-def test_sample_mixes_the_classes(conditional):
-    assert distance(conditional.sample(1500), X) < 0.2  # five standard errors of the class sizes
 
 
 def test_a_declared_class_without_rows_can_be_sampled():
@@ -202,14 +154,6 @@ def test_labels_are_ignored_without_conditional():
     assert fitted.sketch_.statistic_.shape[0] == 1
 
 
-def test_refitting_without_classes_forgets_them():
-    fitted = sampler(epsilon=np.inf, conditional=True).fit(X, LABELS)
-    fitted.set_params(conditional=False).fit(X)
-    assert not hasattr(fitted, "classes_")
-    assert not hasattr(fitted, "particle_labels_")
-    assert fitted.sample(3).shape == (3, 3)
-
-
 def test_frames_in_frames_out():
     fitted = sampler(epsilon=np.inf, conditional=True, **ACCURATE).fit(FRAME, pd.Series(LABELS))
     rows, labels = fitted.sample_labeled(5)
@@ -226,15 +170,9 @@ def test_frames_in_frames_out():
 def test_frames_without_names_and_arrays():
     unnamed = sampler(epsilon=np.inf).fit(pd.DataFrame(X)).sample(2)
     assert list(unnamed.columns) == [0, 1, 2]
-    refitted = sampler(epsilon=np.inf).fit(FRAME).fit(X)
+    refitted = sampler(epsilon=np.inf).fit(FRAME).fit(X.tolist())
     assert isinstance(refitted.sample(2), np.ndarray)
     assert not hasattr(refitted, "feature_names_in_")
-
-
-def test_other_containers_and_types():
-    for rows in (X.tolist(), X.astype(np.float32), np.asfortranarray(X), (X * 100).astype(int)):
-        fitted = sampler(epsilon=np.inf, bounds=(-100, 100)).fit(rows)
-        assert fitted.sample(2).dtype == np.float64
 
 
 def test_score_is_the_negative_distance(plain):
@@ -256,21 +194,11 @@ def test_units_of_the_data_come_back():
     np.testing.assert_allclose((sample.std(axis=0) / rows.std(axis=0)), 1, atol=0.1)
 
 
-def test_norm_bound_keeps_samples_in_the_ball():
-    fitted = sampler(bounds="private", norm_bound=1.0, epsilon=np.inf).fit(X)
-    assert np.linalg.norm(fitted.sample(1500), axis=1).max() <= 1 + 1e-6
-
-
 @pytest.mark.parametrize(
-    ("options", "n_particles"),
-    [({}, 1500), ({"n_particles": 37}, 37)],
+    ("n_rows", "given", "made"), [(1500, None, 1500), (50, None, 1000), (50, 37, 37)]
 )
-def test_number_of_particles(options, n_particles):
-    assert len(sampler(epsilon=np.inf, **options).fit(X).particles_) == n_particles
-
-
-def test_number_of_particles_is_limited_from_below():
-    assert len(sampler(epsilon=np.inf).fit(X[:50]).particles_) == 1000
+def test_number_of_particles(n_rows, given, made):
+    assert len(sampler(epsilon=np.inf, n_particles=given).fit(X[:n_rows]).particles_) == made
 
 
 def test_one_feature_and_two_rows():
@@ -286,17 +214,6 @@ def test_verbose_shows_progress_and_nothing_private(capsys):
     sampler().fit(X)
     output = capsys.readouterr()
     assert output.err == output.out == ""
-
-
-def test_diffusion_widens_the_sample():
-    narrow, wide = (
-        sampler(epsilon=np.inf, diffusion=diffusion, **ACCURATE)
-        .fit(X[LABELS == "left"])
-        .sample(1000)
-        .std()
-        for diffusion in (0.0, 0.01)
-    )
-    assert wide > 1.1 * narrow
 
 
 def test_sketch_is_that_of_a_sketch():
@@ -315,15 +232,12 @@ def test_a_fitted_sampler_travels(conditional):
     np.testing.assert_array_equal(one[1], two[1])
 
 
-def test_in_a_pipeline():
-    pipeline = make_pipeline(FunctionTransformer(), sampler(epsilon=np.inf, **ACCURATE)).fit(X)
-    assert pipeline.score(X) > -0.1
-
-
 def test_cuda_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    budget = PrivacyBudget(1.0)
     with pytest.raises(ValueError, match="needs a GPU"):
-        sampler(device="cuda").fit(X)
+        sampler(device="cuda", budget=budget).fit(X)
+    assert budget.history().empty
 
 
 @pytest.mark.parametrize("method", ["sample", "sample_labeled", "score"])
@@ -368,12 +282,6 @@ def test_whatever_is_asked_first_runs_the_flow(first, monkeypatch):
     assert broken_off.sample_labeled(9)[1].shape == (9,)
 
 
-def test_a_flow_that_was_too_large_can_be_made_smaller_afterwards(monkeypatch):
-    broken_off = interrupted(monkeypatch, MemoryError).set_params(n_particles=50)
-    broken_off.sample()
-    assert len(broken_off.particles_) == 50
-
-
 def test_an_interrupted_refit_has_the_new_release_and_no_old_particles(monkeypatch):
     fitted = sampler(epsilon=np.inf, conditional=True, n_projections=60, n_steps=40).fit(X, LABELS)
 
@@ -390,35 +298,17 @@ def test_an_interrupted_refit_has_the_new_release_and_no_old_particles(monkeypat
     assert distance(fitted.sample(1500), -X) < 0.12
 
 
-@pytest.mark.parametrize("n_particles", [1, 2, 3, 7, 100, 1001])
+@pytest.mark.parametrize("n_particles", [1, 2, 7, 1001])
 def test_classes_share_exactly_the_number_of_particles(n_particles):
     y = np.repeat([0, 1, 2], 500)
     fitted = sampler(epsilon=np.inf, conditional=True, n_particles=n_particles, n_steps=2)
     fitted.fit(X, y)
-    assert len(fitted.particles_) == len(fitted.particle_labels_) == n_particles
     sizes = np.bincount(fitted.particle_labels_, minlength=3)
+    assert sizes.sum() == len(fitted.particles_) == n_particles
     assert np.all(np.abs(sizes - n_particles / 3) < 1)
     rows, labels = fitted.sample_labeled(50)
     assert rows.shape == (50, 3)
     assert len(set(labels)) == 3
-
-
-@given(st.integers(1, 500), st.lists(st.integers(0, 100), min_size=1, max_size=12))
-def test_largest_remainders(total, counts):
-    if not sum(counts):
-        return
-    shares = np.array(counts) / sum(counts)
-    sizes = apportion(total, shares)
-    assert sizes.sum() == total
-    present = shares > 0
-    assert sizes[present].min() >= (1 if total >= present.sum() else 0)
-    assert not sizes[~present].any()
-    quotas = total * shares
-    if total < present.sum() or quotas[present].min() >= 1:
-        assert np.abs(sizes - quotas).max() < 1 + 1e-9
-        assert all(
-            sizes[i] >= sizes[j] for i, j in np.ndindex(*[len(counts)] * 2) if counts[i] > counts[j]
-        )
 
 
 def warned(**parameters):
@@ -431,26 +321,22 @@ def warned(**parameters):
     return sampler.sample(300), [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize("scale", [1.0, 10.0])
-def test_values_that_leave_the_range_of_pixels_are_told_and_bounds_mend_it(scale):
+def test_values_that_leave_the_range_of_pixels_are_told_and_bounds_mend_it():
     """Noise and sampling have a false-alarm rate of less than 1e-6 here."""
-    rows, (told,) = warned(epsilon=scale)
+    rows, (told,) = warned(epsilon=1.0)
     assert "private bounds of more than 32 features are one ball" in told
     assert "bounds=(0, 1)" in told
     assert rows.min() < -0.1
-    rows, nothing = warned(epsilon=scale, bounds=(0, 1))
+    rows, nothing = warned(epsilon=1.0, bounds=(0, 1))
     assert nothing == []
-    assert rows.min() >= 0.0
-    assert rows.max() <= 1.0
+    assert 0.0 <= rows.min() <= rows.max() <= 1.0
 
 
-@pytest.mark.parametrize("scale", [1.0, 10.0])
-def test_few_rows_of_features_of_many_scales_are_told(scale):
+def test_few_rows_of_features_of_many_scales_are_told():
     """Of these 30 features most leave their range; 15 or more were narrow in all of 12 fits."""
     rows = load_breast_cancer().data
-    sampler = flow_sampler(epsilon=scale, n_particles=300, n_steps=50)
     with pytest.warns(PrivacyWarning, match="private bounds of too few rows are one ball"):
-        made = sampler.fit(rows).sample(300)
+        made = flow_sampler(epsilon=1.0, n_particles=300, n_steps=50).fit(rows).sample(300)
     outside = (made < rows.min(axis=0)) | (made > rows.max(axis=0))
     assert np.mean(outside.mean(axis=0) > 0.5) > 0.5
 

@@ -4,10 +4,9 @@ from numbers import Integral
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, clone
 
-from skdpot._utils.validation import Interval, spawn_streams
-from skdpot.mechanisms import FitContext, Mechanism, chosen_mechanism
+from skdpot._utils.validation import Interval
+from skdpot.mechanisms import Mechanism, chosen_mechanism
 
 
 class Batches(Mechanism):
@@ -15,14 +14,6 @@ class Batches(Mechanism):
 
     def __init__(self, batch_size=250):
         self.batch_size = batch_size
-
-
-class Estimator(BaseEstimator):
-    def __init__(self, mechanism="batches", epsilon=2.0, delta=1e-6, budget=None):
-        self.mechanism = mechanism
-        self.epsilon = epsilon
-        self.delta = delta
-        self.budget = budget
 
 
 REGISTRY = {"batches": Batches}
@@ -45,15 +36,3 @@ def test_parameters_are_validated_without_quoting_arrays(wrong):
         chosen_mechanism(Batches(wrong), REGISTRY)
     assert not isinstance(wrong, np.ndarray) or "3." not in str(refused.value)
     assert refused.value.__context__ is None
-
-
-def test_parameters_can_be_searched_over():
-    estimator = clone(Estimator(Batches())).set_params(mechanism__batch_size=7)
-    assert estimator.mechanism.batch_size == 7
-
-
-def test_the_terms_of_a_fit_are_those_of_its_estimator():
-    streams = spawn_streams(None, "Estimator")
-    context = FitContext.of(Estimator(), None, streams)
-    assert (context.caller, context.bounds, context.target.epsilon) == ("Estimator", "private", 2.0)
-    assert context.progress("steps") is None

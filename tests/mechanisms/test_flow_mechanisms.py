@@ -64,40 +64,6 @@ def test_texts_and_pickles_hold_the_mechanism(mechanism):
     assert repr(other.mechanism_) == repr(mechanism)
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "match"),
-    [
-        ("mean", "'mechanism' parameter of DPSlicedFlowSampler"),
-        (Sketch, "'mechanism' parameter of DPSlicedFlowSampler"),
-        (Sketch(n_bins=1), "'n_bins' parameter of Sketch"),
-        (Resample(n_projections="auto"), "'n_projections' parameter of Resample"),
-        (Presample(sigma=-1.0), "'sigma' parameter of Presample"),
-        (Sketch(public_labels=True), "public_labels=True needs conditional=True"),
-        (Sketch(group_size=2), "group_size=2 needs public_labels=True"),
-    ],
-)
-def test_a_refused_mechanism_charges_nothing(mechanism, match):
-    budget = PrivacyBudget(1.0)
-    sampler = DPSlicedFlowSampler(mechanism, budget=budget, **QUICK)
-    with pytest.raises(ValueError, match=match):
-        sampler.fit(X)
-    assert budget.history().empty
-    assert not hasattr(sampler, "mechanism_")
-
-
-@pytest.mark.parametrize("mechanism", [Resample(), Presample()])
-def test_rows_of_classes_are_not_released(mechanism):
-    sampler = DPSlicedFlowSampler(mechanism, conditional=True, **QUICK)
-    with pytest.raises(ValueError, match="conditional=True needs mechanism="):
-        sampler.fit(X, X[:, 0] > 0)
-
-
-def test_what_a_mechanism_does_not_read_it_does_not_take():
-    for mechanism, name in ((Sketch, "sigma"), (Resample, "n_bins"), (Presample, "batch_size")):
-        with pytest.raises(TypeError, match=name):
-            mechanism(**{name: 2})
-
-
 class Frozen(Sketch):
     """A mechanism that releases an object of its own: the distribution functions alone."""
 
