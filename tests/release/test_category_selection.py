@@ -11,9 +11,8 @@ from scipy import stats
 
 from skdpot._utils.validation import SecretStream
 from skdpot.exceptions import BudgetExceededError, CalibrationError
-from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.release import categories as category_selection
 from skdpot.release.categories import plan_category_selection, select_categories
@@ -48,42 +47,21 @@ def test_a_plan_costs_what_it_was_given(mu, delta, n_columns):
         assert leaky.delta_tail > delta
 
 
-def test_the_threshold_is_near_the_continuous_one():
-    plan = plan_for(10_000, mu=0.1, delta=1e-6, n_columns=4)
-    expected = 1 + plan.event.sigma * stats.norm.isf(1e-6 / 4)
-    assert plan.event.sigma == pytest.approx(math.sqrt(8) / 0.1, rel=1e-3)
-    assert plan.event.threshold == pytest.approx(expected, abs=1)
-
-
-def test_a_plan_without_noise_is_charged_as_no_privacy():
-    plan = plan_for(10, mu=math.inf)
-    assert plan.event == NonPrivateEvent()
-    categories, counts = select_categories(["b", "a", "b"], plan, SECRET())
-    assert categories == ("a", "b")
-    assert counts.tolist() == [1.0, 2.0]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"n_samples": 0}, "`n_samples` must be an integer >= 1"),
-        ({"n_columns": 0}, "`n_columns` must be an integer >= 1"),
         ({"n_columns": True}, "`n_columns` must be an integer >= 1"),
         ({"mu": 0.0}, "`mu` must be > 0"),
         ({"mu": math.nan}, "`mu` must be > 0"),
+        ({"mu": 1000.0}, "protects nothing"),
         ({"delta": 0.0}, r"`delta` must lie in \(0, 1\)"),
-        ({"delta": 1.0}, r"`delta` must lie in \(0, 1\)"),
         ({"delta": math.nan}, r"`delta` must lie in \(0, 1\)"),
     ],
 )
 def test_a_plan_refuses(changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, CalibrationError), match=message):
         plan_for(**({"n_samples": 10} | changes))
-
-
-def test_a_plan_refuses_noise_that_protects_nothing():
-    with pytest.raises(CalibrationError, match="protects nothing"):
-        plan_for(10, mu=1000.0)
 
 
 # What is shown.
@@ -124,13 +102,6 @@ def test_noise_has_the_variance_of_the_event(n_columns):
     assert np.mean(errors**2) == pytest.approx(1.0, abs=5.5 * math.sqrt(2 / n_categories))
     assert stats.kstest(errors, "norm").pvalue > 1e-7
     assert abs(np.corrcoef(errors[:-1], errors[1:])[0, 1]) < 5.5 / math.sqrt(n_categories)
-
-
-def test_secret_noise_is_fresh():
-    plan = plan_for(2000, mu=0.5)
-    values = np.repeat(np.arange(4), 500)
-    (_, first), (_, second) = (select_categories(values, plan, SECRET()) for _ in range(2))
-    assert not np.array_equal(first, second)
 
 
 def test_a_replaced_record_moves_two_counts_by_one_each(monkeypatch):
@@ -203,38 +174,6 @@ def test_columns_of_many_kinds_are_read_without_their_missing_values(values, exp
     assert counts.dtype == np.float64
 
 
-@pytest.mark.parametrize("values", [[], [None, None], ["a"]])
-def test_next_to_nothing_is_released_with_noise(values):
-    plan = plan_for(10, mu=0.5, delta=1e-12)
-    categories, counts = select_categories(values, plan, SECRET())
-    assert categories == ()
-    assert counts.shape == (0,)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(
-        st.one_of(
-            st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just(math.nan)
-        ),
-        max_size=40,
-    ),
-    st.integers(0, 2**31),
-)
-def test_no_value_raises_and_categories_are_sorted(values, seed):
-    plan = plan_for(40, mu=math.inf)
-    categories, counts = select_categories(values, plan, SECRET())
-    again, _ = select_categories(
-        list(np.random.default_rng(seed).permutation(np.array([*values, None], dtype=object)))[:40],
-        plan,
-        SECRET(),
-    )
-    assert counts.sum() == sum(v is not None and v == v for v in values)
-    kinds = [type(c).__name__ for c in categories]
-    assert kinds == sorted(kinds)
-    assert len(values) == 40 or list(map(repr, again)) == list(map(repr, categories))
-
-
 @pytest.mark.parametrize(
     "values",
     [[b"bytes"], [("a", "b")], [["a"]], ["a", object()], np.array(["2020-01-01"], "datetime64[D]")],
@@ -267,37 +206,7 @@ def test_only_what_is_shown_is_recorded():
     assert "hidden" not in repr(plan) + repr(release)
 
 
-def test_one_noise_a_category_and_no_more(monkeypatch):
-    drawn = []
-    draw = category_selection.lattice_noise
-
-    def spy(sigma, size, *args, **options):
-        drawn.append((sigma, size))
-        return draw(sigma, size, *args, **options)
-
-    monkeypatch.setattr(category_selection, "lattice_noise", spy)
-    plan = plan_for(2000, mu=0.5, n_columns=2)
-    select_categories(["a", "b", "b"] * 100, plan, SECRET())
-    assert drawn == [(plan.event.sigma, 2)]
-
-
 # With a budget and beside other releases.
-
-
-def test_categories_and_the_rest_of_a_fit_are_one_charge():
-    target = SingleFitTarget(1.0, 1e-5)
-    plan = plan_category_selection(
-        30_000, mu=target.mu_cap * math.sqrt(0.05), delta=target.tail_delta, n_columns=8
-    )
-    event = calibrate(
-        target,
-        lambda sigma: ComposedEvent(
-            events=(plan.event, GaussianEvent(sigma=sigma, sensitivity=math.sqrt(2)))
-        ),
-    )
-    assert target.admits(event)
-    assert compose(event).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert 0.95e-6 < compose(event).leak <= 1e-6  # the threshold is a whole number
 
 
 def test_fits_that_share_a_budget_leave_each_other_the_tails():

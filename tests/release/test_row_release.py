@@ -1,8 +1,6 @@
 """The release of noisy projections: charged first, noised once, in no row's order."""
 
 import math
-import pickle
-from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -10,12 +8,10 @@ from scipy import stats
 
 from skdpot import PrivacyBudget
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.privacy.spent import made_by
 from skdpot.release import histogram as plan
 from skdpot.release import rows as noisy_rows
 from skdpot.release.private_bounds import ball_radius
@@ -107,6 +103,9 @@ def test_noise_has_the_stated_sigma(noise, radius):
     assert stats.kstest(values / sigma, "norm").pvalue > LEVEL
     assert sigma == pytest.approx(release.privacy_spent.sigma)
     assert sigma > 0.5 * radius
+    if noise == "discrete":
+        lattice = release.privacy_spent.event.lattice
+        assert np.array_equal(np.rint(values / lattice) * lattice, values)
 
 
 def test_noise_is_independent_over_directions_rows_and_steps():
@@ -120,41 +119,11 @@ def test_noise_is_independent_over_directions_rows_and_steps():
     assert stats.pearsonr(means[:, :-1].ravel(), means[:, 1:].ravel()).pvalue > LEVEL
 
 
-def test_noise_comes_in_multiples_of_the_lattice():
-    release = _release(norm_bound=4.0)
-    event = release.privacy_spent.event
-    values = np.concatenate([b.values.ravel() for b in release.value.batches])
-    assert np.array_equal(np.rint(values / event.lattice) * event.lattice, values)
-
-
-def test_reading_is_free_and_a_copy_holds_the_same():
-    release = _release(streams=Streams(SecretStream(), *(np.random.default_rng(),) * 2))
-    again = pickle.loads(pickle.dumps(release.value))
-    for old, new in zip(release.value.batches, again.batches, strict=True):
-        assert np.array_equal(old.values, new.values)
-        assert np.array_equal(old.directions, new.directions)
-    with pytest.raises(FrozenInstanceError):
-        release.value.batches = ()
-
-
-@pytest.mark.parametrize("seeds", [(0, 1), (None, None)])
-def test_two_releases_share_no_noise(seeds):
-    first, second = (
-        _release(
-            np.zeros((300, 3)),
-            streams=Streams(SecretStream(seed), *(np.random.default_rng(3),) * 2),
-        )
-        for seed in seeds
-    )
-    for one, two in zip(first.value.batches, second.value.batches, strict=True):
-        assert np.array_equal(one.directions, two.directions)
-        assert not np.array_equal(one.values, two.values)
-
-
 def test_each_step_draws_fresh_noise():
     for noise in ("discrete", "float"):
-        batches = _release(np.zeros((300, 3)), noise=noise).value.batches
-        assert not np.array_equal(batches[0].values, batches[1].values)
+        first, again = (_release(np.zeros((300, 3)), noise=noise, seed=s).value for s in (0, 1))
+        values = [batch.values for batch in (*first.batches, *again.batches)]
+        assert len({value.tobytes() for value in values}) == len(values)
 
 
 def test_the_fit_is_one_entry_of_the_budget():
@@ -191,17 +160,6 @@ def test_nothing_private_is_touched_before_the_charge(monkeypatch):
         _release(epsilon=1.0, norm_bound=None, batch_size=None, n_steps=1)
 
 
-def test_charge_stays_when_the_release_breaks(monkeypatch):
-    def broken(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(noisy_rows, "lattice_noise", broken)
-    budget = PrivacyBudget(epsilon=200.0, delta=1e-5)
-    with pytest.raises(KeyboardInterrupt):
-        _release(budget=budget)
-    assert len(budget.history()) == 1
-
-
 def test_private_bounds_scale_the_noise():
     rows = 7.0 + 2.0 * np.random.default_rng(1).standard_normal((5000, 3))
     release = _release(
@@ -234,21 +192,6 @@ def test_given_sigma_is_stated_with_its_cost():
         _release(sigma=0, budget=PrivacyBudget(epsilon=100.0, delta=1e-5))
 
 
-def test_given_sigma_is_charged_to_a_budget():
-    budget = PrivacyBudget(epsilon=200.0, delta=1e-5)
-    release = _release(sigma=2.5, budget=budget)
-    assert len(budget.history()) == 1
-    assert budget.epsilon_spent() >= 0.99 * release.privacy_spent.epsilon
-
-
-def test_poisson_samples_vary_and_are_charged_as_such():
-    release = _release(sampling="poisson", n_steps=40)
-    sizes = [batch.values.shape[1] for batch in release.value.batches]
-    assert 3 < np.std(sizes) < 6  # sqrt(18.7) = 4.3
-    assert isinstance(release.privacy_spent.event, SampledGaussianEvent)
-    assert release.privacy_spent.event.sampling_rate == 20 / 300
-
-
 @pytest.mark.parametrize("sampling", ["without_replacement", "poisson"])
 def test_batches_are_as_large_as_is_charged(sampling):
     """Of 400 Poisson samples the mean size is within 5.5 standard deviations: one in 10^7."""
@@ -279,8 +222,8 @@ def test_nothing_but_empty_samples_is_an_error(monkeypatch):
 
 def test_batches_larger_than_the_data_are_all_rows():
     release = _release(batch_size=1000, n_steps=3)
-    assert all(b.values.shape == (6, 300) for b in release.value.batches)
-    assert isinstance(release.privacy_spent.event, GaussianEvent)
+    assert all(batch.values.shape == (6, 300) for batch in release.value.batches)
+    assert type(release.privacy_spent.event) is GaussianEvent
     assert release.privacy_spent.event.n_steps == 3
 
 
@@ -288,22 +231,6 @@ def test_rows_outside_the_ball_are_shortened():
     rows = np.full((40, 3), 1e30)
     (batch,) = _release(rows, epsilon=math.inf, batch_size=None, n_steps=1).value.batches
     assert np.abs(batch.values).max() <= 1.0
-
-
-def test_one_record_moves_the_values_by_no_more_than_the_sensitivity():
-    # The same streams for neighbours: what differs is what the noise must hide.
-    rows = _rows(60, 8, seed=4)
-    other = rows.copy()
-    other[17] = -rows[17]
-    for noise in ("discrete", "float"):
-        one, two = (
-            _release(x, batch_size=None, n_steps=1, n_projections=20, noise=noise)
-            for x in (rows, other)
-        )
-        first, second = (r.value.batches[0].values.astype(float) for r in (one, two))
-        # Sorting is 1-Lipschitz.
-        assert 0 < np.linalg.norm(first - second) <= one.privacy_spent.sensitivity * (1 + 1e-6)
-        assert one.value.sigma == two.value.sigma
 
 
 @pytest.mark.parametrize("noise", ["discrete", "float"])
@@ -321,29 +248,9 @@ def test_the_worst_record_moves_a_truncated_block_by_the_sensitivity(noise):
     assert 0.99 * stated < np.linalg.norm(first - second) <= stated * (1 + 1e-6)
 
 
-def test_statement_lists_what_it_rests_on():
-    exact = _release().privacy_spent
-    assert "the bounds given by the caller" in exact.assumptions
-    assert "4 secret batches of 20 rows along 6 orthogonal directions" in exact.mechanism
-    assert "nobody knows random_state" in exact.assumptions
-    loose = _release(noise="float").privacy_spent
-    assert any("floating-point" in text for text in loose.assumptions)
-    assert not any("floating-point" in text for text in exact.assumptions)
-    secret = _release(streams=Streams(SecretStream(), *(np.random.default_rng(),) * 2))
-    assert "nobody knows random_state" not in secret.privacy_spent.assumptions
-
-
-def test_second_private_step_warns_of_the_sum():
-    rows = _rows()
-    output = made_by(rows, rows.copy(), _release().privacy_spent, None)
-    with pytest.warns(PrivacyWarning, match="flow: the rows come from a private step"):
-        _release(output, source=output)
-
-
-def test_progress_shows_steps_and_nothing_else(capsys):
-    _release(verbose=1)
-    shown = capsys.readouterr().err
-    assert "releases" in shown
-    assert "4/4" in shown
-    _release()
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("noise", ["discrete", "float"])
+def test_statement_lists_what_it_rests_on(noise):
+    spent = _release(noise=noise).privacy_spent
+    assert "the bounds given by the caller" in spent.assumptions
+    assert "4 secret batches of 20 rows along 6 orthogonal directions" in spent.mechanism
+    assert any("floating-point" in text for text in spent.assumptions) == (noise == "float")

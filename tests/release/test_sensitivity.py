@@ -5,14 +5,12 @@ neighbouring data sets can be subtracted. The sensitivity compared with is the o
 private fit of the same shape states and calibrates its noise to.
 """
 
-import math
-
 import numpy as np
 import pytest
 
 from skdpot import SlicedSketch
 from skdpot.ot.slices import make_directions
-from skdpot.release.decoding import SquareRootStrategy, square_root_strategy
+from skdpot.release.decoding import square_root_strategy
 
 N_ROWS = 12
 
@@ -112,22 +110,13 @@ class Setting:
         return pairs[values.argmax()]
 
 
-def attained(setting):
-    old, new = setting.worst_pair()
-    labels = (0, 2) if setting.changes_class else (0, 0)
-    return setting.moved(old, new, *labels)
-
-
 # Settings of the search, and the share of the bound that it is required to reach. In many
 # random directions no record is in the worst bin of every slice, so that the bound, which
 # holds for all directions, leaves some room there.
 SEARCHED = {
     "one slice": (Setting(1, 1, 64, conditional=False), 0.9999),
     "one slice, classes": (Setting(1, 1, 64, conditional=True), 0.9999),
-    "two axes": (Setting(2, 2, 64, conditional=False), 0.9999),
     "two axes, classes": (Setting(2, 2, 64, conditional=True), 0.9999),
-    "four slices in the plane": (Setting(2, 4, 64, conditional=False), 0.95),
-    "four slices in the plane, classes": (Setting(2, 4, 64, conditional=True), 0.95),
     "equal public directions": (
         Setting(3, 0, 16, conditional=False, projections=np.ones((20, 3))),
         0.9999,
@@ -155,9 +144,10 @@ SEARCHED = {
 @pytest.mark.parametrize("name", SEARCHED)
 def test_the_worst_neighbours_reach_the_bound_and_do_not_exceed_it(name):
     setting, share = SEARCHED[name]
-    worst, stated = attained(setting), setting.stated()
-    assert worst <= stated
-    assert worst >= share * stated
+    old, new = setting.worst_pair()
+    labels = (0, 2) if setting.changes_class else (0, 0)
+    worst, stated = setting.moved(old, new, *labels), setting.stated()
+    assert share * stated <= worst <= stated
 
 
 @pytest.mark.parametrize("name", SEARCHED)
@@ -190,64 +180,3 @@ def test_a_change_of_class_alone_needs_the_larger_sensitivity():
     corner = np.full(2, -1.0)
     assert setting.moved(corner, corner, 0, 1) == pytest.approx(setting.stated(), rel=1e-9)
     assert setting.moved(corner, corner, 1, 1) == 0
-
-
-def test_order_of_rows_does_not_matter():
-    setting, _ = SEARCHED["default directions, classes"]
-    X, y = setting.others()
-    order = setting.rng.permutation(N_ROWS)
-    np.testing.assert_array_equal(setting.statistic(X, y), setting.statistic(X[order], y[order]))
-
-
-@pytest.mark.parametrize("n_chunks", [1, 3])
-def test_streamed_neighbours_differ_by_as_little(n_chunks):
-    setting, _ = SEARCHED["default directions, classes"]
-    old, new = setting.worst_pair()
-    X, y = setting.others()
-    tables = []
-    for record, label in ((old, 0), (new, 2)):
-        X[5], y[5] = record, label
-        sketch = SlicedSketch(epsilon=np.inf, **setting.parameters)
-        for rows, labels in zip(np.split(X, n_chunks), np.split(y, n_chunks), strict=True):
-            sketch.partial_fit(rows, labels)
-        tables.append(sketch.close().statistic_)
-    assert np.linalg.norm(tables[1] - tables[0]) <= setting.stated()
-
-
-def halved(self, n_projections, **shape):
-    return EXACT(self, n_projections, **shape) / 2
-
-
-def without_classes(self, n_projections, **shape):
-    return EXACT(self, n_projections, **shape | {"conditional": False})
-
-
-def of_one_row(self, n_projections, **shape):
-    return EXACT(self, n_projections, **shape | {"group_size": 1})
-
-
-def without_root_two(self, n_projections, **shape):
-    exact = EXACT(self, n_projections, **shape)
-    return exact / math.sqrt(2) if shape["conditional"] else exact
-
-
-EXACT = SquareRootStrategy.sensitivity
-
-
-@pytest.mark.parametrize(
-    ("mistake", "name"),
-    [
-        (halved, "two axes"),
-        (halved, "default directions"),
-        (halved, "default directions, classes"),
-        (without_classes, "two axes, classes"),
-        (halved, "two axes, public labels"),
-        (of_one_row, "two rows of a person"),
-        (without_root_two, "two axes, classes"),
-        (without_root_two, "default directions, classes"),
-    ],
-)
-def test_the_search_notices_a_sensitivity_that_is_too_small(mistake, name, monkeypatch):
-    monkeypatch.setattr(SquareRootStrategy, "sensitivity", mistake)
-    setting, _ = SEARCHED[name]
-    assert attained(setting) > setting.stated()
