@@ -73,15 +73,6 @@ def test_rows_land_inside(seed, d, log_size, dtype, box):
     np.testing.assert_allclose(U[inside], mapped[inside], rtol=1e-6, atol=1e-6)
 
 
-def test_each_row_is_mapped_alone():
-    X = np.random.default_rng(0).normal(size=(50, 3)) * 4
-    bounds = DataBounds(np.ones(3), np.full(3, 2.0), 1.0)
-    together = bounds.to_ball(X)
-    alone = np.vstack([bounds.to_ball(row[None]) for row in X])
-    assert np.array_equal(together, alone)
-    assert np.array_equal(X, np.random.default_rng(0).normal(size=(50, 3)) * 4)
-
-
 def test_limits_broadcast_and_the_map_is_undone():
     bounds = DataBounds.from_box([0, 10], [16, 30], 2)
     X = np.array([[0, 10], [16, 30], [8, 20], [4, 15]])

@@ -72,34 +72,6 @@ def test_knowing_the_total_is_gaussian_conditioning(n_bins, seed):
     np.testing.assert_allclose(totals, [n_samples])
 
 
-def test_conditioning_is_better_than_a_linear_bridge():
-    """The reason for the covariance: B = 256, 400 noise draws, worst value along the bins."""
-    strategy = square_root_strategy(256)
-    noise = RNG.standard_normal((400, 256)) @ strategy.decoder.T
-    share = strategy.covariance[:, -1] / strategy.covariance[-1, -1]
-    right = noise - noise[:, -1:] * share
-    linear = noise - noise[:, -1:] * np.linspace(0, 1, 257)[1:]
-    assert right.std(axis=0).max() < 0.97 * linear.std(axis=0).max()
-
-
-@given(
-    n_bins=st.integers(2, 30),
-    scale=st.floats(0.1, 1000),
-    n_classes=st.integers(1, 4),
-    seed=st.integers(0, 2**32 - 1),
-)
-@settings(max_examples=60, deadline=None)
-def test_always_a_distribution_function(n_bins, scale, n_classes, seed):
-    rng, strategy = np.random.default_rng(seed), square_root_strategy(n_bins)
-    statistic = scale * rng.standard_normal((n_classes, 3, n_bins))
-    cdf, totals = decode_quiet(statistic, strategy, 50)
-    assert cdf.shape == (n_classes, 3, n_bins + 1)
-    np.testing.assert_array_equal(cdf[..., 0], 0.0)
-    np.testing.assert_array_equal(cdf[..., -1], 1.0)
-    assert np.all(np.diff(cdf, axis=-1) >= 0)
-    assert totals.sum() == pytest.approx(50)
-
-
 @given(n_bins=st.integers(3, 30), level=st.floats(0.1, 100), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_monotone_values_are_never_further_from_the_truth(n_bins, level, seed):
@@ -114,32 +86,19 @@ def test_monotone_values_are_never_further_from_the_truth(n_bins, level, seed):
     assert np.all(errors[0] <= errors[1] * (1 + 1e-9) + 1e-12)
 
 
-@pytest.mark.parametrize("n_classes", [1, 2, 10])
-@pytest.mark.parametrize("n_projections", [1, 8, 40])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 1e3])
+@pytest.mark.parametrize("n_classes", [1, 10])
+@pytest.mark.parametrize("n_projections", [1, 40])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e3])
 def test_any_noise_is_decoded_without_complaint(n_classes, n_projections, epsilon):
-    """After the charge nothing may fail: few rows, absent classes, any noise."""
-    for n_samples, n_bins in ((12, 16), (300, 2), (12, 3)):
-        X, y = RNG.uniform(-1, 1, (n_samples, 8)) ** 5, RNG.integers(0, n_classes, n_samples)
-        sketch = SlicedSketch(
-            epsilon=epsilon,
-            bounds=(-1, 1),
-            projections=uniform_directions(n_projections, 8, RNG),
-            n_bins=n_bins,
-            conditional=True,
-            classes=range(n_classes),
-        ).fit(X, y)
-        assert np.all(np.isfinite(sketch.cdf_))
+    """After the charge nothing may fail: few rows, equal rows, absent classes, any noise."""
+    directions = uniform_directions(n_projections, 8, RNG)
+    for n_samples, n_bins, power in ((12, 16, 5), (300, 2, 5), (12, 3, 5), (400, 32, 0)):
+        X, y = RNG.uniform(-1, 1, (n_samples, 8)) ** power, RNG.integers(0, n_classes, n_samples)
+        options = {"projections": directions, "n_bins": n_bins, "classes": range(n_classes)}
+        sketch = SlicedSketch(epsilon, bounds=(-1, 1), conditional=True, **options).fit(X, y)
         assert np.all(np.diff(sketch.cdf_, axis=-1) >= 0)
-        assert np.all(sketch.cdf_[..., 0] == 0)
-        assert np.all(sketch.cdf_[..., -1] == 1)
+        assert np.all(sketch.cdf_[..., [0, -1]] == [0, 1])
         assert sketch.class_counts_.sum() == pytest.approx(n_samples)
-
-
-def test_equal_rows_are_decoded_without_complaint():
-    for epsilon in (0.01, 1.0, 100.0):
-        sketch = SlicedSketch(epsilon=epsilon, bounds=(-1, 1), n_projections=6, n_bins=32)
-        assert np.all(np.isfinite(sketch.fit(np.zeros((400, 3))).cdf_))
 
 
 SHAPES = {
@@ -161,34 +120,6 @@ def test_no_shape_is_decoded_worse_than_by_monotonicity_alone(shape, epsilon):
     plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(32), 3000)
     errors = [np.sqrt(np.mean((cdf - exact.cdf_) ** 2)) for cdf in (sketch.cdf_, plain)]
     assert errors[0] < 1.2 * errors[1]
-
-
-def test_error_falls_with_the_number_of_rows():
-    """Rate: ten times the rows, a tenth of the noise of a distribution function.
-
-    Or less: the more rows, the clearer that all nine directions are one and the same.
-    """
-    errors = []
-    for n_samples in (3000, 30_000):
-        X = RNG.uniform(-1, 1, (n_samples, 1))
-        sketch = SlicedSketch(epsilon=1.0, bounds=(-1, 1), projections=np.ones((9, 1)), n_bins=16)
-        exact = SlicedSketch(epsilon=np.inf, bounds=(-1, 1), projections=np.ones((9, 1)), n_bins=16)
-        errors.append(np.sqrt(np.mean((sketch.fit(X).cdf_ - exact.fit(X).cdf_) ** 2)))
-    assert 4 < errors[0] / errors[1] < 60
-
-
-def test_equal_directions_are_averaged():
-    """Nine noisy copies of one function are worth their mean."""
-    X = RNG.uniform(-1, 1, (30_000, 1))
-    options = {"bounds": (-1, 1), "projections": np.ones((9, 1)), "n_bins": 16}
-    sketch = SlicedSketch(epsilon=1.0, **options).fit(X)
-    exact = SlicedSketch(epsilon=np.inf, **options).fit(X)
-    plain, _ = decode_quiet(sketch.statistic_, square_root_strategy(16), 30_000)
-    error, of_mean = (
-        np.sqrt(np.mean((cdf - exact.cdf_) ** 2))
-        for cdf in (sketch.cdf_, plain.mean(axis=1, keepdims=True))
-    )
-    assert error < 1.1 * of_mean
 
 
 @given(
@@ -214,20 +145,3 @@ def test_class_totals_are_the_nearest_possible_ones(noisy, spare):
     distance = np.sum((totals - noisy) ** 2)
     assert distance <= solved.fun * (1 + 1e-6) + 1e-6
     np.testing.assert_allclose(totals, solved.x, atol=1e-3)
-
-
-def test_class_totals_of_plain_cases():
-    np.testing.assert_allclose(class_totals(np.array([30.0, 70.0]), 100), [30, 70])
-    np.testing.assert_allclose(class_totals(np.array([-40.0, 60.0]), 100), [1, 99])
-    np.testing.assert_allclose(class_totals(np.array([123.0]), 100), [100])
-    np.testing.assert_allclose(
-        class_totals(np.array([5.0, 7, 9]), 2), [0.667, 0.667, 0.667], atol=1e-3
-    )
-
-
-def test_class_totals_are_the_mean_over_slices():
-    X, y = RNG.uniform(-1, 1, (4000, 2)), np.repeat([0, 1, 2], [1000, 2500, 500])
-    sketch = SlicedSketch(
-        epsilon=5.0, bounds=(-1, 1), n_projections=20, n_bins=16, conditional=True
-    )
-    np.testing.assert_allclose(sketch.fit(X, y).class_counts_, [1000, 2500, 500], atol=100)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
-from skdpot.privacy.noise import round_to_lattice
 from skdpot.release.rows import StepDirections, on_direction_grid, project_rows
 
 
@@ -74,23 +73,6 @@ def test_cut_rows_stay_in_the_ball():
         kept = np.linalg.norm(project_rows(rows, axes, radius), axis=0)
         assert np.all(kept <= np.linalg.norm(rows, axis=1) / radius * (1 + 1e-15))
         assert np.all(np.abs(project_rows(rows, axes, radius)) <= np.abs(rows.T) / radius)
-
-
-def test_lattice_values_are_the_nearest():
-    rng = np.random.default_rng(3)
-    rows = _rows(rng, 100, 4)
-    theta = on_direction_grid(uniform_directions(9, 4, rng))
-    for lattice in (2.0**-3, 2.0**-11, 2.0**-40):
-        units = round_to_lattice(project_rows(rows, theta, 1.0), lattice)
-        assert units.dtype == np.int64
-        assert np.abs(units * lattice - project_rows(rows, theta, 1.0)).max() <= lattice / 2
-
-
-def test_direction_grid_is_held_by_single_precision():
-    theta = on_direction_grid(uniform_directions(50, 6, np.random.default_rng(4)))
-    assert theta.dtype == np.float32
-    assert np.array_equal(np.rint(theta.astype(np.float64) * 2**23), theta.astype(float) * 2**23)
-    assert np.linalg.norm(theta, axis=1) == pytest.approx(np.ones(50), abs=1e-6)
 
 
 @pytest.mark.parametrize("projections", ["orthogonal", "uniform"])

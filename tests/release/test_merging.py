@@ -43,19 +43,7 @@ def test_each_party_brings_its_own_noise():
         np.testing.assert_array_equal(party.statistic_, statistic)
 
 
-def test_order_does_not_matter():
-    first, second = sketch(PARTIES[0]), sketch(PARTIES[1])
-    np.testing.assert_array_equal(first.merge(second).cdf_, second.merge(first).cdf_)
-
-
-def test_states_the_guarantee_of_the_weakest_party():
-    """A person is in one sketch; the statement must hold wherever that is."""
-    parties = [sketch(epsilon=epsilon) for epsilon in (1.0, 3.0, 2.0)]
-    merged = parties[0].merge(*parties[1:])
-    assert merged.privacy_spent_ == parties[1].privacy_spent_
-
-
-def test_the_statement_holds_for_every_party_whatever_their_deltas():
+def test_the_statement_is_that_of_the_weakest_party_whatever_their_deltas():
     """A larger epsilon at a much smaller delta can be the stronger guarantee."""
     strict = sketch(epsilon=1.0, delta=1e-9)
     loose = sketch(epsilon=0.9, delta=1e-2)
@@ -67,12 +55,6 @@ def test_the_statement_holds_for_every_party_whatever_their_deltas():
 def test_one_party_without_noise_leaves_no_guarantee():
     merged = sketch(epsilon=1.0).merge(sketch(epsilon=np.inf))
     assert merged.privacy_spent_.epsilon == math.inf
-
-
-def test_a_merged_sketch_is_closed():
-    merged = sketch(PARTIES[0]).merge(sketch(PARTIES[1]))
-    assert np.isfinite(merged.distance(X))
-    assert merged.merge(sketch(PARTIES[2])).n_samples_ == 90
 
 
 REFUSED = {
@@ -92,12 +74,6 @@ def test_sketches_of_other_statistics_are_refused(what):
     for one, two in ((first, other), (other, first)):
         with pytest.raises(ValueError, match=text if "bins" not in text else "bins"):
             one.merge(two)
-
-
-def test_other_sets_of_classes_are_refused():
-    first = sketch(conditional=True, classes=[0, 1])
-    with pytest.raises(ValueError, match="different classes"):
-        first.merge(sketch(conditional=True, classes=[0, 1, 2]))
 
 
 def test_other_half_widths_are_refused():
@@ -121,15 +97,13 @@ def test_one_release_is_not_two_parties(position, tmp_path):
     """A copy of a release is the same rows again, and the same noise twice is not independent."""
     parties = [sketch(rows, epsilon=1.0) for rows in PARTIES]
     parties[0].save(tmp_path / "copy.safetensors")
-    parties.insert(position, SlicedSketch.load(tmp_path / "copy.safetensors"))
-    for order in (parties, parties[::-1]):
-        with pytest.raises(ValueError, match="one sketch twice"):
-            order[0].merge(*order[1:])
-
-
-def test_equal_counts_without_noise_can_be_two_parties():
-    merged = sketch(epsilon=np.inf).merge(sketch(epsilon=np.inf))
-    assert merged.n_samples_ == 180
+    for again in (SlicedSketch.load(tmp_path / "copy.safetensors"), parties[0]):
+        several = [*parties[:position], again, *parties[position:]]
+        for order in (several, several[::-1]):
+            with pytest.raises(ValueError, match="one sketch twice"):
+                order[0].merge(*order[1:])
+    # Without noise equal tables can come about by chance.
+    assert sketch(epsilon=np.inf).merge(sketch(epsilon=np.inf)).n_samples_ == 180
 
 
 def test_features_in_another_order_are_refused():
@@ -151,9 +125,3 @@ def test_features_in_another_order_are_refused():
     assert one.distance(unnamed) > 0
     assert one.distance(named("ab")) > 0
     assert list(one.merge(named("ab")).feature_names_in_) == ["a", "b"]
-
-
-def test_one_sketch_is_not_two_parties():
-    first = sketch()
-    with pytest.raises(ValueError, match="disjoint"):
-        first.merge(first)

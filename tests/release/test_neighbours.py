@@ -168,13 +168,6 @@ def test_a_fork_cannot_use_the_noise_of_an_open_sketch():
     assert sketch.close().n_samples_ == 20
 
 
-@pytest.mark.parametrize("classes", [[], [0.0, np.nan], [0.5, 1.0]])
-def test_classes_that_cannot_be_labels_are_refused(classes):
-    sketch = SlicedSketch(bounds=(-1, 1), conditional=True, classes=classes)
-    with pytest.raises(ValueError, match="classes must hold"):
-        sketch.fit(np.zeros((4, 2)), np.zeros(4))
-
-
 def test_a_seed_is_named_in_the_statement():
     rows = np.random.default_rng(5).uniform(-1, 1, (50, 2))
     with pytest.warns(UserWarning, match="random_state"):

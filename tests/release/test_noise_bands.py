@@ -101,11 +101,6 @@ def test_without_noise_the_values_are_exact():
     np.testing.assert_array_equal(values[:, [0, -1]], [[0, 1]] * 5)
 
 
-def test_less_privacy_is_a_narrower_band():
-    widths = [measured_cdf(SlicedSketch(epsilon=e, **OPTIONS).fit(X))[1][0, 6] for e in (0.5, 4)]
-    assert widths[0] > 5 * widths[1] > 0
-
-
 def test_merged_sketches_have_the_noise_of_both():
     first, second = (SlicedSketch(epsilon=1.0, **OPTIONS).fit(part) for part in (X[:200], X[200:]))
     alone, together = (measured_cdf(one)[1][0, 6] for one in (first, first.merge(second)))

@@ -7,7 +7,6 @@ import pytest
 from scipy import integrate, stats
 
 from skdpot.privacy.accounting import compose
-from skdpot.privacy.events import GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent, amplified_delta, mean_amplified_delta
 
 NORMAL = stats.norm
@@ -54,37 +53,6 @@ def test_mean_profile_is_attained_by_brute_force(n, rate, mu):
         assert exact * (1 - 1e-6) <= compose(event).delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
 
 
-def test_rows_of_two_records_by_brute_force():
-    # Records -1 and +1 in one dimension; the first is replaced by another +1. What is released
-    # are the noisy values of the sample in random order, so two equal marginals if both are in.
-    rate, sigma = 0.5, 0.8
-    grid = np.linspace(-8.0, 8.0, 1601)
-
-    def law(first, second):
-        one, two = (NORMAL.pdf(grid, x, sigma) for x in (first, second))
-        return 0.5 * (one + two), 0.5 * (np.outer(one, two) + np.outer(two, one))
-
-    single, both = zip(law(-1.0, 1.0), law(1.0, 1.0), strict=True)
-    step = grid[1] - grid[0]
-    for epsilon in (0.0, 0.5, 2.0):
-        factor = math.exp(epsilon)
-        delta = 2 * rate * (1 - rate) * np.maximum(single[0] - factor * single[1], 0).sum() * step
-        delta += rate**2 * np.maximum(both[0] - factor * both[1], 0).sum() * step**2
-        bound = mean_amplified_delta(np.array([epsilon]), 2.0 / sigma, rate, 2)[0]
-        assert 0.2 * bound < delta <= bound
-
-
-def test_the_account_of_the_expected_size_is_not_a_bound():
-    # What the mechanism above does exceeds C_q and the account of a hidden sample size.
-    n, rate, mu, epsilon = 2, 0.5, 1.0, 3.0
-    attained = _worst_mechanism(epsilon, mu, rate, n)
-    assert attained > 2 * amplified_delta(np.array([epsilon]), mu, rate)[0]
-    hidden = SampledGaussianEvent(
-        sampling="poisson", sigma=1.0, sensitivity=mu, sampling_rate=rate, n_steps=1
-    )
-    assert attained > 2 * compose(hidden).delta(epsilon)
-
-
 @pytest.mark.parametrize(
     ("n", "rate"),
     [
@@ -111,51 +79,6 @@ def test_few_sizes_stand_for_all_on_the_private_side(n, rate):
             )
             bound = mean_amplified_delta(at, mu, rate, n)[0]
             assert exact <= bound <= 1.1 * exact + 1e-13
-
-
-def test_costs_more_than_a_fixed_size_and_nearly_as_much_for_many_records():
-    def epsilon(n):
-        rows = SampledGaussianEvent(
-            sampling="poisson_rows",
-            sigma=2.0,
-            sensitivity=1.0,
-            sampling_rate=0.1,
-            n_samples=n,
-            n_steps=100,
-        )
-        fixed = SampledGaussianEvent(
-            sampling="fixed_size",
-            sigma=2.0,
-            sensitivity=1.0,
-            batch_sizes=(n // 10,),
-            group_sizes=(n,),
-            n_steps=100,
-        )
-        return compose(rows).epsilon(1e-5), compose(fixed).epsilon(1e-5)
-
-    few, many = epsilon(20), epsilon(20_000)
-    assert few[0] > 1.1 * few[1]
-    assert many[1] < many[0] < 1.01 * many[1]
-
-
-def test_more_sampling_costs_more_and_all_of_it_is_the_gaussian():
-    def event(rate, **more):
-        return SampledGaussianEvent(
-            sampling="poisson_rows",
-            sigma=3.0,
-            sensitivity=1.0,
-            sampling_rate=rate,
-            n_samples=100,
-            n_steps=5,
-            **more,
-        )
-
-    epsilons = [compose(event(rate)).epsilon(1e-5) for rate in (0.02, 0.1, 0.5, 0.9, 0.999, 1.0)]
-    assert all(np.diff(epsilons) > 0)
-    assert compose(event(1.0)) == compose(GaussianEvent(sigma=3.0, sensitivity=1.0, n_steps=5))
-    assert compose(event(1.0, lattice=1.0)) == compose(
-        GaussianEvent(sigma=3.0, sensitivity=1.0, n_steps=5, lattice=1.0)
-    )
 
 
 def test_composition_by_monte_carlo():

@@ -76,16 +76,6 @@ def test_it_beats_isotonic_regression_on_noisy_gaussian_classes(n_classes, level
     assert rms(shrunk - truth) < 0.7 * rms(isotonic(noisy) - truth)
 
 
-def test_many_slices_of_a_gaussian_stay_gaussian():
-    """No freedom for what is not there: far less error than by monotonicity alone."""
-    rng = np.random.default_rng(9)
-    directions = orthogonal_directions(256, 16, rng)
-    truth = class_functions(np.zeros((1, 16)), directions, 0.2)
-    noisy, covariance = noisy_functions(truth, 0.05, rng)
-    shrunk = estimate(noisy, covariance, 0.05, directions)
-    assert rms(shrunk - truth) < 0.4 * rms(isotonic(noisy) - truth)
-
-
 @pytest.mark.parametrize("level", [1e-4, 1e-3, 1e-2])
 def test_what_is_not_gaussian_survives_small_noise(level):
     rng = np.random.default_rng(1)
@@ -106,29 +96,6 @@ def test_a_cluster_in_the_tail_is_not_lost(share):
     assert np.abs(shrunk - truth).max() < 0.01
 
 
-def test_neighbouring_directions_share_what_they_show():
-    """In the plane 128 directions are close together; alone, each would keep its noise."""
-    rng = np.random.default_rng(7)
-    directions = orthogonal_directions(128, 2, rng)
-    truth = two_bumps(directions)
-    noisy, covariance = noisy_functions(truth, 0.03, rng)
-    together = rms(estimate(noisy, covariance, 0.03, directions) - truth)
-    alone = [
-        estimate(noisy[:, [j]], covariance, 0.03, directions[[j]]) - truth[:, [j]]
-        for j in range(0, 128, 4)
-    ]
-    assert together < 0.75 * rms(np.array(alone))
-
-
-def test_directions_that_are_not_alike_are_not_made_alike():
-    rng = np.random.default_rng(8)
-    directions = orthogonal_directions(64, 32, rng)
-    truth = np.cumsum(rng.dirichlet(np.full(N_BINS, 0.3), size=(1, 64)), axis=2)[..., :-1]
-    noisy, covariance = noisy_functions(truth, 0.01, rng)
-    shrunk = estimate(noisy, covariance, 0.01, directions)
-    assert rms(shrunk - truth) < 1.05 * rms(noisy - truth)
-
-
 def test_axes_have_their_own_prior_where_they_differ():
     """Single features that are two-valued, mixtures that are Gaussian, as pixels are."""
     rng = np.random.default_rng(10)
@@ -143,18 +110,6 @@ def test_axes_have_their_own_prior_where_they_differ():
     assert rms((shrunk - truth)[:, :32]) < 0.85 * rms((noisy - truth)[:, :32])
 
 
-def test_it_tends_to_the_release_as_noise_vanishes():
-    rng = np.random.default_rng(2)
-    directions = orthogonal_directions(8, 4, rng)
-    truth = np.sort(rng.uniform(size=(2, 8, N_BINS - 1)), axis=2)
-    distances = [
-        rms(estimate(truth, noise_covariance(), level, directions) - truth)
-        for level in (1e-2, 1e-4, 1e-6)
-    ]
-    assert distances[0] > distances[1] > distances[2]
-    assert distances[2] < 1e-6
-
-
 def test_the_prior_is_the_covariance_of_a_dirichlet_process():
     # 200,000 draws: the standard error of each covariance is below 0.4 % of the largest.
     rng = np.random.default_rng(3)
@@ -165,26 +120,6 @@ def test_the_prior_is_the_covariance_of_a_dirichlet_process():
     ]
     stated = decoding._bridge(np.cumsum(masses, axis=1)[:, :-1]) / (mass + 1)
     np.testing.assert_allclose(np.mean(covariances, axis=0), stated, atol=0.02 * stated.max())
-
-
-def test_the_prior_is_recovered_from_functions_drawn_from_it():
-    rng = np.random.default_rng(4)
-    directions = orthogonal_directions(192, 3, rng)
-    covariance, edges = noise_covariance(), inner_edges()
-    z = np.tile(4 * edges, (1, 192, 1))
-    tau, length, nugget, level = 0.01, 0.5, 0.1, 0.005
-    kernel = (1 - nugget) * decoding._kernel(directions, length) + nugget * np.eye(192)
-    shapes = np.linalg.cholesky(decoding._bridge(norm.cdf(z[0])) + 1e-12 * np.eye(N_BINS - 1))
-    draws = rng.standard_normal((192, N_BINS - 1))
-    difference = np.sqrt(tau) * np.linalg.cholesky(kernel) @ draws @ shapes.T
-    noisy, _ = noisy_functions(difference[None], level, rng)
-    whiten = np.linalg.inv(np.linalg.cholesky(covariance))
-    found = decoding._fitted(
-        decoding._Whitened(noisy @ whiten.T, np.array([level]), whiten), z, directions
-    )
-    assert tau / 1.6 < found.tau < tau * 1.6
-    assert 0.03 <= found.nugget <= 0.3
-    assert 0.15 <= found.length <= 1.5
 
 
 def test_gain_is_gaussian_conditioning():
@@ -208,31 +143,3 @@ def test_gain_is_gaussian_conditioning():
     np.testing.assert_allclose((kept @ root.T).ravel(), gain @ difference.ravel(), atol=1e-8)
     variances = np.diag(joint - gain @ joint)
     np.testing.assert_allclose(deviations.ravel(), np.sqrt(variances), atol=1e-8)
-
-
-def test_only_doubtful_excess_of_mass_in_tails_is_trimmed():
-    """One deviation, less where the excess is larger, nothing from five deviations on."""
-    gaussian = np.array([0.0, 0.0, 0.0, 0.0, 0.3, 1.0, 1.0, 0.005])
-    differences = np.array([0.01, 0.006, 0.001, -0.001, 0.002, -0.006, 0.001, 0.006])
-    trimmed = decoding._trimmed(differences, np.full(8, 0.002), gaussian)
-    expected = [0.01, 0.005, 0, -0.001, 0.002, -0.005, 0.001, 0.006 - 0.001 * (1 - 0.24875)]
-    np.testing.assert_allclose(trimmed, expected, atol=1e-12)
-
-
-def test_too_many_directions_are_estimated_in_blocks(monkeypatch):
-    rng = np.random.default_rng(5)
-    directions = orthogonal_directions(48, 4, rng)
-    truth = class_functions(0.1 * rng.standard_normal((3, 4)), directions, 0.2)
-    noisy, covariance = noisy_functions(truth, 0.05, rng)
-    whole = estimate(noisy, covariance, 0.05, directions)
-    monkeypatch.setattr(decoding, "_MOST_TOGETHER", 20)
-    in_blocks = estimate(noisy, covariance, 0.05, directions)
-    assert rms(in_blocks - truth) < 1.2 * rms(whole - truth)
-    monkeypatch.setattr(decoding, "_MOST_TOGETHER", 48)
-    np.testing.assert_array_equal(estimate(noisy, covariance, 0.05, directions), whole)
-
-
-def test_the_slices_that_show_the_evidence_are_spread_over_all():
-    rows = decoding._spaced(np.arange(5, 1005), 64)
-    assert (len(np.unique(rows)), rows[0], rows[-1]) == (64, 5, 1004)
-    np.testing.assert_array_equal(decoding._spaced(np.arange(9), 64), np.arange(9))

@@ -46,14 +46,6 @@ def test_attained_by_antipodal_rows_and_never_exceeded(
         assert moved <= bound * (1 + 1e-12)
 
 
-@given(st.integers(1, 30), st.integers(1, 10), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
-def test_orthogonal_blocks_need_no_computation(n_projections, n_features, seed):
-    theta = orthogonal_directions(n_projections, n_features, np.random.default_rng(seed))
-    norm = math.sqrt(math.ceil(n_projections / n_features))
-    assert projection_sensitivity(theta, 1.0) == pytest.approx(2 * norm, rel=1e-9)
-
-
 @pytest.mark.parametrize("shape", [(70, 8), (8, 70), (1, 1), (40, 40), (300, 120)])
 def test_norm_is_rounded_up_from_the_singular_value(shape):
     rng = np.random.default_rng(3)
@@ -71,14 +63,6 @@ def test_lemma_1_by_hand():
     assert lemma1_sensitivity(5, 1, 0.1) == pytest.approx(2 * math.sqrt(5))  # nothing is random
 
 
-def test_paper_settings_need_less_noise_than_lemma_1():
-    ratios = [
-        lemma1_sensitivity(n_projections, 8, 1e-5) / (2 * math.sqrt(math.ceil(n_projections / 8)))
-        for n_projections in (70, 31)
-    ]
-    assert ratios == pytest.approx([1.248, 1.359], abs=1e-3)
-
-
 def test_lemma_1_is_exceeded_by_the_worst_pair():
     # One fixed pair exceeds it as rarely as it says; the pair chosen after Θ is seen often does.
     rng = np.random.default_rng(0)
@@ -91,23 +75,17 @@ def test_lemma_1_is_exceeded_by_the_worst_pair():
     assert worst > 0.9 * n_draws
 
 
-@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan])
-def test_radius_is_checked(radius):
-    with pytest.raises(ValueError, match="`radius` must be positive and finite"):
-        projection_sensitivity(np.eye(2), radius)
-    with pytest.raises(ValueError, match="`radius` must be positive and finite"):
-        lemma1_sensitivity(40, 8, 0.1, radius=radius)
-
-
-@pytest.mark.parametrize("theta", [np.ones(3), np.ones((0, 3)), np.array([[np.nan]])])
-def test_directions_are_checked(theta):
-    with pytest.raises(ValueError, match="`directions` must be a finite matrix"):
-        projection_sensitivity(theta, 1.0)
-
-
-def test_lemma_1_checks_its_arguments():
-    with pytest.raises(ValueError, match="`n_projections` must be an integer >= 1, got 0"):
-        lemma1_sensitivity(0, 8, 0.1)
-    for delta in (0.0, 1.0, math.nan):
-        with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
-            lemma1_sensitivity(40, 8, delta)
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: projection_sensitivity(np.eye(2), math.nan), "`radius` must be positive"),
+        (lambda: projection_sensitivity(np.ones(3), 1.0), "`directions` must be a finite matrix"),
+        (lambda: projection_sensitivity([[np.nan]], 1.0), "`directions` must be a finite matrix"),
+        (lambda: lemma1_sensitivity(40, 8, 0.1, radius=0.0), "`radius` must be positive"),
+        (lambda: lemma1_sensitivity(0, 8, 0.1), "`n_projections` must be an integer >= 1, got 0"),
+        (lambda: lemma1_sensitivity(40, 8, 1.0), r"`delta` must lie in \(0, 1\)"),
+    ],
+)
+def test_arguments_are_checked(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()

@@ -80,15 +80,12 @@ def test_rounded_projections_of_neighbours_stay_within_the_sensitivity():
 
 @pytest.mark.parametrize("noise", ["discrete", "float"])
 def test_units_are_those_of_the_mapped_rows(noise):
-    small = _plan(bounds=DataBounds.from_norm(1.0, 8), noise=noise)
-    large = _plan(bounds=DataBounds.from_norm(7.3, 8), noise=noise)
+    small, large = (_plan(bounds=DataBounds.from_norm(r, 8), noise=noise) for r in (1.0, 7.3))
     assert large.sigma / 7.3 == pytest.approx(small.sigma, rel=2e-4)
     assert large.sensitivity / 7.3 == pytest.approx(small.sensitivity, rel=2e-4)
     assert large.lattice == small.lattice
     if noise == "discrete":
         assert large.event.lattice == pytest.approx(7.3 * large.lattice)
-    box = _plan(bounds=DataBounds.from_box(0, 255, 8), noise=noise)
-    assert box.sigma / math.sqrt(8) == pytest.approx(small.sigma, rel=2e-4)
 
 
 def test_private_bounds_take_a_tenth():
@@ -104,14 +101,6 @@ def test_private_bounds_take_a_tenth():
     sampled = _plan(bounds=1000, n_steps=5)
     assert TARGET.admits(sampled.event)
     assert isinstance(sampled.event.events[-1], SampledGaussianEvent)
-
-
-def test_given_sigma_is_used_as_it_is():
-    for sampling in ("poisson", "without_replacement"):
-        for noise in ("discrete", "float"):
-            plan = _plan(sigma=1.37, sampling=sampling, noise=noise, bounds=UNIT_BALL)
-            assert plan.sigma == plan.event.sigma == 1.37
-    assert _plan(SingleFitTarget(math.inf, 1e-5), sigma=1.37).sigma == 1.37
 
 
 def test_given_sigma_needs_public_bounds():
@@ -145,9 +134,8 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_charge():
 def _composed_epsilon(mu, rate, n_steps, delta, interval, n_points):
     half = n_points // 2
     edges = interval * (np.arange(half) + 0.5)  # between the losses of the grid
-    mu = np.reshape(mu, (-1, 1))  # several: drawn in public at every step, all equally likely
     z = (edges - np.log(rate) + np.log1p(-(1 - rate) * np.exp(-edges))) / mu + mu / 2
-    beyond = ((1 - rate) * stats.norm.sf(z) + rate * stats.norm.sf(z - mu)).mean(axis=0)
+    beyond = (1 - rate) * stats.norm.sf(z) + rate * stats.norm.sf(z - mu)
     mass = -np.diff(beyond, append=0.0)
     positive = interval * np.arange(1, half + 1)
     pmf = np.zeros(n_points)  # losses 0, h, 2h, ..., then the negative ones
@@ -165,7 +153,7 @@ def _composed_epsilon(mu, rate, n_steps, delta, interval, n_points):
     return optimize.brentq(excess, 0.0, positive[-2])
 
 
-@pytest.mark.parametrize(("sigma", "n_steps"), [(5.4, 4200), (3.0, 500)])
+@pytest.mark.parametrize(("sigma", "n_steps"), [(3.0, 500)])
 def test_cost_of_given_noise_by_another_route(sigma, n_steps):
     plan = _plan(n=30_000, norm=3.0, n_steps=n_steps, batch_size=250, sigma=sigma, noise="float")
     epsilon = compose(plan.event).epsilon(1e-5)
@@ -208,17 +196,3 @@ def test_noise_of_the_paper_costs_about_what_it_says(multiplier, n_steps, sensit
     assert compose(plan.event).epsilon(1e-5) == pytest.approx(epsilon, rel=1e-3)
     other = _composed_epsilon(sensitivity / sigma, 1 / 120, n_steps, 1e-5, 1e-3, 2**17)
     assert compose(plan.event).epsilon(1e-5) == pytest.approx(other, rel=2e-3)
-
-
-@pytest.mark.parametrize(
-    ("multiplier", "n_steps", "epsilon"), [(0.67, 4200, 5.64), (0.8, 2400, 2.82)]
-)
-def test_noise_of_the_paper_for_a_pair_fixed_before_its_uniform_directions(
-    multiplier, n_steps, epsilon
-):
-    # Squared cosines between a fixed row and a uniform direction are Beta(1/2, 7/2).
-    cosines = np.random.default_rng(0).beta(0.5, 3.5, size=(50_000, 70))
-    apart = np.quantile(2 * np.sqrt(cosines.sum(axis=1)), (np.arange(250) + 0.5) / 250)
-    mus = apart / (multiplier * PAPER_SENSITIVITY)
-    cost = _composed_epsilon(mus, 1 / 120, n_steps, 1e-5, 2e-3, 2**15)
-    assert cost == pytest.approx(epsilon, rel=5e-3)

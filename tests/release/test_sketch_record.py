@@ -1,6 +1,5 @@
 """Records of sketches: what files and messages share, and what neither believes."""
 
-import copy
 import warnings
 from dataclasses import replace
 
@@ -9,10 +8,9 @@ import pytest
 
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.privacy.events import GaussianEvent
 from skdpot.release.bounds import DataBounds
 from skdpot.release.sketch_record import SketchRecord
-from tests.contract.hostile_files import facts_of, forged, with_text
+from tests.contract.hostile_files import facts_of, forged
 from tests.flat_options import flow_sampler
 
 RNG = np.random.default_rng(9)
@@ -69,44 +67,16 @@ def sketch(request):
 
 
 def test_records_of_all_sketches_are_believed_and_complete(sketch):
-    written = SketchRecord.of(sketch).to_bytes()
+    record = SketchRecord.of(sketch)
+    written = record.to_bytes()
     restored = SlicedSketch._restored(*SketchRecord.from_bytes(written).restore())
     np.testing.assert_array_equal(restored.cdf_, sketch.cdf_)
     np.testing.assert_array_equal(restored.class_counts_, sketch.class_counts_)
     assert restored.privacy_spent_ == sketch.privacy_spent_
     assert isinstance(restored.bounds, DataBounds) == (sketch.bounds is BALL)
     assert SketchRecord.of(restored).to_bytes() == written
-
-
-def test_reading_a_record_changes_nothing_in_it(sketch):
-    record = SketchRecord.of(sketch)
-    before = record.to_bytes()
-    record.restore()
-    assert record.to_bytes() == before
-
-
-def test_a_file_cannot_promise_more_than_its_noise_gives(tmp_path):
-    path = tmp_path / "sketch.safetensors"
-    made = SlicedSketch(bounds=(-1, 1), n_bins=8).fit(X)
-    spent = made.privacy_spent_
-    event = spent.event
-    lies = {
-        "epsilon": (0.1, "smaller epsilon than its own events"),
-        "delta": (1e-12, "smaller epsilon than its own events"),
-        "sigma": (2 * spent.sigma, "not the one that its statement"),
-        "event": (
-            GaussianEvent(sigma=99 * event.sigma, sensitivity=event.sensitivity),
-            "not the one that its statement",
-        ),
-    }
-    for field, (value, text) in lies.items():
-        liar = copy.copy(made)
-        liar.privacy_spent_ = type(spent)(
-            **{name: getattr(spent, name) for name in spent.__dataclass_fields__} | {field: value}
-        )
-        liar.save(path)
-        with pytest.raises(ValueError, match=text):
-            SlicedSketch.load(path)
+    record.restore()  # changes nothing in it
+    assert record.to_bytes() == written
 
 
 def restored_with(sketch, **facts):
@@ -149,11 +119,3 @@ def test_private_labels_cannot_pass_for_public_ones():
     record = replace(SketchRecord.of(public(1)), label_counts=None, public_labels=False)
     with pytest.raises(ValueError, match="not the one that its statement"):
         record.restore()
-
-
-def test_nested_facts_of_a_file_are_refused(tmp_path):
-    path = tmp_path / "sketch.safetensors"
-    good = SketchRecord.of(FITTED["declared"]()).to_bytes()
-    path.write_bytes(with_text(good, "[" * 200_000))
-    with pytest.raises(ValueError, match="nested too deeply"):
-        SlicedSketch.load(path)
