@@ -12,8 +12,7 @@ import pytest
 from skdpot import PrivacyBudget, SlicedSketch
 from skdpot.ot.slices import uniform_directions
 from skdpot.privacy.accounting import PrivacyTarget
-from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.privacy.events import gdp_delta
+from skdpot.privacy.events import ComposedEvent, GaussianEvent, gdp_delta
 from skdpot.release.decoding import (
     decode,
     increasing,
