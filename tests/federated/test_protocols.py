@@ -34,8 +34,8 @@ from skdpot.federated.messages import (
 from skdpot.federated.party import PROTOCOLS, Party
 from skdpot.federated.sliced_protocol import pairwise_sliced, sliced
 from skdpot.metrics.debiased_distance import debiased_squared_distance
-from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
-from tests.contract.hostile_files import arrays_of, forged, text_of, with_text
+from skdpot.ot.measures import DiscreteMeasure, interpolate, optimal_plan
+from tests.contract.hostile_files import forged
 
 RNG = np.random.default_rng(2750)
 FIRST = RNG.normal(size=(40, 3))
@@ -84,15 +84,6 @@ def test_triangle_equals_the_direct_computation(kind, masses, others):
     assert len(result.details.source_potential) == result.details.source.n_points
 
 
-@pytest.mark.parametrize("t", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize(
-    "reference", [np.zeros((23, 3)), RNG.normal(size=(1, 3)), np.full((4, 3), 3)]
-)
-def test_triangle_is_exact_where_the_reference_is_one_point(t, reference):
-    result = triangle(party(), party("second", SMALL), t=t, reference=reference)
-    assert result.squared_distance == pytest.approx(exact(FIRST, SMALL), rel=1e-9)
-
-
 def test_the_default_reference_has_as_many_points_as_the_smaller_party():
     result = triangle(party(), party("second", SMALL), rng=RNG)
     (reference, _) = result.transcript.messages(ReferenceMeasure)
@@ -122,16 +113,6 @@ def test_a_secret_fraction_is_read_off_the_parabola(kind):
     np.testing.assert_allclose(answer.squared_distances, distances, rtol=1e-9)
     at_t = np.polyval(np.polyfit([0.25, 0.5, 0.75], distances, 2), 0.4)
     assert result.squared_distance == pytest.approx(rescaled(at_t, 0.4), rel=1e-9)
-
-
-@pytest.mark.parametrize("disclose_t", [True, False])
-def test_the_union_of_sources_is_one_measure(disclose_t):
-    sellers = [party("second", SECOND), party("third", SMALL)]
-    result = triangle_to_union(
-        party(), sellers, t=0.4, disclose_t=disclose_t, reference=np.zeros((9, 3))
-    )
-    due = exact(FIRST, np.vstack([SECOND, SMALL]))
-    assert result.squared_distance == pytest.approx(due, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["barycentric", "exact"])
@@ -191,15 +172,6 @@ def test_sliced_equals_the_estimate_from_the_released_sketches():
     assert [len(p.privacy_spent) for p in (first, second)] == [1, 1]
 
 
-def test_sliced_finds_a_shift():
-    rng = np.random.default_rng(0)
-    rows = rng.uniform(-0.5, 0.5, size=(2, 4000, 3))
-    request = SketchRequest.draw(3, n_projections=6, n_bins=32, bounds=(-1, 1), rng=rng)
-    result = sliced(Party("a", rows[0]), Party("b", rows[1] + 0.3), request)
-    # The standard error is 0.005: this fails by chance in fewer than one of 1e20 runs.
-    assert result.distance == pytest.approx(0.3, abs=0.05)
-
-
 THREE = {"first": FIRST, "second": SECOND, "third": SMALL}
 
 
@@ -223,18 +195,16 @@ def test_pairwise_distances_equal_those_of_pairs():
         assert np.diag(result.distances).tolist() == [0, 0, 0]
 
 
-def test_in_pairwise_protocols_each_party_publishes_once():
-    parties = three(budget=None)
-    result = pairwise_sliced(parties, REQUEST)
-    senders = [e.sender for e in result.transcript if isinstance(e.message, SketchMessage)]
-    assert senders == list(THREE)
-    assert set(result.estimates) == {("first", "second"), ("first", "third"), ("second", "third")}
-    sent = pairwise_triangle(parties).transcript.messages(InterpolatingMeasure)
-    assert len(sent) == 3
-    assert [len(p.privacy_spent) for p in parties] == [1, 1, 1]
-
-
 # -- the transcript
+
+PLAYS = {
+    "triangle": lambda a, b: triangle(a, b, reference=GAMMA),
+    "secret t": lambda a, b: triangle(a, b, reference=GAMMA, t=0.123456789, disclose_t=False),
+    "union": lambda a, b: triangle_to_union(a, [b], reference=GAMMA),
+    "fedwad": lambda a, b: fedwad(a, b, n_rounds=2, reference=GAMMA, rng=np.random.default_rng(0)),
+    "sliced": lambda a, b: sliced(a, b, REQUEST, n_simulations=8),
+    "pairwise triangle": lambda a, b: pairwise_triangle([a, b], reference=GAMMA),
+}
 
 
 class Listening:
@@ -255,42 +225,28 @@ class Listening:
         return answer
 
 
-PLAYED = {
-    "triangle": (lambda a, b: triangle(a, b, reference=GAMMA), {"server", "first", "second"}),
-    "secret t": (
-        lambda a, b: triangle(a, b, reference=GAMMA, disclose_t=False),
-        {"server", "first", "second"},
-    ),
-    "union": (
-        lambda a, b: triangle_to_union(a, [b], reference=GAMMA),
-        {"server", "first", "second"},
-    ),
-    "fedwad": (
-        lambda a, b: fedwad(a, b, n_rounds=2, reference=GAMMA, rng=np.random.default_rng(0)),
-        {"server", "first", "second"},
-    ),
-    "sliced": (lambda a, b: sliced(a, b, REQUEST, n_simulations=8), {"server", "first", "second"}),
-    "pairwise sliced": (lambda a, b: pairwise_sliced([a, b], REQUEST, n_simulations=8), None),
-    "pairwise triangle": (lambda a, b: pairwise_triangle([a, b], reference=GAMMA), None),
-}
-
-
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("name", PLAYS)
 def test_the_transcript_holds_exactly_what_was_sent(name):
-    play, participants = PLAYED[name]
     first, second = Listening(party()), Listening(party("second", SECOND))
-    transcript = play(first, second).transcript
+    transcript = PLAYS[name](first, second).transcript
     for participant in (first, second):
         recorded = transcript.messages(Message, sender=participant.name)
         assert list(dict.fromkeys(recorded)) == list(dict.fromkeys(participant.sent))
         # What is recorded is what arrived, not the sender's own object.
         assert not {id(m) for m in recorded} & {id(m) for m in participant.sent}
-    assert participants in (None, set(transcript.participants))
+    assert set(transcript.participants) == {"server", "first", "second"}
     sizes = [len(entry.message.to_bytes()) for entry in transcript]
     assert transcript.n_bytes == sum(sizes) == transcript.to_frame()["n_bytes"].sum()
     rounds = [entry.round for entry in transcript]
     assert rounds == sorted(rounds)
-    assert f"{len(sizes)} messages, {sum(sizes)} bytes" in repr(transcript)
+    if name == "secret t":
+        for entry in transcript:
+            data = entry.message.to_bytes()
+            assert np.array(0.123456789).tobytes() not in data
+            assert b"0.12345" not in data
+    if name == "fedwad":
+        xis = transcript.seen_by("first").messages(GeodesicMeasure)
+        assert [xi.t is None for xi in xis] == [False, False, True]
 
 
 def test_nobody_sees_messages_between_others():
@@ -309,20 +265,8 @@ def test_nobody_sees_messages_between_others():
         assert other not in seen.participants
 
 
-def test_a_secret_fraction_is_in_no_message():
-    t = 0.123456789
-    result = triangle(party(), party("second", SECOND), t=t, disclose_t=False, reference=GAMMA)
-    number = np.array(t).tobytes()
-    for entry in result.transcript:
-        data = entry.message.to_bytes()
-        assert number not in data
-        assert b"0.12345" not in data
-    disclosed = triangle(party(), party("second", SECOND), t=t, reference=GAMMA)
-    assert disclosed.transcript.messages(ReferenceMeasure)[0].t == t
-
-
 def test_what_a_party_sends_depends_on_no_other_party():
-    for play, _ in PLAYED.values():
+    for play in PLAYS.values():
         one = play(party(), party("second", SECOND)).transcript
         other = play(party(), party("second", SMALL)).transcript
         first = [e.message for e in one if e.sender == "first" and e.round <= 1]
@@ -331,24 +275,6 @@ def test_what_a_party_sends_depends_on_no_other_party():
             assert first[0] == again[0]
         else:
             assert type(first[0]) is type(again[0])
-
-
-def test_fedwad_sends_results_to_both():
-    result = fedwad(party(), party("second", SECOND), n_rounds=2, reference=GAMMA)
-    last = result.transcript.entries[-2:]
-    assert [entry.recipient for entry in last] == ["first", "second"]
-    for entry in last:
-        assert entry.message == DistanceMessage(result.squared_distance)
-    xis = result.transcript.seen_by("first").messages(GeodesicMeasure)
-    assert [xi.t is None for xi in xis] == [False, False, True]
-    np.testing.assert_array_equal(xis[-1].points, result.details.reference.points)
-
-
-def test_reprs_of_results_are_short():
-    result = triangle(party(), party("second", SECOND), reference=GAMMA)
-    assert repr(result).startswith("<DistanceEstimate ")
-    assert "protocol='triangle'" in repr(result)
-    assert repr(pairwise_triangle(three())).startswith("<PairwiseResult of 'triangle': 3 parties")
 
 
 def test_results_below_zero_are_distances_of_zero():
@@ -360,6 +286,14 @@ def test_results_below_zero_are_distances_of_zero():
 
 
 # -- parties who send what they should not
+
+CALLS = {
+    "interpolate": PLAYS["triangle"],
+    "distances_at": PLAYS["secret t"],
+    "cost_matrices": PLAYS["union"],
+    "squared_distance_to": PLAYS["fedwad"],
+    "publish_sketch": PLAYS["sliced"],
+}
 
 
 class Faulty:
@@ -379,40 +313,16 @@ def rewritten(message, **arrays):
     return forged(message.to_bytes(), arrays=arrays)
 
 
-def with_nan(message):
-    """Return the bytes of a message with NaN for a number, and a right checksum."""
-    good = message.to_bytes()
-    for name, array in arrays_of(good).items():
-        return forged(good, arrays={name: np.full_like(array, np.nan)})
-    return with_text(good, text_of(good).replace("1", "NaN"))
-
-
-def of_version(message, version):
-    return forged(message.to_bytes(), version=version)
-
-
 def refuse(message):
     raise MessageError("no answer today")
 
 
 FAULTS = {
     "truncated": (lambda m: m.to_bytes()[:-7], "damaged"),
-    "empty": (lambda m: b"", "truncated"),
-    "longer": (lambda m: m.to_bytes() + b"x", "damaged"),
-    "flipped": (lambda m: m.to_bytes()[:-1] + bytes([m.to_bytes()[-1] ^ 1]), "damaged"),
-    "NaN": (with_nan, "NaN or infinity|damaged"),
-    "wrong version": (lambda m: of_version(m, 9), r"version 9; expected"),
+    "wrong version": (lambda m: forged(m.to_bytes(), version=9), r"version 9; expected"),
     "other kind": (lambda m: ReferenceMeasure(np.eye(3)), r"holds 'reference' version 1; expected"),
-    "nothing": (lambda m: None, "A message is due, got NoneType"),
     "an array": (lambda m: np.eye(3), "A message is due, got ndarray"),
     "an error": (refuse, "no answer today"),
-}
-CALLS = {
-    "interpolate": lambda a, b: triangle(a, b, reference=GAMMA),
-    "distances_at": lambda a, b: triangle(a, b, reference=GAMMA, disclose_t=False),
-    "cost_matrices": lambda a, b: triangle_to_union(a, [b], reference=GAMMA),
-    "squared_distance_to": lambda a, b: fedwad(a, b, n_rounds=2, reference=GAMMA),
-    "publish_sketch": lambda a, b: sliced(a, b, REQUEST),
 }
 
 
@@ -425,102 +335,65 @@ def test_a_faulty_party_is_named(method, fault):
     assert "'first'" not in str(caught.value)
 
 
-def other_points(message):
-    return InterpolatingMeasure(message.points[:, :2])
+def few_columns(message):
+    return type(message)(message.points[:, :2])
 
 
-LIES = {
-    "features": (CALLS["interpolate"], "interpolate", other_points, "n_features is 2; 3 is due"),
-    "features in fedwad": (
-        CALLS["squared_distance_to"],
-        "interpolate",
-        other_points,
-        "n_features is 2; 3 is due",
-    ),
-    "features of a request": (
-        lambda a, b: triangle(b, a, reference=GAMMA, disclose_t=False),
-        "fraction_request",
-        lambda m: FractionRequest(m.points[:, :1]),
-        "n_features is 1; 3 is due",
-    ),
-    "features of a request to sellers": (
-        lambda a, b: triangle_to_union(b, [a], reference=GAMMA),
-        "fraction_request",
-        lambda m: FractionRequest(m.points[:, :1]),
-        "n_features is 1; 3 is due",
-    ),
-    "other fractions than it was told": (
-        lambda a, b: triangle(b, a, reference=GAMMA, disclose_t=False),
+def of_another_request(message):
+    other = SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-4, 5), rng=RNG)
+    return Party("x", SECOND).publish_sketch(other)
+
+
+# Who lies: the second party, by this method, when the first or it begins.
+LIES = [
+    ("triangle", "interpolate", few_columns, "n_features is 2; 3 is due"),
+    ("fedwad", "interpolate", few_columns, "n_features is 2; 3 is due"),
+    ("secret t", "fraction_request", few_columns, "n_features is 2; 3 is due"),
+    ("union", "fraction_request", few_columns, "n_features is 2; 3 is due"),
+    (
+        "secret t",
         "fraction_request",
         lambda m: FractionRequest(m.points, None, [0.1, 0.2]),
         r"fractions is .*; .* is due",
     ),
-    "fractions": (
-        CALLS["distances_at"],
-        "distances_at",
-        lambda m: DistancesAtFractions([0.1, 0.2, 0.3], m.squared_distances),
-        r"fractions is .*; .* is due",
-    ),
-    "fractions too few": (
-        CALLS["distances_at"],
+    (
+        "secret t",
         "distances_at",
         lambda m: DistancesAtFractions(m.fractions[:2], m.squared_distances[:2]),
         r"fractions is .*; .* is due",
     ),
-    "points of costs": (
-        CALLS["cost_matrices"],
+    (
+        "union",
         "cost_matrices",
         lambda m: CostMatrices(m.fractions, m.costs[:, :, :5]),
         "n_targets is 5; 40 is due",
     ),
-    "fractions of costs": (
-        CALLS["cost_matrices"],
+    (
+        "union",
         "cost_matrices",
         lambda m: CostMatrices(m.fractions / 2, m.costs),
         r"fractions is .*; .* is due",
     ),
-    "negative costs": (
-        CALLS["cost_matrices"],
-        "cost_matrices",
-        lambda m: rewritten(m, costs=-m.costs),
-        "must lie between 0",
-    ),
-    "negative distance": (
-        CALLS["squared_distance_to"],
+    (
+        "fedwad",
         "squared_distance_to",
         lambda m: forged(m.to_bytes(), {"squared_distance": -1.0}),
         "must be a number between 0",
     ),
-    "table": (
-        CALLS["publish_sketch"],
-        "publish_sketch",
-        lambda m: rewritten(m, **{"record.statistic": np.zeros((1, 6, 8))}),
-        "sketch",
-    ),
-    "sketch of another request": (
-        CALLS["publish_sketch"],
-        "publish_sketch",
-        lambda m: Party("x", SECOND).publish_sketch(
-            SketchRequest.draw(3, n_projections=6, n_bins=16, bounds=(-4, 5), rng=RNG)
-        ),
-        "does not measure what was asked for",
-    ),
-}
+    ("sliced", "publish_sketch", of_another_request, "does not measure what was asked for"),
+    ("sliced", "publish_sketch", lambda m: STOLEN, "'second' cannot be compared"),
+]
+AUTHOR = party()
+STOLEN = AUTHOR.publish_sketch(REQUEST)
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_party_that_lies_is_named(lie):
-    play, method, reply, text = LIES[lie]
-    with pytest.raises(MessageError, match=f"(?s)'second'.*{text}"):
-        play(party(), Faulty(party("second", SECOND), method, reply))
-
-
-def test_a_copied_sketch_is_no_second_party():
-    first = party()
-    second = Faulty(party("second", SECOND), "publish_sketch", lambda m: stolen)
-    stolen = first.publish_sketch(REQUEST)
-    with pytest.raises(MessageError, match="'first' and 'second' cannot be compared"):
-        sliced(first, second, REQUEST)
+@pytest.mark.parametrize(("name", "method", "reply", "text"), LIES)
+def test_a_party_that_lies_is_named(name, method, reply, text):
+    liar = Faulty(party("second", SECOND), method, reply)
+    pair = (liar, AUTHOR) if method == "fraction_request" else (AUTHOR, liar)
+    with pytest.raises(MessageError, match=f"(?s).*{text}") as caught:
+        PLAYS[name](*pair)
+    assert "'second'" in str(caught.value)
 
 
 @pytest.mark.parametrize("fault", ["truncated", "wrong version", "an error"])
@@ -545,16 +418,6 @@ def test_the_others_lose_nothing(fault, order):
     assert [budget.epsilon_spent() for budget in budgets] == spent
 
 
-def test_refusals_come_through_as_they_are():
-    with pytest.raises(ProtocolRefusedError, match="'second' does not take part in 'triangle'"):
-        triangle(party(), Party("second", SECOND), reference=GAMMA)
-    with pytest.raises(BudgetExceededError, match="left"):
-        sliced(party(), party("second", SECOND, budget=PrivacyBudget(epsilon=0.1)), REQUEST)
-
-
-# -- what is checked before anybody is asked
-
-
 @pytest.fixture
 def unasked(monkeypatch):
     def fail(*args, **kwargs):
@@ -564,84 +427,63 @@ def unasked(monkeypatch):
         monkeypatch.setattr(Party, method, fail)
 
 
-def columns(names):
-    return pd.DataFrame(SECOND, columns=list(names))
+def unmet(a, b, **options):
+    return triangle_to_union(a, [b], **options)
 
 
-BAD_CALLS = {
-    "one name": (lambda: triangle(party(), party()), "different names"),
-    "the server's name": (lambda: triangle(party(), party("server")), "none is 'server'"),
-    "alone": (lambda: pairwise_sliced([party()], REQUEST), "two parties or more"),
-    "no sellers": (lambda: triangle_to_union(party(), []), "two parties or more"),
-    "features": (lambda: triangle(party(), party("b", SECOND[:, :2])), "the same features"),
-    "features in fedwad": (lambda: fedwad(party(), party("b", SECOND[:, :2])), "same features"),
-    "features of a request": (
-        lambda: sliced(party(), party("b", SECOND[:, :2]), REQUEST),
-        r"others: \{'b': 2\}. Nobody was asked",
-    ),
-    "reference": (
-        lambda: triangle(party(), party("b"), reference=np.eye(2)),
-        "reference has 2 features",
-    ),
-    "t": (lambda: triangle(party(), party("b"), t=1.0), "strictly between 0 and 1"),
-    "t of fedwad": (lambda: fedwad(party(), party("b"), t=0.0), "strictly between 0 and 1"),
-    "t is another word": (lambda: fedwad(party(), party("b"), t="random"), '"drawn"'),
-    "rounds": (lambda: fedwad(party(), party("b"), n_rounds=0), "n_rounds"),
-    "interpolation": (lambda: triangle(party(), party("b"), interpolation="raw"), "barycentric"),
-    "shares": (lambda: triangle_to_union(party(), [party("b")], shares=[0.0]), "shares"),
-    "two fractions": (
-        lambda: triangle(party(), party("b"), disclose_t=False, fractions=[0.2, 0.7]),
-        "three or more",
-    ),
-    "two fractions for a union": (
-        lambda: triangle_to_union(party(), [party("b")], fractions=[0.2, 0.7]),
-        "three or more",
-    ),
-    "number of shares": (lambda: triangle_to_union(party(), [party("b")], shares=[1, 1]), "shares"),
-}
+NARROW = SketchRequest.draw(2, n_projections=2, n_bins=4, bounds=(-1, 1), rng=RNG)
+MEASURE = InterpolatingMeasure(np.eye(2))
+BAD_CALLS = [
+    (triangle, {"second": party()}, "different names"),
+    (triangle, {"second": party("server")}, "none is 'server'"),
+    (triangle, {"second": party("b", SECOND[:, :2])}, "the same features"),
+    (fedwad, {"second": party("b", SECOND[:, :2])}, "same features"),
+    (sliced, {"second": party("b", SECOND[:, :2]), "request": REQUEST}, r"others: \{'b': 2\}"),
+    (triangle, {"reference": np.eye(2)}, "reference has 2 features"),
+    (triangle, {"t": 1.0}, "strictly between 0 and 1"),
+    (fedwad, {"t": 0.0}, "strictly between 0 and 1"),
+    (fedwad, {"t": "random"}, '"drawn"'),
+    (fedwad, {"n_rounds": 0}, "n_rounds"),
+    (triangle, {"interpolation": "raw"}, "barycentric"),
+    (triangle, {"disclose_t": False, "fractions": [0.2, 0.7]}, "three or more"),
+    (unmet, {"fractions": [0.2, 0.7]}, "three or more"),
+    (unmet, {"shares": [0.0]}, "shares"),
+    (unmet, {"shares": [1, 1]}, "shares"),
+    # Other messages than those that are due.
+    (sliced, {"request": MEASURE}, "is due, got"),
+    (sliced, {"request": None}, "is due, got"),
+    (sliced, {"request": NARROW}, "Nobody was asked"),
+    (triangle, {"reference": REQUEST}, "and no message"),
+    (triangle, {"reference": MEASURE, "disclose_t": False}, "and no message"),
+    (unmet, {"reference": ReferenceMeasure(np.eye(2))}, "and no message"),
+    (fedwad, {"reference": DistanceMessage(1.0)}, "and no message"),
+]
 
 
-@pytest.mark.parametrize("case", BAD_CALLS)
-def test_wrong_arguments_are_refused_before_anybody_is_asked(case, unasked):
-    call, text = BAD_CALLS[case]
+@pytest.mark.parametrize(("play", "options", "text"), BAD_CALLS)
+def test_wrong_arguments_are_refused_before_anybody_is_asked(play, options, text, unasked):
+    options = {"second": party("b")} | options
     with pytest.raises(ValueError, match=text):
-        call()
+        play(party(), options.pop("second"), **options)
 
 
-WRONG_MESSAGES = {
-    "measure as request": lambda a, b: sliced(a, b, InterpolatingMeasure(np.eye(2))),
-    "reference as request": lambda a, b: pairwise_sliced([a, b], ReferenceMeasure(np.eye(3))),
-    "nothing as request": lambda a, b: sliced(a, b, None),
-    "request about two features": lambda a, b: sliced(
-        a, b, SketchRequest.draw(2, n_projections=2, n_bins=4, bounds=(-1, 1), rng=RNG)
-    ),
-    "request as reference": lambda a, b: triangle(a, b, reference=REQUEST),
-    "measure as reference": lambda a, b: triangle(
-        a, b, reference=InterpolatingMeasure(np.eye(2)), disclose_t=False
-    ),
-    "measure for all": lambda a, b: pairwise_triangle(
-        [a, b], reference=InterpolatingMeasure(np.eye(2))
-    ),
-    "measure for a union": lambda a, b: triangle_to_union(
-        a, [b], reference=ReferenceMeasure(np.eye(2))
-    ),
-    "distance as first measure": lambda a, b: fedwad(a, b, reference=DistanceMessage(1.0)),
-    "measure as first measure": lambda a, b: pairwise_fedwad(
-        [a, b], reference=GeodesicMeasure(np.eye(2))
-    ),
-}
+def test_nobody_plays_alone(unasked):
+    for play in (
+        lambda: pairwise_sliced([party()], REQUEST),
+        lambda: triangle_to_union(party(), []),
+    ):
+        with pytest.raises(ValueError, match="two parties or more"):
+            play()
 
 
-@pytest.mark.parametrize("case", WRONG_MESSAGES)
-def test_other_messages_than_those_that_are_due_are_refused(case, unasked):
-    with pytest.raises(MessageError, match=r"is due, got|and no message|Nobody was asked"):
-        WRONG_MESSAGES[case](party(), party("second", SECOND))
-
-
-def test_columns_in_another_order_are_not_compared():
+def test_refusals_come_through_as_they_are():
+    with pytest.raises(ProtocolRefusedError, match="'second' does not take part in 'triangle'"):
+        triangle(party(), Party("second", SECOND), reference=GAMMA)
+    with pytest.raises(BudgetExceededError, match="left"):
+        sliced(party(), party("second", SECOND, budget=PrivacyBudget(epsilon=0.1)), REQUEST)
+    frames = [pd.DataFrame(SECOND, columns=list(names)) for names in ("xyz", "xzy")]
     with pytest.raises(MessageError, match="(?s)'a' and 'b' cannot be compared.*names of features"):
-        sliced(Party("a", columns("xyz")), Party("b", columns("xzy")), REQUEST)
-    assert len(sliced(Party("a", columns("xyz")), Party("b", SECOND), REQUEST).transcript) == 4
+        sliced(Party("a", frames[0]), Party("b", frames[1]), REQUEST)
 
 
 def test_labelled_parties_compare_rows_with_their_classes():
@@ -652,16 +494,6 @@ def test_labelled_parties_compare_rows_with_their_classes():
     plain = exact(FIRST, SECOND)
     assert result.squared_distance > plain
     assert result.transcript.messages(InterpolatingMeasure)[0].points.shape == (40, 15)
-    drawn = gaussian_reference(10, 15, rng=RNG)
-    assert triangle(first, second, reference=drawn).squared_distance > plain
-
-
-def test_overhead_is_small_beside_the_plans():
-    # Every message is written, checked and read; what remains are three plans.
-    rows = RNG.normal(size=(2, 30, 3))
-    result = triangle(party("a", rows[0]), party("b", rows[1]), rng=RNG)
-    eta = result.transcript.messages(InterpolatingMeasure)[0]
-    assert eta.n_bytes < 8 * eta.points.size + 300
 
 
 class _Elsewhere:

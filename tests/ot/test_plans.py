@@ -1,7 +1,6 @@
 """Plans against POT, linear programs and duality; costs against extended precision."""
 
 import math
-import time
 
 import numpy as np
 import ot
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
-from skdpot.ot import measures as plans
 from skdpot.ot.measures import DiscreteMeasure, optimal_plan, plan_from_costs, squared_distances
 
 quick = settings(max_examples=150, deadline=None)
@@ -82,23 +80,6 @@ def test_any_unit(pair, unit):
     assert optimal_plan(*scaled).distance == pytest.approx(expected, rel=1e-9, abs=1e-7 * unit)
 
 
-@given(pair=measures(), shift=st.sampled_from([1e3, 1e6, 1e8]))
-@quick
-def test_any_origin(pair, shift):
-    moved = [DiscreteMeasure(m.points + shift, m.masses) for m in pair]
-    check_plan(optimal_plan(*moved))
-    # The rows themselves are rounded when they are moved.
-    expected = optimal_plan(*pair).distance
-    assert optimal_plan(*moved).distance == pytest.approx(expected, abs=1e-14 * shift + 1e-6)
-
-
-@given(pair=measures())
-@quick
-def test_the_distance_is_symmetric(pair):
-    there, back = optimal_plan(*pair), optimal_plan(*pair[::-1])
-    assert there.squared_distance == pytest.approx(back.squared_distance, rel=1e-9, abs=1e-12)
-
-
 @pytest.mark.parametrize(("n", "m"), [(60, 60), (60, 45), (1, 30), (30, 1), (1, 1)])
 @pytest.mark.parametrize("n_features", [1, 20])
 def test_clouds(n, m, n_features):
@@ -128,13 +109,6 @@ def test_nearly_equal_measures(noise):
     expected = np.mean(np.sum((points - moved) ** 2, axis=1))
     assert plan.squared_distance == pytest.approx(expected, rel=1e-12)
     np.testing.assert_array_equal(plan.columns, np.arange(50))
-
-
-def test_one_distant_outlier():
-    rng = np.random.default_rng(2)
-    points = rng.normal(size=(30, 3))
-    points[0] = 1e6
-    check_plan(optimal_plan(DiscreteMeasure(points), DiscreteMeasure(rng.normal(size=(30, 3)))))
 
 
 def test_points_without_mass_get_the_price_of_their_first_crumb():
@@ -168,15 +142,6 @@ def test_plan_from_costs_is_the_plan_of_the_points():
     assert coupling.squared_distance == pytest.approx(plan.squared_distance, rel=1e-12)
     np.testing.assert_array_equal(coupling.columns, plan.columns)
     np.testing.assert_allclose(coupling.source_potential, plan.source_potential, atol=1e-12)
-
-
-def test_stacked_costs_are_those_of_the_union():
-    rng = np.random.default_rng(5)
-    sources = [rng.normal(size=(n, 4)) + n for n in (3, 7, 5)]
-    target = rng.normal(size=(10, 4))
-    stacked = np.vstack([squared_distances(X, target) for X in sources])
-    union = optimal_plan(DiscreteMeasure(np.vstack(sources)), DiscreteMeasure(target))
-    assert plan_from_costs(stacked).squared_distance == pytest.approx(union.squared_distance)
 
 
 def test_costs_are_left_as_they_were():
@@ -243,37 +208,7 @@ def test_squared_distances_are_good_to_twelve_digits(offset, share_of_copies, n_
     np.testing.assert_allclose(squared_distances(X, Y), exact.astype(float), rtol=1e-12)
 
 
-def test_an_origin_far_away_costs_no_time(monkeypatch):
-    """Around the common centre the fast formula is good for all pairs."""
-
-    def slow(*_):
-        raise AssertionError("distances were computed one by one")
-
-    monkeypatch.setattr(plans, "cdist", slow)
-    X, Y = np.random.default_rng(0).normal(size=(2, 30, 20)) + 1e6
-    np.testing.assert_allclose(squared_distances(X, Y), cdist(X, Y, "sqeuclidean"), rtol=1e-9)
-
-
 def test_equal_rows_are_at_squared_distance_zero():
     X = np.random.default_rng(0).normal(size=(40, 200)) + 5
     assert np.all(np.diag(squared_distances(X, X)) == 0)
     assert np.all(squared_distances(np.full((3, 2), 0.1), np.full((4, 2), 0.1)) == 0)
-
-
-@pytest.mark.slow
-def test_three_plans_take_little_longer_than_three_calls_of_pot():
-    """Measured 0.92 with the costs counted on both sides, 1.18 without; the bound is 1.3."""
-    rng = np.random.default_rng(0)
-    clouds = [np.tanh(rng.normal(size=(1000, 20)) @ rng.normal(size=(20, 784))) for _ in range(2)]
-    reference = rng.normal(size=(1000, 784))
-    pairs = [(clouds[0], reference), (clouds[1], reference), tuple(clouds)]
-    ratios = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for X, Y in pairs:
-            optimal_plan(DiscreteMeasure(X), DiscreteMeasure(Y)).barycenters()
-        middle = time.perf_counter()
-        for X, Y in pairs:
-            ot.emd([], [], ot.dist(X, Y), numItermax=10**7)
-        ratios.append((middle - start) / (time.perf_counter() - middle))
-    assert np.median(ratios) < 1.3
