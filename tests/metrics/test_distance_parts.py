@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr
 
 from skdpot.metrics.debiased_distance import (
     ComparedTable,
     SupportedDecoder,
     common_support,
     copula_rows,
-    refined,
-    restricted,
     sampling_deviations,
     squared_distances,
 )
@@ -54,23 +51,6 @@ def test_all_rows_at_once_agree_with_one_by_one(first, second):
     np.testing.assert_allclose(squared_distances(one, one), 0.0, atol=1e-15)
 
 
-@given(rows=masses, factor=st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
-def test_curves_pass_through_the_bin_edges(rows, factor):
-    fine = refined(cdf(rows), factor)
-    assert fine.shape == (1, 6 * factor + 1)
-    assert np.all(np.diff(fine) >= 0)
-    np.testing.assert_allclose(fine[:, ::factor], cdf(rows), atol=1e-12)
-
-
-def test_curves_are_nearer_to_a_gaussian_than_lines():
-    edges = np.linspace(-4, 4, 17)
-    line = np.interp(np.linspace(-4, 4, 65), edges, ndtr(edges))
-    curve = refined(ndtr(edges)[None], 4)[0]
-    truth = ndtr(np.linspace(-4, 4, 65))
-    assert np.abs(curve - truth).max() < 0.2 * np.abs(line - truth).max()
-
-
 def support_of(tables, noise=0.0):
     """The common support where noise moves no more than it usually does."""
     strategy = square_root_strategy(tables[0].cdf.shape[1] - 1)
@@ -80,21 +60,6 @@ def support_of(tables, noise=0.0):
     return common_support([ComparedTable(counts, 1, level, one) for counts, one in pairs])
 
 
-def test_the_support_holds_the_deviations_of_all_tables():
-    direction = np.ones((1, 1))
-    narrow = gaussian_table(direction, np.eye(1), n_bins=256)
-    moved = np.concatenate([np.zeros((1, 20)), narrow.cdf[:, :-20]], axis=1)
-    moved[:, -1] = 1.0
-    shifted = CDFTable(direction, narrow.half_widths, moved)
-    for noise, reach in ((0.1, 2.96), (0.006, 3.29), (0.0006, 3.70)):
-        for tables, ends in (
-            ([narrow], (-reach, reach)),
-            ([narrow, shifted], (-reach, reach + 20 / 32)),
-        ):
-            found = support_of(tables, noise)[0] / 32 - 4
-            np.testing.assert_allclose(found, np.clip(ends, -4, 4), atol=0.08)
-
-
 def test_a_small_cluster_far_away_is_within_the_support():
     counts = np.zeros(64)
     counts[20:40] = 100
@@ -102,18 +67,6 @@ def test_a_small_cluster_far_away_is_within_the_support():
     tables = [table(cdf(counts))]
     assert support_of(tables, 0.001)[0, 1] == 64
     assert support_of(tables, 0.05)[0, 1] < 60  # as good as invisible
-
-
-@given(rows=masses, noise=st.floats(1e-6, 1))
-@settings(max_examples=60, deadline=None)
-def test_a_support_has_two_bins_inside_of_the_range(rows, noise):
-    first, last = support_of([table(cdf(rows))], noise)[0]
-    assert 0 <= first
-    assert first + 2 <= last <= 6
-    cut = restricted(cdf(rows), np.array([[first, last]]))
-    assert np.all(np.diff(cut) >= 0)
-    assert np.all(cut[0, : first + 1] == 0)
-    assert np.all(cut[0, last:] == 1)
 
 
 def test_decoding_on_a_support_is_exact_without_noise():

@@ -1,7 +1,5 @@
 """Fréchet distance against closed forms, scipy.linalg.sqrtm and exact transport."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 from scipy.stats import special_ortho_group
 
-from skdpot.metrics import frechet_distance, wasserstein_distance
+from skdpot.metrics import frechet_distance
 from skdpot.metrics.distances import GaussianStatistics
 
 quick = settings(max_examples=40, deadline=None)
@@ -52,21 +50,6 @@ def test_commuting_covariances(n_features, seed):
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("n_features", [1, 3, 6])
-def test_equals_the_exact_distance_of_a_linear_map(n_features):
-    """For A symmetric and positive, W2² of X and XA is the mean of ‖x − Ax‖², also on samples.
-
-    The covariance is divided by n − 1, so weights n − 1 are matched by hand.
-    """
-    rng = np.random.default_rng(n_features)
-    X = rng.normal(size=(60, n_features))
-    X -= X.mean(axis=0)
-    factor = rng.normal(size=(n_features, n_features))
-    Y = X @ factor @ factor.T
-    expected = wasserstein_distance(X, Y) ** 2 * 60 / 59
-    assert frechet_distance(X, Y) == pytest.approx(expected, rel=1e-9)
-
-
 def test_singular_covariances():
     """Ranks 2 and 3 in 9 dimensions; the reference is the limit of a vanishing ridge."""
     rng = np.random.default_rng(0)
@@ -80,13 +63,6 @@ def test_singular_covariances():
         gaps.append(abs(by_sqrtm(*ridged) - found))
     assert gaps[2] < gaps[1] < gaps[0]
     assert gaps[2] < 1e-3 * found
-
-
-def test_orthogonal_supports():
-    """No overlap: the distance is the sum of both traces."""
-    first = GaussianStatistics(np.zeros(3), np.diag([4.0, 0, 0]))
-    second = GaussianStatistics(np.zeros(3), np.diag([0, 1.0, 2.0]))
-    assert frechet_distance(first, second) == pytest.approx(7.0)
 
 
 @given(n_rows=st.integers(2, 30), n_features=st.integers(1, 20), seed=st.integers(0, 10_000))
@@ -126,30 +102,18 @@ def test_statistics():
     )
 
 
-def test_it_falls_like_one_over_the_sample_size():
-    """Two samples of one law: the distance is the bias; quadrupling n quarters it."""
-    means = []
-    for n in (100, 400, 1600):
-        rng = np.random.default_rng(2)
-        pairs = [rng.normal(size=(2, n, 5)) for _ in range(40)]
-        means.append(np.mean([frechet_distance(X, Y) for X, Y in pairs]))
-    rates = np.diff(np.log(means)) / math.log(4)
-    # A mean of 40 distances varies by about 6 %, a rate by 0.06; 5 sigma.
-    np.testing.assert_allclose(rates, -1.0, atol=0.3)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="two or more rows; 1 given"):
-        frechet_distance([[1.0, 2.0]], np.eye(2))
-    with pytest.raises(ValueError, match="X has 3 features and Y has 2"):
-        frechet_distance(np.eye(3), np.eye(2))
-    with pytest.raises(ValueError, match="features must hold finite numbers, without NaN"):
-        frechet_distance([[np.nan], [0.0]], np.eye(1))
-    with pytest.raises(ValueError, match=r"mean has shape \(2,\) and covariance \(3, 3\)"):
-        GaussianStatistics(np.zeros(2), np.eye(3))
-    with pytest.raises(ValueError, match="must be finite, symmetric"):
-        GaussianStatistics(np.zeros(2), np.array([[1.0, 0.5], [0.0, 1.0]]))
-    with pytest.raises(ValueError, match="without negative eigenvalues"):
-        GaussianStatistics(np.zeros(2), np.diag([1.0, -0.1]))
-    with pytest.raises(ValueError, match="must be finite"):
-        GaussianStatistics(np.zeros(2), np.diag([1.0, np.inf]))
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: frechet_distance([[1.0, 2.0]], np.eye(2)), "two or more rows; 1 given"),
+        (lambda: frechet_distance(np.eye(3), np.eye(2)), "X has 3 features and Y has 2"),
+        (lambda: frechet_distance([[np.nan], [0.0]], np.eye(1)), "features must hold finite"),
+        (lambda: GaussianStatistics(np.zeros(2), np.eye(3)), r"mean has shape \(2,\)"),
+        (lambda: GaussianStatistics(np.zeros(2), [[1, 0.5], [0, 1]]), "must be finite, symmetric"),
+        (lambda: GaussianStatistics(np.zeros(2), np.diag([1.0, -0.1])), "negative eigenvalues"),
+        (lambda: GaussianStatistics(np.zeros(2), np.diag([1.0, np.inf])), "must be finite"),
+    ],
+)
+def test_what_is_refused(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()

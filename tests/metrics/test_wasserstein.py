@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy import stats
-from scipy.optimize import linear_sum_assignment, linprog
+from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 
 from skdpot.metrics import sliced_wasserstein_distance, wasserstein_distance
@@ -49,14 +48,6 @@ def by_linear_program(X, Y, a, b, p):
     return max(solution.fun, 0.0) ** (1 / p)
 
 
-@given(pair=samples(equal=True), p=orders)
-@quick
-def test_exact_equals_the_best_assignment(pair, p):
-    cost = cdist(*pair) ** p
-    best = cost[linear_sum_assignment(cost)].mean() ** (1 / p)
-    assert wasserstein_distance(*pair, p=p) == about(best, p)
-
-
 @given(pair=samples(max_rows=5), p=orders, data=st.data())
 @quick
 def test_exact_equals_the_linear_program(pair, p, data):
@@ -67,15 +58,6 @@ def test_exact_equals_the_linear_program(pair, p, data):
     reference = by_linear_program(*pair, *(w / w.sum() for w in weights), p)
     found = wasserstein_distance(*pair, p=p, X_weights=weights[0], Y_weights=weights[1])
     assert found == about(reference, p)
-
-
-def test_exact_equals_scipy():
-    rng = np.random.default_rng(0)
-    X, Y, a, b = rng.normal(size=(9, 3)), rng.normal(size=(6, 3)), rng.random(9), rng.random(6)
-    reference = stats.wasserstein_distance_nd(X, Y, a, b)
-    assert wasserstein_distance(X, Y, p=1, X_weights=a, Y_weights=b) == pytest.approx(reference)
-    line = wasserstein_distance(X[:, :1], Y[:, :1], p=1, X_weights=a, Y_weights=b)
-    assert line == pytest.approx(stats.wasserstein_distance(X[:, 0], Y[:, 0], a, b))
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 5])
@@ -109,16 +91,6 @@ def test_sliced_equals_pot(p):
         X, Y, a / a.sum(), b / b.sum(), p=p, projections=directions.T
     )
     assert found == pytest.approx(reference)
-
-
-def test_sliced_distance_between_normal_laws():
-    """N(0, I) and N(m, s²I): SW2² = ‖m‖²/d + (s − 1)², here from 20,000 rows each."""
-    rng = np.random.default_rng(3)
-    m = np.array([2.0, -1.0, 0.5])
-    X, Y = rng.normal(size=(20_000, 3)), m + 3.0 * rng.normal(size=(20_000, 3))
-    expected = math.sqrt(m @ m / 3 + 2.0**2)
-    # Standard error of the estimate is about 0.015: 5 of them fail once in two million seeds.
-    assert sliced_wasserstein_distance(X, Y) == pytest.approx(expected, abs=0.075)
 
 
 @given(pair=samples())
@@ -178,22 +150,21 @@ def test_sliced_directions():
 
 
 @BOTH
-def test_what_is_refused(distance):
-    X = np.zeros((3, 2))
-    for p in (0.5, np.inf, np.nan):
-        with pytest.raises(ValueError, match="must be finite and at least 1"):
-            distance(X, X, p=p)
-    with pytest.raises(ValueError, match="X has 2 features and Y has 3"):
-        distance(X, np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="Y must hold finite numbers, without NaN"):
-        distance(X, [[0.0, np.nan]])
-    with pytest.raises(ValueError, match=r"X_weights has shape \(2,\)"):
-        distance(X, X, X_weights=[1, 2])
-    with pytest.raises(ValueError, match="Y_weights must be finite, non-negative"):
-        distance(X, X, Y_weights=[1, 2, -1])
-
-
-def test_number_of_slices_is_positive():
+@pytest.mark.parametrize(
+    ("Y", "options", "text"),
+    [
+        (np.zeros((3, 2)), {"p": 0.5}, "must be finite and at least 1"),
+        (np.zeros((3, 2)), {"p": np.inf}, "must be finite and at least 1"),
+        (np.zeros((3, 2)), {"p": np.nan}, "must be finite and at least 1"),
+        (np.zeros((3, 3)), {}, "X has 2 features and Y has 3"),
+        ([[0.0, np.nan]], {}, "Y must hold finite numbers, without NaN"),
+        (np.zeros((3, 2)), {"X_weights": [1, 2]}, r"X_weights has shape \(2,\)"),
+        (np.zeros((3, 2)), {"Y_weights": [1, 2, -1]}, "Y_weights must be finite, non-negative"),
+    ],
+)
+def test_what_is_refused(distance, Y, options, text):
+    with pytest.raises(ValueError, match=text):
+        distance(np.zeros((3, 2)), Y, **options)
     with pytest.raises(ValueError, match="n_projections == 0, must be >= 1"):
         sliced_wasserstein_distance(np.eye(2), np.eye(2), n_projections=0)
 
