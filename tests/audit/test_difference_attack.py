@@ -34,13 +34,6 @@ def test_all_differences_where_the_reference_hides_something(scale, t):
     np.testing.assert_array_equal(np.sort(pairs.second_rows), np.arange(100))
 
 
-def test_small_references_hide_little_instead():
-    scale, t = 0.01, 0.1
-    pairs = paired_differences(*messages(X, Y, gauss(100, 64, scale), t), t)
-    assert pairs.n_exact(X, Y) < 50
-    assert pairs.errors(X, Y).max() < 5 * scale * t / (1 - t)
-
-
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1000), t=st.floats(0.1, 0.9), n=st.integers(2, 12))
 def test_the_condition_suffices(seed, t, n):
@@ -68,15 +61,11 @@ def test_positions():
     found, n_dimensions = positions_from_distances(cdist(points, anchors, "sqeuclidean"), anchors)
     np.testing.assert_allclose(found, points, atol=1e-12)
     assert n_dimensions == 5
-
-
-def test_few_anchors_give_projections():
-    rng = np.random.default_rng(0)
-    points, anchors = rng.normal(size=(20, 5)), rng.normal(size=(4, 5))
-    found, n_dimensions = positions_from_distances(cdist(points, anchors, "sqeuclidean"), anchors)
+    # Few anchors give the projection on their span.
+    few = anchors[:4]
+    found, n_dimensions = positions_from_distances(cdist(points, few, "sqeuclidean"), few)
     assert n_dimensions == 3
-    arms = anchors[1:] - anchors[0]
-    np.testing.assert_allclose((found - points) @ arms.T, 0, atol=1e-12)
+    np.testing.assert_allclose((found - points) @ (few[1:] - few[0]).T, 0, atol=1e-12)
 
 
 def test_rows_from_costs():

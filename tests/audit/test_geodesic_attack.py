@@ -6,10 +6,8 @@ from sklearn.datasets import load_digits
 
 from skdpot.audit.reconstruction import (
     rows_along_geodesic,
-    rows_from_interpolation,
     rows_from_one_round,
 )
-from skdpot.federated.baselines import fractions_of_rounds
 from skdpot.ot.measures import DiscreteMeasure, gaussian_reference, interpolate, optimal_plan
 
 DIGITS = load_digits().data[np.random.default_rng(0).permutation(1797)] / 8 - 1
@@ -27,22 +25,6 @@ def play(X, Y, fractions, n_support, kind="barycentric"):
     return path, sent
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("t", ["drawn", 0.5])
-def test_the_other_rows_follow_from_own_and_the_last_reference(t, seed):
-    # n = 100 rows a side, 30 rounds, as in the papers.
-    X, Y = DIGITS[:100], DIGITS[100:200]
-    fractions = fractions_of_rounds(t, 30, np.random.default_rng(seed))
-    path, _ = play(X, Y, fractions, 100)
-    mu, xi = DiscreteMeasure(X), path[-1]
-    lengths = [optimal_plan(end, xi).distance for end in (mu, DiscreteMeasure(Y))]
-    place = lengths[0] / sum(lengths)
-    found = rows_along_geodesic(mu, xi, place)
-    assert found.rmse(Y) < 0.02  # pixels run from -1 to 1
-    if t == 0.5:  # ξ is between the two, to nine digits
-        assert found.rmse(Y) < 1e-7
-
-
 @pytest.mark.parametrize("t", [0.1, 0.5, 0.8])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_one_round_is_enough(t, is_first):
@@ -52,18 +34,6 @@ def test_one_round_is_enough(t, is_first):
     found = rows_from_one_round(path[0], sent[0][1 - is_first], path[1], t, is_first=is_first)
     assert found.n_exact(other) == 60
     assert found.rmse(own) > 0.1
-
-
-@pytest.mark.parametrize("sizes", [(50, 60, 50), (60, 45, 50)])
-def test_the_second_party_reads_the_first_for_all_sizes(sizes):
-    n, m, k = sizes
-    X, Y = DIGITS[:n], DIGITS[n : n + m]
-    path, sent = play(X, Y, [0.4], k)
-    found = rows_from_one_round(path[0], sent[0][1], path[1], 0.4, is_first=False)
-    assert found.rmse(X) < 1e-6
-    # The server reads both from their messages.
-    for eta, rows in zip(sent[0], (X, Y), strict=True):
-        assert rows_from_interpolation(eta, path[0], 0.4).rmse(rows) < 1e-10
 
 
 def test_a_true_geodesic_gives_everything():

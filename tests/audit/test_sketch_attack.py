@@ -62,21 +62,6 @@ def test_without_noise_the_row_is_found_always(monkeypatch):
     assert success(monkeypatch, n_trials=20, epsilon=np.inf) == 1.0
 
 
-def test_the_best_estimate_is_the_prior():
-    # The mean has the least expected squared error; at ε = 1 it is what was known beforehand.
-    prior_rmse, sketch_rmse, unsafe_rmse = [], [], []
-    for seed in range(40):
-        row = PRIOR[[seed % N_CANDIDATES]]
-        rows = np.concatenate([OTHERS, row])
-        mean = PRIOR.mean(axis=0)
-        prior_rmse.append(np.mean((mean - row) ** 2))
-        for errors, epsilon in ((sketch_rmse, 1.0), (unsafe_rmse, np.inf)):
-            found = row_from_sketch(release(rows, seed, epsilon), OTHERS, PRIOR, estimate="mean")
-            errors.append(found.rmse(row) ** 2)
-    assert np.mean(sketch_rmse) > 0.93 * np.mean(prior_rmse)
-    assert np.mean(unsafe_rmse) < 1e-20
-
-
 def test_labels():
     y = np.arange(81) % 2
     rows = np.concatenate([OTHERS, PRIOR[[3]]])
