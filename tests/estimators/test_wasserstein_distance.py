@@ -429,8 +429,6 @@ def test_what_cannot_be_compared_is_named(exact):
     assert hasattr(private_distance("triangle"), "transform")
 
 
-
-
 def test_frames_go_in_without_a_warning_and_in_one_order():
     columns = ["a", "b", "c"]
     here, there = (pd.DataFrame(rows, columns=columns) for rows in (HERE, THERE))

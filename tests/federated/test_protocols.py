@@ -84,8 +84,6 @@ def test_triangle_equals_the_direct_computation(kind, masses, others):
     assert len(result.details.source_potential) == result.details.source.n_points
 
 
-
-
 @pytest.mark.parametrize("kind", ["barycentric", "exact"])
 def test_a_secret_fraction_is_read_off_the_parabola(kind):
     result = triangle(
