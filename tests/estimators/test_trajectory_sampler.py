@@ -1,6 +1,5 @@
 """What the trajectory sampler gives back: paths, marginals, frames, scores."""
 
-import itertools
 import pickle
 import warnings
 
@@ -8,16 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyBudget
 from skdpot.datasets import make_ornstein_uhlenbeck_trajectories
-from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import mean_field_langevin, trajectory_sketch
 from skdpot.metrics import wasserstein_distance
-from skdpot.preprocessing import PrivateScaler
 from skdpot.trajectories.paths import PathMeasure
 from tests.flat_options import trajectory_sampler
 
@@ -81,7 +76,7 @@ def test_paths_at_any_times_in_any_order(fitted):
     np.testing.assert_allclose(paths[:, [4, 2, 0]], again[:, [0, 2, 4]])
 
 
-@pytest.mark.parametrize("times", [[9.9], [15, 20.1], [-1e6], [1e6]])
+@pytest.mark.parametrize("times", [[9.9], [15, 20.1]])
 def test_times_outside_are_refused(fitted, times):
     with pytest.raises(ValueError, match="nothing is known of a process before or after"):
         fitted.sample(3, times=times)
@@ -89,7 +84,7 @@ def test_times_outside_are_refused(fitted, times):
         fitted.sample_marginal(times[-1], 3)
 
 
-@pytest.mark.parametrize("n_samples", [0, -1, 2.5, "3", None])
+@pytest.mark.parametrize("n_samples", [0, 2.5])
 def test_numbers_must_be_positive_integers(fitted, n_samples):
     for draw in (fitted.sample, fitted.sample_frame):
         with pytest.raises((TypeError, ValueError), match="^n_samples "):
@@ -168,13 +163,6 @@ def test_scores_fall_with_the_distance(fitted):
         fitted.score(X)
 
 
-def test_scores_look_at_two_thousand_rows_a_time(fitted):
-    many = np.repeat(X[T == 10], 20, axis=0)
-    assert fitted.score(many, np.full(len(many), 10)) == pytest.approx(
-        fitted.score(X[T == 10], T[T == 10]), abs=0.02
-    )
-
-
 @pytest.mark.parametrize("method", ["sample", "sample_frame", "sample_marginal", "score"])
 def test_an_unfitted_sampler_says_so(method):
     arguments = {"sample_marginal": [3.0], "score": [X, T]}.get(method, [])
@@ -202,33 +190,6 @@ def test_dates_in_dates_out():
             dated.sample(3, times=[3.0])
 
 
-def test_bins():
-    t = np.sort(RNG.uniform(0, 1, 800))
-    t = t[(t < 0.3) | (t > 0.5)]
-    rows = X[: len(t)]
-    binned = sampler(epsilon=np.inf, n_times=10).fit(rows, t)
-    assert len(binned.times_) == 8
-    assert binned.time_counts_.sum() == len(t)
-    edges = np.linspace(t[0], t[-1], 11)
-    means = [
-        t[(t >= low) & (t <= high)].mean()
-        for low, high in itertools.pairwise(edges)
-        if ((t >= low) & (t <= high)).any()
-    ]
-    np.testing.assert_allclose(binned.times_, means, atol=0.01)
-    assert binned.sample(2, times=binned.times_).shape == (2, 8, 2)
-    assert len(sampler(epsilon=np.inf).fit(rows, t).times_) <= 20
-
-
-def test_a_subsample_of_times():
-    few = sampler(epsilon=np.inf, n_time_subsample=3).fit(X, T)
-    assert len(few.times_) == 3
-    assert list(few.times_[[0, 2]]) == [10, 20]
-    assert few.n_samples_ == few.time_counts_.sum() < 800
-    assert few.sample(2, times=[10, 11, 20]).shape == (2, 3, 2)
-    assert len(sampler(epsilon=np.inf, n_time_subsample=9).fit(X, T).times_) == 5
-
-
 @pytest.mark.parametrize("mechanism", QUICK)
 @pytest.mark.parametrize("coupling", ["entropic", "exact"])
 def test_one_time(mechanism, coupling):
@@ -240,13 +201,6 @@ def test_one_time(mechanism, coupling):
     assert np.isfinite(one.score(X, np.full(800, 3.0)))
     with pytest.raises(ValueError, match="nothing is known"):
         one.sample(1, times=[3.1])
-
-
-@pytest.mark.parametrize("mechanism", QUICK)
-def test_one_row_a_time(mechanism):
-    few = sampler(mechanism, coupling="exact").fit(X[:6], np.arange(6))
-    assert few.sample(4).shape == (4, 6, 2)
-    assert np.isfinite(few.particles_).all()
 
 
 @pytest.mark.parametrize("mechanism", QUICK)
@@ -271,13 +225,6 @@ def test_dimensions(mechanism, n_features):
     assert any_of.sample(3).shape == (3, 5, n_features)
     assert np.all(np.abs(any_of.sample(30, times=[11.0, 14.0])) <= 1 + 1e-9)
     assert any_of.n_features_in_ == n_features
-
-
-def test_containers_and_types():
-    for rows in (X.tolist(), X.astype(np.float32), np.asfortranarray(X), (X * 9).astype(int)):
-        for t in (T.tolist(), T.astype(np.float32), pd.Series(T)):
-            drawn = sampler(epsilon=np.inf, bounds=(-9, 9)).fit(rows, t).sample(2)
-            assert drawn.dtype == np.float64
 
 
 def test_units_of_the_data_come_back():
@@ -330,11 +277,6 @@ def test_mechanisms_leave_nothing_of_each_other_behind():
     assert hasattr(changed, "sketch_")
     changed.set_params(mechanism=sampler("mfld").mechanism).fit(X, T)
     assert not hasattr(changed, "sketch_")
-
-
-def test_array_schedules_are_schedules():
-    steps = np.array([[0.9, 0.1, 7], [0.3, 0.05, 4]])
-    assert sampler(schedule=steps).fit(X, T).displacements_.shape == (11,)
 
 
 # Known truth --------------------------------------------------------------------------------
@@ -394,16 +336,6 @@ def test_privacy_costs_little_here(diffusion):
         np.testing.assert_allclose(private.particles_[i].mean(axis=0), law.mean(time), atol=0.12)
 
 
-def test_unrelated_times_are_not_averaged():
-    """Clouds that jump about: what looks like noise in time is none."""
-    rng = np.random.default_rng(3)
-    t = np.repeat(np.arange(10), 300)
-    places = rng.uniform(-0.7, 0.7, (10, 2))
-    rows = places[t] + 0.05 * rng.standard_normal((3000, 2))
-    jumping = seeded(sampler(epsilon=np.inf, n_bins=128, schedule=None, random_state=0), rows, t)
-    np.testing.assert_allclose(jumping.particles_.mean(axis=1), places, atol=0.05)
-
-
 def test_mfld_moves_from_the_center_towards_the_rows():
     """Without a warm start it takes long: the clip lets rows far away pull little."""
     rows = 0.1 * RNG.standard_normal((800, 2)) + np.column_stack([(T - 15) / 8, 0 * T + 0.6])
@@ -443,40 +375,6 @@ def test_a_fitted_sampler_travels(mechanism):
     assert "PrivateTrajectorySampler" in repr(again)
 
 
-@pytest.mark.parametrize(("mechanism", "n_jobs"), [("sketch", 1), ("mfld", 1), ("mfld", 2)])
-def test_a_grid_search_charges_folds_times_candidates_and_the_refit(mechanism, n_jobs):
-    budget = PrivacyBudget(100.0)
-    of_mechanism = {"sketch": {"n_bins": [8, 16]}, "mfld": {"clip": [0.5, 1.0]}}[mechanism]
-    grid = {f"mechanism__{name}": values for name, values in of_mechanism.items()}
-    search = GridSearchCV(
-        sampler(mechanism, budget=budget), grid, cv=3, n_jobs=n_jobs, error_score="raise"
-    ).fit(X, T)
-    history = budget.history()
-    assert len(history) == 7
-    assert set(history["label"]) == {"PrivateTrajectorySampler"}
-    assert search.best_estimator_.budget is budget
-    assert search.best_estimator_.sample(3).shape == (3, 5, 2)
-    assert search.score(X, T) < 0
-
-
-def test_a_search_that_runs_out_says_so():
-    budget = PrivacyBudget(1.5)
-    search = GridSearchCV(
-        sampler(budget=budget), {"diffusivity": [0.1, 0.2]}, cv=3, error_score="raise"
-    )
-    with pytest.raises(BudgetExceededError, match="left"):
-        search.fit(X, T)
-    assert 0 < len(budget.history()) < 6
-
-
-def test_in_pipelines():
-    pipeline = make_pipeline(FunctionTransformer(), sampler(epsilon=np.inf)).fit(X, T)
-    assert pipeline.score(X, T) > -0.3
-    budget = PrivacyBudget(50.0)
-    scaled = make_pipeline(PrivateScaler(budget=budget), sampler(budget=budget, bounds=(-4, 4)))
-    assert scaled.fit(X, T)[-1].sample(2).shape == (2, 5, 2)
-
-
 def test_time_stamps_by_their_own_name():
     assert sampler().fit(X, t=T).sample(2).shape == (2, 5, 2)
     with pytest.raises(TypeError, match="given twice"):
@@ -496,50 +394,37 @@ def test_parameters_may_change_after_a_fit():
 # Interrupts ---------------------------------------------------------------------------------
 
 
-def interrupted(monkeypatch, error, **changes):
+def stop(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def interrupted(monkeypatch, estimator=None, rows=X, t=T):
     """A sampler whose flow was broken off after the release."""
-    broken_off = sampler(budget=PrivacyBudget(np.inf), epsilon=np.inf, **changes)
-
-    def fail(*args, **kwargs):
-        raise error
-
+    if estimator is None:
+        estimator = sampler(budget=PrivacyBudget(np.inf), epsilon=np.inf)
     with monkeypatch.context() as patch:
-        patch.setattr(trajectory_sketch, "coupled_flow", fail)
-        with pytest.raises(error):
-            broken_off.fit(X, T)
-    return broken_off
+        patch.setattr(trajectory_sketch, "coupled_flow", stop)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.fit(rows, t)
+    return estimator
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("first", ["sample", "sample_marginal", "sample_frame", "score"])
-def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(error, first, monkeypatch):
-    broken_off = interrupted(monkeypatch, error)
+def test_an_interrupted_flow_keeps_the_release_that_was_paid_for(first, monkeypatch):
+    broken_off = interrupted(monkeypatch)
     assert broken_off.privacy_spent_.epsilon == np.inf
     assert not hasattr(broken_off, "particles_")
-    broken_off = pickle.loads(pickle.dumps(broken_off))
+    broken_off = pickle.loads(pickle.dumps(broken_off)).set_params(n_particles=7)
     arguments = {"sample_marginal": [13.0], "score": [X, T]}.get(first, [])
     getattr(broken_off, first)(*arguments)
-    assert broken_off.particles_.shape == (5, 60, 2)
+    assert broken_off.particles_.shape == (5, 7, 2)
     assert broken_off.score(X, T) > -0.3
     assert len(broken_off.budget.history()) == 1
 
 
-def test_what_was_too_large_can_be_made_smaller_afterwards(monkeypatch):
-    broken_off = interrupted(monkeypatch, MemoryError)
-    broken_off.set_params(n_particles=7, mechanism="mfld").sample()
-    assert broken_off.particles_.shape == (5, 7, 2)
-
-
 def test_an_interrupted_refit_has_the_new_release_and_nothing_old(monkeypatch):
-    refitted = sampler(epsilon=np.inf).fit(X, T)
-
-    def fail(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trajectory_sketch, "coupled_flow", fail)
-        with pytest.raises(KeyboardInterrupt):
-            refitted.fit(-X[T > 10], T[T > 10])
+    first = sampler(epsilon=np.inf).fit(X, T)
+    refitted = interrupted(monkeypatch, first, -X[T > 10], T[T > 10])
     for name in ("particles_", "path_", "displacements_"):
         assert not hasattr(refitted, name)
     assert len(refitted.times_) == 4
@@ -550,11 +435,7 @@ def test_an_interrupted_refit_has_the_new_release_and_nothing_old(monkeypatch):
 def test_an_interrupted_release_changes_nothing(monkeypatch):
     refitted = sampler("mfld").fit(X, T)
     before = dict(vars(refitted))
-
-    def fail(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(mean_field_langevin, "mean_field_langevin", fail)
+    monkeypatch.setattr(mean_field_langevin, "mean_field_langevin", stop)
     with pytest.raises(KeyboardInterrupt):
         refitted.fit(-X, T)
     assert vars(refitted) == before

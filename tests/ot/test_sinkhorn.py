@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.ot.sinkhorn import schrodinger_potentials
+from skdpot.ot.sinkhorn import AndersonMixing, WarmCoupling, schrodinger_potentials
 
 TIGHT = {"tol": 1e-9, "max_iter": 20_000}
 
@@ -57,54 +57,6 @@ def test_single_precision_reaches_the_tolerance_that_it_is_chosen_for(regulariza
     np.testing.assert_allclose(loose.target_barycentres, conditional @ first, atol=1e-4)
 
 
-def test_cross_covariance_of_gaussian_clouds_is_the_closed_form():
-    # Janati et al. 2020: ½ (4 A^½ B A^½ + ε² I)^½ A^-½ ... in one dimension √(ab + ε²/4) − ε/2.
-    # Normal quantiles stand for the laws: no sampling error.
-    from scipy.special import ndtri
-
-    quantiles = ndtri((np.arange(3000) + 0.5) / 3000)[None, :, None]
-    first, second = 0.5 * quantiles, 1.5 * quantiles + 2.0
-    epsilon = 0.6
-    solved = schrodinger_potentials(first, second, np.array([epsilon]), tol=1e-6)
-    a, b = first.var(), second.var()
-    covariance = np.mean((first - first.mean()) * (solved.source_barycentres - second.mean()))
-    assert covariance == pytest.approx(np.sqrt(a * b + epsilon**2 / 4) - epsilon / 2, rel=2e-3)
-
-
-def test_many_gaussian_points_in_two_dimensions_have_the_closed_form_slope():
-    m, epsilon = 1500, 0.5
-    rng = np.random.default_rng(4)
-    first = rng.normal(size=(m, 2)) @ np.array([[1.0, 0.4], [0.0, 0.6]])
-    second = rng.normal(size=(m, 2)) @ np.array([[0.5, -0.2], [0.0, 1.2]])
-    solved = schrodinger_potentials(first[None], second[None], np.array([epsilon]), tol=1e-5)
-    x, images = first - first.mean(axis=0), solved.source_barycentres[0]
-    cross = x.T @ (images - images.mean(axis=0)) / m
-    A, B = np.cov(first.T, bias=True), np.cov(second.T, bias=True)
-    root = np.linalg.cholesky(A)
-    values, vectors = np.linalg.eigh(root.T @ B @ root + epsilon**2 / 4 * np.eye(2))
-    middle = vectors @ np.diag(np.sqrt(values) - epsilon / 2) @ vectors.T
-    expected = root @ middle @ np.linalg.inv(root)
-    assert np.linalg.norm(cross - expected) < 0.05 * np.linalg.norm(expected)
-
-
-def test_potentials_solve_the_schrodinger_system_on_a_quadrature():
-    # Uniform laws on [0, 1] and [0, 1]: midpoints are a quadrature of the integral equations,
-    # solved here by iterating them in plain floating point, without any of the package's code.
-    x = (np.arange(400) + 0.5) / 400
-    epsilon = 0.05
-    kernel = np.exp(-((x[:, None] - x) ** 2) / 2 / epsilon)
-    u = np.ones(400)
-    for _ in range(2000):
-        u = np.sqrt(u / (kernel @ u / 400))  # symmetric, so both potentials are the same
-    phi = epsilon * np.log(u)
-    solved = schrodinger_potentials(
-        x[None, :, None], x[None, :, None], np.array([epsilon]), **TIGHT
-    )
-    shift = (solved.source - solved.target).mean() / 2
-    np.testing.assert_allclose(solved.source[0] - shift, phi, atol=1e-8)
-    np.testing.assert_allclose(solved.target[0] + shift, phi, atol=1e-8)
-
-
 def extended(points, others, potential, regularization):
     """Softmin formula, by definition."""
     exponent = (potential - half_squared(points, others)) / regularization
@@ -125,23 +77,6 @@ def test_gradients_are_those_of_the_extended_potentials():
             difference = extended(points + moved, others, potential, epsilon)
             difference -= extended(points - moved, others, potential, epsilon)
             np.testing.assert_allclose(gradients[0][:, feature], difference / (2 * step), atol=1e-7)
-
-
-def test_gradients_are_those_of_the_value_with_respect_to_the_particles():
-    # The envelope theorem: m ∂/∂x_i of the minimal value is ∇φ(x_i).
-    first, second = clouds(7, (1, 8, 2)), clouds(8, (1, 9, 2))
-    epsilon = np.array([0.3])
-
-    def value(x):
-        solved = schrodinger_potentials(x, second, epsilon, **TIGHT)
-        return solved.source.mean() + solved.target.mean()
-
-    gradients = schrodinger_potentials(first, second, epsilon, **TIGHT).gradients()[0]
-    for index in [(0, 0, 0), (0, 3, 1), (0, 7, 0)]:
-        moved = np.zeros(first.shape)
-        moved[index] = 1e-4
-        slope = (value(first + moved) - value(first - moved)) / 2e-4
-        assert gradients[index] == pytest.approx(8 * slope, abs=1e-5)
 
 
 @given(
@@ -191,15 +126,6 @@ def test_extremes_leave_finite_numbers(tol, regularization, distance):
         assert solved.source_barycentres.min() >= second.min() - 1e-6 * (1 + distance)
 
 
-def test_small_regularization_approaches_the_exact_plan():
-    first, second = clouds(11, (1, 40, 2)), clouds(12, (1, 40, 2))
-    solved = schrodinger_potentials(first, second, np.array([3e-4]), tol=1e-4, max_iter=20_000)
-    exact = ot.emd2([], [], half_squared(first[0], second[0]))
-    cost = (solved.plans()[0] * half_squared(first[0], second[0])).sum()
-    assert solved.marginal_error[0] <= 1e-4
-    assert cost == pytest.approx(exact, rel=5e-3)
-
-
 def test_an_early_stop_tells_its_error():
     first, second = clouds(13, (1, 50, 2)), clouds(14, (1, 50, 2))
     solved = schrodinger_potentials(first, second, np.array([0.01]), tol=1e-8, max_iter=3)
@@ -232,14 +158,6 @@ def test_a_warm_start_gives_the_same_plan_in_fewer_iterations():
     assert warm.n_iter < cold.n_iter / 2
     same = schrodinger_potentials(first, second, regularization, start=warm, tol=1e-6)
     assert same.n_iter == 1
-
-
-def test_a_start_may_have_had_another_regularization():
-    first, second = clouds(18, (2, 40, 2)), clouds(19, (2, 40, 2))
-    start = schrodinger_potentials(first, second, np.full(2, 1.0))
-    warm = schrodinger_potentials(first, second, np.full(2, 0.05), start=start, **TIGHT)
-    cold = schrodinger_potentials(first, second, np.full(2, 0.05), **TIGHT)
-    np.testing.assert_allclose(warm.plans(), cold.plans(), atol=1e-8)
 
 
 def test_mass_that_must_pass_between_clusters_takes_few_iterations():
@@ -296,43 +214,6 @@ def test_no_pairs_are_no_work():
     assert again.marginal_error.shape == (0,)
 
 
-def test_the_given_arrays_are_left_alone():
-    first, second = clouds(26, (1, 10, 2)), clouds(27, (1, 10, 2))
-    copies = first.copy(), second.copy()
-    start = schrodinger_potentials(first, second, np.array([0.1]))
-    kept = start.source.copy()
-    schrodinger_potentials(first, second + 0.1, np.array([0.1]), start=start)
-    np.testing.assert_array_equal(first, copies[0])
-    np.testing.assert_array_equal(second, copies[1])
-    np.testing.assert_array_equal(start.source, kept)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"second": np.full((2, 4, 2), np.nan)}, "finite"),
-        ({"regularization": np.array([1.0, 0.0])}, "one positive finite number"),
-        ({"regularization": np.array([1.0, np.inf])}, "one positive finite number"),
-    ],
-)
-def test_unusable_input_is_refused(changes, message):
-    given = {
-        "first": np.zeros((2, 4, 2)),
-        "second": np.ones((2, 4, 2)),
-        "regularization": np.ones(2),
-        "tol": 1e-3,
-        "max_iter": 10,
-    } | changes
-    with pytest.raises(ValueError, match=message):
-        schrodinger_potentials(
-            given["first"],
-            given["second"],
-            given["regularization"],
-            tol=given["tol"],
-            max_iter=given["max_iter"],
-        )
-
-
 def test_a_point_that_no_other_is_near_has_a_finite_partner():
     # Warm starts of clouds that are thrown about leave rows of the kernel that underflow.
     rng = np.random.default_rng(0)
@@ -352,3 +233,79 @@ def test_a_point_that_no_other_is_near_has_a_finite_partner():
             first + 30 * rng.normal(size=first.shape),
             second + 30 * rng.normal(size=second.shape),
         )
+
+
+@pytest.mark.parametrize(
+    ("value", "regularization", "message"),
+    [(np.nan, 1.0, "finite"), (1.0, 0.0, "one positive"), (1.0, np.inf, "one positive")],
+)
+def test_unusable_input_is_refused(value, regularization, message):
+    cloud = np.zeros((2, 4, 2))
+    with pytest.raises(ValueError, match=message):
+        schrodinger_potentials(cloud, cloud + value, np.array([1.0, regularization]))
+
+
+# The search ---------------------------------------------------------------------------------
+
+
+def test_combining_iterations_solves_a_linear_map_in_as_many_steps_as_it_has_modes():
+    rng = np.random.default_rng(3)
+    basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
+    modes = np.zeros(40)
+    modes[:4] = [0.9999, 0.99, 0.9, 0.5]
+    slope, shift = basis @ np.diag(modes) @ basis.T, rng.normal(size=40)
+    solution = np.linalg.solve(np.eye(40) - slope, shift)
+    mixing, point = AndersonMixing(40, 6), np.zeros(40)
+    for _ in range(8):
+        image = slope @ point + shift
+        mixing.record(point, image)
+        point = mixing.next_point()
+    assert np.linalg.norm(point - solution) < 1e-4 * np.linalg.norm(solution)
+    for _ in range(4):  # a stalled iteration divides by no zero
+        mixing.record(point, point)
+        assert np.isfinite(mixing.next_point()).all()
+
+
+def test_a_cold_start_between_gaussian_clouds_takes_few_iterations():
+    rng = np.random.default_rng(5)
+    first, second = rng.normal(size=(500, 2)), rng.normal(size=(500, 2)) @ np.diag([0.3, 2.0])
+    solved = schrodinger_potentials(first[None], second[None] + 3.0, np.ones(1), tol=1e-2)
+    assert solved.marginal_error[0] <= 1e-2
+    assert solved.n_iter <= 2
+
+
+def test_combinations_that_fail_are_given_up(monkeypatch):
+    # Nonsense in place of combinations slows the search; it must not lead it astray.
+    rng = np.random.default_rng(6)
+
+    def nonsense(self):
+        return self._last[0] + self._last[1] + 100.0 * rng.normal(size=len(self._last[0]))
+
+    monkeypatch.setattr(AndersonMixing, "next_point", nonsense)
+    first, second = rng.normal(size=(2, 1, 50, 2))
+    solved = schrodinger_potentials(first, second, np.array([0.3]), tol=1e-4, max_iter=2000)
+    assert solved.marginal_error[0] <= 1e-4
+
+
+# Calls that start where the last one ended --------------------------------------------------
+
+
+def test_warm_calls_come_to_the_gradients_of_the_pairs():
+    """Few iterations a call are enough in the end: what is left is taken up by the next."""
+    particles, spacings = clouds(2, (3, 30, 2)), np.array([0.3, 0.7])
+    exact = schrodinger_potentials(particles[:-1], particles[1:], 0.05 * spacings, **TIGHT)
+    coupling = WarmCoupling(tol=1e-9, max_iter=10)
+    errors = [
+        np.abs(np.subtract(coupling(particles, spacings, 0.05), exact.gradients())).max()
+        for _ in range(60)
+    ]
+    assert errors[-1] < 1e-3
+    assert errors[-1] < 0.05 * errors[0]
+
+
+def test_a_translation_pulls_every_particle_by_its_length():
+    cloud = clouds(0, (30, 2))
+    particles = cloud + np.array([[[0.0, 0.0]], [[0.7, -0.2]]])
+    forward, backward = WarmCoupling(tol=1e-9, max_iter=20_000)(particles, np.ones(1), 0.3)
+    np.testing.assert_allclose(forward[0].mean(axis=0), [-0.7, 0.2], atol=1e-4)
+    np.testing.assert_allclose(backward[0].mean(axis=0), [0.7, -0.2], atol=1e-4)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from skdpot.release import langevin
-from skdpot.release.langevin import clipped_fit_gradient
+from skdpot.release.langevin import averaged_over_neighbours, clipped_fit_gradient
 
 NO_CLIP = 1e60
 EXTREMES = (0.0, 1.0, -1.0, 1e-9, 1e6, -1e15, 1e80, -1e200, 1e308)
@@ -52,13 +51,6 @@ def test_is_the_sum_of_the_records_clipped_gradients(m, b, d, clip):
     )
 
 
-def test_blocks_do_not_matter(monkeypatch):
-    particles, rows = sample(2, 11, 37, 2)
-    whole = gradient(particles, rows, clip=0.5)
-    monkeypatch.setattr(langevin, "_BLOCK", 50)
-    np.testing.assert_allclose(gradient(particles, rows, clip=0.5), whole, rtol=1e-12)
-
-
 def test_is_m_times_the_gradient_of_the_loss():
     """The first variation of the loss, moved along with a particle of mass 1/m."""
     particles, rows = sample(3)
@@ -73,20 +65,6 @@ def test_is_m_times_the_gradient_of_the_loss():
         numeric[k, j] = (moved[0] - moved[1]) / (2 * step)
     expected = 1.3 * len(rows) * len(particles) * numeric
     np.testing.assert_allclose(gradient(particles, rows), expected, rtol=1e-6, atol=1e-6)
-
-
-def test_descent_explains_the_records_better():
-    rng = np.random.default_rng(4)
-    particles, rows = rng.normal(size=(60, 2)), rng.normal([2.0, -1.0], 0.3, (200, 2))
-    before = fit_loss(particles, rows, bandwidth=0.5)
-    for _ in range(400):
-        particles -= 0.003 * gradient(particles, rows, bandwidth=0.5, weight=1.0) / len(rows)
-    assert fit_loss(particles, rows, bandwidth=0.5) < before - 1
-
-
-def test_a_sum_of_no_records_is_zero():
-    particles, rows = sample()
-    np.testing.assert_array_equal(gradient(particles, rows[:0]), 0.0)
 
 
 # What the account rests on ------------------------------------------------------------------
@@ -168,19 +146,6 @@ def test_a_search_for_the_worst_neighbours_attains_twice_the_clip(m, d):
     assert 0.95 * 2 * clip <= best <= 2 * clip
 
 
-def test_clipping_does_not_turn_a_gradient():
-    """One factor a record: what clips feature by feature or particle by particle would."""
-    particles, rows = sample(7)
-    free, clipped = gradient(particles, rows[:1]), gradient(particles, rows[:1], clip=0.1)
-    np.testing.assert_allclose(clipped / 0.1, free / np.linalg.norm(free), rtol=2e-6)
-
-
-def test_a_record_far_from_all_particles_pulls_the_nearest():
-    particles = np.array([[0.0, 0.0], [1.0, 0.0]])
-    pulled = gradient(particles, np.array([[1e5, 0.0]]), bandwidth=0.1, clip=2.0)
-    np.testing.assert_allclose(pulled, [[0.0, 0.0], [-2.0, 0.0]], rtol=2e-6)
-
-
 def test_a_record_on_a_particle_far_from_the_origin_keeps_its_precision():
     """Squared distances by a matrix product would be off by millions here."""
     at = 1e8 + np.arange(4.0)[:, None]
@@ -188,3 +153,30 @@ def test_a_record_on_a_particle_far_from_the_origin_keeps_its_precision():
     expected = np.zeros((4, 1))
     expected[1] = -1e-4 * 4 / 0.01**2 * 2.0**-20
     np.testing.assert_allclose(pulled, expected, rtol=1e-9, atol=1e-30)
+
+
+# Averages over neighbouring particles --------------------------------------------------------
+
+
+def test_smoothing_is_the_kernel_average():
+    rng = np.random.default_rng(0)
+    gradients, particles = rng.normal(size=(2, 3, 20, 4))
+    width = 0.7
+    expected = np.empty_like(gradients)
+    for i in range(3):
+        for k in range(20):
+            squares = ((particles[i] - particles[i, k]) ** 2).sum(axis=1)
+            weights = np.exp(-squares / 2 / width**2)
+            expected[i, k] = weights @ gradients[i] / weights.sum()
+    averages = averaged_over_neighbours(gradients, particles, width)
+    np.testing.assert_allclose(averages, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e6, 1e10, 1e150])
+def test_particles_far_apart_keep_their_own(size):
+    rng = np.random.default_rng(2)
+    gradients, particles = rng.normal(size=(2, 1, 50, 2))
+    averages = averaged_over_neighbours(gradients, size * particles, 1.0)
+    assert np.isfinite(averages).all()
+    if size == 1e6:
+        np.testing.assert_allclose(averages, gradients)

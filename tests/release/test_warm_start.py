@@ -40,14 +40,6 @@ def kmeans(rows, plan, seed=0):
     return release_kmeans_start(rows, plan, SecretStream(seed), np.random.default_rng(seed))
 
 
-def inertia(rows, centers):
-    parts = []
-    for of_time, c in zip(rows, centers, strict=True):
-        squares = ((of_time[:, None] - c) ** 2).sum(axis=2)
-        parts.append(squares.min(axis=1).mean())
-    return float(np.mean(parts))
-
-
 # Sensitivity --------------------------------------------------------------------------------
 
 
@@ -167,17 +159,6 @@ def test_a_count_weighs_no_more_than_the_radius(radius, mu, n_features):
 # Noise and account --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group_size", [1, 3])
-def test_the_event_costs_what_was_allowed(group_size):
-    for plan in (
-        plan_warm_start("mean", 0.4, 2.0, 3, group_size=group_size),
-        plan_warm_start("kmeans", 0.4, 2.0, 3, 5, 4, group_size=group_size),
-    ):
-        assert 0.4 * (1 - 1e-9) <= plan.event.mu <= 0.4
-        spent = compose(plan.event).epsilon(1e-5)
-        assert spent <= gdp_epsilon(0.4, 1e-5) * (1 + 1e-12)
-
-
 def test_the_event_counts_each_lloyd_step_and_each_row_of_a_person():
     plan = plan_warm_start("kmeans", 0.4, 2.0, 3, 5, 4, group_size=3)
     assert plan.event == GaussianEvent(
@@ -188,6 +169,9 @@ def test_the_event_counts_each_lloyd_step_and_each_row_of_a_person():
     )
     assert plan.noise.sensitivity == pytest.approx(4.0, rel=0.02)
     assert plan.noise.sensitivity > 4.0
+    for same in (plan, plan_warm_start("mean", 0.4, 2.0, 3, group_size=3)):
+        assert 0.4 * (1 - 1e-9) <= same.event.mu <= 0.4
+        assert compose(same.event).epsilon(1e-5) <= gdp_epsilon(0.4, 1e-5) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("n_iter", [1, 3])
@@ -238,13 +222,6 @@ def test_noise_of_clusters_has_the_standard_deviation_of_the_event():
     assert plan.count_sigma == pytest.approx(plan.event.sigma / weight)
 
 
-def test_unseeded_noise_differs_between_releases():
-    plan = plan_warm_start("mean", 0.8, 1.0, 2)
-    ends = [release_mean_start(branches(n=9), plan, SecretStream()) for _ in range(2)]
-    # Twenty numbers on a lattice, of which one by one might be equal by chance, but not all.
-    assert not np.array_equal(ends[0], ends[1])
-
-
 def test_infinite_mu_is_no_noise_and_no_privacy():
     rows = branches()
     plan = plan_warm_start("mean", math.inf, 2.0, 2)
@@ -273,7 +250,7 @@ def test_lloyd_steps_are_those_of_scikit_learn():
     np.testing.assert_allclose(shares, np.bincount(theirs.labels_) / 400)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_three_branches_are_found_at_epsilon_one_third(seed):
     """Centres of all three branches, and their shares, where they are apart."""
     rows = branches(seed)
@@ -289,18 +266,6 @@ def test_three_branches_are_found_at_epsilon_one_third(seed):
         np.testing.assert_allclose(shares[i], 1 / 3, atol=0.05)
 
 
-def test_clusters_keep_their_numbers_along_time_and_split_clusters_find_the_optimum():
-    rows = branches()
-    best = np.mean([KMeans(3, n_init=3, random_state=0).fit(r).inertia_ / 3000 for r in rows])
-    found = [
-        kmeans(rows, plan_warm_start("kmeans", math.inf, 1.6, 2, 3, 4), seed) for seed in range(5)
-    ]
-    assert max(inertia(rows, centers) for centers, _ in found) < 1.15 * best
-    for centers, _ in found:
-        steps = np.linalg.norm(np.diff(centers[2:8], axis=0), axis=2)
-        assert np.median(steps) < 0.5
-
-
 def test_centres_stay_in_the_ball_and_shares_on_the_simplex_at_any_noise():
     for mu in (1e-4, 0.01, 1.0):
         centers, shares = kmeans(branches(n=30), plan_warm_start("kmeans", mu, 1.2, 2, 4))
@@ -311,23 +276,6 @@ def test_centres_stay_in_the_ball_and_shares_on_the_simplex_at_any_noise():
             branches(n=30), plan_warm_start("mean", mu, 1.2, 2), SecretStream(1)
         )
         assert np.linalg.norm(means, axis=1).max() <= 1.2
-
-
-def test_where_noise_hides_all_clusters_the_public_start_stays():
-    packed = sphere_packed_centers(4, 2, 1.2, np.random.default_rng(0))
-    centers, _ = kmeans(branches(n=30), plan_warm_start("kmeans", 1e-4, 1.2, 2, 4, 1))
-    kept = (centers == packed).all(axis=2)
-    # A cluster looks full when its noise exceeds four standard deviations.
-    assert kept.mean() > 0.9
-
-
-def test_times_without_rows_are_noise_alone():
-    rows = [*branches(n=40, n_times=2), np.zeros((0, 2))]
-    for seed in range(3):
-        centers, shares = kmeans(rows, plan_warm_start("kmeans", 1.0, 1.2, 2, 3), seed)
-        means = release_mean_start(rows, plan_warm_start("mean", 1.0, 1.2, 2), SecretStream(seed))
-        for released in (centers, shares, means):
-            assert np.isfinite(released).all()
 
 
 @pytest.mark.parametrize(("k", "d"), [(1, 2), (2, 1), (5, 2), (12, 3), (40, 16)])
@@ -355,9 +303,3 @@ def test_each_centre_gets_its_share_of_the_particles():
         at = (particles[i][:, None] == centers[i]).all(axis=2)
         assert at.sum() == 101
         assert np.abs(at.sum(axis=0) - 101 * shares[i]).max() <= 1
-
-
-def test_particles_have_the_spread_that_was_asked_for():
-    particles = start_particles(np.ones((2, 3)), None, 4000, 0.3, np.random.default_rng(0))
-    np.testing.assert_allclose(particles.mean(axis=1), 1.0, atol=0.03)
-    np.testing.assert_allclose(particles.std(axis=1), 0.3, atol=0.02)

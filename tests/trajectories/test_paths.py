@@ -1,13 +1,150 @@
-"""Laws of whole paths: margins, Markov composition, bridges, single knots."""
+"""Plans between knots, Brownian bridges, and the laws of whole paths that they make."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+from scipy.stats import chisquare
 
-from skdpot.trajectories.paths import PathMeasure, entropic_plans, exact_plans
+from skdpot.ot.sinkhorn import schrodinger_potentials
+from skdpot.trajectories.paths import (
+    PathMeasure,
+    brownian_bridge,
+    coupling_of,
+    entropic_plans,
+    exact_plans,
+    sample_next,
+)
 
 TIMES = np.array([0.0, 0.2, 0.7, 1.0])
+
+
+def particles(seed, shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+@given(seed=st.integers(0, 2**32), m=st.integers(1, 30), d=st.integers(1, 3), unit=st.floats(-6, 6))
+@settings(max_examples=30, deadline=None)
+def test_exact_plans_are_optimal_in_any_unit(seed, m, d, unit):
+    clouds = 10.0**unit * particles(seed, (3, m, d))
+    for plan, first, second in zip(exact_plans(clouds), clouds[:-1], clouds[1:], strict=True):
+        matrix, costs = plan.toarray(), cdist(first, second, "sqeuclidean")
+        np.testing.assert_allclose(matrix.sum(axis=0), 1 / m, rtol=1e-9)
+        np.testing.assert_allclose(matrix.sum(axis=1), 1 / m, rtol=1e-9)
+        optimum = costs[linear_sum_assignment(costs)].mean()
+        assert (matrix * costs).sum() == pytest.approx(optimum, rel=1e-9)
+
+
+@given(seed=st.integers(0, 2**32), m=st.integers(1, 30), exponent=st.floats(-4, 2))
+@settings(max_examples=30, deadline=None)
+def test_entropic_plans_have_uniform_margins_whatever_the_solver_leaves(seed, m, exponent):
+    clouds, spacings = particles(seed, (3, m, 2)), np.array([0.3, 0.7])
+    plans = entropic_plans(clouds, spacings, 10.0**exponent)
+    assert len(plans) == 2
+    for plan in plans:
+        np.testing.assert_allclose(plan.toarray().sum(axis=0), 1 / m, rtol=1e-9)
+        np.testing.assert_allclose(plan.toarray().sum(axis=1), 1 / m, rtol=1e-9)
+
+
+def test_entropic_plans_are_those_of_the_potentials():
+    clouds, spacings = particles(0, (3, 40, 2)), np.array([0.25, 0.5])
+    solved = schrodinger_potentials(clouds[:-1], clouds[1:], 0.4 * spacings, tol=1e-9)
+    for plan, matrix in zip(entropic_plans(clouds, spacings, 0.4), solved.plans(), strict=True):
+        assert np.abs(plan.toarray() - matrix).sum() < 1e-5
+
+
+def test_small_diffusivities_approach_the_exact_plan():
+    clouds = particles(3, (2, 30, 2))
+    (exact,), (entropic,) = exact_plans(clouds), entropic_plans(clouds, np.ones(1), 2e-4)
+    assert np.abs(exact.toarray() - entropic.toarray()).sum() < 0.05
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_partners_follow_the_conditional_law(wide):
+    rng = np.random.default_rng(5)
+    matrix = rng.random((4, 6)) * (rng.random((4, 6)) < 0.7)
+    matrix[:, 0] += 0.1
+    matrix[0] += 0.05
+    conditionals = matrix if wide else matrix.T
+    plan = coupling_of(conditionals)
+    n = 20_000
+    index = rng.permutation(np.repeat(np.arange(len(conditionals)), n))
+    drawn = sample_next(plan, index, rng)
+    for given_index, masses in enumerate(conditionals):
+        counts = np.bincount(drawn[index == given_index], minlength=len(masses))
+        assert np.all(counts[masses == 0] == 0)
+        expected = n * masses[masses > 0] / masses.sum()
+        assert chisquare(counts[masses > 0], expected).pvalue > 1e-4  # seeded
+
+
+class _Extreme:
+    """Stands for a generator that draws the largest number below one, or zero."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def random(self, size):
+        return np.full(size, self.value)
+
+
+@pytest.mark.parametrize("level", [0.0, np.nextafter(1.0, 0.0)])
+def test_the_ends_of_the_unit_interval_stay_inside_the_row(level):
+    matrix = np.random.default_rng(8).random((30, 30))
+    matrix[np.triu_indices(30, 1)] = 0.0
+    index = np.arange(30)
+    lower, upper = coupling_of(matrix), coupling_of(matrix.T)
+    assert np.all(sample_next(lower, index, _Extreme(level)) <= index)
+    assert np.all(sample_next(upper, index, _Extreme(level)) >= index)
+
+
+def test_means_and_covariances_are_those_of_the_bridge():
+    n, spacing, diffusivity = 100_000, 0.5, 0.3
+    at = np.array([0.4, 0.1, 0.25])
+    start, end = np.tile([1.0, -2.0], (n, 1)), np.tile([3.0, 0.5], (n, 1))
+    points = brownian_bridge(start, end, at, spacing, diffusivity, np.random.default_rng(0))
+    share = (at / spacing)[:, None]
+    means = (1 - share) * start[0] + share * end[0]
+    early, late = np.minimum.outer(at, at), np.maximum.outer(at, at)
+    covariance = diffusivity * early * (spacing - late) / spacing
+    # Seeded; six standard errors of a mean, and of a covariance of normal numbers.
+    slack = 6 * np.sqrt(covariance.max() / n)
+    np.testing.assert_allclose(points.mean(axis=0), means, atol=slack)
+    expected = np.kron(covariance, np.eye(2))  # features are independent
+    measured = np.cov(points.reshape(n, -1).T)
+    np.testing.assert_allclose(measured, expected, atol=6 * np.sqrt(2 / n) * covariance.max())
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    spacing=st.floats(1e-3, 1e3),
+    shares=st.lists(st.floats(0, 1), max_size=6),
+    diffusivity=st.floats(0, 10),
+)
+@settings(max_examples=60, deadline=None)
+def test_ends_are_exact_and_equal_times_give_equal_points(seed, spacing, shares, diffusivity):
+    rng = np.random.default_rng(seed)
+    start, end = rng.normal(size=(2, 5, 3))
+    inside = np.minimum(spacing * np.array(shares, dtype=float), spacing)
+    at = np.concatenate([[spacing], inside, [0.0], inside, [spacing]])
+    points = brownian_bridge(start, end, at, spacing, diffusivity, rng)
+    assert points.shape == (5, len(at), 3)
+    assert np.isfinite(points).all()
+    np.testing.assert_array_equal(points[:, 0], end)
+    np.testing.assert_array_equal(points[:, -1], end)
+    np.testing.assert_array_equal(points[:, 1 + len(inside)], start)
+    first, second = points[:, 1 : 1 + len(inside)], points[:, 2 + len(inside) : -1]
+    np.testing.assert_array_equal(first, second)
+
+
+def test_no_diffusivity_gives_straight_lines_and_draws_nothing():
+    rng = np.random.default_rng(2)
+    before = rng.bit_generator.state
+    start, end = np.zeros((3, 2)), np.array([[1.0, 2.0]] * 3)
+    points = brownian_bridge(start, end, np.array([0.3]), 1.2, 0.0, rng)
+    np.testing.assert_allclose(points[:, 0], end / 4)
+    assert rng.bit_generator.state == before
 
 
 def measure(seed=0, m=6, d=2, diffusivity=0.5, times=TIMES, exact=False):
@@ -83,16 +220,6 @@ def test_at_a_knot_the_marginal_repeats_particles_as_little_as_it_can(n, knot, s
     assert counts.sum() == n
 
 
-@pytest.mark.parametrize("n", [3, 6])
-def test_every_start_is_as_likely_at_every_place(n):
-    law, rng = measure(m=4), np.random.default_rng(4)
-    counts = np.zeros((n, 4))
-    for _ in range(4000):
-        index = particle_indices(law, 1, law.sample_marginal(TIMES[1], n, rng))
-        counts[np.arange(n), index] += 1
-    np.testing.assert_allclose(counts / 4000, 0.25, atol=6 * np.sqrt(0.1875 / 4000))
-
-
 @pytest.mark.parametrize("time", [0.1, 0.45, 0.7, 1.0])
 def test_marginals_of_paths_and_points_agree(time):
     n = 40_000
@@ -119,12 +246,6 @@ def test_times_come_in_any_order_and_equal_times_give_equal_points(seed, order, 
     np.testing.assert_array_equal(paths, paths[:, ::-1])
     sorted_paths = law.sample(n, np.sort(times), np.random.default_rng(seed))
     np.testing.assert_array_equal(sorted_paths, paths[:, np.argsort(times, kind="stable")])
-
-
-def test_no_diffusivity_gives_straight_lines_between_particles():
-    law = measure(diffusivity=0.0, exact=True)
-    paths = law.sample(6, np.array([0.2, 0.45, 0.7]), np.random.default_rng(8))
-    np.testing.assert_allclose(paths[:, 1], (paths[:, 0] + paths[:, 2]) / 2)
 
 
 def test_a_single_time_is_its_particles():

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
-from skdpot.mechanisms import trajectory_sketch
 from skdpot.mechanisms.trajectory_sketch import smoothed_in_time, smoothing_weights
 
 TIMES = np.array([0.0, 0.05, 0.2, 0.3, 0.45, 0.5, 0.7, 0.85, 0.9, 1.0])
@@ -55,32 +53,6 @@ def krige(covariance, signal):
     return ones @ mean + signal @ inverse @ (np.eye(n_times) - ones @ mean)
 
 
-def best_by_optimisation(values):
-    noise = np.diag(VARIANCES / VARIANCES.mean())
-
-    def loss(logs):
-        return misfit(values, matern(TIMES, math.exp(logs[0])) + math.exp(logs[1]) * noise)
-
-    starts = [(math.log(reach), math.log(ratio)) for reach in (0.2, 0.6, 2) for ratio in (0.01, 1)]
-    limits = [(math.log(1 / 9), math.log(3.0)), (math.log(1e-5), math.log(100))]
-    fits = [minimize(loss, x, method="L-BFGS-B", bounds=limits) for x in starts]
-    best = min(fits, key=lambda fit: fit.fun)
-    signal = matern(TIMES, math.exp(best.x[0]))
-    return best.fun, krige(signal + math.exp(best.x[1]) * noise, signal)
-
-
-@pytest.mark.parametrize(
-    ("reach", "noise"), [(0.5, 0.05), (0.5, 0.5), (0.25, 0.02), (1.5, 0.1), (1.5, 1.0)]
-)
-def test_weights_are_those_of_the_likeliest_process(reach, noise):
-    """Dense formulas and a continuous optimiser in place of spectra and a grid."""
-    _, values = series(200, reach, noise)
-    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
-    _, expected = best_by_optimisation(values)
-    # A step of the grid is a quarter in the range and a half in the ratio.
-    assert np.abs(weights - expected).max() < 0.05
-
-
 def test_a_node_of_the_grid_is_found_exactly():
     """The likeliest of all nodes, by dense formulas."""
     _, values = series(60, 0.4, 0.2)
@@ -93,12 +65,6 @@ def test_a_node_of_the_grid_is_found_exactly():
     signal, ratio = min(nodes, key=lambda node: misfit(values, node[0] + node[1] * noise))
     weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
     np.testing.assert_allclose(weights, krige(signal + ratio * noise, signal), atol=1e-8)
-
-
-def test_rows_sum_to_one():
-    _, values = series(50, 0.5, 0.5)
-    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
-    np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-10)
 
 
 def test_units_of_times_values_and_variances_do_not_matter():
@@ -147,26 +113,6 @@ def test_a_level_of_noise_below_the_real_one_is_kept_to():
     assert traces == sorted(traces, reverse=True)
 
 
-def test_constant_series_are_averaged_by_their_precision():
-    """Nothing changes in time: the weights go to those of a weighted mean."""
-    rng = np.random.default_rng(4)
-    values = 3 * rng.standard_normal(3000) + rng.standard_normal((10, 3000)) * np.sqrt(
-        VARIANCES[:, None]
-    )
-    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
-    precisions = 1 / VARIANCES
-    np.testing.assert_allclose(weights, np.tile(precisions / precisions.sum(), (10, 1)), atol=0.06)
-
-
-def test_times_that_are_known_better_count_more():
-    _, values = series(400, 0.8, 0.5)
-    weights = smoothing_weights(values @ values.T, TIMES, VARIANCES)
-    equal = smoothing_weights(values @ values.T, TIMES, np.ones(10))
-    doubtful, sure = 5, 8  # variances 4 and 0.3
-    assert weights[doubtful, doubtful] < equal[doubtful, doubtful]
-    assert weights[sure, sure] > equal[sure, sure]
-
-
 @pytest.mark.parametrize(("reach", "noise"), [(0.5, 0.05), (0.5, 1.0), (1.5, 0.3), (0.2, 0.05)])
 def test_smoothing_comes_nearer_to_the_truth(reach, noise):
     truth, values = series(300, reach, noise, seed=5)
@@ -196,34 +142,8 @@ def test_quantiles_stay_in_order_and_shifts_commute(seed, n_times):
     np.testing.assert_allclose(moved, smooth + 4.0, atol=1e-7)
 
 
-def test_quantiles_that_change_places_are_put_in_order(monkeypatch):
-    """A weight below zero, and a neighbour whose quantiles are further apart."""
-    weights = np.array([[1.4, -0.4], [0.0, 1.0]])
-    monkeypatch.setattr(trajectory_sketch, "smoothing_weights", lambda *_: weights)
-    values = np.array([[0.0, 0.1, 0.2], [0.0, 1.0, 1.5]])
-    smooth = smoothed_in_time(values, np.array([0.0, 1.0]), np.ones(2))
-    np.testing.assert_allclose(smooth, [[-0.32, -0.26, 0.0], [0.0, 1.0, 1.5]])
-
-
 def test_fewer_than_four_times_are_left_alone():
     values = np.sort(np.random.default_rng(0).standard_normal((3, 2, 9)), axis=-1)
     np.testing.assert_array_equal(
         smoothed_in_time(values, np.array([0, 0.3, 1.0]), np.ones(3)), values
     )
-
-
-def test_a_cloud_that_moves_is_smoothed_along_its_way():
-    """Averages of quantiles, not of densities: the spread of a moving cloud stays what it is."""
-    levels = np.linspace(-2, 2, 41)
-    times = np.linspace(0, 1, 12)
-    rng = np.random.default_rng(6)
-    truth = 3 * times[:, None, None] + 0.1 * np.tile(levels, (12, 8, 1))
-    seen = truth + 0.05 * rng.standard_normal((12, 8, 1))
-    smooth = smoothed_in_time(seen, times, np.ones(12))
-    assert np.mean((smooth - truth) ** 2) < 0.6 * np.mean((seen - truth) ** 2)
-    np.testing.assert_allclose(smooth.std(axis=-1), truth.std(axis=-1), rtol=0.01)
-
-
-def test_values_of_no_variation_are_left_alone():
-    values = np.tile(np.linspace(0, 1, 5), (6, 2, 1))
-    np.testing.assert_allclose(smoothed_in_time(values, np.arange(6.0), np.ones(6)), values)
