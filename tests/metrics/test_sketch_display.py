@@ -1,7 +1,5 @@
 """What the picture of a sketch draws: its functions, the bands of its noise, public rows."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,15 +17,6 @@ X = pd.DataFrame(RNG.uniform([0, 10, -5], [4, 30, 5], size=(300, 3)), columns=NA
 Y = np.where(X["age"] > 2, "old", "young")
 DIRECTIONS = np.array([[0, 1.0, 0], [-1.0, 0, 0], [0.6, 0, -0.8], [2 / 3, 1 / 3, -2 / 3]])
 OPTIONS = {"bounds": ([0, 10, -5], [4, 30, 5]), "projections": DIRECTIONS, "n_bins": 8}
-
-
-@pytest.fixture(autouse=True)
-def backend():
-    before = mpl.get_backend()
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
 
 
 @pytest.fixture(scope="module")
@@ -55,23 +44,6 @@ def test_lines_are_the_sketch_and_bands_are_its_noise(sketch, label):
             expected = measured[k] + sign * 2 * deviations[k]
             np.testing.assert_allclose(edge, np.clip(expected, 0, 1), atol=1e-9)
         assert (high > low).sum() >= 5
-
-
-def test_a_band_is_as_wide_as_asked(sketch):
-    one, three = (
-        SketchDisplay.from_estimator(sketch, n_deviations=n, projections=0).bands_[0]
-        for n in (1, 3)
-    )
-    assert "± 3 deviations" in three.get_label()
-    measured, deviations = measured_cdf(sketch)
-    for n, band in ((1, one), (3, three)):
-        _, low, high = outline(band)
-        middle = (measured[0] > 0.4) & (measured[0] < 0.6)
-        if middle.any():
-            k = np.flatnonzero(middle)[0]
-            width = np.clip(measured[0, k] + n * deviations[0, k], 0, 1)
-            assert high[k] == pytest.approx(width)
-            assert low[k] <= high[k]
 
 
 def test_axes_are_in_the_units_of_the_data_and_named(sketch):
@@ -107,23 +79,6 @@ def test_public_rows_are_drawn_on_the_same_scale(sketch):
     assert SketchDisplay.from_estimator(sketch).public_lines_ == []
 
 
-def test_rows_beyond_the_binned_range_are_drawn_at_its_end(sketch):
-    rows = X[:4].assign(income=[-1e9, 15.0, 20.0, 1e9])
-    line = SketchDisplay.from_estimator(sketch, X=rows, projections=[0]).public_lines_[0]
-    assert line.get_xdata().min() == pytest.approx(10)
-    assert line.get_xdata().max() == pytest.approx(30)
-
-
-def test_projections_beyond_the_binned_range_too():
-    rows = np.eye(25)
-    narrow = SlicedSketch(epsilon=2.0, norm_bound=1.0, projections=np.eye(25)[:2], n_bins=4).fit(
-        rows
-    )
-    assert narrow.half_widths_[0] == pytest.approx(0.7)
-    line = SketchDisplay.from_estimator(narrow, X=rows).public_lines_[0]
-    assert line.get_xdata().max() == pytest.approx(0.7)
-
-
 def test_slices_are_chosen(sketch):
     display = SketchDisplay.from_estimator(sketch, projections=[3, 0])
     assert display.projections.tolist() == [3, 0]
@@ -137,17 +92,6 @@ def test_an_estimator_shows_the_sketch_that_it_has_released():
     display = SketchDisplay.from_estimator(sampler, name="mine")
     np.testing.assert_allclose(display.lines_[3].get_ydata(), sampler.sketch_.table().cdf[3])
     assert display.figure_.get_suptitle() == "mine"
-
-
-def test_axes_that_are_given(sketch):
-    figure, axes = plt.subplots(1, 2)
-    display = SketchDisplay.from_estimator(sketch, projections=[0, 1], ax=axes)
-    assert display.figure_ is figure
-    assert figure.get_suptitle() == ""
-    assert figure.legends == []
-    assert axes[0].get_legend() is not None
-    with pytest.raises(ValueError, match="ax holds 2 Axes and there are 4 panels"):
-        SketchDisplay.from_estimator(sketch, ax=axes)
 
 
 @pytest.mark.parametrize("projections", [[], [4], [-1], [0.5], "first", [[0, 1]]])
