@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from skdpot import PrivateTrajectorySampler
-from skdpot.datasets import make_branching_trajectories, one_point_a_person
+from skdpot.datasets import make_branching_trajectories, one_point_per_person
 from skdpot.datasets.trajectories import branch_of, branching_paths
 from skdpot.metrics import (
     TrajectoryDisplay,
@@ -113,7 +113,7 @@ rows = []
 for position, (digit, paths) in enumerate(strokes.items()):
     row = axes[position]
     times = np.linspace(0, 1, paths.shape[1])
-    X, t = one_point_a_person(paths, times)
+    X, t = one_point_per_person(paths, times)
     start = time.perf_counter()
     sampler = PrivateTrajectorySampler(
         mechanism="sketch",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skdpot.datasets import one_point_a_person
+from skdpot.datasets import one_point_per_person
 from skdpot.metrics.distances import resample_paths
 
 __all__ = ["DIGITS", "GRID", "SIZES", "StrokeTask", "stroke_tasks"]
@@ -59,7 +59,7 @@ class StrokeTask:
     @cached_property
     def seen(self) -> tuple[np.ndarray, np.ndarray]:
         """The points that were given, and their times."""
-        return one_point_a_person(self.paths, self.times, random_state=self.seed)
+        return one_point_per_person(self.paths, self.times, random_state=self.seed)
 
     @cached_property
     def scarcest(self) -> int:

@@ -4,7 +4,7 @@ from skdpot.datasets.biased import make_biased_classification, make_biased_regre
 from skdpot.datasets.trajectories import (
     make_branching_trajectories,
     make_ornstein_uhlenbeck_trajectories,
-    one_point_a_person,
+    one_point_per_person,
 )
 
 __all__ = [
@@ -12,5 +12,5 @@ __all__ = [
     "make_biased_regression",
     "make_branching_trajectories",
     "make_ornstein_uhlenbeck_trajectories",
-    "one_point_a_person",
+    "one_point_per_person",
 ]

@@ -103,7 +103,7 @@ def branching_paths(
 
     A person stays on one branch and keeps the same displacement from it. At any one time these
     people are distributed like the data; how the points of one person hang together is a choice,
-    for data of one point a person do not tell.
+    for data of one point per person do not tell.
 
     Privacy
     -------
@@ -130,7 +130,7 @@ def branch_of(points: ArrayLike, times: ArrayLike) -> np.ndarray:
     return np.argmin(np.sum(offsets**2, axis=-1), axis=-1)
 
 
-def one_point_a_person(
+def one_point_per_person(
     paths: ArrayLike, times: ArrayLike, *, random_state: int | np.random.RandomState | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Keep one point of each person's path, at a time drawn at random.
@@ -163,8 +163,8 @@ def one_point_a_person(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.datasets import one_point_a_person
-    >>> X, t = one_point_a_person(np.zeros((100, 3, 2)), [0.0, 0.5, 1.0], random_state=0)
+    >>> from skdpot.datasets import one_point_per_person
+    >>> X, t = one_point_per_person(np.zeros((100, 3, 2)), [0.0, 0.5, 1.0], random_state=0)
     >>> X.shape, t.shape
     ((100, 2), (100,))
     """

@@ -1,4 +1,4 @@
-"""Trajectories of a population from one point a person, with privacy."""
+"""Trajectories of a population from one point per person, with privacy."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -36,7 +36,7 @@ _MOST_SCORED = 2000  # rows of a time that a score looks at
 
 @dataclass(eq=False, repr=False)
 class PrivateTrajectorySampler(PrivateSampler):
-    """Differentially private trajectories of a population, from one point a person.
+    """Differentially private trajectories of a population, from one point per person.
 
     Everybody is seen once, at some time. `fit` releases what the population looks like at each
     time, and couples neighbouring times as a diffusion would. Sampled paths, marginals between

@@ -91,11 +91,11 @@ class TrajectoryDisplay:
     --------
     >>> import numpy as np
     >>> from skdpot.datasets.trajectories import branching_paths
-    >>> from skdpot.datasets import one_point_a_person
+    >>> from skdpot.datasets import one_point_per_person
     >>> from skdpot.metrics import TrajectoryDisplay
     >>> times = np.linspace(0, 1, 20)
     >>> paths, _ = branching_paths(300, times, random_state=0)
-    >>> X, t = one_point_a_person(paths, times, random_state=0)
+    >>> X, t = one_point_per_person(paths, times, random_state=0)
     >>> display = TrajectoryDisplay.from_paths(paths, times, points=X, point_times=t)
     >>> list(display.panels_)
     ['seen', 'means', 'recovered']

@@ -1,1 +1,1 @@
-"""Trajectories of a population from one point a person."""
+"""Trajectories of a population from one point per person."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from skdpot import ClientContribution, PrivacyBudget, PrivateTrajectorySampler
 from tests.contract.fuzz_functions import FUNCTIONS, check_function
-from tests.contract.fuzz_harness import attempt, check_texts, fingerprint, is_finite
+from tests.contract.fuzz_harness import Outcome, attempt, check_texts, fingerprint, is_finite
 from tests.contract.fuzz_strategies import (
     MARKED,
     MARKER,
@@ -40,9 +40,7 @@ from tests.contract.fuzz_targets import (
     good_fit,
 )
 
-__all__ = ["CASES"]
-
-UNIQUE = ("marked numbers", "all different", "different texts", "array of bytes", "bytes")
+PUBLISHED = ("marked", "marked numbers", "all different", "different texts", "bytes")
 POOR = PrivacyBudget(1e-3)  # what hardly anything fits in
 MARKS = st.sampled_from(MARKED)
 # What a caller declares to be public may be quoted.
@@ -104,32 +102,28 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
     option_names, options = columns_of_fit(draw, target, table)
     again, html = draw(chance(10)), draw(chance(10))
     estimator = good_fit(name).set_params(**parameters) if again else target.made(**parameters)
-    budget = parameters.get("budget")
-    budget = budget if isinstance(budget, PrivacyBudget) else None
-    charged = 0 if budget is None else len(budget.history())
-    before, given_rows = fingerprint(vars(estimator)), fingerprint(table.value)
+    given_rows = fingerprint(table.value)
 
     def told() -> str:
         changed = {k: v for k, v in parameters.items() if k not in ("budget", "random_state")}
         return f"{name} of {table}, y={y_name}, {option_names}, {changed}, again={again}"
 
     with explained(told):
-        outcome = attempt(
-            name, lambda: estimator.fit(table.value, y, **options), private=target.private
+        outcome = tried(
+            name,
+            estimator,
+            lambda: estimator.fit(table.value, y, **options),
+            due=1,
+            private=target.private,
         )
         assert fingerprint(table.value) == given_rows, "X was written to"
-        charges = 0 if budget is None else len(budget.history()) - charged
-        if outcome.error is not None:
-            assert charges == 0, "a refused fit was charged"
-            assert fingerprint(vars(estimator)) == before, "a refused fit left traces"
-        else:
-            assert budget is None or charges == 1, f"{charges} charges"
-            check_statement(estimator, budget)
+        if outcome.error is None:
+            check_statement(estimator, budget_of(estimator))
             if target.private and not is_plain(estimator):
                 assert not holds_number(vars(estimator)), "an attribute holds a private value"
         if target.private and not is_marked(parameters):
             # Once they are published the classes of y are public, and shown.
-            published = outcome.error is None and y_name in ("marked", *UNIQUE)
+            published = outcome.error is None and y_name in PUBLISHED
             check_shown(name, estimator, html=html and not published)
         if outcome.error is None:
             later = attempt(f"{name}, read", lambda: target.check(estimator, table.n_rows))
@@ -139,6 +133,33 @@ def check_fit(draw: st.DrawFn, name: str) -> None:
 def is_marked(parameters: dict[str, Any]) -> bool:
     """Whether a parameter holds data: an estimator shows its own parameters."""
     return any(value is one for value in parameters.values() for one in MARKED)
+
+
+def budget_of(estimator: Any) -> PrivacyBudget | None:
+    """Return the budget that calls of an estimator are charged to."""
+    budget = getattr(estimator, "budget", None)
+    return budget if isinstance(budget, PrivacyBudget) else None
+
+
+def tried(
+    name: str,
+    estimator: Any,
+    call: Callable[[], Any],
+    *,
+    due: int | None = 0,
+    changes: bool = True,
+    **options: Any,
+) -> Outcome:
+    """Call, and see what was charged; what is refused leaves no traces."""
+    before, budget = fingerprint(vars(estimator)), budget_of(estimator)
+    charged = 0 if budget is None else len(budget.history())
+    outcome = attempt(name, call, **options)
+    charges = 0 if budget is None else len(budget.history()) - charged
+    if budget is not None and due is not None:
+        assert charges == (due if outcome.error is None else 0), f"{name}: {charges} charges"
+    if outcome.error is not None or not changes:
+        assert fingerprint(vars(estimator)) == before, f"{name} left traces: {outcome.error!r}"
+    return outcome
 
 
 @contextmanager
@@ -202,12 +223,7 @@ def check_shown(name: str, estimator: Any, *, html: bool) -> None:
 # --- what fitted estimators are asked ----------------------------------------------------------
 
 
-def unchanged(name: str, estimator: Any, call: Callable[[], Any], **options: Any) -> Any:
-    """Call a fitted estimator, which must stay as it is; return what became of it."""
-    before = fingerprint(vars(estimator))
-    outcome = attempt(name, call, **options)
-    assert fingerprint(vars(estimator)) == before, f"{name} changed what was fitted"
-    return outcome
+asked = partial(tried, changes=False)
 
 
 def check_reading(draw: st.DrawFn, name: str, method: str, charges: int) -> None:
@@ -221,18 +237,14 @@ def check_reading(draw: st.DrawFn, name: str, method: str, charges: int) -> None
         plain = "Fair" in name
         y = np.arange(table.n_rows) % 2 if plain else second_argument(draw, TARGETS[name], table)[1]
         arguments += (y,)
-    budget = getattr(estimator, "budget", None)
-    charged = 0 if budget is None else len(budget.history())
-    outcome = unchanged(
+    outcome = asked(
         f"{name}.{method}",
         estimator,
         lambda: getattr(estimator, method)(*arguments),
-        allowed=(AttributeError,) if isinstance(table.value, type) else (),
+        # None is X: what this estimator has published before is published again.
+        due=None if charges and table.value is None else charges,
     )
     with explained(lambda: f"{name}.{method}({table}, ...): {outcome.error!r}"):
-        due = charges if outcome.error is None else 0
-        if not (charges and repeated(table.value)):
-            assert budget is None or len(budget.history()) - charged == due
         of_one = table.n_rows < 2 and method == "score"  # R² of one row is not defined
         if outcome.error is None and method not in ("publish", "compare") and not of_one:
             value = without_missing(outcome.value) if name == "TableEncoder" else outcome.value
@@ -242,11 +254,6 @@ def check_reading(draw: st.DrawFn, name: str, method: str, charges: int) -> None
 
 
 PER_ROW = ("predict", "predict_proba", "decision_function", "inverse_transform", "score_samples")
-
-
-def repeated(value: Any) -> bool:
-    """Whether what is published is what this estimator has published before: None is X."""
-    return value is None
 
 
 def is_finite_or_label(value: Any) -> bool:
@@ -270,9 +277,7 @@ def check_drawing(draw: st.DrawFn, name: str, method: str) -> None:
         arguments = (at, n_samples, seed) if method == "sample_marginal" else (n_samples, at, seed)
     if name == "DPTableSynthesizer":
         arguments = (n_samples, draw(st.one_of(st.sampled_from(WANTED), constants())), seed)
-    outcome = unchanged(
-        f"{name}.{method}", estimator, lambda: getattr(estimator, method)(*arguments)
-    )
+    outcome = asked(f"{name}.{method}", estimator, lambda: getattr(estimator, method)(*arguments))
     with explained(lambda: f"{name}.{method}{arguments!r}: {outcome.error!r}"):
         if outcome.error is None:
             rows = outcome.value[0] if isinstance(outcome.value, tuple) else outcome.value
@@ -295,12 +300,12 @@ def check_sketch_reading(draw: st.DrawFn, method: str) -> None:
     at = draw(st.one_of(constants(), tables().map(lambda table: table.value)))
     label = draw(st.one_of(st.none(), st.sampled_from((0, 1, 7)), constants()))
     if method == "table":
-        outcome = unchanged("SlicedSketch.table", sketch, lambda: sketch.table(label))
+        outcome = asked("SlicedSketch.table", sketch, lambda: sketch.table(label))
     elif method == "merge":
-        outcome = unchanged("SlicedSketch.merge", sketch, lambda: sketch.merge(at))
+        outcome = asked("SlicedSketch.merge", sketch, lambda: sketch.merge(at))
     else:
         read = getattr(sketch, method)
-        outcome = unchanged(f"SlicedSketch.{method}", sketch, lambda: read(at, label=label))
+        outcome = asked(f"SlicedSketch.{method}", sketch, lambda: read(at, label=label))
         with explained(lambda: f"{method}({at!r}, label={label!r})"):
             assert outcome.error is not None or is_finite(outcome.value)
 
@@ -313,7 +318,7 @@ def check_file(draw: st.DrawFn, method: str) -> None:
         return  # an open file of this process, by its number
     call = sketch.save if method == "save" else type(sketch).load
     with TemporaryDirectory() as directory, chdir(directory):
-        unchanged(f"SlicedSketch.{method}", sketch, lambda: call(path), allowed=(OSError,))
+        asked(f"SlicedSketch.{method}", sketch, lambda: call(path), allowed=(OSError,))
 
 
 PATHS = ("/nonexistent/sketch.safetensors", gettempdir(), Path(gettempdir()), "a\0b", "/dev/null")
@@ -323,27 +328,20 @@ def check_stream(draw: st.DrawFn) -> None:
     """Feed a stream: a chunk that is refused is not added, and the stream goes on."""
     parameters = draw(spoilt(TARGETS["SlicedSketch"]))
     sketch = TARGETS["SlicedSketch"].make(**parameters)
-    budget = parameters.get("budget")
-    budget = budget if isinstance(budget, PrivacyBudget) else None
-    charged = 0 if budget is None else len(budget.history())
     opened, rows = False, 0
     for _ in range(draw(st.integers(1, 3))):
         table = draw(tables(width=draw(st.sampled_from((2, 2, None)))))
         _, y = draw(labels(table.n_rows, usable=80))
         declared = draw(st.one_of(st.none(), st.none(), st.sampled_from((24, 1)), constants()))
-        closed = hasattr(sketch, "statistic_")
-        before = fingerprint(vars(sketch))
-        outcome = attempt(
+        outcome = tried(
             "SlicedSketch.partial_fit",
+            sketch,
             lambda: sketch.partial_fit(table.value, y, n_samples=declared),  # noqa: B023
-            allowed=(AttributeError,) if closed else (),
+            due=int(not opened),
+            allowed=(AttributeError,) if hasattr(sketch, "statistic_") else (),
         )
         if outcome.error is None:
             opened, rows = True, rows + table.n_rows
-        else:
-            assert fingerprint(vars(sketch)) == before, f"{table} left traces: {outcome.error!r}"
-        charges = 0 if budget is None else len(budget.history()) - charged
-        assert budget is None or charges == opened, f"{charges} charges after {table}"
         if not is_marked(parameters):
             check_shown("SlicedSketch", sketch, html=False)
     if opened and not hasattr(sketch, "statistic_"):
@@ -365,7 +363,7 @@ def check_parties(draw: st.DrawFn, method: str) -> None:
             st.dictionaries(st.sampled_from(("a", "b", "", 3, None)), tried, max_size=3),
         )
     )
-    unchanged(
+    asked(
         f"{type(estimator).__name__}.{method}",
         estimator,
         lambda: getattr(estimator, method)(parties),
@@ -378,11 +376,8 @@ def check_contribution(draw: st.DrawFn) -> None:
     small = TARGETS["PrivateWassersteinDistance sliced"].small
     inner = TARGETS["PrivateWassersteinDistance sliced"].make(**small)
     estimator = ClientContribution(draw(st.one_of(st.just(inner), constants())))
-    before = fingerprint(vars(estimator))
     y = draw(labels(table.n_rows))[1]
-    outcome = attempt("ClientContribution.fit", lambda: estimator.fit(table.value, y))
-    if outcome.error is not None:
-        assert fingerprint(vars(estimator)) == before
+    tried("ClientContribution.fit", estimator, lambda: estimator.fit(table.value, y))
     check_shown("ClientContribution", estimator, html=False)
 
 
@@ -395,13 +390,8 @@ def check_retrain(draw: st.DrawFn) -> None:
         if draw(chance(30)):
             usable = st.sampled_from(variants.get(parameter, (None,)))
             generator.set_params(**{parameter: draw(st.one_of(usable, constants()))})
-    before, charged = fingerprint(vars(generator)), len(generator.budget.history())
     seed = draw(st.sampled_from(SEEDS))
-    outcome = attempt(f"{name}.retrain", lambda: generator.retrain(seed))
-    assert len(generator.budget.history()) == charged
-    if outcome.error is not None:
-        assert fingerprint(vars(generator)) == before, f"retrain left traces: {outcome.error!r}"
-    else:
+    if tried(f"{name}.retrain", generator, lambda: generator.retrain(seed)).error is None:
         assert is_finite(generator.sample(3))
 
 

@@ -25,8 +25,6 @@ from skdpot.privacy.accounting import PrivacyTarget
 from tests.contract.fuzz_harness import attempt
 from tests.contract.fuzz_strategies import constants, labels, tables
 
-__all__ = ["FUNCTIONS", "check_function"]
-
 ANY = constants()
 
 

@@ -21,8 +21,6 @@ from skdpot import PrivacyBudget
 from skdpot.exceptions import SkdpotError
 from tests.contract.fuzz_strategies import LEAK
 
-__all__ = ["COUNTS", "Outcome", "Purse", "attempt", "chain", "fingerprint", "is_finite"]
-
 SECONDS = 10.0
 MEMORY = 4 << 30  # above what the process holds: torch reserves addresses by the gigabyte
 DOCUMENTED = (ValueError, TypeError, NotFittedError, SkdpotError)

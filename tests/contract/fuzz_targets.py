@@ -43,17 +43,6 @@ from skdpot.preprocessing import CategoricalColumn, NumericColumn, TableEncoder,
 from tests.contract.fuzz_harness import Purse, is_finite
 from tests.flat_options import private_distance
 
-__all__ = [
-    "DRAWINGS",
-    "PURSE",
-    "READINGS",
-    "TARGETS",
-    "Target",
-    "contribution",
-    "fitted",
-    "good_fit",
-]
-
 PURSE = Purse()
 
 
@@ -133,10 +122,6 @@ def check_encoder(encoder: Any, n_rows: int) -> None:
 def encoder_rows(encoder: Any) -> Any:
     """Decode some points of the ball, to have rows that the encoder can read."""
     return encoder.inverse_transform(np.zeros((4, len(encoder.get_feature_names_out()))))
-
-
-def check_contribution(contribution: Any, n_rows: int) -> None:
-    assert contribution.privacy_spent_ is contribution.estimator_.privacy_spent_
 
 
 def public_rows(estimator: Any) -> Any:

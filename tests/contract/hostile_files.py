@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from skdpot._utils import records
 
@@ -105,20 +104,3 @@ def deep_change(facts: Any, path: tuple[str, ...], value: Any) -> Any:
     inner = deep_change(facts.get(path[0], {}), path[1:], value)
     changed = {name: old for name, old in facts.items() if name != path[0]}
     return changed if inner is ... else changed | {path[0]: inner}
-
-
-def mangled(data, good):
-    """Cut, repeat, overwrite, insert or reverse parts of bytes, as hypothesis draws."""
-    bytes_now = bytearray(good)
-    for _ in range(data.draw(st.integers(1, 3))):
-        start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(bytes_now))] * 2)))
-        action = data.draw(st.sampled_from(["cut", "repeat", "overwrite", "insert", "reverse"]))
-        part = bytes_now[start:stop]
-        bytes_now[start:stop] = {
-            "cut": b"",
-            "repeat": part * 2,
-            "overwrite": data.draw(st.binary(max_size=20)),
-            "insert": data.draw(st.binary(max_size=20)) + part,
-            "reverse": part[::-1],
-        }[action]
-    return bytes(bytes_now)

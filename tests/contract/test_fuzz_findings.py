@@ -3,9 +3,7 @@
 Warnings are errors here as everywhere: nothing that is refused, or works, may warn before.
 """
 
-import datetime
 import re
-from fractions import Fraction
 from functools import cache, partial
 
 import numpy as np
@@ -15,7 +13,6 @@ from sklearn.base import clone
 
 from skdpot import (
     ClientContribution,
-    DPSlicedFlowSampler,
     DPSlicedGenerator,
     FairPrivateClassifier,
     FairPrivateRegressor,
@@ -30,7 +27,6 @@ from skdpot import (
 from skdpot.datasets import trajectories
 from skdpot.mechanisms import LatentNetwork, TrajectorySketch
 from skdpot.metrics import fairness
-from skdpot.ot import transport
 from skdpot.privacy import gdp_delta
 from tests.contract.fuzz_harness import chain
 from tests.flat_options import (
@@ -85,32 +81,23 @@ def refused(call, text):
 # --- fits that were charged and then refused, or refused with an error that nobody promised -------
 
 
-NARROW = {"n_steps": np.int8(100), "latent_dim": np.uint8(20), "n_projections": np.uint64(3)}
-SIZES = {
-    "sketch": ("n_particles", "n_steps", "mechanism__n_projections"),
-    "resample": ("mechanism__n_projections", "mechanism__batch_size"),
-    "presample": ("mechanism__n_projections",),
-}
+NARROW = (("n_steps", np.int8(100)), ("n_projections", np.uint64(3)))
+SIZES = (
+    ("sketch", "n_particles"), ("resample", "mechanism__batch_size"),
+    ("presample", "mechanism__n_projections"),
+)  # fmt: skip
 ON_DEVICES = (
     SlicedSketch(),
-    DPSlicedFlowSampler(),
-    flow_sampler("resample"),
     flow_sampler("presample"),
-    DPSlicedGenerator(),
-    sliced_generator("smoothing"),
     sliced_generator("gradient"),
     PrivateTrajectorySampler(TrajectorySketch()),
     private_distance(),
 )
 # Private bounds, tables of outputs and histograms found it out once all was paid.
 NOISELESS = (
-    (made(FairPrivateRegressor, alpha=0.0, n_steps=2, batch_fraction=1.0), {"y": TIMES}),
     (made(PrivateSWAutoencoder, n_steps=2, sampling="without_replacement"), {}),
-    (sliced_generator("gradient", n_steps=2), {}),
-    (trajectory_sampler("mfld", **LANGEVIN), {"y": TIMES}),
     (trajectory_sampler("mfld", **LANGEVIN, bounds=(-1, 1), warm_start="mean"), {"y": TIMES}),
     (PrivateScaler(), {}),
-    (SlicedSketch(), {}),
     (made(FairPrivateClassifier, **WHOLE, n_releases=2), GROUPED),
     (made(FairPrivateClassifier, **WHOLE, alpha=0.0, tune_threshold=True), GROUPED),
 )
@@ -129,16 +116,7 @@ FITS = {
     ),
     **{
         f"{name}=True": (SlicedSketch(**{"n_bins": 4, name: True}), {}, f"'{name}' parameter")
-        for name in ("epsilon", "n_projections", "n_bins", "norm_bound")
-    },
-    **{
-        f"public, {changes}": (made(PrivateSWAutoencoder, private=False, **changes), {}, ".")
-        for changes in (
-            {"architecture": "conv"},
-            {"bounds": (-1, 1), "norm_bound": 1.0},
-            {"image_shape": (3, 5)},
-            {"architecture": (1, 2)},
-        )
+        for name in ("epsilon", "n_bins", "norm_bound")
     },
     # Training failed, or left a network of NaN.
     **{
@@ -146,14 +124,7 @@ FITS = {
             made(kind, learning_rate=rate, n_steps=1), {"y": LABELS}, "'learning_rate' parameter"
         )
         for kind in NETWORKS
-        for rate in (1e300, 1e39)
-    },
-    **{
-        f"autoencoder, {name}=1e300": (
-            made(PrivateSWAutoencoder, penalty="parity", bounds=(-1, 1), **{name: 1e300}),
-            {}, f"'{name}' parameter",
-        )
-        for name in ("sigma", "clip", "clip_jacobian", "clip_output")
+        for rate in (1e39,)
     },
     # No message can carry them: every comparison was refused later.
     **{
@@ -178,13 +149,12 @@ FITS = {
         f"{kind.__name__}, a table": (
             kind(epsilon=np.array([[NUMBER, 1.0]])), {"y": LABELS}, "an object of type ndarray"
         )
-        for kind in (SlicedSketch, DPSlicedFlowSampler, FairPrivateClassifier)
+        for kind in (SlicedSketch, FairPrivateClassifier)
     },
-    "a fraction": (SlicedSketch(epsilon=Fraction(1, 2)), {}, "'epsilon' parameter"),
     # Products with them wrapped around or were no integers.
     **{
         f"{kind.__name__}, narrow {name}": (made(kind, **more, **{name: narrow}), {}, "only int64")
-        for name, narrow in NARROW.items()
+        for name, narrow in NARROW
         for kind, more in ((DPSlicedGenerator, {}), (PrivateSWAutoencoder, {"penalty": "prior"}))
     },
     # In half precision a sensitivity of 2 C is wrong by up to a thousandth.
@@ -199,13 +169,11 @@ FITS = {
             flow_sampler(mechanism).set_params(**{name: size}),
             {}, f"'{name.removeprefix('mechanism__')}' parameter .* 2147483647",
         )
-        for mechanism, names in SIZES.items()
-        for name in names
-        for size in (2**31, 10**12, 10**30)
+        for mechanism, name in SIZES
+        for size in (2**31, 10**30)
     },
     # A cap that is an integer of 600 digits.
-    "epsilon=1e300": (SlicedSketch(**SMALL, epsilon=1e300), {}, "."),
-    "a scaler, epsilon=1e300": (PrivateScaler(epsilon=1e300, delta=1e-300), {}, "."),
+    "epsilon=1e300": (PrivateScaler(epsilon=1e300, delta=1e-300), {}, "."),
     # Single precision overflowed, with a warning, once the fit was charged.
     "diffusion=1e300": (flow_sampler(diffusion=1e300), {}, "'diffusion' parameter"),
     # Their sum, which scikit-learn takes, is NaN: a warning would say that both occur.
@@ -225,7 +193,7 @@ FITS = {
     **{
         f"{protocol}, masses {k}": (private_distance(protocol), {"masses": masses}, "masses must")
         for protocol in ("triangle", "fedwad")
-        for k, masses in enumerate(([SECRET] * 24, FailingColumn(), [1e308] * 24))
+        for k, masses in enumerate((FailingColumn(), [1e308] * 24))
     },
 }  # fmt: skip
 
@@ -285,14 +253,11 @@ def asked(name, method, *args):
 INFINITE = np.array([[np.inf, 1.0], [-np.inf, 2.0]])
 PATHS = np.zeros((4, 3, 2))
 HUGE = np.array([[1e100], [-1e100]])
-NO_NUMBERS = (
-    *(None, np.nan, SECRET, [SECRET], {}, 1j, [[0.5, None]]),
-    datetime.date(2020, 1, 1),
-)
+NO_NUMBERS = (None, SECRET, {}, 1j, [[0.5, None]])
 REFUSED = {
     **{
         f"merge with {other!r:.20}": (asked("sketch", "merge", other), "merge|not fitted")
-        for other in (None, X, 3, (1, 2), "sketch", SlicedSketch())
+        for other in (None, X, SlicedSketch())
     },
     # A text was quoted, and NaN was answered with NaN.
     **{
@@ -302,13 +267,13 @@ REFUSED = {
     },
     **{
         f"the class {label!r}": (asked("classes", "table", label), "label is not a class")
-        for label in (np.eye(3), [0, 1], np.array([0, 1]), range(3), dict)
+        for label in (np.array([0, 1]), range(3), dict)
     },
     # Booleans, and integers that no array can hold, ended in IndexError and OverflowError.
     **{
         f"{method} of {n!r}": (asked("flow", method, n), "n_samples")
         for method in ("sample", "sample_labeled")
-        for n in (True, np.bool_(True), 2**31, 10**12, 10**30, 0, -1, 1.0)
+        for n in (True, np.bool_(True), 2**31, 10**30, 0, 1.0)
     },
     **{
         f"codes {k}": (asked("autoencoder", "inverse_transform", codes), "cannot be read as numb")
@@ -328,17 +293,11 @@ REFUSED = {
     **{
         f"{name}, parties {k}": (asked(name, method, parties), "must be a sequence of Party")
         for name, method in (("contribution", "contributions"), ("distance", "pairwise_distances"))
-        for k, parties in enumerate((torch.nn.Linear(1, 1), 3, "ab", None, iter([])))
+        for k, parties in enumerate((3, "ab", iter([])))
     },
     # A sum of infinities of both signs warned.
     "distance of infinities": (
         lambda: metrics.wasserstein_distance(INFINITE, INFINITE), "infinity"
-    ),
-    "paths of infinities": (
-        lambda: metrics.path_sliced_wasserstein_distance(INFINITE[None], INFINITE[None]), "infinity"
-    ),
-    "points of infinities": (
-        lambda: datasets.one_point_a_person([[[np.inf], [-np.inf]]], [0.0, 1.0]), "infinity"
     ),
     **{
         f"decisions {k}": (
@@ -361,10 +320,9 @@ REFUSED = {
     "positions beyond 1e150": (
         lambda: metrics.wasserstein_distance(HUGE * 1e60, HUGE), r"of at most 1e\+150"
     ),
-    "positions of NaN": (lambda: transport.wasserstein_1d([np.nan], [0.0]), "finite positions"),
     **{
         f"{name} at {times!r:.20}": (partial(call, times), "times must")
-        for times in (1j, 10**400, [np.nan], "2020")
+        for times in (1j, 10**400, "2020")
         for name, call in {
             "mean": lambda t: fitted("law").mean(t),
             "covariance": lambda t: fitted("law").covariance(t),
@@ -373,18 +331,11 @@ REFUSED = {
     },
     **{
         f"{name}, n_projections={n!r}": (partial(call, n_projections=n), "n_projections")
-        for n in (2**31, 10**12, True, 1.5)
+        for n in (2**31, True)
         for name, call in {
             "paths": partial(metrics.path_sliced_wasserstein_distance, PATHS, PATHS),
             "rows": partial(metrics.sliced_wasserstein_distance, X, X),
         }.items()
-    },
-    **{
-        f"paths at {times}": (
-            partial(trajectories.branching_paths, 3, times),
-            "times must have shape",
-        )
-        for times in ([], [[0.0, 0.5], [0.5, 1.0]])
     },
     "branches of a tensor": (
         lambda: trajectories.branch_of(TABLES["torch"], 0.5), "points must hold finite numbers"
@@ -424,33 +375,23 @@ ANSWERS = {
     "rows, uint8": (lambda: fitted("flow").sample(np.uint8(3)).shape, (3, 2)),
     "rows, uint64": (lambda: fitted("flow").sample(np.uint64(3)).shape, (3, 2)),
     "paths, int8": (lambda: fitted("paths").sample_frame(np.int8(100)).shape, (300, 4)),
-    "made-up paths, uint64": (
-        lambda: trajectories.branching_paths(np.uint64(5), [0.0])[0].shape, (5, 1, 2)
-    ),
-    "made-up rows, uint8": (
-        lambda: len(datasets.make_biased_classification(np.uint8(200), n_core=np.int8(4))[0]), 200
-    ),
     "directions, uint64": (lambda: SLICED(X, X, n_projections=np.uint64(3)), 0.0),
-    "a sketch, int64": (
-        lambda: SlicedSketch(n_projections=np.int64(2), n_bins=np.int64(4), bounds=(-1, 1)).fit(X)
-        .statistic_.shape, (1, 2, 4),
-    ),
     "a reference group that is true": (
         lambda: fairness.equalized_odds_ratios(
             [1, 1, 0, 0], [1, 1, 1, 1], sensitive_features=[0, 1, 0, 1], reference=True
         ).to_dict(),
         {0: 1.0, 1: 1.0},
     ),
-    "a branch far away": (lambda: trajectories.branch_of([[0.0, 1e300]], 0.5).tolist(), [0]),
     "a distance far away": (
         lambda: metrics.wasserstein_distance(HUGE, HUGE + 1e100, p=40), pytest.approx(1e100)
     ),
-    "a high power": (lambda: SLICED(X, -X, p=1e300) > 0.0, True),
-    "a high power far away": (
-        lambda: np.isfinite(SLICED(np.c_[HUGE, HUGE], -np.c_[HUGE, HUGE[::-1]], p=50)), True
+    "a high power": (
+        lambda: np.isfinite(SLICED(np.c_[HUGE, HUGE], -np.c_[HUGE, HUGE[::-1]], p=1e300)), True
     ),
-    "huge codes": (lambda: decoded(normalize=False), True),
-    "huge codes, normalised": (lambda: decoded(normalize=True), True),
+    **{
+        f"huge codes, {normalize}": (partial(decoded, normalize), True)
+        for normalize in (False, True)
+    },
     "huge targets": (
         lambda: np.isfinite(regressor(alpha=0.0).fit(X, [1e308, -1e308] * 12).predict(X)).all(),
         True,

@@ -38,7 +38,7 @@ from skdpot.federated.messages import (
 )
 from skdpot.federated.party import Party
 from skdpot.federated.remote import ReleaseFile, answer
-from skdpot.privacy.events import GaussianEvent, gdp_delta
+from skdpot.privacy.events import gdp_delta
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord
@@ -49,7 +49,6 @@ from tests.contract.hostile_files import (
     facts_of,
     forged,
     joined,
-    mangled,
     split,
     text_of,
     with_tensor,
@@ -154,42 +153,18 @@ def test_every_flipped_bit_is_found(name):
         refused(name, bytes(damaged))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.sampled_from(sorted(FORMATS)), st.data())
-def test_mangled_bytes_are_refused(name, data):
-    now = mangled(data, FORMATS[name].good)
-    if now != FORMATS[name].good:
-        refused(name, now)
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.binary(max_size=3000))
-def test_random_bytes_are_refused(content):
-    for name in ("sketch", "synthesizer", "message, sketch"):
-        refused(name, content, "is not a")
-
-
 # What may be promised of an array of numbers: data type, shape and bytes.
 HOSTILE_TENSORS = {
     "promises a terabyte": lambda a: ("F64", [2**37], b""),
     "promises more than there is": lambda a: ("F64", [2**60, 2**60], b""),
-    "product that wraps around": lambda a: ("F64", [2**32, 2**32, 2**32], b""),
     "negative length": lambda a: ("F64", [-1, *a.shape[1:]], a.tobytes()),
-    "length is true": lambda a: ("F64", [True, a.size], a.tobytes()),
-    "length is a fraction": lambda a: ("F64", [2.5], a.tobytes()),
     "a number more": lambda a: ("F64", list(a.shape), a.tobytes() + bytes(8)),
     "a number less": lambda a: ("F64", list(a.shape), a.tobytes()[:-8]),
     "single precision": lambda a: ("F32", list(a.shape), a.astype("<f4").tobytes()),
-    "half precision": lambda a: ("F16", list(a.shape), a.astype("<f2").tobytes()),
-    "brain floats": lambda a: ("BF16", list(a.shape), a.astype("<f2").tobytes()),
-    "complex": lambda a: ("C64", list(a.shape), a.astype("<c8").tobytes()),
     "integers": lambda a: ("I64", list(a.shape), a.astype("<i8").tobytes()),
-    "bytes": lambda a: ("U8", [*a.shape, 8], a.tobytes()),
     "truth values": lambda a: ("BOOL", list(a.shape), bytes(a.size)),
     "an unknown type": lambda a: ("__import__('os').abort()", list(a.shape), a.tobytes()),
-    "a type that is a list": lambda a: (["F64"], list(a.shape), a.tobytes()),
     "no type": lambda a: (None, list(a.shape), a.tobytes()),
-    "a shape that is a number": lambda a: ("F64", a.size, a.tobytes()),
     "no numbers": lambda a: ("F64", [0, *a.shape[1:]], b""),
     "more dimensions": lambda a: ("F64", [1, 1, *a.shape], a.tobytes()),
 }
@@ -227,28 +202,15 @@ HOSTILE_FILES = {
     "other metadata beside": _header(
         lambda h, a: h | {"__metadata__": h["__metadata__"] | {"note": "trust me"}}
     ),
-    "an entry of a tensor more": _header(lambda h, a: h | {a: h[a] | {"note": "trust me"}}),
     "no metadata": _header(lambda h, a: {k: v for k, v in h.items() if k != "__metadata__"}),
-    "metadata that is a list": _header(lambda h, a: h | {"__metadata__": []}),
     "metadata that is a number": _header(lambda h, a: h | {"__metadata__": {"skdpot": 3}}),
-    "a header that is a list": _header(lambda h, a: [h]),
     "another order": _header(lambda h, a: dict(reversed(h.items()))),
-    "spaces": lambda d, a: joined(
-        d[8 : 8 + int.from_bytes(d[:8], "little")] + b" " * 8, split(d)[1]
-    ),
-    "a header in other words": _header(lambda h, a: json.dumps(h, indent=1).encode()),
     "a header in UTF-16": _header(lambda h, a: json.dumps(h).encode("utf-16")),
     "offsets that overlap": _header(lambda h, a: h | {"twin": h[a]}),
     "bytes behind": lambda d, a: d + bytes(30),
-    "bytes between": lambda d, a: joined(split(d)[0], bytes(8) + split(d)[1]),
     "a header beyond the end": lambda d, a: joined(b"{}", length=2**19),
-    "a huge header": lambda d, a: joined(b"{}", length=2**63),
-    "no header": lambda d, a: bytes(8),
     "another kind": lambda d, a: forged(d, kind="skdpot.PrivateScaler"),
-    "an older version": lambda d, a: forged(d, version=0),
     "a newer version": lambda d, a: forged(d, version=2),
-    "a version that is true": lambda d, a: forged(d, version=True),
-    "a kind that is a number": lambda d, a: forged(d, kind=3),
     "another's": lambda d, a: FORMATS["synthesizer" if d == SKETCH else "sketch"].good,
     "a pickle": lambda d, a: pickle.dumps(Bomb(Path("trace"))),
 }
@@ -291,28 +253,6 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
 # ------------------------------------------------------------------------ sketches
 
 
-TABLE = CLASSES.statistic_
-HOSTILE_VALUES = {
-    "NaN": np.where(TABLE == TABLE.max(), np.nan, TABLE),
-    "infinity": np.where(TABLE == TABLE.max(), -np.inf, TABLE),
-    "off the lattice": np.nextafter(TABLE, np.inf),
-    "off the lattice in one place": TABLE + np.eye(2, 3)[:, :, None] * 1e-9,
-    "denormal": np.where(TABLE == TABLE.max(), 5e-324, TABLE),
-    "unreachable": TABLE + 2.0**40,
-    "other shape": TABLE[:, :2],
-    "another order of axes": TABLE.swapaxes(1, 2),
-    "five dimensions": TABLE[None, None],
-    "integers": TABLE.astype(np.int64),
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE_VALUES)
-def test_hostile_arrays_are_refused(case):
-    refused(
-        "sketch", forged(SKETCH, arrays={"statistic": HOSTILE_VALUES[case]}), "sketch|non-finite"
-    )
-
-
 NUMBERS = {
     ("n_samples",): [0, -1, 1.5, True, "200", None, 10**400, 2**54, []],
     ("noise_scale",): [-1.0, 0, math.nan, math.inf, 1e300, True, "1", None, 10**400],
@@ -320,34 +260,25 @@ NUMBERS = {
     ("delta",): [0, 1, -1e-5, math.nan, 2, "1", None],
     ("norm_bound",): [0, -1.0, math.nan, math.inf, True, "1", 10**400],
     ("conditional",): [False, 1, None, "yes"],
-    ("public_labels",): [True, 1, None, "yes"],
     ("group_size",): [0, 2, 1.0, True, 10**400],
     ("budget",): [None, "/etc/passwd"],
-    ("declared_bounds",): [1, None, "yes"],
     ("label_counts",): [[100, 100], [200], "200", {}, [-1, 201], []],
     ("classes",): ["@", "@<U1", "@<U99999999", "@|O8", "@<c8", ["a", "bb"], 3, None],
-    ("feature_names",): [["a"], "abc", [1, 2, 3], {}],
     ("statistic",): [None, "@<f8", "@<i8", "half_widths", [], {}],
     ("bounds",): [None, [], {}, "@"],
-    ("bounds", "box"): [1, None, "yes"],
     ("bounds", "radius"): [0, -1.0, math.nan, math.inf, True, None, 3.0, "1"],
     ("bounds", "center"): [None, [0.0, 0.0, 0.0], "@<i8"],
     ("spent",): [None, [], {}],
     ("spent", "epsilon"): [0.99, 1e-300, 0, -1, math.nan, 10**400, "1", None],
     ("spent", "delta"): [9e-6, 0, 1, math.nan, None],
     ("spent", "sigma"): [-1.0, 1e-9, math.nan, math.inf, None, "1"],
-    ("spent", "sensitivity"): [-1.0, 1e9, math.nan, math.inf, None, "1"],
     ("spent", "assumptions"): ["none", [1], None, {}],
-    ("spent", "mechanism"): [1, None, []],
     ("spent", "relation"): ["add_or_remove_one", "none", None, 3],
     ("spent", "event"): [None, "GaussianEvent", [], {}],
     ("spent", "event", "type"): ["Path", "Event", "compose", None, ["GaussianEvent"]],
     ("spent", "event", "sigma"): [-1.0, 0, 1e-9, 1e9, math.nan, math.inf, "1", None],
-    ("spent", "event", "sensitivity"): [-1.0, 0, 1e-9, math.nan, None],
     ("spent", "event", "n_steps"): [0, 2, -1, 1.5, 10**30, "1"],
     ("spent", "event", "lattice"): [None, 1e-300, 0.3, -1.0, math.nan, 1e9],
-    ("spent", "event", "relation"): ["add_or_remove_one", "none", None, 3],
-    ("spent", "event", "code"): ["import os"],
     ("note",): ["trust me"],
 }
 
@@ -355,7 +286,7 @@ NUMBERS = {
 @pytest.mark.parametrize("where", NUMBERS, ids="/".join)
 def test_facts_that_cannot_be_are_refused(where):
     facts = facts_of(SKETCH)
-    added = where in {("note",), ("spent", "event", "code"), ("budget",)}
+    added = where in {("note",), ("budget",)}
     for value in (*NUMBERS[where], *(() if added else (...,))):
         assert len(refused("sketch", forged(SKETCH, deep_change(facts, where, value)))) < 600
 
@@ -364,22 +295,14 @@ def test_texts_that_are_no_facts_are_refused():
     text = text_of(SKETCH)
     for change in (
         "",
-        "{",
-        "null",
         "[]",
-        "3",
         "[" * 100_000,
-        '{"a":' * 100_000,
         "9" * 5000,
         text + text,
-        text + " ",
-        text + " " * 2**20,
         text[:-1] + ', "version": 1}',  # said twice
         text.replace('"epsilon": 1.0', '"epsilon": 0.1, "epsilon": 1.0'),
         text.replace('"epsilon": 1.0', '"epsilon": 1.00'),
         text.replace('"epsilon": 1.0', '"epsilon": 1e999'),
-        text.replace('"epsilon": 1.0', '"\\u0065psilon": 1.0'),
-        text[:-1] + ', "x": 1}',
         text[:-1] + ', "x": [' + "0," * 10**6 + "0]}",
     ):
         refused("sketch", with_text(SKETCH, change))
@@ -391,8 +314,6 @@ CLASS_ARRAYS = {
     "twice the same": np.array(["a", "a"]),
     "not sorted": np.array(["bb", "a"]),
     "three": np.array(["a", "b", "c"]),
-    "a table": np.array([["a", "bb"]]),
-    "one text": np.array("a"),
 }
 
 
@@ -410,22 +331,23 @@ def test_text_of_no_characters_is_refused():
 
 
 ARRAY_LIES = {
+    "NaN": ("statistic", lambda v: np.where(v == v.max(), np.nan, v)),
+    "infinity": ("statistic", lambda v: np.where(v == v.max(), -np.inf, v)),
+    "off the lattice": ("statistic", lambda v: np.nextafter(v, np.inf)),
+    "unreachable": ("statistic", lambda v: v + 2.0**40),
+    "other shape": ("statistic", lambda v: v[:, :2]),
+    "integers": ("statistic", lambda v: v.astype(np.int64)),
     "long directions": ("directions", lambda v: v * 1.001),
-    "short directions": ("directions", lambda v: v * 0.5),
-    "zero directions": ("directions", np.zeros_like),
     "huge directions": ("directions", lambda v: v * 1e200),
     "wider ranges": ("half_widths", lambda v: v * 2),
-    "negative ranges": ("half_widths", np.negative),
     "low above high": ("bounds.scale", np.negative),
-    "no width": ("bounds.scale", np.zeros_like),
     "NaN centre": ("bounds.center", lambda v: v * np.nan),
-    "infinite centre": ("bounds.center", lambda v: v + np.inf),
     "a centre of -0": ("bounds.center", lambda v: v - 0.0 if v.any() else -v),
 }
 
 
 @pytest.mark.parametrize("case", ARRAY_LIES)
-def test_geometry_that_cannot_be_is_refused(case):
+def test_arrays_that_cannot_be_are_refused(case):
     name, lie = ARRAY_LIES[case]
     lied = forged(SKETCH, arrays={name: lie(arrays_of(SKETCH)[name])})
     refused("sketch", lied, r"sketch|`center`|`radius`|non-finite")
@@ -483,7 +405,7 @@ def test_no_forged_statement_promises_more_than_its_noise(data):
 # -- memory, measured in a process of its own
 
 MEASURE = """
-import json, pathlib, resource, sys, time, tracemalloc
+import json, pathlib, resource, sys, tracemalloc
 from skdpot.federated.messages import Message
 from skdpot.release.sketch_record import SketchRecord
 from skdpot.tables.record import TableRecord
@@ -494,7 +416,6 @@ limit = used + 700 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     tracemalloc.start()
-    start = time.process_time()
     try:
         read = records[path.suffix].load(path)
         getattr(read, "restore", read.to_bytes)()
@@ -503,30 +424,23 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         end = type(error).__name__
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    seconds = time.process_time() - start
-    print(json.dumps([path.name, end, path.stat().st_size, peak, seconds]))
+    print(json.dumps([path.name, end, path.stat().st_size, peak]))
 """
 
 
 def _bombs(good, array):
     """Bytes that ask for far more memory or time than they are long."""
     (header, body), text = split(good), text_of(good)[:-1]
-    empty = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
     huge = {"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}
     return {
         "terabyte": with_tensor(good, array, "F64", [2**37], b""),
-        "overflow": with_tensor(good, array, "F64", [2**62, 4], b""),
         "long list": with_text(good, text + ', "x": [' + "0," * 400_000 + "0]}"),
         "deep list": with_text(good, text + ', "x": ' + "[" * 400_000 + "]" * 400_000 + "}"),
-        "long text": with_text(good, text + ', "x": "' + "e" * 900_000 + '"}'),
         "header length": joined(b"{}", length=2**40),
-        "many tensors": joined(header | {f"{k}": empty for k in range(40_000)}, body),
         "one huge tensor": joined(header | {"points": huge}, body),
         "deep": joined(b"[" * 2**20),
         "long": joined(b"[" + b"0," * 2**18 + b"0]"),
-        "digits": joined(b'{"version":' + b"9" * 2**19 + b"}"),
         "spaces": joined(b" " * 2**20),
-        "floats": joined(b"[" + b"1e5," * 2**17 + b"0]"),
     }
 
 
@@ -549,14 +463,13 @@ def _long_facts():
     columns = [{"kind": "categorical", "name": "x", "categories": categories}]
     yield "synthesizer", "deep events", ("spent", "event"), _nested(60)
     yield "synthesizer", "many columns", ("schema", "columns"), many
-    yield "synthesizer", "most columns", ("schema", "columns"), many[:4096]
     yield "synthesizer", "many categories", ("schema", "columns"), columns
     yield "synthesizer", "many marginals", ("releases",), [[marginal] * 30_000]
     yield "synthesizer", "many columns in one", ("releases",), [[wide]]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
-def test_hostile_bytes_take_little_memory_and_time(tmp_path):
+def test_hostile_bytes_take_little_memory(tmp_path):
     for kind in ("sketch", "synthesizer", "message, sketch"):
         good, array = FORMATS[kind].good, FORMATS[kind].array
         for name, data in ({"good": good} | _bombs(good, array)).items():
@@ -574,12 +487,11 @@ def test_hostile_bytes_take_little_memory_and_time(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     measured = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(measured) == len(list(tmp_path.iterdir())) == 3 * 14 + 8
-    for name, end, size, peak, seconds in measured:
+    assert len(measured) == len(list(tmp_path.iterdir())) == 3 * 9 + 7
+    for name, end, size, peak in measured:
         error = "MessageError" if name.endswith(".message") else "ValueError"
         assert end == ("read" if name.startswith("good.") else error), (name, end)
         assert peak <= MULTIPLE * size + CONSTANT_MEMORY, (name, size, peak)
-        assert seconds < 10, (name, seconds)
 
 
 # ------------------------------------------------------------------------------- messages
@@ -760,12 +672,3 @@ def test_a_damaged_file_of_releases_sends_what_was_sent_or_makes_it_anew(release
         except LedgerError:
             continue
         assert made == ["charged"]
-
-
-def test_events_of_a_message_are_of_this_package():
-    """The examples state what their noise gives, by another route."""
-    for name in ("sketch", "sketch with classes"):
-        message = SMALL[name]
-        assert isinstance(message.statement.event, GaussianEvent)
-        facts = facts_of(message.to_bytes())["record"]
-        assert proves(facts, message.record.statistic, name != "sketch")

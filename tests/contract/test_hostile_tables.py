@@ -6,7 +6,6 @@ What holds of all bytes of strangers is in `test_hostile_bytes`.
 import warnings
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,16 +22,6 @@ from tests.tables.table_models import fitted
 GOOD = fitted("left out")
 WRITTEN = TableRecord.of(GOOD).to_bytes()
 FACTS, ARRAYS = facts_of(WRITTEN), arrays_of(WRITTEN)
-
-PLACE = "releases.0.0.counts"
-COUNTS = ARRAYS[PLACE]
-
-
-def test_counts_off_the_lattice_in_one_place_are_refused():
-    off = forged(WRITTEN, arrays={PLACE: COUNTS + np.eye(1, len(COUNTS))[0] * 1e-9})
-    with pytest.raises(ValueError, match="lattice"):
-        TableRecord.from_bytes(off).restore()
-
 
 VALUES = st.one_of(
     st.none(),
@@ -64,15 +53,12 @@ def replaced(facts, way, value):
     return copy
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.sampled_from(WAYS), VALUES)
-def test_a_fact_of_any_other_value_is_refused_or_harmless(way, value):
+def check_harmless(forgery, way=()):
     """What is accepted is a synthesizer: it draws rows, scores and reports."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            forgery = forged(WRITTEN, replaced(FACTS, way, value))
-            parameters, learned = TableRecord.from_bytes(forgery).restore()
+            parameters, learned = TableRecord.from_bytes(forgery()).restore()
         except ValueError:
             return
         loaded = DPTableSynthesizer(**parameters)
@@ -80,6 +66,12 @@ def test_a_fact_of_any_other_value_is_refused_or_harmless(way, value):
         assert len(loaded.sample(5, random_state=0)) == 5
         assert repr(loaded.quality_report(n_samples=20, random_state=0))
         assert loaded.privacy_spent_.epsilon >= 3.0 - 1e-9 or way[:2] == ("spent", "delta")
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(WAYS), VALUES)
+def test_a_fact_of_any_other_value_is_refused_or_harmless(way, value):
+    check_harmless(lambda: forged(WRITTEN, replaced(FACTS, way, value)), way)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -92,17 +84,7 @@ def test_numbers_of_any_other_value_are_refused_or_harmless(name, data):
         if array.dtype == np.float64:
             any_number = st.floats() | st.floats(-5, 5)
         array.flat[place] = data.draw(any_number)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            forgery = forged(WRITTEN, arrays={name: array})
-            parameters, learned = TableRecord.from_bytes(forgery).restore()
-        except ValueError:
-            return
-        loaded = DPTableSynthesizer(**parameters)
-        vars(loaded).update(learned)
-        assert len(loaded.sample(5, random_state=0)) == 5
-        assert repr(loaded.quality_report(n_samples=20, random_state=0))
+    check_harmless(lambda: forged(WRITTEN, arrays={name: array}))
 
 
 def test_statements_of_strangers_are_shown_as_text(tmp_path):

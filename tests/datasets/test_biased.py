@@ -30,22 +30,6 @@ def data(request):
     return X, y, Y, group, request.param
 
 
-def test_both_tasks_share_rows_groups_and_responses(data):
-    X, y, _, group, alignment = data
-    X_again, Y, group_again = make_biased_regression(
-        N,
-        alignment=alignment,
-        n_core=6,
-        n_spurious=3,
-        core_variance=0.09,
-        spurious_variance=0.25,
-        random_state=0,
-    )
-    np.testing.assert_array_equal(X, X_again)
-    np.testing.assert_array_equal(group, group_again)
-    np.testing.assert_array_equal(y, Y[:, 1] > 1 - Y[:, 0])
-
-
 def test_response_is_uniform_on_the_square(data):
     _, _, Y, _, _ = data
     for column in Y.T:
@@ -64,19 +48,6 @@ def test_classes_groups_and_their_alignment(data):
     for label in (0, 1):
         equal = (group == y)[y == label]
         assert_mean(equal, alignment, alignment * (1 - alignment))
-
-
-def test_response_given_the_group_is_a_mixture_of_two_triangles(data):
-    """Uniform on the triangle: the sum of the coordinates is s with density 4s on [0, 1/2]·2."""
-    _, y, Y, group, alignment = data
-    for a in (0, 1):
-        above = y[group == a] == a
-        assert_mean(above, alignment, alignment * (1 - alignment))
-        # Below the diagonal the sum s has distribution function s²; above, 2 − s has it.
-        for label in (0, 1):
-            total = Y[(group == a) & (y == label)].sum(axis=1)
-            depth = total if label == 0 else 2 - total
-            assert stats.kstest(depth**2, "uniform").pvalue > FALSE_ALARM
 
 
 def test_noise_is_normal_and_independent_of_all_else(data):
@@ -115,9 +86,8 @@ def test_random_state(make):
     first, again = make(50, random_state=3), make(50, random_state=3)
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
-    other, fresh, fresher = make(50, random_state=4), make(50), make(50)
-    assert not np.array_equal(first[0], other[0])
-    assert not np.array_equal(fresh[0], fresher[0])
+    assert not np.array_equal(first[0], make(50, random_state=4)[0])
+    assert not np.array_equal(make(50)[0], make(50)[0])
     state = np.random.RandomState(3)
     np.testing.assert_array_equal(make(50, random_state=state)[0], first[0])
     assert not np.array_equal(make(50, random_state=state)[0], first[0])
@@ -128,13 +98,11 @@ def test_edges(make):
     X, _, group = make(40, n_core=2, n_spurious=0, core_variance=0, random_state=0)
     assert X.shape == (40, 2)
     assert ((X >= 0) & (X <= 1)).all()
-    assert len(make(1)[0]) == 1
     X, _, group = make(40, alignment=1, spurious_variance=0, random_state=0)
     np.testing.assert_array_equal(X[:, 8:], np.tile(group[:, np.newaxis], 8))
-    _, y, group = make_biased_classification(40, alignment=1, random_state=0)
-    np.testing.assert_array_equal(y, group)
-    _, y, group = make_biased_classification(40, alignment=0, random_state=0)
-    np.testing.assert_array_equal(y, 1 - group)
+    for alignment in (0, 1):
+        _, y, group = make_biased_classification(40, alignment=alignment, random_state=0)
+        np.testing.assert_array_equal(y == group, alignment == 1)
 
 
 @BOTH
@@ -144,23 +112,10 @@ def test_edges(make):
         ({"n_samples": 0}, "n_samples == 0, must be >= 1"),
         ({"n_core": 0}, "n_core == 0, must be >= 2"),
         ({"n_core": 3}, "n_core=3 must be even"),
-        ({"n_spurious": -1}, "n_spurious == -1, must be >= 0"),
         ({"alignment": 1.1}, "alignment=1.1 must be finite, at least 0 and at most 1"),
-        ({"alignment": math.nan}, "alignment=nan must be finite"),
-        ({"core_variance": -0.1}, "core_variance=-0.1 must be finite, at least 0"),
         ({"spurious_variance": math.inf}, "spurious_variance=inf must be finite"),
     ],
 )
 def test_what_is_refused(make, options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
-
-
-@BOTH
-def test_types_that_are_refused(make):
-    with pytest.raises(TypeError, match="n_samples must be an instance of"):
-        make(10.5)
-    with pytest.raises(TypeError, match="alignment must be an instance of"):
-        make(10, alignment="high")
-    with pytest.raises(TypeError, match="positional argument"):
-        make(10, 0.7)

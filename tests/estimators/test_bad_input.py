@@ -8,7 +8,7 @@ import pytest
 
 from skdpot import DPSlicedFlowSampler, PrivacyBudget, SlicedSketch
 from skdpot.exceptions import PrivacyWarning
-from skdpot.mechanisms import Presample, Resample, Sketch
+from skdpot.mechanisms import Presample, Resample
 from tests.flat_options import flow_sampler
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
@@ -29,19 +29,14 @@ def with_value(value):
 BAD_DATA = {
     "NaN": (with_value(np.nan), None, {}, "NaN"),
     "infinity": (with_value(np.inf), None, {}, "infinity"),
-    "strings": (np.where(GOOD > 5, SECRET, "x"), None, {}, "cannot be read as numbers"),
     "objects": (pd.DataFrame({"a": [NUMBER, SECRET]}), None, {}, "cannot be read as numbers"),
     "one row": (GOOD[4:5], None, {}, r"1 sample\(s\)"),
-    "no row": (GOOD[:0], None, {}, r"0 sample\(s\)"),
     "no feature": (GOOD[:, :0], None, {}, r"0 feature\(s\)"),
-    "one dimension": (GOOD[4], None, {}, "Reshape your data"),
-    "complex": (GOOD + 1j, None, {}, "Complex data not supported"),
     "no X": (None, None, {}, "NoneType|Reshape|numbers"),
     "continuous y": (GOOD, np.linspace(0, NUMBER, 20), CONDITIONAL, "continuous"),
     "no y": (GOOD, None, CONDITIONAL, "requires y"),
     "short y": (GOOD, LABELS[:5], CONDITIONAL, "5 labels for 20 rows"),
     "y with NaN": (GOOD, np.full(20, np.nan), CONDITIONAL, "NaN"),
-    "y with two columns": (GOOD, np.c_[LABELS, LABELS], CONDITIONAL, r"shape \(20, 2\)"),
     "mixed y": (GOOD, np.array([SECRET, 1] * 10, dtype=object), CONDITIONAL, "mixed"),
     "undeclared label": (
         GOOD,
@@ -55,54 +50,34 @@ BAD_DATA = {
         CONDITIONAL | {"classes": ["a", "b", SECRET, *"defghijklmnopqrstuvw"]},
         "23 classes for 20 rows",
     ),
-    "classes of another kind": (GOOD, LABELS, CONDITIONAL | {"classes": [1, 2]}, "declared"),
 }
 
 BAD_PARAMETERS = {
     "epsilon 0": ({"epsilon": 0.0}, "'epsilon' parameter"),
-    "negative epsilon": ({"epsilon": -1.0}, "'epsilon' parameter"),
     "epsilon NaN": ({"epsilon": np.nan}, "epsilon"),
-    "epsilon text": ({"epsilon": "1"}, "'epsilon' parameter"),
     "epsilon beyond any noise": ({"epsilon": 1e7}, "protects nothing"),
     "delta too small for the ledger": ({"delta": 1e-30}, "No noise reaches"),
     "delta 0": ({"delta": 0.0}, "'delta' parameter"),
-    "delta 1": ({"delta": 1.0}, "'delta' parameter"),
-    "negative delta": ({"delta": -1e-5}, "'delta' parameter"),
     "delta NaN": ({"delta": np.nan}, "delta"),
     "one bin": ({"n_bins": 1}, "'n_bins' parameter"),
-    "bins text": ({"n_bins": "many"}, "'n_bins' parameter"),
-    "half a slice": ({"n_projections": 0.5}, "'n_projections' parameter"),
     "no slice": ({"n_projections": 0}, "'n_projections' parameter"),
-    "unknown slices": ({"projections": "diagonal"}, "'projections' parameter"),
     "slices of another width": ({"projections": np.eye(2)}, r"shape \(2, 2\)"),
     "slices with a zero row": ({"projections": np.zeros((4, 3))}, "not zero"),
-    "slices with NaN": ({"projections": np.full((4, 3), np.nan)}, "finite"),
     "low = high": ({"bounds": (1, 1)}, "low < high"),
-    "low > high": ({"bounds": (1, -1)}, "low < high"),
     "low > high in one feature": ({"bounds": ([0, 0, 2], 1)}, "low < high"),
     "infinite bounds": ({"bounds": (-np.inf, 1)}, "finite"),
-    "NaN bounds": ({"bounds": (-1, np.nan)}, "finite"),
     "three bounds": ({"bounds": (1, 2, 3)}, "3 entries"),
     "bounds for two features": ({"bounds": ([0, 0], [1, 1])}, r"shape \(2,\)"),
     "bounds text": ({"bounds": "public"}, "'bounds' parameter"),
-    "no bounds": ({"bounds": None}, "'bounds' parameter"),
     "bounds and norm": ({"norm_bound": 1.0}, "only one"),
     "negative norm": ({"bounds": "private", "norm_bound": -1.0}, "'norm_bound' parameter"),
-    "tiny norm": ({"bounds": "private", "norm_bound": 1e-40}, "norm_bound"),
     "huge norm": ({"bounds": "private", "norm_bound": 1e300}, "norm_bound"),
-    "device": ({"device": "tpu"}, "'device' parameter"),
     "budget": ({"budget": 1.0}, "'budget' parameter"),
-    "random_state": ({"random_state": "seed"}, "'random_state' parameter"),
-    "conditional": ({"conditional": "yes"}, "'conditional' parameter"),
 }
 BAD_SAMPLER_PARAMETERS = {
     "mechanism": ({"mechanism": "copy"}, "'mechanism' parameter"),
-    "step text": ({"step_size": "long"}, "'step_size' parameter"),
     "no rows a batch": ({"mechanism": Resample(batch_size=0)}, "'batch_size' parameter"),
-    "sampling": ({"mechanism": Resample(sampling="bernoulli")}, "'sampling' parameter"),
-    "noise": ({"mechanism": Resample(noise="laplace")}, "'noise' parameter"),
     "negative sigma": ({"mechanism": Presample(sigma=-1.0)}, "'sigma' parameter"),
-    "infinite sigma": ({"mechanism": Presample(sigma=np.inf)}, "'sigma' parameter"),
     "sigma NaN": ({"mechanism": Presample(sigma=np.nan)}, "'sigma' parameter"),
     "rows of classes": ({"mechanism": Resample(), "conditional": True}, "needs mechanism="),
     "directions of rows": (
@@ -110,14 +85,8 @@ BAD_SAMPLER_PARAMETERS = {
         "'projections' parameter",
     ),
     "no particles": ({"n_particles": 0}, "'n_particles' parameter"),
-    "no steps": ({"n_steps": 0}, "'n_steps' parameter"),
-    "step of 0": ({"step_size": 0}, "'step_size' parameter"),
     "step beyond 1": ({"step_size": 1.5}, "'step_size' parameter"),
     "negative diffusion": ({"diffusion": -0.1}, "'diffusion' parameter"),
-    "no subslices": (
-        {"mechanism": Sketch(n_projections_per_step=0)},
-        "'n_projections_per_step' parameter",
-    ),
 }
 
 
@@ -185,7 +154,7 @@ def test_bad_parameters_of_the_sampler(name):
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-@pytest.mark.parametrize("name", ["NaN", "strings", "undeclared label", "continuous y"])
+@pytest.mark.parametrize("name", ["NaN", "objects", "undeclared label", "continuous y"])
 def test_a_fitted_estimator_keeps_its_fit(make, name):
     X, y, changes, text = BAD_DATA[name]
     estimator = ESTIMATORS[make](**SMALL).fit(GOOD)

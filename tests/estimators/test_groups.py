@@ -14,27 +14,18 @@ SECRET, NUMBER = "SECRET-8841", 123456.789
 
 GOOD = {
     "strings": ["b", "a", "b"],
-    "string array": np.array(["b", "a", "b"]),
     "objects": np.array(["b", "a", "b"], dtype=object),
     "integers": [3, 1, 3],
-    "negative integers": np.array([1, -1, 1], dtype=np.int8),
-    "integer objects": np.array([3, np.int64(1), 3], dtype=object),
     "whole floats": [3.0, 1.0, 3.0],
     "booleans": [True, False, True],
-    "boolean objects": pd.Series([True, False, True], dtype=object),
     "tuple": ("b", "a", "b"),
     "column": np.array([[1], [0], [1]]),
     "series": pd.Series(["b", "a", "b"], index=[7, 7, 9]),
     "categories": pd.Series(pd.Categorical(["b", "a", "b"], categories=["c", "b", "a"])),
-    "integer categories": pd.Series(pd.Categorical([3, 1, 3])),
-    "bare categories": pd.Categorical(["b", "a", "b"]),
     "pandas strings": pd.Series(["b", "a", "b"], dtype="string"),
     "pandas integers": pd.Series([3, 1, 3], dtype="Int64"),
-    "pandas booleans": pd.Series([True, False, True], dtype="boolean"),
     "one-column frame": pd.DataFrame({"sex": ["b", "a", "b"]}),
     "polars strings": pl.Series(["b", "a", "b"]),
-    "polars integers": pl.Series([3, 1, 3]),
-    "polars booleans": pl.Series([True, False, True]),
     "polars categories": pl.Series(["b", "a", "b"], dtype=pl.Categorical),
     "polars frame": pl.DataFrame({"sex": ["b", "a", "b"]}),
 }
@@ -50,39 +41,20 @@ def test_groups_are_sorted_and_counted(name):
     assert [members.tolist() for members in groups.members] == [[1], [0, 2]]
 
 
-def test_more_than_two_groups():
-    groups, labels = read_groups([5, 2, 9, 2], 4)
-    assert labels.tolist() == [2, 5, 9]
-    assert groups.strata == ((0, 1, 2),)
-    assert groups.sizes == (2, 1, 1)
-
-
 BAD = {
     "none": (None, "requires sensitive_features to be passed"),
     "None inside": ([SECRET, None, "a"], "missing"),
     "NaN": ([NUMBER, np.nan, 1.0], "NaN"),
-    "NaN among strings": (pd.Series([SECRET, np.nan, "a"]), "missing"),
     "NaN among categories": (pd.Series(pd.Categorical([SECRET, None, "a"])), "missing"),
     "NA in strings": (pd.Series([SECRET, pd.NA, "a"], dtype="string"), "missing"),
-    "NA in integers": (pd.Series([123456, pd.NA, 1], dtype="Int64"), "missing|NaN"),
     "NaT": (pd.Series(pd.to_datetime(["1988-04-01", None, "1988-04-01"])), "NaT"),
     "null in polars strings": (pl.Series([SECRET, None, "a"]), "missing"),
-    "null in polars integers": (pl.Series([123456, None, 1]), "missing|NaN"),
-    "null in polars booleans": (pl.Series([True, None, True]), "missing"),
     "too short": ([SECRET, "a"], "2 labels for 3 rows"),
-    "too long": ([SECRET, "a", "b", "c"], "4 labels for 3 rows"),
-    "nothing": ([], "0 labels for 3 rows"),
     "a scalar": (SECRET, "shape|unknown"),
     "two columns": ([[SECRET, "a"]] * 3, r"shape \(3, 2\).* Join several columns"),
-    "two frame columns": (pd.DataFrame({"a": [SECRET] * 3, "b": [1] * 3}), "Join several columns"),
     "continuous": ([NUMBER, 0.5, 1.0], "continuous.*pandas.cut"),
-    "infinite": ([np.inf, 0.0, 1.0], "infinity"),
     "NaN in a list of strings": ([SECRET, np.nan, "a"], "missing"),
     "mixed": ([SECRET, 1, b"x"], "mixed"),
-    "mixed objects": (np.array([SECRET, 1, 2], dtype=object), "mixed"),
-    "booleans and integers": (np.array([True, 123456, 2], dtype=object), "mixed"),
-    "complex": ([NUMBER + 1j, 2, 3], "unknown"),
-    "bytes": ([SECRET.encode()] * 3, "unknown"),
     "dictionary": ([{SECRET: 1}] * 3, "missing|unknown"),
 }
 
@@ -106,11 +78,6 @@ def test_what_is_no_column_of_groups_is_refused_and_no_value_quoted(name):
 def test_one_group_is_refused_by_its_public_name(given):
     with pytest.raises(ValueError, match=f"at least two groups.*holds the group {given[0]!r} al"):
         read_groups(given, 3, needed_by='penalty="parity"')
-
-
-def test_messages_say_what_needs_the_groups():
-    with pytest.raises(ValueError, match='^penalty="parity" requires sensitive_features'):
-        read_groups(None, 3, needed_by='penalty="parity"')
 
 
 def cells(sizes, names):

@@ -312,7 +312,7 @@ def test_between_the_times_too(diffusion, time):
 
 
 def test_paths_remember_where_they_came_from(diffusion):
-    """Cross-covariances of neighbouring times, up to what one point a person cannot tell.
+    """Cross-covariances of neighbouring times, up to what one point per person cannot tell.
 
     The reference process is a Brownian motion, without the drift back of the truth.
     """

@@ -6,13 +6,13 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from skdpot.datasets import one_point_a_person
+from skdpot.datasets import one_point_per_person
 from skdpot.datasets.trajectories import branching_paths
 from skdpot.metrics import TrajectoryDisplay
 
 TIMES = np.linspace(2.0, 4.0, 11)
 PATHS, _ = branching_paths(200, np.linspace(0, 1, 11), random_state=0)
-X, t = one_point_a_person(PATHS, TIMES, random_state=0)
+X, t = one_point_per_person(PATHS, TIMES, random_state=0)
 TRUE = {"true_paths": PATHS, "true_times": TIMES}
 SEEN = {"points": X, "point_times": t}
 
