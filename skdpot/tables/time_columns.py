@@ -85,6 +85,7 @@ class TickColumn(ScaledColumn):
             codes, distinct = column.distinct
             found = list(map(self._time, distinct))
             zoned = {getattr(time, "tzinfo", None) is not None for time in found}
+            zoned = zoned or {datetime_zone(self.dtype) is not None}  # all are missing
             if None not in found and len(zoned) <= 1:
                 plain = [*(time.to_numpy() for time in found), 0]
                 ticks = np.array(plain, dtype=f"{self.kind}64[us]")[codes]

@@ -967,7 +967,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          ("list(map(..., present))",
          "np.clip(np.array(list(present)), -(2**62), 2**62)")),
          {"objects as numbers of one type":
-          "tables/test_table_objects.py::test_one_half_does_not_round_large_integers"}),
+          "tables/test_table_columns.py::test_one_half_does_not_round_large_integers"}),
         (rewritten("CategoricalColumn.to_codes",
          ("return ...", "codes = column.distinct[0]; "
          "return np.where(codes < 0, -1, codes % len(self.levels))")),

@@ -55,12 +55,6 @@ def test_the_shares_make_the_noise_least(seed):
     assert noise(np.log(shares)) == pytest.approx(np.sum(wrong ** (2 / 3)) ** 1.5)
 
 
-def test_of_equal_tables_those_with_the_target_get_more():
-    marginals = (pair_of((0, 1), (4, 4)), pair_of((1, 2), (4, 4)))
-    weights = Candidates(marginals, np.zeros(2), np.array([TARGET_IMPORTANCE, 1.0])).weights
-    assert weights[0] / weights[1] == pytest.approx(TARGET_IMPORTANCE ** (2 / 3))
-
-
 # --- candidates ---------------------------------------------------------------------------------
 
 
@@ -124,27 +118,6 @@ def test_the_choice_is_nearly_the_best_of_all(sigma):
         ratios.append(cost_of(candidates, chosen, sigma) / best)
     assert max(ratios) < 1.25
     assert np.mean(ratios) < 1.01
-
-
-def test_without_noise_every_misfit_is_mended():
-    candidates = random_candidates(1)
-    taken = choose(candidates, 0.0).marginals
-    wrong = {
-        m for m, misfit in zip(candidates.marginals, candidates.misfits, strict=True) if misfit > 0
-    }
-    assert wrong <= set(taken)
-
-
-def test_with_much_noise_one_is_chosen():
-    assert len(choose(random_candidates(1), 1e6).marginals) == 1
-
-
-def test_a_pair_is_chosen_once():
-    marginals = (pair_of((0, 1), (9, 9)), pair_of((0, 1), (3, 3), level=1), pair_of((0, 2), (3, 3)))
-    candidates = Candidates(marginals, np.array([900.0, 800.0, 700.0]), np.ones(3))
-    for sigma in (0.0, 1.0, 30.0):
-        columns = [marginal.columns for marginal in choose(candidates, sigma).marginals]
-        assert len(set(columns)) == len(columns)
 
 
 def test_the_tree_takes_what_gains_and_the_pairs_with_the_target():

@@ -12,8 +12,6 @@ from scipy.optimize import brentq
 from skdpot.release.contingency import NoisyMarginal
 from skdpot.tables import model
 from skdpot.tables.model import (
-    MAX_BINS,
-    group_bins,
     group_intervals,
     project_to_total,
 )
@@ -99,36 +97,6 @@ def test_bins_of_a_scale_are_intervals(given_histogram):
     assert set(np.diff(groups)) <= {0, 1}
 
 
-@given(histograms())
-@settings(max_examples=300, deadline=None)
-def test_there_are_not_many_bins(given_histogram):
-    """Cells that hold more than their share stand alone, and what is between them too."""
-    found = coarsen(**given_histogram)
-    most = 2 * MAX_BINS + 1 if given_histogram["ordered"] else 65
-    assert found.n_bins <= most + given_histogram["missing"]
-    assert found.coarse.max() + 1 <= 2 * N_GROUPS + 1 + given_histogram["missing"]
-
-
-@given(histograms(), st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
-def test_order_does_not_matter_to_categories(given_histogram, seed):
-    if given_histogram["missing"]:
-        return
-    order = np.random.default_rng(seed).permutation(len(given_histogram["counts"]))
-    moved = given_histogram | {
-        "ordered": False,
-        "counts": given_histogram["counts"][order],
-        "doubtful": given_histogram["doubtful"][order],
-    }
-    if len(np.unique(given_histogram["counts"])) < len(order):
-        return  # of equal counts the first is taken
-    first, second = coarsen(**given_histogram | {"ordered": False}), coarsen(**moved)
-    assert first.n_bins == second.n_bins
-    np.testing.assert_allclose(first.cell_shares[order], second.cell_shares, rtol=1e-9)
-    together = first.bins[order][:, None] == first.bins[order][None]
-    np.testing.assert_array_equal(together, second.bins[:, None] == second.bins[None])
-
-
 def no_doubt(n_cells):
     return np.zeros(n_cells, dtype=bool)
 
@@ -163,17 +131,6 @@ def test_a_doubtful_cell_in_the_noise_counts_as_empty():
     assert seen.cell_shares[2] == pytest.approx(0.07, abs=0.01)
 
 
-def test_bins_depend_on_nothing_but_what_is_passed():
-    """Post-processing: the same noisy counts give the same bins."""
-    counts = RNG.normal(50, 20, size=80)
-    first, second = (
-        coarsen(counts.copy(), 20.0, 4000, ordered=True, missing=False, doubtful=no_doubt(80))
-        for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.bins, second.bins)
-    np.testing.assert_array_equal(first.cell_shares, second.cell_shares)
-
-
 # --- parts --------------------------------------------------------------------------------------
 
 
@@ -201,40 +158,3 @@ def test_intervals_are_as_few_as_wanted(counts, n_groups, least):
     assert groups[0] == 0
     assert set(np.diff(groups)) <= {0, 1}
     assert groups[-1] + 1 <= 2 * n_groups + 1
-
-
-def test_equal_cells_make_equal_intervals():
-    groups = group_intervals(np.ones(240), 24, 0.0)
-    np.testing.assert_array_equal(groups, np.arange(240) // 10)
-
-
-def test_an_interval_stands_out_of_the_noise():
-    """Each but the last holds about what it takes to be seen."""
-    counts = RNG.poisson(10, size=256).astype(float)
-    groups = group_intervals(counts, 24, 300.0)
-    held = np.bincount(groups, weights=counts)
-    assert held[:-1].min() > 200
-    assert groups[-1] + 1 == pytest.approx(counts.sum() / 300, abs=2)
-
-
-def test_a_spike_stays_alone():
-    counts = np.full(100, 10.0)
-    counts[30] = 5000.0
-    groups = group_intervals(counts, 24, 0.0)
-    assert np.sum(groups == groups[30]) == 1
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-def test_few_bins_stay_as_they_are(ordered):
-    shares = np.array([0.5, 0.1, 0.2, 0.1, 0.1])
-    np.testing.assert_array_equal(
-        group_bins(shares, 8, ordered=ordered, missing=True), np.arange(5)
-    )
-
-
-def test_frequent_categories_stay_apart():
-    shares = np.array([0.01, 0.3, 0.02, 0.2, 0.1, 0.1, 0.1, 0.08, 0.05, 0.04])
-    groups = group_bins(shares, 8, ordered=False, missing=False)
-    frequent = np.argsort(-shares)[:8]
-    assert len(set(groups[frequent])) == 8
-    assert groups[0] == groups[2] == 8

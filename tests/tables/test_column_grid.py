@@ -120,27 +120,6 @@ def test_bounds_and_zero_have_cells_of_their_own(name):
     assert set(drawn) == set(values)
 
 
-def test_logarithms_of_integers_stay_near_their_cells():
-    """Low cells hold no integer at all: what is drawn there is the nearest one."""
-    column = NumericColumn("c", lower=0, upper=10**5, integer=True, log_scale=True)
-    grid, rng = column.grid(), np.random.default_rng(2)
-    values = grid.values(np.arange(grid.n_cells), rng).to_numpy()
-    lower, upper = (np.expm1(ends * np.log1p(10**5)) for ends in (grid.starts, grid.stops))
-    assert (values >= np.floor(lower + 1e-9)).all()
-    assert (values <= np.ceil(upper - 1e-9)).all()
-
-
-def test_all_integers_of_a_cell_are_drawn():
-    column = NumericColumn("c", lower=0, upper=1000, integer=True)
-    grid, rng = column.grid(), np.random.default_rng(3)
-    cells = grid.codes(np.arange(1001))
-    drawn = grid.values(rng.integers(0, grid.n_cells, 60_000), rng).to_numpy()
-    counts = np.bincount(drawn, minlength=1001)
-    assert counts.min() > 0
-    held = np.bincount(cells, counts, minlength=grid.n_cells)
-    np.testing.assert_allclose(held, 60_000 / grid.n_cells, rtol=0.4)
-
-
 @pytest.mark.parametrize("name", ["integers", "floats", "seconds", "log floats"])
 def test_values_stay_within_a_part_of_the_scale(name):
     column, rng = COLUMNS[name], np.random.default_rng(4)
@@ -152,15 +131,3 @@ def test_values_stay_within_a_part_of_the_scale(name):
     assert len(np.unique(unit)) > 20
     assert unit.min() >= edges[0] - 1e-12
     assert unit.max() <= edges[1] + 1e-12
-
-
-def test_values_beyond_the_bounds_are_in_the_outermost_cells():
-    grid = COLUMNS["floats"].grid()
-    assert grid.codes(np.array([-99.0, 99.0])).tolist() == [0, grid.n_cells - 1]
-
-
-def test_what_may_be_empty():
-    others = COLUMNS["others"].grid()
-    assert others.is_doubtful.tolist() == [False, False, True]
-    assert COLUMNS["truth, missing"].grid().is_doubtful.tolist() == [False, False, True]
-    assert not COLUMNS["integers"].grid().is_doubtful.any()

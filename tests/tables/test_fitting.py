@@ -8,7 +8,6 @@ import pytest
 from skdpot._utils.validation import SecretStream, Streams
 from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
 from skdpot.privacy.accounting import SingleFitTarget
-from skdpot.release.contingency import NoisyMarginal
 from skdpot.release.release import record_releases
 from skdpot.tables.fitting import TableFit, plan_tables
 
@@ -48,46 +47,6 @@ def fitted(codes=CODES, epsilon=2.0, target=None, grids=GRIDS, schema=SCHEMA):
     return TableFit(plan, streams(), codes, grids, target, 1000).model(), plan
 
 
-@pytest.mark.parametrize("target", [None, 3])
-def test_a_model_holds_released_tables_only(target):
-    with record_releases() as releases:
-        model, _ = fitted(target=target)
-    released = [
-        noisy
-        for r in releases
-        if r.kind == "marginals"
-        for noisy in map(NoisyMarginal, r.facts["marginals"], r.value, r.sigma)
-    ]
-    for noisy in (*model.columns, *model.marginals):
-        parts = [m for m in released if m.marginal == noisy.marginal]
-        assert parts
-        merged = parts[0] if len(parts) == 1 else parts[0].merge(parts[1])
-        np.testing.assert_allclose(noisy.counts, merged.counts)
-        assert noisy.sigma == pytest.approx(merged.sigma)
-    assert len(model.columns) == len(SCHEMA)
-    assert [noisy.marginal.columns for noisy in model.columns] == [(j,) for j in range(5)]
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("target", [None, 0])
-def test_releases_cost_what_was_planned(epsilon, target):
-    """Each by itself, so that no choice on the way can spend more."""
-    with record_releases() as releases:
-        _, plan = fitted(epsilon=epsilon, target=target)
-    budget = {name: share / plan.sigma**2 for name, share in plan.shares.items()}
-    names = list(budget)
-    for release in releases:
-        kind = "misfits" if release.kind == "misfits" else "marginals"
-        while (names[0] in ("independence", "misfit")) != (kind == "misfits"):
-            names.pop(0)  # a tree that gains nothing is not counted
-        if kind == "misfits":
-            squared_mu = 4 * len(release.facts["marginals"]) / release.sigma**2
-        else:
-            squared_mu = sum(2 / sigma**2 for sigma in release.sigma)
-        assert squared_mu == pytest.approx(budget[names.pop(0)], rel=1e-9)
-    assert names == []
-
-
 def test_pairs_are_those_of_the_bins():
     model, _ = fitted(target=3)
     sizes = [found.n_bins for found in model.bins]
@@ -118,10 +77,3 @@ def test_one_column_is_released_once(target):
     assert 2 / sigma**2 == pytest.approx(1 / plan.sigma**2)
     assert model.marginals == model.potentials == ()
     assert model.draw(10, np.random.default_rng(0)).shape == (10, 1)
-
-
-def test_stages_are_told():
-    told = []
-    plan = plan_tables(SingleFitTarget(1.0, 1e-6), SCHEMA, len(CODES))
-    TableFit(plan, streams(), CODES, GRIDS, None, 500, told.append).model()
-    assert told == ["columns", "tree", "pairs", "particles"]

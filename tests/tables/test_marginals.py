@@ -39,22 +39,6 @@ def test_groups_join_codes():
     np.testing.assert_array_equal(marginal.counts(CODES), joined.ravel())
 
 
-def test_weights_are_added_up():
-    weights = RNG.random(len(CODES))
-    counts = marginal_of(1).counts(CODES, weights)
-    np.testing.assert_allclose(counts, [weights[CODES[:, 1] == code].sum() for code in range(3)])
-    np.testing.assert_array_equal(
-        marginal_of(0, 1).counts(CODES, np.ones(len(CODES))), marginal_of(0, 1).counts(CODES)
-    )
-
-
-def test_cells_without_rows_are_there():
-    counts = marginal_of(0, 2).counts(CODES[:1])
-    assert counts.shape == (20,)
-    assert counts.sum() == 1
-    np.testing.assert_array_equal(marginal_of(0).counts(CODES[:0]), np.zeros(4))
-
-
 def test_many_cells_do_not_overflow_the_type_of_the_codes():
     """300 ^ 4 cells are more than 32 bits hold."""
     groups = tuple(np.arange(300) for _ in range(4))

@@ -1,5 +1,7 @@
 """Changing row i of a column changes code i alone, for every kind of column and every library."""
 
+from datetime import date, datetime, timedelta, timezone
+from fractions import Fraction
 from importlib import import_module
 
 import numpy as np
@@ -27,11 +29,29 @@ SMALL = [0, 1, 7, -3, 100, -128, 127]
 UNSIGNED = [0, 1, 7, 100, BIG + 1, BIG + 3, 2**63, 2**64 - 1]
 REAL = [0.0, -0.0, 0.1, 0.5, 1 / 3, -3.25, 1e-300, 5e-324, 1e300, -1.7e308, float(BIG + 2), 7.0]
 SINGLE = [0.0, -0.0, 0.1, 0.5, 1 / 3, -3.25, 1e-40, 3e38, -3e38, 7.0]
+ODD = [np.uint64(BIG + 7), np.float32(0.1), Fraction(1, 3), 2**64, -(10**30)]
 WORDS = ["", "a", "b", "nan", "1", "1.0", "True", "ä", "#", "rare"]
 # Microseconds since 1970: around changes of the clocks, far away, and as far as there is any.
 TICKS = [0, -1, 1585443600 * 10**6, 1603587600 * 10**6 + 1, 1577836800 * 10**6, 2**62, -(2**62)]
 TICKS += [2**63 - 1, -(2**63) + 2, 86_399_999_999]
 DAYS = [0, -1, 18262, 18400, 2**31 - 1, -(2**31), 10**6]
+
+OBJECTS = [
+    *(
+        datetime(2020, 6, 1, 12, 1),
+        date(2020, 6, 1),
+        datetime(1, 1, 1),
+        np.datetime64("1066-01-01"),
+    ),
+    np.datetime64("2020-06-01T12:00:03.123456789"),
+    pd.Timestamp("2020-06-01 12:00:01.123456789"),
+    *("2020-06-01", "2020-06-01 12:30", "2020-06-01T12:00:00.123456789", "9999-12-31"),
+]
+ZONED = [
+    datetime(2020, 6, 1, 12, tzinfo=timezone(timedelta(hours=3))),
+    pd.Timestamp("2020-06-01 12:00:01.123456789", tz="Europe/Rome"),
+    *("2020-06-01T12:00:00Z", "2020-06-01T12:00:00+03:00", "2020-06-01 12:00:00.5-05:00"),
+]
 
 LIMITS = {"lower": "2020-01-01", "upper": "2021-01-01"}
 LISTED = [CategoricalColumn("c", categories=[0, 1, 7, 100], other=-1)]
@@ -54,6 +74,7 @@ TEXTS = [
 TRUTHS = [BooleanColumn("c")]
 LISTED_TRUTHS = [CategoricalColumn("c", categories=[True], other=False)]
 TIMES = [DatetimeColumn("c", resolution=r, **LIMITS) for r in ("s", "min", "h", "D")]
+TOKYO = [DatetimeColumn("c", dtype="datetime64[s, Asia/Tokyo]", **LIMITS)]
 CLOCKS = [("ms", "Europe/Berlin"), ("us", "America/New_York"), ("ns", "Asia/Kolkata"), ("us", None)]
 
 
@@ -96,7 +117,7 @@ def listed(pool, *, ordered=False):
 # Of each data type: how a column is made of values, the values, and the columns that read it.
 PANDAS = {
     **{t: (pandas_of(t), WHOLE, LONG) for t in ("int64", "Int64")},
-    "object of numbers": (pandas_of("object"), [*WHOLE, *REAL, *UNSIGNED], STATED),
+    "object of numbers": (pandas_of("object"), [*WHOLE, *REAL, *UNSIGNED, *ODD], STATED),
     **{t: (pandas_of(t), SMALL, SHORT) for t in ("int8", "Int8")},
     "uint64": (pandas_of("uint64"), UNSIGNED, [LONG[0], LONG[2]]),
     "UInt64": (nullable_unsigned, UNSIGNED, [LONG[0], LONG[2]]),
@@ -112,6 +133,8 @@ PANDAS = {
     "category of numbers": (listed(WHOLE), WHOLE, LISTED),
     "category of floats": (listed(REAL), REAL, LISTED),
     "category of truth values": (listed([True, False]), [True, False], LISTED_TRUTHS),
+    "object of times": (pandas_of("object"), OBJECTS, TIMES),
+    "object of times with zones": (pandas_of("object"), ZONED, TOKYO),
     **{
         f"datetime64[{unit}, {zone}]": (pandas_times(unit, zone), TICKS, TIMES)
         for unit, zone in (*CLOCKS, ("s", "UTC"))

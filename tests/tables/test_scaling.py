@@ -92,24 +92,6 @@ def test_exact_counts_give_iterative_proportional_fitting():
         np.testing.assert_allclose(noisy.marginal.counts(codes, found), noisy.counts, rtol=1e-5)
 
 
-def test_the_weights_have_the_form_of_the_optimum():
-    rng = np.random.default_rng(3)
-    marginals = noisy_pairs(rng, 500.0, 30.0)
-    start = rng.dirichlet(np.ones(24)) * 500.0
-    particles = scaled(marginals, start)
-    logs = sum(
-        potentials[noisy.marginal.cells(every_row())]
-        for noisy, potentials in zip(marginals, particles.potentials, strict=True)
-    )
-    differences = np.log(particles.weights / start) - logs
-    np.testing.assert_allclose(differences, differences[0], atol=1e-9)
-    assert particles.weights.sum() == pytest.approx(500.0)
-    # Each potential is the misfit of its cell, in units of the noise and of the smoothing.
-    for noisy, potentials in zip(marginals, particles.potentials, strict=True):
-        left = noisy.counts - noisy.marginal.counts(every_row(), particles.weights)
-        np.testing.assert_allclose(potentials, left / (SMOOTHING * 30.0**2), atol=1e-6)
-
-
 def test_known_potentials_give_the_same_weights_again():
     rng = np.random.default_rng(4)
     marginals = noisy_pairs(rng, 500.0, 30.0)
@@ -120,33 +102,6 @@ def test_known_potentials_give_the_same_weights_again():
         again.add(noisy, potentials)
     np.testing.assert_allclose(again.weights, first.weights, rtol=1e-9)
     assert again.sweep() < 1e-9
-
-
-def test_two_particles_in_one_place_are_as_one():
-    rng = np.random.default_rng(5)
-    marginals = noisy_pairs(rng, 300.0, 10.0)
-    start = rng.dirichlet(np.ones(24)) * 300.0
-    single = scaled(marginals, start).weights
-    twice = scaled(
-        marginals, np.concatenate([0.3 * start, 0.7 * start]), np.tile(every_row(), (2, 1))
-    ).weights
-    np.testing.assert_allclose(twice[:24] + twice[24:], single, rtol=1e-6)
-
-
-def test_much_noise_leaves_the_weights_alone():
-    rng = np.random.default_rng(6)
-    start = rng.dirichlet(np.ones(24)) * 300.0
-    np.testing.assert_allclose(
-        scaled(noisy_pairs(rng, 300.0, 1e6), start).weights, start, rtol=1e-3
-    )
-
-
-def test_given_weights_stay_as_they_are():
-    rng = np.random.default_rng(7)
-    start = rng.dirichlet(np.ones(24)) * 300.0
-    kept = start.copy()
-    scaled(noisy_pairs(rng, 300.0, 10.0), start)
-    np.testing.assert_array_equal(start, kept)
 
 
 def test_cells_without_particles_do_no_harm():
@@ -180,8 +135,3 @@ def test_a_step_is_the_root_of_its_equation(counts, expected, potential, sigma):
         assert step == high
     else:
         assert step == pytest.approx(brentq(equation, low, high, xtol=1e-13), abs=1e-6)
-
-
-def test_empty_cells_have_no_step():
-    step = scaling_step(np.array([9.0, 9.0]), np.array([0.0, 1e-12]), np.zeros(2), 1.0)
-    np.testing.assert_array_equal(step, 0.0)

@@ -1,8 +1,6 @@
 """Private bounds and categories of a schema: what is charged, what is drawn, what is found."""
 
 import math
-import sys
-from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +14,6 @@ from skdpot.preprocessing import (
     CategoricalColumn,
     DatetimeColumn,
     NumericColumn,
-    TableEncoder,
     TableSchema,
 )
 from skdpot.privacy.accounting import compose
@@ -25,7 +22,6 @@ from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
 from skdpot.release import private_bounds
 from skdpot.release.private_bounds import ColumnRange, plan_private_bounds, release_ranges
-from skdpot.release.release import record_releases
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import plan_schema, release_schema
 from tests.tables.table_cases import mixed_rows
@@ -99,34 +95,6 @@ def test_each_open_column_has_the_same_share(frame):
     assert one_side.ranges.n_features == 2
 
 
-def test_the_plan_depends_on_public_facts_only(frame):
-    other = mixed_rows(20_000, seed=5)
-    first, second = (
-        plan_schema(TableSchema.from_dtypes(table), len(table), mu=MU, delta=TAIL)
-        for table in (frame, other)
-    )
-    assert first == second
-
-
-def test_every_noise_is_charged_as_often_as_it_is_drawn(frame, monkeypatch):
-    drawn = Counter()
-    for module in [m for name, m in sys.modules.items() if name.startswith("skdpot.release")]:
-        if (draw := vars(module).get("lattice_noise")) is not None:
-
-            def spy(sigma, shape, *args, draw=draw, **options):
-                drawn[sigma] += 1
-                return draw(sigma, shape, *args, **options)
-
-            monkeypatch.setattr(module, "lattice_noise", spy)
-    frame = frame.assign(town=frame["job"])
-    event = TableEncoder().fit(frame).privacy_spent_.event
-    spread, center, categories = leaves(event)
-    # A record is in one cell of each histogram of the four columns: two counts of each move.
-    assert spread.sensitivity == center.sensitivity == pytest.approx(math.sqrt(2 * 4))
-    assert categories.n_columns == 2
-    assert drawn == {spread.sigma: 4, center.sigma: 4, categories.sigma: 2}
-
-
 def tables_without_noise(monkeypatch, columns, plan, rows):
     """Return the histograms that noise would be added to."""
     found = []
@@ -174,18 +142,6 @@ def _fixed_spread(real):
     return spread
 
 
-def test_missing_values_are_in_no_histogram(monkeypatch):
-    rng = np.random.default_rng(0)
-    values = rng.normal(50, 10, size=4000)
-    values[rng.random(4000) < 0.9] = np.nan
-    plan = plan_private_bounds(4000, 1, 50.0, mode="features")
-    rows = rng.permutation(4000)
-    differences, cells = tables_without_noise(monkeypatch, [values], plan, rows)
-    halves = values[rows[:2000]], values[rows[2000:]]
-    assert differences.sum() == (~np.isnan(halves[0] - halves[1])).sum()
-    assert cells.sum() == (~np.isnan(values)).sum()
-
-
 # --------------------------------------------------------------- what is found
 
 
@@ -222,39 +178,6 @@ def test_ranges_follow_place_and_scale(shift, scale):
     fuzz = 4 * scale + 0.004 * abs(shift)
     assert shift - 2 * fuzz < found.lower < shift - 1.5 * scale
     assert shift + 1.5 * scale < found.upper < shift + 2 * fuzz
-
-
-def test_values_that_differ_rarely_keep_some_room():
-    rng = np.random.default_rng(0)
-    values = np.where(rng.random(30_000) < 0.95, 0.0, rng.normal(1900, 300, 30_000))
-    plan = plan_private_bounds(30_000, 1, 0.05, mode="features")
-    for seed in range(5):
-        (found,) = release_ranges([values], plan, seeded(seed))
-        assert found.lower == 0
-        assert found.upper > 1900
-
-
-def test_constant_columns_have_a_range_of_their_own():
-    plan = plan_private_bounds(5000, 2, 1.0, mode="features")
-    columns = [np.full(5000, 7.0), np.zeros(5000)]
-    seven, zero = release_ranges(columns, plan, seeded())
-    assert 6 < seven.lower < 7 < seven.upper < 8
-    assert -1 < zero.lower <= 0 <= zero.upper < 1
-
-
-def test_zero_is_a_bound_only_where_nothing_is_beyond():
-    plan = plan_private_bounds(30_000, 1, 1.0, mode="features")
-    amounts = np.random.default_rng(0).exponential(5.0, size=30_000)
-    for values, lower, upper in (
-        (amounts, 0.0, None),
-        (-amounts, None, 0.0),
-        (amounts - 5.0, None, None),
-    ):
-        (found,) = release_ranges([values], plan, seeded())
-        assert lower is None or found.lower == lower
-        assert upper is None or found.upper == upper
-        if lower is upper is None:
-            assert found.lower < -3 < 3 < found.upper
 
 
 def test_what_is_not_seen_gets_public_bounds_and_a_warning_that_names_it(frame):
@@ -294,12 +217,6 @@ def test_bounds_fit_the_data_type(dtype):
     assert 100 < column.upper <= (127 if dtype == "int8" else 255 if dtype == "uint8" else 300)
 
 
-def test_integers_too_far_apart_are_clipped_to_a_range_that_is_exact():
-    values = np.random.default_rng(0).integers(-(2**60), 2**60, 20_000)
-    column = resolved(pd.DataFrame({"x": values}))["x"]
-    assert column.upper - column.lower <= 2**48
-
-
 def test_dates_with_zones_and_of_polars():
     days = pd.date_range("2019-01-01", periods=20_000, freq="h")
     for table in (
@@ -334,33 +251,18 @@ def test_common_categories_are_selected_and_missing_ones_never(library):
         assert column.to_codes(["rare", None, "a"]).tolist() == [5, -1, 2]
 
 
-def test_the_category_for_all_others_has_a_name_of_its_own():
-    words = np.random.default_rng(0).choice(["other", "other_", "b"], 20_000)
-    column = resolved(pd.DataFrame({"c": words}))["c"]
-    assert column.categories == ("b", "other", "other_")
-    assert column.other == "other__"
-    given = [CategoricalColumn("c", other="b")]
-    column = resolved(pd.DataFrame({"c": words}), columns=given)["c"]
-    assert column.other == "b"
-    assert column.n_categories == 3
-    numbers = pd.DataFrame({"c": np.random.default_rng(0).choice([3, -1], 20_000)})
-    column = resolved(numbers, columns=[CategoricalColumn("c")])["c"]
-    assert (column.categories, column.other) == ((-1, 3), -2)
-    assert column.from_codes([0, 2]).dtype == np.int64
-
-
 @pytest.mark.parametrize(
     ("dtype", "values", "other"),
     [
         ("uint8", [250, 3], 255),
         ("uint8", [255, 3], 254),
         ("uint64", [2**64 - 1, 3], 2**64 - 2),
-        ("UInt16", [7], 2**16 - 1),
         ("int8", list(range(-128, 0)), 0),
         ("int8", [-1, -2], -3),
         ("uint8", list(range(256)), None),
         ("category", [250, 3], -1),
         ("float32", [-1, 0.5], -2),
+        ("str", ["other", "other_", "b"], "other__"),
     ],
 )
 def test_the_category_for_all_others_fits_the_data_type(dtype, values, other):
@@ -375,15 +277,6 @@ def test_the_category_for_all_others_fits_the_data_type(dtype, values, other):
     np.testing.assert_array_equal(column.to_codes(column.from_codes(codes)), codes)
 
 
-def test_equal_numbers_of_different_types_are_one_category():
-    mixed = np.array([1, 1.0, True, "1"] * 5000, dtype=object)
-    column = resolved(pd.DataFrame({"c": pd.Series(mixed, dtype=object)}))["c"]
-    assert Counter(map(repr, column.categories)) == Counter(["1", "True", "'1'"])
-    codes = column.to_codes(pd.Series(mixed, dtype=object))
-    assert np.bincount(codes, minlength=4)[column.categories.index("1")] == 5000
-    assert sorted(np.bincount(codes, minlength=4)) == [0, 5000, 5000, 10_000]
-
-
 def test_everything_is_exact_at_infinite_mu():
     frame = pd.DataFrame({"n": [3, 8], "c": ["z", "y"]})
     plan = plan_schema(TableSchema.from_dtypes(frame), 2, mu=math.inf, delta=TAIL)
@@ -392,9 +285,3 @@ def test_everything_is_exact_at_infinite_mu():
     schema = released(frame, plan)
     assert (schema["n"].lower, schema["n"].upper) == (3, 8)
     assert schema["c"].categories == ("y", "z")
-
-
-def test_only_noisy_things_are_recorded(frame):
-    with record_releases() as releases:
-        resolved(frame)
-    assert {release.kind for release in releases} == {"histogram", "category_counts"}

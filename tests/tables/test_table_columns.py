@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -55,9 +56,6 @@ def test_integers_at_the_largest_range_are_still_told_apart(log_scale):
     column = column.replace(log_scale=log_scale)
     values = 2**61 + np.random.default_rng(0).integers(0, largest, size=100_000, endpoint=True)
     np.testing.assert_array_equal(column.from_unit(column.to_unit(values)), values)
-    side = 1 / math.sqrt(3)  # also through the coordinates of an encoder
-    unit = ((2 * column.to_unit(values) - 1) * side / side + 1) / 2
-    np.testing.assert_array_equal(column.from_unit(unit), values)
     with pytest.raises(ValueError, match="'n': integers between bounds more than"):
         column.replace(upper=2**61 + largest + 1)
 
@@ -89,18 +87,10 @@ def test_values_outside_are_clipped(integer, log_scale):
     assert column.from_unit([-5.0, 2.0]).tolist() == [-3, 9]
 
 
-def test_the_logarithmic_scale_makes_room_for_small_amounts():
-    column = NumericColumn("x", lower=10, upper=10 + 99_999, log_scale=True)
-    np.testing.assert_allclose(column.to_unit([10, 19, 109, 1009]), [0, 0.2, 0.4, 0.6], atol=0.001)
-
-
 def test_unsigned_integers_beyond_the_signed_ones_are_clipped_and_not_wrapped():
     column = NumericColumn("n", lower=0, upper=1000, integer=True)
-    assert column.to_unit(np.array([2**64 - 1, 2**63, 5], dtype=np.uint64)).tolist() == [
-        1.0,
-        1.0,
-        0.005,
-    ]
+    values = np.array([2**64 - 1, 2**63, 5], dtype=np.uint64)
+    assert column.to_unit(values).tolist() == [1.0, 1.0, 0.005]
 
 
 def test_every_way_to_store_a_number():
@@ -123,42 +113,51 @@ def test_every_way_to_store_a_number():
         assert column.from_unit(column.to_unit(values))[0] == big[0]
 
 
-def test_a_number_of_values():
-    assert NumericColumn("n", lower=1, upper=16, integer=True).n_values == 16
-    assert NumericColumn("n", lower=1, upper=16).n_values is None
-    assert NumericColumn("n", lower=1, integer=True).n_values is None
-    constant = NumericColumn("n", lower=7, upper=7, integer=True)
-    assert constant.n_values == 1
-    assert constant.from_unit(constant.to_unit([7, 8])).tolist() == [7, 7]
+NUMBER, TIME, LIST = NumericColumn, DatetimeColumn, CategoricalColumn
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("kind", "fields", "message"),
     [
-        ({"lower": 2, "upper": 1}, "'x': lower=2.0 is above upper=1.0"),
-        ({"lower": math.nan}, "'x': lower must be None or a finite number"),
-        ({"upper": math.inf}, "'x': upper must be"),
-        ({"upper": "9"}, "'x': upper must be"),
-        ({"upper": True}, "'x': upper must be"),
-        ({"upper": 10**400}, "'x': upper must be"),
-        ({"upper": 10**400, "integer": True}, "'x': upper must be"),
-        ({"lower": 0.5, "integer": True}, "'x': lower must be None or a finite .*, an integer"),
+        (NUMBER, {"lower": 2, "upper": 1}, "lower=2.0 is above upper=1.0"),
+        *((NUMBER, {"upper": v}, "upper must be") for v in (math.inf, math.nan, "9", True)),
+        (NUMBER, {"upper": 10**400, "integer": True}, "upper must be"),
+        (NUMBER, {"lower": 0.5, "integer": True}, "lower must be None or a finite .*, an integer"),
+        (NUMBER, {"lower": 0.5, "dtype": "Int32"}, "lower must be None or a finite .*, an integer"),
+        (NUMBER, {"lower": -1.7e308, "upper": 1.7e308}, "too far apart"),
+        (NUMBER, {"lower": 0, "upper": 300, "dtype": "uint8"}, "beyond what 'uint8' can hold"),
+        (NUMBER, {"missing": "yes"}, "missing must be True or False"),
+        (NUMBER, {"integer": 1}, "integer must be True or False"),
+        (NUMBER, {"dtype": "str"}, "a numeric column cannot have the data type 'str'"),
+        (NUMBER, {"dtype": "complex128"}, "data type 'complex128.*not supported"),
+        (NUMBER, {"dtype": 3}, "a numeric column cannot have the data type 3"),
+        (TIME, {"lower": "yesterday"}, "lower must be None or a date"),
+        (TIME, {"upper": 5}, "upper must be None or a date"),
+        (TIME, {"lower": "2021-01-01", "upper": "2020-01-01"}, "is after"),
+        *((TIME, {"resolution": v}, "resolution must be one of D, h, min") for v in ("week", [])),
+        (TIME, {"lower": "1200-01-01", "dtype": "datetime64[ns]"}, "1678-01-01 and 2261-12-31"),
         (
-            {"lower": 0.5, "dtype": "Int32"},
-            "'x': lower must be None or a finite .*, an integer",
+            TIME,
+            {"lower": "2020-01-01T00:00+01:00", "upper": "2021-01-01", "dtype": "datetime64[s]"},
+            "has no time zone",
         ),
-        ({"lower": -1.7e308, "upper": 1.7e308}, "too far apart"),
-        ({"lower": 0, "upper": 300, "dtype": "uint8"}, "beyond what 'uint8' can hold"),
-        ({"missing": "yes"}, "'x': missing must be True or False"),
-        ({"integer": 1}, "'x': integer must be True or False"),
-        ({"dtype": "str"}, "'x': a numeric column cannot have the data type 'str'"),
-        ({"dtype": "complex128"}, "'x': data type 'complex128.*not supported"),
-        ({"dtype": 3}, "'x': a numeric column cannot have the data type 3"),
+        *((LIST, {"categories": v}, "categories must be a list") for v in ("abc", 5)),
+        (LIST, {"categories": []}, "needs at least one category"),
+        *((LIST, {"categories": v}, "category is listed twice") for v in (["a", "a"], [1, 1.0])),
+        *((LIST, {"categories": [v]}, "categories must hold") for v in (None, math.nan, [1], b"")),
+        (LIST, {"categories": ["a"], "other": math.inf}, "other must hold"),
+        (LIST, {"categories": [1], "dtype": "str"}, "must hold a text each, for its data type"),
+        (LIST, {"categories": ["a"], "dtype": "int64"}, "must hold a number each"),
+        (LIST, {"categories": [0.5], "dtype": "int64"}, "must hold integers, for its data type"),
+        (LIST, {"categories": [3, 256], "dtype": "uint8"}, "must hold integers from 0 to 255"),
+        (LIST, {"other": -1, "dtype": "UInt64"}, "other must hold integers from 0 to "),
+        (LIST, {"categories": ["a"], "dtype": "bool"}, "column cannot have the data type"),
+        (BooleanColumn, {"dtype": "str"}, "cannot have the data type 'str'"),
     ],
 )
-def test_wrong_numeric_columns_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        NumericColumn("x", **fields)
+def test_wrong_columns_are_refused(kind, fields, message):
+    with pytest.raises(ValueError, match=f"'x'.*{message}"):
+        kind("x", **fields)
 
 
 @pytest.mark.parametrize("name", ["", 3, None])
@@ -167,50 +166,79 @@ def test_a_name_is_a_string(name):
         BooleanColumn(name)
 
 
+NUMBERS = NumericColumn("x", lower=0, upper=1)
+TIMES = DatetimeColumn("x", lower="2020-01-01", upper="2021-01-01", dtype="datetime64[us]")
+LETTERS = CategoricalColumn("x", categories=["a"], other="b")
+
+
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("column", "values", "message"),
     [
-        ([1.0, math.inf], "'x' holds infinity"),
-        ([1.0, math.nan], "'x' misses values, but missing=False"),
-        ([SECRET, "b"], "'x' must hold numbers"),
-        ([1.0, SECRET], "'x' must hold numbers"),
-        (pd.to_datetime(["2020-01-01"]), "'x' must hold numbers"),
-        (pd.to_timedelta([1]), "'x' must hold numbers"),
-        (np.array([1j]), "'x': data type 'complex128' is not supported"),
-        ([[1, 2], [3, 4]], "'x' must hold numbers"),
-        (np.eye(2), "'x': a column must be a Series or an array of one dimension"),
-        (pd.Series(pd.arrays.SparseArray([0, 1])), "'x': data type 'Sparse"),
-        (pl.Series([datetime.time(1)]), "'x': data type .Time.*not supported"),
+        (NUMBERS, [1.0, math.inf], "holds infinity"),
+        *(
+            (NUMBERS.replace(integer=whole), pd.Series([1, value], dtype=object), "holds infinity")
+            for value in (-math.inf, Fraction(10**400, 3))
+            for whole in (False, True)
+        ),
+        (NUMBERS, [1.0, math.nan], "misses values, but missing=False"),
+        (NUMBERS, [1.0, SECRET], "must hold numbers"),
+        (NUMBERS, pd.to_datetime(["2020-01-01"]), "must hold numbers"),
+        (NUMBERS, np.array([1j]), "data type 'complex128' is not supported"),
+        (NUMBERS, [[1, 2], [3, 4]], "must hold numbers"),
+        (NUMBERS, np.eye(2), "a column must be a Series or an array of one dimension"),
+        (NUMBERS, pd.Series(pd.arrays.SparseArray([0, 1])), "data type 'Sparse"),
+        (NUMBERS, pl.Series([datetime.time(1)]), "data type .Time.*not supported"),
+        *(
+            (TIMES, pd.Series(values, dtype=object), "must hold dates or times")
+            for values in (
+                *([1, 2], [SECRET], [5, "2020"], ["2020-06-01", "2020-06-01T12:00Z"]),
+                *(["1 June 2020"], ["2020-02-30"], [np.datetime64("300000-01-01")]),
+            )
+        ),
+        (TIMES, pd.Series([None, "2020-01-01"]), "misses values"),
+        (TIMES, pd.to_datetime(["2020-01-01"]).tz_localize("UTC"), "has a time zone, unlike"),
+        *(
+            (column, pd.Series([value, "a"], dtype=object), "neither a string nor")
+            for value in (b"x", [1], 1j, math.inf, datetime.date(2020, 1, 1))
+            for column in (LETTERS, CategoricalColumn("x"))
+        ),
+        (CategoricalColumn("x", categories=["a"]), ["a", SECRET], "not among its 1 categories"),
+        # Of open categories these could not be decoded: they are refused before the charge.
+        (CategoricalColumn("x", dtype="int8"), [1, 128], "must hold integers from -128 to 127"),
+        (CategoricalColumn("x", dtype="int64"), [1, 0.5], "must hold integers, for"),
+        (CategoricalColumn("x", dtype="int64"), [1, SECRET], "must hold a number each"),
+        (CategoricalColumn("x", dtype="str"), ["a", 4711], "must hold a text each"),
+        *((BooleanColumn("x"), [value], "must hold True and False") for value in (SECRET, 2, 0.5)),
     ],
 )
-def test_values_that_are_no_numbers_are_refused_without_being_quoted(values, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        NumericColumn("x", lower=0, upper=1).to_unit(values)
-    assert SECRET not in str(caught.value)
+def test_values_that_a_column_cannot_hold_are_not_quoted(column, values, message):
+    if type(values) is list and "each" in message:
+        values = pd.Series(values, dtype=object)
+    with pytest.raises(ValueError, match=f"'x'.*{message}") as caught:
+        column.read(values)
+    assert "4711" not in str(caught.value)
 
 
-def test_nothing_is_encoded_or_decoded_before_the_bounds_are_known():
+def test_one_half_does_not_round_large_integers():
+    big = 2**53
+    column = NumericColumn("c", lower=big, upper=big + 9, integer=True)
+    values = pd.Series([big + 1, np.uint64(big + 3), 0.5], dtype=object)
+    np.testing.assert_array_equal(column.to_unit(values), [1 / 9, 3 / 9, 0])
+
+
+def test_nothing_is_encoded_or_decoded_before_the_column_is_known():
     for column in (NumericColumn("x", lower=0), DatetimeColumn("x", upper="2020-01-01")):
-        assert not column.is_resolved
-        with pytest.raises(ValueError, match="'x' has no bounds yet"):
-            column.to_unit([1.0])
-        with pytest.raises(ValueError, match="'x' has no bounds yet"):
-            column.from_unit([0.5])
+        for call, value in ((column.to_unit, [1.0]), (column.from_unit, [0.5])):
+            with pytest.raises(ValueError, match="'x' has no bounds yet"):
+                call(value)
     with pytest.raises(ValueError, match="'x' has no categories yet"):
         CategoricalColumn("x").to_codes(["a"])
 
 
-def test_what_cannot_be_missing_is_not_decoded_as_missing():
-    for column in (
-        NumericColumn("x", lower=0, upper=1),
-        NumericColumn("x", lower=0, upper=1, integer=True),
-        DatetimeColumn("x", lower="2020-01-01", upper="2021-01-01"),
-    ):
-        with pytest.raises(ValueError, match="'x' has missing=False"):
-            column.from_unit([0.5, np.nan])
-    for column in (BooleanColumn("x"), CategoricalColumn("x", categories=["a", "b"])):
-        with pytest.raises(ValueError, match="'x' has missing=False"):
-            column.from_codes([0, -1])
+@pytest.mark.parametrize("column", [NUMBERS, NUMBERS.replace(integer=True), TIMES, LETTERS])
+def test_what_cannot_be_missing_is_not_decoded_as_missing(column):
+    with pytest.raises(ValueError, match="'x' has missing=False"):
+        column.from_unit([0.5, np.nan])
 
 
 # -------------------------------------------------------------------- times
@@ -297,6 +325,14 @@ def test_every_way_to_store_a_date():
         np.testing.assert_array_equal(column.to_unit(values), [0.5, np.nan])
 
 
+def test_parts_of_a_microsecond_are_cut_off_also_before_1970():
+    late = "1969-12-31T23:59:59.999999"
+    values = [f"{late}999", pd.Timestamp(f"{late}999"), np.datetime64(f"{late}999")]
+    column = DatetimeColumn("t").read(pd.Series(values, dtype=object))
+    assert column.dtype == "datetime64[us]"
+    assert column.values.tolist() == [datetime.datetime.fromisoformat(late)] * 3
+
+
 def test_bounds_may_be_dates_of_any_library():
     text = DatetimeColumn("t", lower="2020-01-01T00:00:00", upper="2021-01-01T00:00:00")
     for make in (pd.Timestamp, np.datetime64, datetime.datetime.fromisoformat):
@@ -310,47 +346,6 @@ def test_bounds_may_be_dates_of_any_library():
         resolution="h",
     )
     assert zoned.n_values == 25
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"lower": "yesterday"}, "'t': lower must be None or a date"),
-        ({"upper": 5}, "'t': upper must be None or a date"),
-        ({"lower": "2021-01-01", "upper": "2020-01-01"}, "is after"),
-        ({"resolution": "week"}, "resolution must be one of D, h, min, s"),
-        ({"resolution": []}, "resolution must be one of"),
-        ({"dtype": "int64"}, "a datetime column cannot have the data type 'int64'"),
-        ({"lower": "1200-01-01", "dtype": "datetime64[ns]"}, "between 1678-01-01 and 2261-12-31"),
-        (
-            {"lower": "2020-01-01T00:00+01:00", "upper": "2021-01-01", "dtype": "datetime64[s]"},
-            "has no time zone",
-        ),
-    ],
-)
-def test_wrong_datetime_columns_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        DatetimeColumn("t", **fields)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([1, 2], "'t' must hold dates or times"),
-        ([SECRET], "'t' must hold dates or times"),
-        (pd.Series([5, "2020"], dtype=object), "'t' must hold dates or times"),
-        (pd.Series([None, "2020-01-01"]), "'t' misses values"),
-        (
-            pd.to_datetime(["2020-01-01"]).tz_localize("UTC"),
-            "'t' has a time zone, unlike the data type of its schema",
-        ),
-    ],
-)
-def test_values_that_are_no_times_are_refused(values, message):
-    column = DatetimeColumn("t", lower="2020-01-01", upper="2021-01-01", dtype="datetime64[us]")
-    with pytest.raises(ValueError, match=message) as caught:
-        column.to_unit(values)
-    assert SECRET not in str(caught.value)
 
 
 # --------------------------------------------------------------- categories
@@ -371,10 +366,7 @@ def test_categories_come_back_exactly_with_their_types(categories, picks):
     assert [(type(v), v) for v in back] == [(type(v), v) for v in values]
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["str", "string", "object", "category[str]", "category[object]", "category[string]", "enum"],
-)
+@pytest.mark.parametrize("dtype", ["string", "category[object]", "category[string]", "enum"])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_data_types_of_texts_come_back(dtype, ordered):
     column = CategoricalColumn(
@@ -390,23 +382,9 @@ def test_data_types_of_texts_come_back(dtype, ordered):
         assert values.cat.ordered is ordered
 
 
-def test_numbers_can_be_categories():
-    column = CategoricalColumn("c", categories=[3, 1], other=-1, dtype="int64")
-    assert column.to_codes(np.array([1.0, 3.0, 7.0])).tolist() == [1, 0, 2]
-    back = column.from_codes([1, 0, 2])
-    assert back.dtype == np.int64
-    assert back.tolist() == [1, 3, -1]
-    assert str(pd.Series(column.replace(missing=True).from_codes([0, -1])).dtype) == "Int64"
-    halves = CategoricalColumn("c", categories=[0.5, 1], dtype="float32", missing=True)
-    np.testing.assert_array_equal(halves.from_codes([0, -1]), np.float32([0.5, np.nan]))
-
-
 def test_unknown_values_go_to_other_else_to_missing_else_are_refused():
     values = ["a", SECRET, "b"]
     column = CategoricalColumn("c", categories=["a", "b"])
-    with pytest.raises(ValueError, match="'c' holds a value that is not among its 2") as caught:
-        column.to_codes(values)
-    assert SECRET not in str(caught.value)
     assert column.replace(missing=True).to_codes(values).tolist() == [0, -1, 1]
     with_other = column.replace(missing=True, other="rest")
     assert with_other.levels == ("a", "b", "rest")
@@ -420,71 +398,13 @@ def test_unknown_values_go_to_other_else_to_missing_else_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"categories": "abc"}, "categories must be a list"),
-        ({"categories": 5}, "categories must be a list"),
-        ({"categories": []}, "needs at least one category"),
-        ({"categories": ["a", "a"]}, "a category is listed twice"),
-        ({"categories": [1, 1.0]}, "a category is listed twice"),
-        ({"categories": [None, "a"]}, "categories must hold strings, numbers or booleans"),
-        ({"categories": [math.nan]}, "categories must hold"),
-        ({"categories": [["a"]]}, "categories must hold"),
-        ({"categories": [b"a"]}, "categories must hold"),
-        ({"categories": ["a"], "other": math.inf}, "other must hold"),
-        ({"categories": [1], "dtype": "str"}, "must hold a text each, for its data type is 'str'"),
-        ({"categories": ["a"], "dtype": "int64"}, "must hold a number each"),
-        ({"categories": [0.5], "dtype": "int64"}, "must hold integers, for its data type"),
-        ({"categories": [3, 256], "dtype": "uint8"}, "must hold integers from 0 to 255, for its"),
-        ({"other": -1, "dtype": "UInt64"}, "other must hold integers from 0 to "),
-        ({"categories": [2**63], "dtype": "int64"}, "integers from -9223372036854775808 to "),
-        ({"categories": ["a"], "dtype": "bool"}, "categorical column cannot have the data type"),
-    ],
-)
-def test_wrong_categorical_columns_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        CategoricalColumn("c", **fields)
-
-
-@pytest.mark.parametrize("value", [b"x", [1], {"a": 1}, 1j, math.inf, datetime.date(2020, 1, 1)])
-def test_values_that_are_no_categories_are_refused(value):
-    column = CategoricalColumn("c", categories=["a"], other="b")
-    values = pd.Series([value, "a"], dtype=object)
-    with pytest.raises(ValueError, match="'c' holds something that is neither a string nor"):
-        column.to_codes(values)
-    with pytest.raises(ValueError, match="'c' holds something that is neither a string nor"):
-        CategoricalColumn("c").read(values)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value", "message"),
-    [
-        ("int8", 128, "'c' must hold integers from -128 to 127, for its data type is 'int8'"),
-        ("int64", 0.5, "'c' must hold integers, for"),
-        ("int64", "4711", "'c' must hold a number each"),
-        ("str", 4711, "'c' must hold a text each"),
-    ],
-)
-def test_values_that_are_no_categories_of_the_data_type_are_refused(dtype, value, message):
-    """Before a fit that selects categories is charged, for they cannot be decoded."""
-    column = CategoricalColumn("c", dtype=dtype)
-    good = "a" if dtype == "str" else 1
-    column.read([good, good])
-    with pytest.raises(ValueError, match=message) as refused:
-        column.read(pd.Series([good, value], dtype=object))
-    assert "4711" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
     ("dtype", "categories"),
     [
         ("uint64", [2**64 - 1, 3]),
         ("UInt64", [2**64 - 1, 2**63]),
-        ("uint8", [250, 3]),
         ("int8", [-128, 127]),
         ("float64", [2**60, 0.5]),
         ("float32", [1, 2]),
-        ("category[uint8]", [250, 3]),
         ("category[uint64]", [2**64 - 1, 3]),
         ("category[uint8]", [250, -1]),
         ("category[int64]", [1, 0.5]),
@@ -526,31 +446,3 @@ def test_truth_values(dtype, expected):
     assert column.to_codes(pl.Series([True, False, None])).tolist() == [1, 0, -1]
     plain = column.replace(missing=False)
     assert pd.Series(plain.from_codes([1, 0])).dtype == dtype
-    for wrong in ([SECRET], [2], [0.5], ["True"]):
-        with pytest.raises(ValueError, match="'b' must hold True and False") as caught:
-            plain.to_codes(wrong)
-        assert SECRET not in str(caught.value)
-    with pytest.raises(ValueError, match="cannot have the data type 'str'"):
-        BooleanColumn("b", dtype="str")
-
-
-# ---------------------------------------------------------------- in general
-
-
-def test_columns_say_what_they_are():
-    assert repr(NumericColumn("a", lower=0)) == "NumericColumn('a', lower=0.0)"
-    assert "... 20 in all" in repr(CategoricalColumn("a", categories=range(20)))
-    assert NumericColumn("a", lower=0, upper=9, integer=True).describe() == "integers from 0 to 9"
-    assert "privately" in NumericColumn("a").describe()
-    assert (
-        "days from 2020-01-01 to ?"
-        in DatetimeColumn("a", lower="2020-01-01", resolution="D").describe()
-    )
-    assert CategoricalColumn("a", categories=["x"], other="y").describe() == "2 categories: x, y"
-    assert CategoricalColumn("a").describe() == "categories to be selected privately"
-    assert BooleanColumn("a").describe() == "True and False"
-
-
-def test_columns_cannot_be_changed():
-    with pytest.raises(AttributeError):
-        NumericColumn("a").lower = 3

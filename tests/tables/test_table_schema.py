@@ -1,7 +1,7 @@
 """Schemas: JSON, what data types say, and what values suggest."""
 
-import io
 import json
+import math
 import subprocess
 import sys
 
@@ -74,35 +74,35 @@ def spoilt(schema, change):
     return json.dumps(content)
 
 
+def of_column(place, **changes):
+    return lambda content: content["columns"][place].update(changes)
+
+
+def changed(**entries):
+    return lambda content: content.update(entries)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.update(format="something else"), "This is no schema"),
-        (lambda c: c.update(version=2), "version 2; this release reads version 1"),
-        (lambda c: c.update(version=True), "version True"),
-        (lambda c: c.update(extra=1), "unknown entry 'extra'"),
-        (lambda c: c.update(columns={}), "no list of columns"),
-        (lambda c: c.update(columns=[]), "columns must hold one or more"),
-        (lambda c: c.update(columns=[3]), "must be an object with a kind"),
-        (lambda c: c.update(excluded="id"), "excluded must be a list"),
-        (lambda c: c.update(excluded=[1]), "must hold strings"),
-        (lambda c: c.update(guessed="no"), "guessed must be True or False"),
-        (lambda c: c["columns"][0].update(kind="secret"), "unknown kind 'secret'"),
-        (lambda c: c["columns"][0].update(kind=[]), "unknown kind"),
-        (lambda c: c["columns"][0].update(sigma=1), "a numeric column has no field 'sigma'"),
-        (lambda c: c["columns"][0].pop("name"), "needs a name that is a string"),
-        (lambda c: c["columns"][0].update(name="x"), "'x' is in the schema twice"),
-        (lambda c: c["columns"][0].update(lower=float("nan")), "lower must be None or a finite"),
-        (lambda c: c["columns"][0].update(lower=[1]), "lower must be None or a finite"),
-        (lambda c: c["columns"][0].update(missing=0), "missing must be True or False"),
-        (lambda c: c["columns"][0].update(dtype={}), "cannot have the data type"),
-        (lambda c: c["columns"][4].update(categories=[[]]), "categories must hold"),
-        (lambda c: c["columns"][4].update(categories="ab"), "categories must be a list"),
-        (lambda c: c["columns"][3].update(resolution={}), "resolution must be one of"),
+        (changed(format="something else"), "This is no schema"),
+        *((changed(version=version), f"version {version}") for version in (2, True)),
+        (changed(extra=1), "unknown entry 'extra'"),
+        (changed(columns={}), "no list of columns"),
+        (changed(columns=[]), "columns must hold one or more"),
+        (changed(columns=[3]), "must be an object with a kind"),
+        (changed(excluded="id"), "excluded must be a list"),
+        (changed(excluded=[1]), "must hold strings"),
+        (changed(guessed="no"), "guessed must be True or False"),
+        *((of_column(0, kind=kind), "unknown kind") for kind in ("secret", [])),
+        (of_column(0, sigma=1), "numeric column has no field 'sigma'"),
+        (lambda content: content["columns"][0].pop("name"), "needs a name that is a string"),
+        (of_column(0, name="x"), "'x' is in the schema twice"),
+        (of_column(0, lower=math.nan), "lower must be None"),
     ],
 )
 def test_damaged_schemas_are_refused(schema, change, message):
-    with pytest.raises(ValueError, match=message.replace("a numeric", "[Aa] numeric")):
+    with pytest.raises(ValueError, match=message):
         TableSchema.from_json(spoilt(schema, change))
 
 
@@ -227,14 +227,6 @@ def test_a_schema_takes_the_order_and_the_data_types_of_a_table():
     assert text["t"].dtype == "datetime64[s]"
 
 
-def test_what_is_confirmed_tells_no_counts_of_private_values(schema, tmp_path):
-    confirmed = schema.confirm()
-    assert (confirmed.columns, confirmed.excluded) == (schema.columns, schema.excluded)
-    assert (confirmed.guessed, confirmed.notes) == (False, ())
-    assert schema.notes == ("look at this",)
-    assert "look at this" not in confirmed.to_json()
-
-
 def test_a_schema_can_be_edited(schema):
     new = schema.replace(NumericColumn("open", lower=0, upper=1), BooleanColumn("id"))
     assert new["open"].is_resolved
@@ -255,14 +247,16 @@ def test_a_schema_can_be_read_by_people(schema):
     frame = schema.to_frame()
     assert frame.index.tolist() == list(schema.names)
     assert "privately" in frame.loc["open", "values"]
-    assert "guessed from the values: what is confirmed becomes public" in repr(schema)
-    assert "guessed" not in repr(schema.confirm())
+    assert "... 20 in all" in repr(CategoricalColumn("a", categories=range(20)))
+    assert "guessed" in repr(schema)
+    confirmed = schema.confirm()
+    assert "guessed" not in repr(confirmed)
+    assert (confirmed.columns, confirmed.excluded) == (schema.columns, schema.excluded)
+    assert "look at this" not in confirmed.to_json()  # it may count private values
     page = schema.replace(CategoricalColumn("any", categories=["<b>"]))._repr_html_()
-    assert "Guessed from the values: whatever is confirmed becomes public" in page
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
     assert "look at this" in page
-    assert "Left out: id" in page
 
 
 # ------------------------------------------------------------------- guesses
@@ -310,6 +304,8 @@ def test_a_guess_leaves_out_what_it_cannot_describe():
             "lists": [[1], [2]],
             "spans": pd.period_range("2020", periods=2),
             "huge": [1.0, np.inf],
+            "wild": [-1.7e308, 1.7e308],
+            "far": [0, 2**60],
             "no": [1, 2],
             "flags": pd.Series([True, None], dtype=object),
         }
@@ -317,14 +313,13 @@ def test_a_guess_leaves_out_what_it_cannot_describe():
     schema = TableSchema.guess(frame, exclude=["no"])
     assert schema.names == ("good", "huge", "flags")
     assert schema["flags"] == BooleanColumn("flags", missing=True, dtype="object")
-    assert set(schema.excluded) == {"no", "empty", "lists", "spans"}
-    assert len(schema.notes) == 4
-    with pytest.raises(ValueError, match="exclude names 'nobody'"):
-        TableSchema.guess(frame, exclude=["nobody"])
+    assert set(schema.excluded) == {"no", "empty", "lists", "spans", "wild", "far"}
+    assert len(schema.notes) == 6
+    for option in ("exclude", "include"):
+        with pytest.raises(ValueError, match=f"{option} names 'nobody'"):
+            TableSchema.guess(frame, **{option: ["nobody"]})
     with pytest.raises(ValueError, match="No column is left to describe: 'empty'"):
         TableSchema.guess(frame[["empty"]])
-    wild = pd.DataFrame({"x": [-1.7e308, 1.7e308], "n": [0, 2**60], "g": [0, 2**45]})
-    assert TableSchema.guess(wild).excluded == ("x", "n")
     amounts = pd.DataFrame({"a": [1] * 1000 + [2**45]})
     assert not TableSchema.guess(amounts)["a"].log_scale
     numbers = pd.DataFrame({"row": np.arange(1000)})
@@ -347,15 +342,11 @@ def test_guessed_schemas_hold_all_values(case):
     ("values", "lower", "upper"),
     [
         ([17, 90], 15, 90),
-        ([1, 16], 1, 16),
-        ([0, 99_999], 0, 100_000),
         ([0, 4356], 0, 4500),
         ([7, 7], 7, 7),
         ([-1234, 5678], -1500, 6000),
         ([0.12, 0.97], 0.1, 1.0),
         ([1e-9, 7.3e-9], 1e-9, 7.5e-9),
-        ([12.5, 987.5], 0.0, 1000.0),
-        ([0.5, 0.5], 0.5, 0.5),
         ([0.0, 5e-324], 0.0, 5e-324),
         ([0.5, 1e300], 0.5, 1e300),
     ],
@@ -385,39 +376,37 @@ def test_columns_that_tell_who_somebody_is_are_left_out_by_their_names():
     assert kept.categories is None  # their lists are never public
     with pytest.raises(ValueError, match="By their names all columns"):
         TableSchema.from_dtypes(frame[["name"]])
-    with pytest.raises(ValueError, match="include names 'else'"):
-        TableSchema.guess(frame, include=["else"])
 
 
 DAYS = pd.Timestamp("2018-01-01") + pd.to_timedelta(np.arange(300), "D")
 MISREAD = {
-    "dd/mm/yyyy": (DAYS.strftime("%d/%m/%Y"), "dayfirst=True"),
-    "d.m.yy with times": (DAYS.strftime("%d.%m.%y 10:30"), "dayfirst=True"),
-    "mixed": (np.where(np.arange(300) % 2, DAYS.strftime("%d/%m/%Y"), DAYS.astype(str)), "dates"),
-    "1,234.50": ([f"{1000 + i / 7:,.2f}" for i in range(300)], "thousands=','"),
-    "few of them": (np.resize(["1,234.50", "12.00"], 300), "1234.50"),
-    "months by name": (DAYS.strftime("%d-%b-%Y"), "dates"),
-    "months first": (DAYS.strftime("%B %d, %Y"), "dates"),
-    "a unit": ([f"{i / 2:.1f} kg" for i in range(300)], "75 kg"),
-    "few repeated, with a unit": ([f"{i % 120} mg" for i in range(300)], "units"),
-    "a word among them": ([*map(str, range(120))] * 2 + ["unknown"] * 60, "words among them"),
-    "1.234,50": ([f"{i + 1}.234,50" for i in range(300)], "decimal=','"),
-    "EUR": ([f"€ {i},50" for i in range(300)], "separators or units"),
-    "free text": ([f"pain since {i} days" for i in range(300)], "free text"),
-    "half of them distinct": ([f"Anna {i % 160}" for i in range(300)], "identifiers"),
-}
+    "dayfirst=True": [
+        DAYS.strftime("%d/%m/%Y"), DAYS.strftime("%d.%m.%y 10:30"), DAYS.strftime("%d-%b-%Y"),
+        DAYS.strftime("%B %d, %Y"),
+    ],
+    "thousands=','": [
+        [f"{1000 + i / 7:,.2f}" for i in range(300)], np.resize(["1,234.50", "12.00"], 300),
+        [f"{i + 1}.234,50" for i in range(300)], [f"€ {i},50" for i in range(300)],
+        [f"{i / 2:.1f} kg" for i in range(300)], [f"{i % 120} mg" for i in range(300)],
+        [*map(str, range(120))] * 2 + ["unknown"] * 60,
+    ],
+    "identifiers or free": [
+        [f"pain since {i} days" for i in range(300)], [f"Anna {i % 160}" for i in range(300)]
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["str", "category"])
-@pytest.mark.parametrize("case", MISREAD)
-def test_a_guess_leaves_out_what_it_cannot_read_and_says_what_to_do(case, dtype):
-    texts, told = MISREAD[case]
-    frame = pd.DataFrame({"text": pd.Series(texts, dtype=dtype), "ward": np.resize([*"abc"], 300)})
-    schema = TableSchema.guess(frame)
-    assert (schema.excluded, schema.names) == (("text",), ("ward",))
-    (note,) = schema.notes
-    assert told in note
-    assert "Anna" not in note
+@pytest.mark.parametrize("advice", MISREAD)
+def test_a_guess_leaves_out_what_it_cannot_read_and_says_what_to_do(advice, dtype):
+    for texts in MISREAD[advice]:
+        ward = np.resize([*"abc"], 300)
+        frame = pd.DataFrame({"text": pd.Series(texts, dtype=dtype), "ward": ward})
+        schema = TableSchema.guess(frame)
+        assert (schema.excluded, schema.names) == (("text",), ("ward",))
+        (note,) = schema.notes
+        assert advice in note
+        assert "Anna" not in note
 
 
 ALIKE = [
@@ -431,64 +420,3 @@ ALIKE = [
 def test_texts_that_only_resemble_dates_or_numbers_are_categories(few):
     frame = pd.DataFrame({"text": np.resize(few, 100)})
     assert TableSchema.guess(frame)["text"].categories == tuple(sorted(few))
-
-
-@pytest.mark.parametrize("ending", ["ABC", ["", *"ABCDE"]])
-def test_many_codes_that_only_begin_with_numbers_are_categories(ending):
-    """Rooms such as 101A, and codes of which many begin with a letter."""
-    texts = [f"{i}{end}" if i % 5 else f"V{i}" for i in range(100, 180) for end in ending]
-    column = TableSchema.guess(pd.DataFrame({"text": np.resize(texts, 3 * len(texts))}))["text"]
-    assert column.categories is None
-
-
-ONE_TO_FOUR = np.tile([1, 2, 3, 4], 100)
-DAYS = pd.date_range("2024-01-01", periods=400).to_numpy()
-PAIRS = np.array([f"text {i // 2}" for i in range(400)], dtype=object)
-# A column, what one row of it is replaced by, and what a guess then says of the whole column.
-FLIPS = {
-    "bounds": (ONE_TO_FOUR, 9, lambda schema: schema["c"].upper),
-    "log scale": (ONE_TO_FOUR, 1000, lambda schema: schema["c"].log_scale),
-    "whole numbers": (ONE_TO_FOUR.astype(float), 1.5, lambda schema: schema["c"].integer),
-    "resolution": (DAYS, np.datetime64("2024-01-01T10:30"), lambda s: s["c"].resolution),
-    "missing": (PAIRS[:100].repeat(4), None, lambda schema: schema["c"].missing),
-    "categories": (PAIRS[:100].repeat(4), "rare", lambda schema: schema["c"].categories),
-    "exclusion": (PAIRS, "one more", lambda schema: schema.excluded),
-    "kind": (DAYS.astype("M8[D]").astype(str).astype(object), "?", lambda s: s.names),
-}
-
-
-@pytest.mark.parametrize("fact", FLIPS)
-def test_one_row_changes_what_a_guess_says(fact):
-    """What confirming a guess publishes; nothing of it is in a schema made of data types."""
-    values, other, said = FLIPS[fact]
-    frame = pd.DataFrame({"kept": np.arange(len(values)) % 3, "c": values})
-    neighbour = frame.copy()
-    neighbour.loc[2, "c"] = other
-    assert (neighbour["c"] != frame["c"]).sum() == 1
-    assert said(TableSchema.guess(frame)) != said(TableSchema.guess(neighbour))
-    assert frame["c"].dtype == neighbour["c"].dtype
-    assert TableSchema.from_dtypes(frame) == TableSchema.from_dtypes(neighbour)
-
-
-@pytest.mark.parametrize("value", ["1.5", "unknown", ""])
-def test_one_row_of_a_file_changes_a_data_type(value):
-    """So that data types which a reader chose by the values are facts about the values."""
-    columns = []
-    for first in ("1", value):
-        file = io.StringIO("kept,c\n" + f"1,{first}\n" + "2,3\n" * 50)
-        columns.append(TableSchema.from_dtypes(pd.read_csv(file))["c"])
-    assert columns[0] != columns[1]
-    stated = [
-        TableSchema.from_dtypes(pd.read_csv(io.StringIO(f"c\n{first}\n3\n"), dtype={"c": "str"}))
-        for first in ("1", value)
-    ]
-    assert stated[0] == stated[1]
-
-
-def test_a_statement_says_that_the_schema_and_the_data_types_are_public():
-    frame = pd.DataFrame({"c": ONE_TO_FOUR, "d": ONE_TO_FOUR[::-1]})
-    schema = TableSchema([NumericColumn(c, lower=0, upper=9, integer=True) for c in "cd"])
-    spent = DPTableSynthesizer(epsilon=1.0, schema=schema).fit(frame).privacy_spent_
-    told = " ".join(spent.assumptions)
-    for fact in ("one row can change it", "resolutions of dates", "which columns there are"):
-        assert fact in told

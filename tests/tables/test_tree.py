@@ -114,12 +114,6 @@ def test_weighted_rows_follow_the_conditional_law(case, target):
     assert (found[expected == 0] == 0).all()
 
 
-def test_conditions_that_are_always_true_weigh_nothing():
-    tree = random_tree(4)
-    _, log_weights = tree.draw(50, np.random.default_rng(0), {0: np.ones(3), 3: np.ones(2)})
-    np.testing.assert_allclose(log_weights, 0.0, atol=1e-12)
-
-
 # --- which tree -----------------------------------------------------------------------------------
 
 
@@ -138,18 +132,6 @@ def test_the_tree_gains_most_of_all(n_columns):
     assert sorted(node.column for node in nodes) == list(range(n_columns))
     for place, node in enumerate(nodes):
         assert node.parent is None or node.parent in [n.column for n in nodes[:place]]
-
-
-def test_columns_that_gain_nothing_have_no_parent():
-    gains = {(0, 1): 5.0, (0, 2): -1.0, (1, 2): -2.0}
-    nodes = spanning_tree(gains, (0, 1, 2))
-    assert nodes[0].parent is None
-    assert [(n.column, n.parent) for n in nodes[1:]] == [(1, 0), (2, None)]
-
-
-def test_the_target_is_no_part_of_the_tree():
-    gains = dict.fromkeys(itertools.combinations(range(4), 2), 1.0)
-    assert {node.column for node in spanning_tree(gains, (0, 1, 3))} == {0, 1, 3}
 
 
 # --- fitting --------------------------------------------------------------------------------------
@@ -218,31 +200,6 @@ def test_pairs_that_are_not_there_are_independent():
         for other in shares[1:]:
             expected = np.multiply.outer(expected, other)
         np.testing.assert_allclose(found, expected, atol=1e-9)
-
-
-def test_groups_are_met_as_groups():
-    """Within groups rows are as if independent."""
-    joint = random_joint(3)
-    groups = (np.array([0, 0, 1]), np.array([0, 1, 1, 0]))
-    pairs = {(0, 2): pair_table(joint * N_ROWS, (0, 2), groups=groups)}
-    nodes = (TreeNode(2, None), TreeNode(0, 2), TreeNode(1, None), TreeNode(3, None))
-    found = law(fit_tree(nodes, shares_of(joint), pairs, N_ROWS, None))
-    np.testing.assert_allclose(
-        pair_table(found, (0, 2), groups=groups).counts,
-        pair_table(joint, (0, 2), groups=groups).counts,
-        atol=1e-4,
-    )
-    table = found.sum(axis=(1, 3))
-    np.testing.assert_allclose(table[0] / table[1], np.full(4, table[0, 0] / table[1, 0]), rtol=0.3)
-
-
-def test_much_noise_makes_columns_independent():
-    joint = random_joint(4)
-    shares = shares_of(joint)
-    pairs = {(0, 2): pair_table(joint * 100, (0, 2), sigma=1e6)}
-    nodes = (TreeNode(2, None), TreeNode(0, 2), TreeNode(1, None), TreeNode(3, None))
-    table = law(fit_tree(nodes, shares, pairs, 100, None)).sum(axis=(1, 3))
-    np.testing.assert_allclose(table, np.outer(shares[0], shares[2]), rtol=1e-2)
 
 
 def test_conditionals_are_distributions_whatever_the_counts():
