@@ -843,11 +843,11 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "test_the_worst_predictions_attain_the_sensitivity_of_misfits[4]"}),
         (returning("TablePlan.marginal_sigmas", for_one_count),
          {"one of two counts in a table":
-          "tables/test_plan.py::test_marginals_of_a_release_cost_its_share_together"
+          "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together"
           "[tree-weights1]"}),
         (rewritten("TablePlan.marginal_sigmas", ("weights.sum()", "weights.max()")),
          {"the whole share for each table":
-          "tables/test_plan.py::test_marginals_of_a_release_cost_its_share_together"
+          "tables/test_fitting.py::test_marginals_of_a_release_cost_its_share_together"
           "[pairs-weights1]"}),
         (given("TablePlan.__init__", "plan_tables", shares=with_more_for_pairs),
          {"shares of 1.2": "estimators/test_table_synthesizer_privacy.py::"

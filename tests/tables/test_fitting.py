@@ -1,17 +1,41 @@
-"""From rows to a model: what is released, and that nothing else of the rows gets through."""
+"""From rows to a model: what is planned and charged, chosen and released."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from skdpot._utils.validation import SecretStream, Streams
-from skdpot.preprocessing import BooleanColumn, CategoricalColumn, NumericColumn, TableSchema
-from skdpot.privacy.accounting import SingleFitTarget
+from skdpot.exceptions import CalibrationError
+from skdpot.preprocessing import (
+    BooleanColumn,
+    CategoricalColumn,
+    DatetimeColumn,
+    NumericColumn,
+    TableSchema,
+)
+from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
+from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
+from skdpot.privacy.noise import lattice_noise, noise_lattice
+from skdpot.release.contingency import Marginal, misfit_sensitivity
 from skdpot.release.release import record_releases
-from skdpot.tables.fitting import TableFit, plan_tables
+from skdpot.tables import fitting
+from skdpot.tables.fitting import (
+    TARGET_IMPORTANCE,
+    Candidates,
+    TableFit,
+    all_pairs,
+    choose,
+    choose_tree,
+    plan_tables,
+    sampling_misfit,
+)
+from skdpot.tables.model import ColumnBins
 
-SCHEMA = TableSchema(
+KNOWN = TableSchema(
     [
         CategoricalColumn("a", categories=list("uvwx"), dtype="object"),
         NumericColumn("b", lower=0, upper=60, dtype="int64"),
@@ -20,35 +44,228 @@ SCHEMA = TableSchema(
         CategoricalColumn("e", categories=[1, 2, 3], ordered=True, dtype="int64"),
     ]
 )
-GRIDS = tuple(column.grid() for column in SCHEMA)
+OPEN = TableSchema(
+    [
+        NumericColumn("age", dtype="float64"),
+        CategoricalColumn("town", dtype="object"),
+        DatetimeColumn("visit", dtype="datetime64[s]"),
+        BooleanColumn("member", dtype="bool"),
+    ]
+)
+ONE = TableSchema([KNOWN["a"]])
+SCHEMAS = {"known": KNOWN, "open": OPEN, "one column": ONE}
+TARGET = SingleFitTarget(1.0, 1e-5)
+PLAN = plan_tables(TARGET, KNOWN, 1000)
 
 
-def dependent_codes(n_rows, seed):
-    """Cells of rows in which every column depends on the first."""
+def leaves(event):
+    parts = getattr(event, "events", None)
+    return [event] if parts is None else [leaf for part in parts for leaf in leaves(part)]
+
+
+# --- what is planned ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (10.0, 1e-9)])
+@pytest.mark.parametrize("target", [SingleFitTarget, PrivacyTarget])
+def test_a_plan_costs_what_was_asked_and_no_less(schema, epsilon, delta, target):
+    plan = plan_tables(target(epsilon, delta), SCHEMAS[schema], 1000)
+    assert 0.97 * epsilon < compose(plan.event).epsilon(delta) <= epsilon
+    events = leaves(plan.event)[-len(plan.shares) :]
+    for event, share in zip(events, plan.shares.values(), strict=True):
+        assert type(event) is GaussianEvent
+        assert event.sigma == plan.sigma
+        assert event.sensitivity**2 == pytest.approx(share, rel=1e-15)
+        assert event.lattice == event.sigma / 16
+    assert sum(plan.shares.values()) == pytest.approx(1.0)
+    assert len(plan.shares) == (1 if schema == "one column" else 5)
+
+
+def test_what_is_not_known_gets_a_fifth_at_most():
+    plan = plan_tables(TARGET, OPEN, 1000)
+    first, whole = (
+        compose(event).mu_without_sampling ** 2 for event in (plan.schema.event, plan.event)
+    )
+    assert first / whole == pytest.approx(0.2 * 3 / 4, rel=0.02)
+    assert PLAN.schema.event is None
+
+
+@pytest.mark.parametrize("weights", [np.ones(1), np.ones(7), np.array([0.1, 3.0, 500.0])])
+@pytest.mark.parametrize("release", PLAN.shares)
+def test_marginals_of_a_release_cost_its_share_together(release, weights):
+    sigmas = PLAN.marginal_sigmas(release, weights)
+    assert sigmas.shape == weights.shape
+    assert np.sum(2 / sigmas**2) == pytest.approx(PLAN.shares[release] / PLAN.sigma**2, rel=1e-12)
+    np.testing.assert_allclose(sigmas**-2 / weights, sigmas[0] ** -2 / weights[0])
+
+
+@pytest.mark.parametrize("n_marginals", [1, 3, 500])
+@pytest.mark.parametrize("release", ["independence", "misfit"])
+def test_misfits_cost_their_share(release, n_marginals):
+    mu = misfit_sensitivity(n_marginals) / PLAN.misfit_sigma(release, n_marginals)
+    assert mu**2 == pytest.approx(PLAN.shares[release] / PLAN.sigma**2, rel=1e-12)
+
+
+def test_noise_is_drawn_on_no_coarser_lattice_than_is_charged():
+    for sigma in np.geomspace(1e-3, 1e9, 200):
+        assert noise_lattice(sigma, 1 / 16) <= sigma / 16
+
+
+def test_epsilon_infinity_needs_no_noise():
+    plan = plan_tables(SingleFitTarget(math.inf, 1e-5), KNOWN, 1000)
+    assert isinstance(plan.event, NonPrivateEvent)
+    assert plan.marginal_sigmas("tree", np.ones(2)).tolist() == [0.0, 0.0]
+    assert plan.misfit_sigma("misfit", 5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message"),
+    [(1e5, 1e-5, "protects nothing"), (1e-9, 1e-15, "too wide"), (1e-14, 1e-17, "No noise")],
+)
+def test_noise_that_cannot_be_drawn_is_refused_beforehand(epsilon, delta, message):
+    with pytest.raises(CalibrationError, match=message):
+        plan_tables(SingleFitTarget(epsilon, delta), KNOWN, 1000)
+
+
+@pytest.mark.parametrize("n_columns", [2, 40])
+def test_what_is_not_refused_can_be_drawn(n_columns):
+    """At the largest sigma, the share of the smallest table beside all others at their largest."""
+    wide = replace(PLAN, sigma=fitting._LARGEST_SIGMA / n_columns)
+    n_pairs = n_columns * (n_columns - 1) // 2
+    weights = np.array([1.0, *[(4.0 * 65 * 65) ** (2 / 3)] * (n_pairs - 1)])
+    least = min(PLAN.shares, key=PLAN.shares.get)
+    for sigma in (
+        wide.marginal_sigmas(least, weights)[0],
+        wide.misfit_sigma(least, 2 * n_pairs),
+        wide.marginal_sigmas("columns", np.ones(n_columns))[0],
+    ):
+        lattice = noise_lattice(sigma, 1 / 16)
+        drawn = lattice_noise(sigma, 3, SecretStream(), lattice=lattice, mu=1.0)
+        assert drawn.shape == (3,)
+
+
+# --- what is chosen -------------------------------------------------------------------------------
+
+
+def pair_of(columns, shape, level=0):
+    return Marginal(columns, tuple(np.arange(size) for size in shape), levels=(level,) * 2)
+
+
+def column_bins(n_bins, n_groups):
+    shares = np.full(n_bins, 1 / n_bins)
+    return ColumnBins(np.arange(n_bins), shares, np.arange(n_bins) * n_groups // n_bins)
+
+
+def random_candidates(seed, n_pairs=8):
     rng = np.random.default_rng(seed)
-    first = rng.integers(0, GRIDS[0].size, n_rows)
-    columns = [first]
-    for grid in GRIDS[1:]:
-        near = (first + rng.random(n_rows)) / 4 * grid.n_cells
-        columns.append(np.where(rng.random(n_rows) < 0.8, near, rng.integers(0, grid.size, n_rows)))
-    return np.stack(columns, axis=1).astype(np.int32)
+    pairs = list(itertools.combinations(range(5), 2))[:n_pairs]
+    marginals = tuple(pair_of(pair, rng.integers(2, 20, 2)) for pair in pairs)
+    importance = np.where(rng.random(n_pairs) < 0.3, TARGET_IMPORTANCE, 1.0)
+    return Candidates(marginals, rng.exponential(300, n_pairs) - 50, importance)
 
 
-CODES, OTHERS = dependent_codes(2000, 0), dependent_codes(2000, 1)[::-1] * 0
+@pytest.mark.parametrize("seed", range(4))
+def test_the_shares_make_the_noise_least(seed):
+    """Of sum(importance * cells * sigma), sigma the power -1/2 of a share; by scipy."""
+    candidates = random_candidates(seed, 5)
+    wrong = candidates.importance * candidates.n_cells
+
+    def noise(logits):
+        shares = np.exp(logits) / np.exp(logits).sum()
+        return float(np.sum(wrong / np.sqrt(shares)))
+
+    best = minimize(noise, np.zeros(5), method="Nelder-Mead", options={"maxiter": 20_000})
+    assert noise(np.log(candidates.weights)) <= best.fun * (1 + 1e-6)
 
 
-def streams(seed=None):
+def test_pairs_come_in_bins_and_in_groups_where_those_are_fewer():
+    found = all_pairs([column_bins(6, 3), column_bins(2, 2), column_bins(4, 4)])
+    assert [(m.columns, m.levels, m.shape) for m in found] == [
+        ((0, 1), (0, 0), (6, 2)), ((0, 1), (1, 1), (3, 2)),
+        ((0, 2), (0, 0), (6, 4)), ((0, 2), (1, 1), (3, 4)),
+        ((1, 2), (0, 0), (2, 4)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_rows", [50, 5000])
+def test_the_misfit_of_chance_is_what_chance_gives(n_rows):
     rng = np.random.default_rng(0)
-    return Streams(SecretStream(seed), rng, rng)
+    shares = rng.dirichlet(np.ones(12))
+    tables = rng.multinomial(n_rows, shares, size=4000)
+    simulated = np.abs(tables - n_rows * shares).sum(axis=1).mean()
+    assert sampling_misfit(n_rows * shares, n_rows) == pytest.approx(simulated, rel=0.1)
 
 
-def fitted(codes=CODES, epsilon=2.0, target=None, grids=GRIDS, schema=SCHEMA):
-    plan = plan_tables(SingleFitTarget(epsilon, 1e-6), schema, len(codes))
-    return TableFit(plan, streams(), codes, grids, target, 1000).model(), plan
+def test_gains_are_what_a_release_mends_less_its_noise():
+    marginals = (
+        pair_of((0, 1), (4, 5)), pair_of((0, 1), (2, 2), level=1), pair_of((0, 2), (3, 3)),
+    )  # fmt: skip
+    candidates = Candidates(marginals, np.array([100.0, 80.0, 10.0]), np.array([1.0, 1.0, 4.0]))
+    cost = fitting._NOISE_COST
+    fine, noisy = candidates.gains(0.1), candidates.gains(20.0)
+    assert fine[0, 1] == (pytest.approx(100 - cost * 0.1 * 20), 0)
+    assert noisy[0, 1] == (pytest.approx(80 - cost * 20 * 4), 1)
+    assert noisy[0, 2] == (pytest.approx(4 * (10 - cost * 20 * 9)), 2)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.0, 5.0, 20.0])
+def test_the_choice_is_nearly_the_best_of_all(sigma):
+    """Every subset is tried: the order of gain per size misses the best by little."""
+    ratios = []
+    for seed in range(25):
+        candidates = random_candidates(seed)
+        sizes = (candidates.importance * candidates.n_cells) ** (2 / 3)
+        left_out = np.maximum(candidates.importance * candidates.misfits, 0.0)
+
+        def cost(chosen, sizes=sizes, left_out=left_out):
+            """Return the rows that noise puts wrong in what is released, the model in the rest."""
+            noise = fitting._NOISE_COST * sigma * sizes[chosen].sum() ** 1.5
+            return noise + left_out[~chosen].sum()
+
+        taken = choose(candidates, sigma).marginals
+        chosen = np.array([marginal in taken for marginal in candidates.marginals])
+        subsets = map(np.array, itertools.product([False, True], repeat=8))
+        ratios.append(cost(chosen) / min(cost(subset) for subset in subsets if any(subset)))
+    assert max(ratios) < 1.25
+    assert np.mean(ratios) < 1.01
+
+
+def test_the_tree_takes_what_gains_and_the_pairs_with_the_target():
+    columns = list(itertools.combinations(range(4), 2))
+    marginals = tuple(pair_of(pair, (3, 3)) for pair in columns)
+    misfits = dict.fromkeys(columns, -10.0) | {(0, 1): 500.0, (1, 2): 400.0, (0, 3): 300.0}
+    candidates = Candidates(marginals, np.array([misfits[pair] for pair in columns]), np.ones(6))
+    for target, inside in ((None, {0, 1, 2, 3}), (3, {0, 1, 2})):
+        nodes, choice = choose_tree(candidates, 4, target, 1.0)
+        assert {m.columns for m in choice.marginals} == {(0, 1), (1, 2), (0, 3)}
+        assert {node.column for node in nodes} == inside
+    nodes, choice = choose_tree(replace(candidates, misfits=np.full(6, -5.0)), 4, 3, 1.0)
+    assert choice is None  # nothing gains
+    assert [node.parent for node in nodes] == [None] * 3
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+GRIDS = tuple(column.grid() for column in KNOWN)
+
+
+def fitted(n_columns=5, epsilon=2.0, target=None):
+    """Fit a model to rows in which every column depends on the first; return their cells too."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, GRIDS[0].size, 2000)
+    columns = [first]
+    for grid in GRIDS[1:n_columns]:
+        near = (first + rng.random(2000)) / 4 * grid.n_cells
+        columns.append(np.where(rng.random(2000) < 0.8, near, rng.integers(0, grid.size, 2000)))
+    codes = np.stack(columns, axis=1).astype(np.int32)
+    plan = plan_tables(SingleFitTarget(epsilon, 1e-6), KNOWN if n_columns > 1 else ONE, 2000)
+    streams = Streams(SecretStream(), rng, rng)
+    return TableFit(plan, streams, codes, GRIDS[:n_columns], target, 1000).model(), plan, codes
 
 
 def test_pairs_are_those_of_the_bins():
-    model, _ = fitted(target=3)
+    model, _, _ = fitted(target=3)
     sizes = [found.n_bins for found in model.bins]
     groups = [found.coarse.max() + 1 for found in model.bins]
     for noisy in model.marginals:
@@ -57,21 +274,20 @@ def test_pairs_are_those_of_the_bins():
 
 
 def test_without_noise_the_pairs_are_met():
-    model, plan = fitted(epsilon=math.inf)
+    model, plan, codes = fitted(epsilon=math.inf)
     assert plan.sigma == 0.0
-    codes = model.draw(20_000, np.random.default_rng(0))
-    binned = np.stack([b.bins[CODES[:, j]] for j, b in enumerate(model.bins)], axis=1)
+    drawn = model.draw(20_000, np.random.default_rng(0))
+    binned = np.stack([b.bins[codes[:, j]] for j, b in enumerate(model.bins)], axis=1)
     for noisy in model.marginals:
-        ours, theirs = (noisy.marginal.counts(rows) / len(rows) for rows in (codes, binned))
+        ours, theirs = (noisy.marginal.counts(rows) / len(rows) for rows in (drawn, binned))
         # A noise of five rows is assumed in every cell.
         assert np.abs(ours - theirs).sum() / 2 < 0.1
 
 
 @pytest.mark.parametrize("target", [None, 0])
 def test_one_column_is_released_once(target):
-    schema = TableSchema([SCHEMA["a"]])
     with record_releases() as releases:
-        model, plan = fitted(CODES[:, :1], grids=GRIDS[:1], schema=schema, target=target)
+        model, plan, _ = fitted(n_columns=1, target=target)
     (release,) = releases
     (sigma,) = release.sigma
     assert 2 / sigma**2 == pytest.approx(1 / plan.sigma**2)

@@ -1,69 +1,412 @@
-"""Drawing from a model: resampling is unbiased, cells occur in their shares."""
+"""The model of a table: its bins, its tree, its weights and its rows, by other routes."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import brentq, minimize
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release.contingency import Marginal, NoisyMarginal, release_of
+from skdpot.tables import model
 from skdpot.tables.model import (
+    MAX_BINS,
+    SMOOTHING,
     ColumnBins,
     ColumnTree,
     ScaledParticles,
     TableModel,
     TreeNode,
-    _systematic,
     draw_cells,
+    fit_tree,
+    project_to_total,
+    scaling_step,
+    spanning_tree,
 )
 
-SIZES = (3, 2, 4)
+SIZES = (3, 2, 4, 2)
+EVERY = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.int32)  # row there can be
+PAIRS = tuple(itertools.combinations(range(4), 2))
 
 
-def small_model(seed=0, sigma=5.0, n_rows=10_000):
-    """Independent columns, and counts of two pairs that say otherwise."""
-    rng = np.random.default_rng(seed)
-    shares = [rng.dirichlet(np.full(size, 4.0)) for size in SIZES]
-    bins = tuple(ColumnBins(np.arange(len(s)), s, np.arange(len(s))) for s in shares)
-    nodes = tuple(TreeNode(column, None) for column in range(3))
-    tree = ColumnTree(nodes, tuple(s[None, None] for s in shares), None, np.ones(1))
-    truth = rng.dirichlet(np.full(24, 2.0)).reshape(SIZES)
-    marginals = []
-    for pair in [(0, 1), (1, 2)]:
-        other = ({0, 1, 2} - set(pair)).pop()
-        marginal = Marginal(pair, tuple(np.arange(SIZES[c]) for c in pair))
-        counts = n_rows * truth.sum(axis=other).ravel()
-        marginals.append(NoisyMarginal(marginal, counts, sigma))
-    every = np.array(list(itertools.product(*map(range, SIZES))), dtype=np.int32)
-    chances = np.prod([s[every[:, j]] for j, s in enumerate(shares)], axis=0)
-    particles = ScaledParticles(every, chances * n_rows)
-    for noisy in marginals:
-        particles.add(noisy)
-    particles.run(500, 1e-12)
-    releases = (release_of((), NonPrivateEvent()), release_of(marginals, NonPrivateEvent()))
-    model = TableModel(n_rows, releases, bins, tree, tuple(particles.potentials))
-    return model, particles.weights.reshape(SIZES) / n_rows
+def marginal_of(*columns):
+    return Marginal(columns, tuple(np.arange(SIZES[column]) for column in columns))
 
 
-def frequencies(codes):
+def counted(table, *columns, sigma=0.0):
+    """Return counts of some columns of a table of all combinations."""
+    counts = marginal_of(*columns).counts(EVERY, table.ravel())
+    return NoisyMarginal(marginal_of(*columns), counts, sigma)
+
+
+def shares_of(table):
+    return [counted(table, column).counts for column in range(4)]
+
+
+def random_table(seed, total=1.0):
+    return np.random.default_rng(seed).dirichlet(np.full(48, 0.7)).reshape(SIZES) * total
+
+
+def frequencies(codes, weights=None):
     table = np.zeros(SIZES)
-    np.add.at(table, tuple(codes.T), 1.0)
+    np.add.at(table, tuple(codes.T), 1.0 if weights is None else weights)
     return table / len(codes)
 
 
-def test_rows_follow_the_weights():
-    model, law = small_model()
-    codes = model.draw(50_000, np.random.default_rng(1))
+# --- bins -----------------------------------------------------------------------------------------
+
+N_GROUPS = 8
+
+
+def coarsen(counts, sigma=0.0, n_rows=1000, *, ordered=False, missing=False, doubtful=()):
+    noisy = NoisyMarginal(None, np.asarray(counts, dtype=float), sigma)
+    is_doubtful = np.isin(np.arange(len(counts)), doubtful)
+    column = SimpleNamespace(missing=missing)
+    grid = SimpleNamespace(ordered=ordered, column=column, is_doubtful=is_doubtful)
+    return model.coarsen(noisy, grid, n_rows, N_GROUPS)
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_what_holds_of_bins_whatever_the_noise(data):
+    missing, ordered = data.draw(st.booleans()), data.draw(st.booleans())
+    n_cells = data.draw(st.integers(1, 300)) + missing
+    sigma = data.draw(st.sampled_from([0.0, 0.5, 10.0, 1e3, 1e7]))
+    n_rows = data.draw(st.sampled_from([2, 50, 10_000, 10**7]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    shares = rng.dirichlet(np.full(n_cells, data.draw(st.sampled_from([0.01, 0.3, 10.0]))))
+    counts = rng.multinomial(n_rows, shares) + sigma * rng.normal(size=n_cells)
+    doubtful = [n_cells - 1] * missing + data.draw(st.sampled_from([[], [n_cells // 2]]))
+    options = {"ordered": ordered, "missing": missing, "doubtful": doubtful}
+    found = coarsen(counts, sigma, n_rows, **options)
+    # A partition, with groups that are one too.
+    for groups, size in ((found.bins, found.n_bins), (found.coarse, found.coarse.max() + 1)):
+        np.testing.assert_array_equal(np.unique(groups), np.arange(size))
+    assert found.coarse.shape == (found.n_bins,)
+    # What the noise hides may occur: no cell is impossible.
+    assert found.cell_shares.shape == (n_cells,)
+    assert found.cell_shares.min() > 0
+    assert found.cell_shares.sum() == pytest.approx(1.0, abs=1e-9)
+    held = [found.cell_shares[found.bins == place].sum() for place in range(found.n_bins)]
+    np.testing.assert_allclose(found.shares, held, rtol=1e-9)
+    if missing:
+        assert np.sum(found.bins == found.bins[-1]) == np.sum(found.coarse == found.coarse[-1]) == 1
+        assert found.bins[-1] == found.n_bins - 1
+    if ordered:  # intervals
+        assert set(np.diff(found.bins)) <= {0, 1}
+        assert set(np.diff(found.coarse)) <= {0, 1}
+    # Few: cells that hold more than their share stand alone, and what is between them too.
+    assert found.n_bins <= (2 * MAX_BINS + 1 if ordered else 65) + missing
+    assert found.coarse.max() + 1 <= 2 * N_GROUPS + 1 + missing
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_without_noise_shares_of_bins_are_exact(ordered):
+    rng = np.random.default_rng(5)
+    counts = rng.multinomial(100_000, rng.dirichlet(np.ones(200)))
+    found = coarsen(counts, n_rows=100_000, ordered=ordered)
+    np.testing.assert_allclose(found.cell_shares, counts / 1e5, atol=1e-6)
+
+
+def test_categories_below_the_noise_share_a_bin():
+    found = coarsen([500.0, 20.0, 10.0, 480.0, -15.0], 15.0)
+    assert found.bins[1] == found.bins[2] == found.bins[4]
+    assert found.n_bins == 3
+
+
+def test_a_doubtful_cell_in_the_noise_counts_as_empty():
+    for count, doubtful, share in ((30.0, (), 0.03), (30.0, (2,), 5e-7), (90.0, (2,), 0.07)):
+        found = coarsen([500.0, 480.0, count], 15.0, missing=True, doubtful=doubtful)
+        assert found.cell_shares[2] == pytest.approx(share, abs=max(0.3 * share, 5e-7))
+
+
+@given(arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e6, 1e6)), st.floats(1.0, 1e6))
+def test_the_projection_is_the_nearest_point_of_the_simplex(counts, total):
+    """By another route: the shift at which what is left of the counts adds up."""
+    found = project_to_total(counts, total)
+
+    def excess(shift):
+        return np.maximum(counts - shift, 0).sum() - total
+
+    shift = brentq(excess, counts.min() - total - 1, counts.max(), xtol=1e-12, rtol=1e-14)
+    np.testing.assert_allclose(found, np.maximum(counts - shift, 0), atol=1e-6 * max(total, 1))
+    assert found.sum() == pytest.approx(total, rel=1e-6)
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+
+def random_tree(seed, target=3):
+    """A tree with a root, a child and a grandchild, all of which depend on the target."""
+    rng = np.random.default_rng(seed)
+    first, second, third, *rest = (column for column in range(4) if column != target)
+    nodes = [TreeNode(first, None), TreeNode(second, first), TreeNode(third, second)]
+    nodes += [TreeNode(column, first) for column in rest]
+    n_roots = 1 if target is None else SIZES[target]
+    above = [1 if node.parent is None else SIZES[node.parent] for node in nodes]
+    conditionals = tuple(
+        rng.dirichlet(np.full(SIZES[node.column], 0.8), size=(n_roots, size))
+        for node, size in zip(nodes, above, strict=True)
+    )
+    return ColumnTree(tuple(nodes), conditionals, target, rng.dirichlet(np.full(n_roots, 5.0)))
+
+
+def law(tree):
+    """Probability of every row, by enumeration."""
+    table = np.zeros(SIZES)
+    for row in itertools.product(*map(range, SIZES)):
+        root = 0 if tree.target is None else row[tree.target]
+        chance = tree.target_shares[root]
+        for node, conditional in zip(tree.nodes, tree.conditionals, strict=True):
+            chance *= conditional[root, 0 if node.parent is None else row[node.parent]][
+                row[node.column]
+            ]
+        table[row] = chance
+    return table
+
+
+CONDITIONS = {
+    "none": {},
+    "the target": {3: np.array([0.0, 1.0])},
+    "several": {0: np.array([0.0, 1.0, 1.0]), 2: np.array([0.2, 0.0, 0.0, 1.0])},
+    "all": {column: np.eye(size)[1] for column, size in enumerate(SIZES)},
+}
+
+
+@pytest.mark.parametrize("target", [3, 0, None])
+@pytest.mark.parametrize("case", CONDITIONS)
+def test_weighted_rows_follow_the_conditional_law(case, target):
+    """Their weights are unbiased: the mean weight in a row is its chance and all conditions."""
+    tree, allowed, n = random_tree(3, target), CONDITIONS[case], 100_000
+    codes, log_weights = tree.draw(n, np.random.default_rng(1), allowed)
     assert codes.dtype == np.int32
-    assert np.abs(frequencies(codes) - law).max() < 0.01
+    expected = law(tree)
+    assert expected.sum() == pytest.approx(1.0)
+    for column, shares in allowed.items():
+        expected = expected * np.expand_dims(shares, [axis for axis in range(4) if axis != column])
+    found = frequencies(codes, np.exp(log_weights))
+    spread = np.sqrt((frequencies(codes, np.exp(2 * log_weights)) + 1e-9) / n)
+    assert (np.abs(found - expected) <= 5.5 * spread + 1e-4).all()
+    assert found.sum() == pytest.approx(expected.sum(), rel=0.02)
+    assert (found[expected == 0] == 0).all()
+    if not allowed and target is not None:  # stratified
+        counts = np.bincount(codes[:, target], minlength=SIZES[target])
+        assert np.abs(counts - n * tree.target_shares).max() <= 1
+
+
+@pytest.mark.parametrize("n_columns", [2, 5, 12])
+def test_the_tree_gains_most_of_all(n_columns):
+    """By scipy, which finds the least."""
+    rng = np.random.default_rng(n_columns)
+    gains = {pair: rng.uniform(1, 2) for pair in itertools.combinations(range(n_columns), 2)}
+    matrix = np.zeros((n_columns, n_columns))
+    for pair, gain in gains.items():
+        matrix[pair] = 3.0 - gain
+    least = minimum_spanning_tree(matrix).toarray()
+    nodes = spanning_tree(gains, range(n_columns))
+    edges = {tuple(sorted((n.parent, n.column))) for n in nodes if n.parent is not None}
+    assert edges == {tuple(edge) for edge in np.argwhere(least > 0).tolist()}
+    assert sorted(node.column for node in nodes) == list(range(n_columns))
+    for place, node in enumerate(nodes):
+        assert node.parent is None or node.parent in [n.column for n in nodes[:place]]
+
+
+N_ROWS = 10**8  # so that the noise of five rows that is assumed of counts is nothing
+CHAIN = (TreeNode(2, None), TreeNode(0, 2), TreeNode(1, 0), TreeNode(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "target", "pairs"),
+    [
+        (CHAIN, None, [(0, 2), (0, 1), (2, 3)]),
+        (
+            (TreeNode(0, None), TreeNode(1, 0), TreeNode(2, 1)),
+            3,
+            [(0, 3), (1, 3), (2, 3), (0, 1), (1, 2)],
+        ),
+        (tuple(TreeNode(column, None) for column in range(3)), 3, []),
+    ],
+    ids=["chain", "target", "independent"],
+)
+def test_the_pairs_of_a_fitted_tree_are_met(nodes, target, pairs):
+    table = random_table(0)
+    tables = {pair: counted(table * N_ROWS, *pair) for pair in pairs}
+    found = law(fit_tree(nodes, shares_of(table), tables, N_ROWS, target))
+    for pair in pairs:
+        due = counted(table, *pair).counts
+        np.testing.assert_allclose(counted(found, *pair).counts, due, atol=2e-4)
+    for column, shares in enumerate(shares_of(table)):
+        np.testing.assert_allclose(counted(found, column).counts, shares, atol=2e-4)
+    if nodes is CHAIN:  # the law of Chow and Liu: edges over what they share
+        two = {pair: np.asarray(counted(table, *pair).counts) for pair in pairs}
+        shares = shares_of(table)
+        due = np.prod([tab[pair_cells(pair)] for pair, tab in two.items()], axis=0)
+        due = due / (shares[0][EVERY[:, 0]] * shares[2][EVERY[:, 2]])
+        np.testing.assert_allclose(found.ravel(), due, atol=1e-5)
+    if not pairs:
+        due = np.prod([s[EVERY[:, j]] for j, s in enumerate(shares_of(table))], axis=0)
+        np.testing.assert_allclose(found.ravel(), due, atol=1e-9)
+
+
+def pair_cells(pair):
+    return marginal_of(*pair).cells(EVERY)
+
+
+def test_conditionals_are_distributions_whatever_the_counts():
+    rng = np.random.default_rng(5)
+    shares = [rng.dirichlet(np.ones(size)) for size in SIZES]
+    pairs = {
+        pair: NoisyMarginal(marginal_of(*pair), rng.normal(0, 1e5, marginal_of(*pair).n_cells), 3.0)
+        for pair in PAIRS
+    }
+    tree = fit_tree((TreeNode(0, None), TreeNode(1, 0), TreeNode(2, 1)), shares, pairs, 50, 3)
+    for conditional in tree.conditionals:
+        assert (conditional > 0).all()
+        np.testing.assert_allclose(conditional.sum(axis=2), 1.0)
+    codes, _ = tree.draw(100, rng)
+    assert ((codes >= 0) & (codes < SIZES)).all()
+
+
+# --- weights of particles -------------------------------------------------------------------------
+
+
+def noisy_pairs(rng, total, sigma):
+    table = rng.dirichlet(np.ones(len(EVERY))) * total
+    found = [counted(table, *pair, sigma=sigma) for pair in PAIRS]
+    for noisy in found:
+        noisy.counts[:] += sigma * rng.normal(size=len(noisy.counts))
+    return found
+
+
+def scaled(marginals, weights, n_sweeps=3000):
+    particles = ScaledParticles(EVERY[: len(weights)], weights)
+    for noisy in marginals:
+        particles.add(noisy)
+    particles.run(n_sweeps, tolerance=1e-13)
+    return particles
+
+
+@pytest.mark.parametrize("sigma", [5.0, 20.0, 200.0])
+def test_the_weights_are_the_optimum_of_what_is_stated(sigma):
+    """By minimisation over the logarithms of the weights."""
+    rng = np.random.default_rng(0)
+    total = 1000.0
+    marginals = noisy_pairs(rng, total, sigma)
+    start = rng.dirichlet(np.full(len(EVERY), 3.0)) * total
+    cells = [noisy.marginal.cells(EVERY) for noisy in marginals]
+
+    def objective(logits):
+        weights = np.exp(logits - logits.max())
+        weights *= total / weights.sum()
+        cost = SMOOTHING * np.sum(weights * np.log(weights / start))
+        slopes = SMOOTHING * np.log(weights / start)
+        for noisy, cell in zip(marginals, cells, strict=True):
+            left = np.bincount(cell, weights, len(noisy.counts)) - noisy.counts
+            cost += np.sum(left**2) / (2 * sigma**2)
+            slopes = slopes + left[cell] / sigma**2
+        return cost, weights * (slopes - np.sum(weights * slopes) / total)
+
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-10}
+    best = minimize(objective, np.log(start), jac=True, method="L-BFGS-B", options=options)
+    kept = start.copy()
+    particles = scaled(marginals, start)
+    np.testing.assert_array_equal(start, kept)
+    assert objective(np.log(particles.weights))[0] <= best.fun * (1 + 1e-9) + 1e-9
+    expected = np.exp(best.x - best.x.max())
+    expected *= total / expected.sum()
+    np.testing.assert_allclose(particles.weights, expected, rtol=2e-3, atol=0.02)
+    # Known potentials give the same weights again.
+    again = ScaledParticles(EVERY, start)
+    for noisy, potentials in zip(marginals, particles.potentials, strict=True):
+        again.add(noisy, potentials)
+    np.testing.assert_allclose(again.weights, particles.weights, rtol=1e-9)
+    assert again.sweep() < 1e-7
+
+
+def test_exact_counts_give_iterative_proportional_fitting():
+    """With many rows the noise of five that is assumed is nothing."""
+    rng = np.random.default_rng(2)
+    marginals = noisy_pairs(rng, float(N_ROWS), 0.0)
+    start = rng.dirichlet(np.full(len(EVERY), 3.0)) * N_ROWS
+    fitted = start.copy()
+    for _ in range(3000):
+        for noisy in marginals:
+            cells = noisy.marginal.cells(EVERY)
+            fitted *= (noisy.counts / np.bincount(cells, fitted, len(noisy.counts)))[cells]
+    np.testing.assert_allclose(scaled(marginals, start).weights, fitted, rtol=1e-3)
+
+
+def test_cells_without_particles_do_no_harm():
+    """Counts that no particle can meet; and negative ones, which no weight can."""
+    marginal = marginal_of(0, 2)
+    counts = np.linspace(-300, 300, marginal.n_cells)
+    particles = scaled([NoisyMarginal(marginal, counts, 7.0)], np.full(5, 10.0), 50)
+    assert np.isfinite(particles.weights).all()
+    assert particles.weights.sum() == pytest.approx(50.0)
+    assert all(np.isfinite(potentials).all() for potentials in particles.potentials)
+
+
+@given(
+    counts=st.floats(-1e5, 1e5),
+    expected=st.floats(1e-6, 1e5),
+    potential=st.floats(-20, 20),
+    sigma=st.floats(0, 1e4),
+)
+def test_a_step_is_the_root_of_its_equation(counts, expected, potential, sigma):
+    (step,) = scaling_step(np.array([counts]), np.array([expected]), np.array([potential]), sigma)
+    stiffness = SMOOTHING * max(sigma, 5.0) ** 2
+
+    def equation(x):
+        return stiffness * (potential + x) - counts + expected * np.exp(x)
+
+    low, high = -6.0, 6.0
+    if equation(low) > 0:
+        assert step == low
+    elif equation(high) < 0:
+        assert step == high
+    else:
+        assert step == pytest.approx(brentq(equation, low, high, xtol=1e-13), abs=1e-6)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def small_model(n_rows=10_000):
+    """Independent columns, and counts of two pairs that say otherwise; and the law of the rows."""
+    rng = np.random.default_rng(0)
+    shares = [rng.dirichlet(np.full(size, 4.0)) for size in SIZES]
+    bins = tuple(ColumnBins(np.arange(len(s)), s, np.arange(len(s))) for s in shares)
+    nodes = tuple(TreeNode(column, None) for column in range(4))
+    tree = ColumnTree(nodes, tuple(s[None, None] for s in shares), None, np.ones(1))
+    truth = rng.dirichlet(np.full(48, 2.0)) * n_rows
+    marginals = [counted(truth, *pair, sigma=5.0) for pair in ((0, 1), (1, 2))]
+    chances = np.prod([s[EVERY[:, j]] for j, s in enumerate(shares)], axis=0)
+    particles = scaled(marginals, chances * n_rows, 500)
+    releases = (release_of((), NonPrivateEvent()), release_of(marginals, NonPrivateEvent()))
+    found = TableModel(n_rows, releases, bins, tree, tuple(particles.potentials))
+    return found, particles.weights.reshape(SIZES) / n_rows
+
+
+@pytest.mark.parametrize("n_rows", [1, 4999, 120_001])
+def test_rows_follow_the_weights_at_any_place(n_rows):
+    found, due = small_model()
+    codes = found.draw(n_rows, np.random.default_rng(1))
+    assert codes.shape == (n_rows, 4)
+    for part in (codes, codes[: n_rows // 2]) if n_rows > 1 else ():
+        assert np.abs(frequencies(part) - due).max() < 0.03
 
 
 def test_conditions_give_the_conditional_law():
-    model, law = small_model()
+    found, due = small_model()
     allowed = {1: np.array([0.0, 1.0]), 2: np.array([1.0, 0.5, 0.0, 1.0])}
-    codes = model.draw(50_000, np.random.default_rng(2), allowed)
-    expected = law * allowed[1][None, :, None] * allowed[2][None, None]
-    assert np.abs(frequencies(codes) - expected / expected.sum()).max() < 0.01
+    codes = found.draw(50_000, np.random.default_rng(2), allowed)
+    due = due * allowed[1][:, None, None] * allowed[2][:, None]
+    assert np.abs(frequencies(codes) - due / due.sum()).max() < 0.01
     assert (codes[:, 1] == 1).all()
     assert (codes[:, 2] != 2).all()
 
@@ -72,12 +415,11 @@ def test_resampling_is_unbiased():
     """Each particle is there as often as its weight says, to one; on average exactly."""
     rng = np.random.default_rng(3)
     weights = rng.exponential(size=40)
-    codes = rng.integers(0, 5, size=(40, 3)).astype(np.int32)
-    particles = ScaledParticles(codes, weights)
+    particles = ScaledParticles(rng.integers(0, 5, size=(40, 3)).astype(np.int32), weights)
     n_rows, total = 100, np.zeros(40)
     expected = n_rows * weights / weights.sum()
     for _ in range(4000):
-        counts = np.bincount(_systematic(particles, n_rows, rng), minlength=40)
+        counts = np.bincount(model._systematic(particles, n_rows, rng), minlength=40)
         assert counts.sum() == n_rows
         assert np.abs(counts - expected).max() < 1
         total += counts
@@ -85,27 +427,18 @@ def test_resampling_is_unbiased():
     assert (np.abs(total / 4000 - expected) < 5.5 * spread + 1e-9).all()
 
 
-def test_cells_occur_in_their_shares():
+@pytest.mark.parametrize("kept", [None, np.array([0.0, 1.0, 1.0, 1.0, 0.25, 0.0])])
+def test_cells_occur_in_their_shares(kept):
     rng = np.random.default_rng(5)
     bins = np.array([0, 0, 1, 2, 2, 2])
     shares = rng.dirichlet(np.ones(6))
-    found = ColumnBins(bins, shares, np.arange(3))
     codes = rng.integers(0, 3, 3000)
-    cells = draw_cells(codes, found, rng)
+    cells = draw_cells(codes, ColumnBins(bins, shares, np.arange(3)), rng, kept)
     np.testing.assert_array_equal(bins[cells], codes)
+    wanted = shares if kept is None else shares * kept
     for code in range(3):
         members = np.flatnonzero(bins == code)
         mine = cells[codes == code]
-        expected = len(mine) * shares[members] / shares[members].sum()
+        expected = len(mine) * wanted[members] / wanted[members].sum()
         counts = np.bincount(mine, minlength=6)[members]
         assert np.abs(counts - expected).max() <= 1  # stratified
-
-
-def test_cells_that_a_condition_excludes_do_not_occur():
-    rng = np.random.default_rng(6)
-    bins = np.array([0, 0, 0, 1, 1])
-    found = ColumnBins(bins, np.full(5, 0.2), np.arange(2))
-    kept = np.array([0.0, 1.0, 0.25, 1.0, 0.0])
-    cells = draw_cells(rng.integers(0, 2, 5000), found, rng, kept)
-    assert set(cells) == {1, 2, 3}
-    assert np.sum(cells == 2) / np.sum(cells == 1) == pytest.approx(0.25, abs=0.01)
