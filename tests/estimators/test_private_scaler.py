@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, RobustScaler
+from sklearn.preprocessing import RobustScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot.estimators import private_scaler
@@ -56,11 +54,6 @@ def test_no_noise_at_infinite_epsilon(X):
         PrivateScaler(epsilon=math.inf, budget=PrivacyBudget(100.0)).fit(X)
 
 
-def test_more_epsilon_means_less_noise(X):
-    sigmas = [PrivateScaler(epsilon=e).fit(X).privacy_spent_.sigma[0] for e in (0.5, 1, 5, 50)]
-    assert sigmas == sorted(sigmas, reverse=True)
-
-
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_constant_features_get_scale_one(epsilon):
     X = np.column_stack([np.full(5000, 7.0), np.zeros(5000)])
@@ -80,29 +73,12 @@ def test_parts_can_be_left_out(X):
     assert scaler.scale_ is None
     np.testing.assert_allclose(scaler.transform(X), X - scaler.center_)
     np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(X)), X)
-    with pytest.raises(ValueError, match="leave nothing to learn"):
-        PrivateScaler(with_centering=False, with_scaling=False).fit(X)
-
-
-def test_transform_does_not_clip(X):
-    scaler = PrivateScaler().fit(X)
-    far = np.full((1, 3), 1e12)
-    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(far)), far)
 
 
 def test_few_rows_fall_back_with_a_warning(X):
     with pytest.warns(PrivacyWarning, match="3 of 3 features did not stand out"):
         scaler = PrivateScaler(epsilon=0.1).fit(X[:10])
     np.testing.assert_array_equal(scaler.transform(X), X)
-
-
-def test_random_state_reproduces_and_warns(X):
-    with pytest.warns(PrivacyWarning, match="`random_state` makes the privacy noise"):
-        first, second = (PrivateScaler(random_state=0).fit(X) for _ in range(2))
-    np.testing.assert_array_equal(first.center_, second.center_)
-    np.testing.assert_array_equal(first.scale_, second.scale_)
-    third, fourth = (PrivateScaler().fit(X) for _ in range(2))
-    assert (third.scale_ != fourth.scale_).all()
 
 
 # ------------------------------------------------------------------ privacy
@@ -121,21 +97,6 @@ def test_the_charge_fills_the_budget_once(X):
     assert isinstance(spent.event, ComposedEvent)
     assert spent.sensitivity == (math.sqrt(6), math.sqrt(6))
     assert "the number of rows" in spent.assumptions
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 8.0, 300.0])
-@pytest.mark.parametrize("with_centering", [True, False])
-def test_every_epsilon_is_admitted_exactly_once(X, epsilon, with_centering):
-    budget = PrivacyBudget(epsilon)
-    scaler = PrivateScaler(epsilon, budget=budget, with_centering=with_centering)
-    if epsilon < 0.1:
-        with pytest.warns(PrivacyWarning, match="did not stand out"):
-            scaler.fit(X)
-    else:
-        scaler.fit(X)
-    with pytest.raises(BudgetExceededError):
-        scaler.fit(X)
-    assert len(budget.history()) == 1
 
 
 def test_a_refused_fit_changes_nothing(X):
@@ -196,49 +157,39 @@ def test_the_noise_is_the_noise_of_the_event(X, monkeypatch):
     assert abs(values.var() / event.events[1].sigma ** 2 - 1) < 0.02
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"epsilon": 0.0},
-        {"epsilon": -1.0},
-        {"epsilon": "1"},
-        {"delta": 0.0},
-        {"delta": 1.0},
-        {"budget": 3.0},
-        {"with_scaling": "yes"},
-    ],
-)
-def test_bad_parameters_are_named_before_any_charge(X, bad):
-    budget = PrivacyBudget(10.0)
-    (name,) = bad
-    with pytest.raises(ValueError, match=f"The '{name}' parameter of PrivateScaler"):
-        PrivateScaler(**{"budget": budget, **bad}).fit(X)
-    assert budget.epsilon_spent() == 0
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 8.0, 300.0])
+@pytest.mark.filterwarnings("ignore:.*did not stand out:skdpot.exceptions.PrivacyWarning")
+def test_every_epsilon_is_admitted_exactly_once(X, epsilon):
+    budget = PrivacyBudget(epsilon)
+    scaler = PrivateScaler(epsilon, budget=budget).fit(X)
+    with pytest.raises(BudgetExceededError):
+        clone(scaler).fit(X)
+    assert len(budget.history()) == 1
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "changes", "message"),
     [
-        ([[1.0, np.nan], [2.0, 3.0]], "contains NaN"),
-        ([[1.0, np.inf], [2.0, 3.0]], "contains infinity"),
-        ([["secret", "b"], ["c", "d"]], "cannot be read as numbers"),
-        ([[1.0, 2.0]], r"1 sample.* minimum of 2 is required"),
-        (np.empty((3, 0)), r"0 feature\(s\)"),
-        ([1.0, 2.0], "Expected 2D array"),
-        (sparse.eye_array(4, format="csr"), "[Ss]parse"),
+        *(
+            ([[1.0], [2.0]], {name: value}, f"The '{name}' parameter of PrivateScaler")
+            for name, value in (("epsilon", 0.0), ("epsilon", "1"), ("delta", 1.0), ("budget", 3.0))
+        ),
+        ([[1.0], [2.0]], {"epsilon": 1e-9, "delta": 1e-12}, "too small"),
+        ([[1.0], [2.0]], {"with_centering": False, "with_scaling": False}, "nothing to learn"),
+        ([[1.0, np.nan], [2.0, 3.0]], {}, "contains NaN"),
+        ([[1.0, np.inf], [2.0, 3.0]], {}, "contains infinity"),
+        ([["secret", "b"], ["c", "d"]], {}, "cannot be read as numbers"),
+        ([[1.0, 2.0]], {}, r"1 sample.* minimum of 2 is required"),
+        (np.empty((3, 0)), {}, r"0 feature\(s\)"),
+        (sparse.eye_array(4, format="csr"), {}, "[Ss]parse"),
     ],
 )
-def test_bad_rows_are_refused_before_any_charge(rows, message):
+def test_what_is_refused_is_not_charged(rows, changes, message):
     budget = PrivacyBudget(10.0)
-    with pytest.raises((ValueError, TypeError), match=message) as caught:
-        PrivateScaler(budget=budget).fit(rows)
+    with pytest.raises((ValueError, TypeError, CalibrationError), match=message) as caught:
+        PrivateScaler(**{"budget": budget} | changes).fit(rows)
     assert "secret" not in str(caught.value)
-    assert budget.epsilon_spent() == 0
-
-
-def test_an_epsilon_below_the_ledger_is_refused(X):
-    with pytest.raises(CalibrationError, match="too small"):
-        PrivateScaler(epsilon=1e-9, delta=1e-12).fit(X)
+    assert len(budget.history()) == 0
 
 
 # ------------------------------------------------------------ scikit-learn
@@ -254,22 +205,6 @@ def test_pandas_in_pandas_out(X):
         scaler.transform(frame[["b", "a", "c"]])
 
 
-def test_single_precision_is_kept(X):
-    rows = X.astype(np.float32)
-    scaler = PrivateScaler().fit(rows)
-    assert scaler.transform(rows).dtype == np.float32
-    assert scaler.center_.dtype == np.float64
-    assert np.abs(scaler.transform(rows).mean(axis=0)).max() < 0.3
-
-
-def test_clones_and_pipelines_share_the_budget(X):
-    budget = PrivacyBudget(2.0)
-    scaler = PrivateScaler(0.9, budget=budget)
-    make_pipeline(clone(scaler), FunctionTransformer()).fit(X)
-    clone(scaler).fit(X)
-    assert len(budget.history()) == 2
-
-
 def test_pickle_predicts_without_its_ledger(X):
     budget = PrivacyBudget(1.0)
     scaler = PrivateScaler(budget=budget).fit(X)
@@ -279,8 +214,3 @@ def test_pickle_predicts_without_its_ledger(X):
     restored = pickle.loads(data)
     np.testing.assert_array_equal(restored.transform(X), expected)
     assert restored.privacy_spent_.epsilon == 1.0
-
-
-def test_unfitted():
-    with pytest.raises(NotFittedError):
-        PrivateScaler().transform([[1.0]])

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot import PrivacyBudget
 from skdpot.estimators import table_encoder
-from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
+from skdpot.exceptions import BudgetExceededError, PrivacyWarning
 from skdpot.preprocessing import (
     BooleanColumn,
     CategoricalColumn,
@@ -64,58 +64,40 @@ def test_sklearn_contract(estimator, check):
 # ---------------------------------------------------- there and back again
 
 
-@given(tables("pandas"))
-@settings(max_examples=200, deadline=None)
-def test_tables_of_pandas_come_back_exactly(case):
-    frame, schema = case
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_tables_come_back_exactly(library, data):
+    frame, schema = data.draw(tables(library))
     encoder = TableEncoder(schema).fit(frame)
     places = encoder.transform(frame)
-    pd.testing.assert_frame_equal(encoder.inverse_transform(places), frame, check_exact=True)
+    back = encoder.inverse_transform(places)
+    if library == "pandas":
+        pd.testing.assert_frame_equal(back, frame, check_exact=True)
+    else:
+        assert back.schema == frame.schema
+        assert_polars_equal(back, frame, check_exact=True, categorical_as_str=True)
     assert (np.linalg.norm(places, axis=1) <= 1).all()
     assert places.shape[1] == len(set(encoder.get_feature_names_out()))
 
 
-@given(tables("polars"))
-@settings(max_examples=100, deadline=None)
-def test_tables_of_polars_come_back_exactly(case):
-    frame, schema = case
-    encoder = TableEncoder(schema).fit(frame)
-    places = encoder.transform(frame)
-    back = encoder.inverse_transform(places)
-    assert back.schema == frame.schema
-    assert_polars_equal(back, frame, check_exact=True, categorical_as_str=True)
-    assert (np.linalg.norm(places, axis=1) <= 1).all()
-
-
-def test_floats_come_back_to_a_trillionth_of_their_range(frame):
-    X = np.random.default_rng(0).normal(size=(500, 3))
-    schema = TableSchema([NumericColumn(f"x{j}", lower=-9, upper=9) for j in range(3)])
-    encoder = TableEncoder(schema).fit(X)
-    back = encoder.inverse_transform(encoder.transform(X))
-    assert isinstance(back, np.ndarray)
-    np.testing.assert_allclose(back, X, rtol=0, atol=18e-12)
-    floats = frame[["height", "gain"]]
-    encoder = TableEncoder(TableSchema([PUBLIC["height"], PUBLIC["gain"]])).fit(floats)
-    back = encoder.inverse_transform(encoder.transform(floats))
-    np.testing.assert_allclose(back["height"], floats["height"], rtol=0, atol=3e-12)
-    pd.testing.assert_series_equal(back["gain"], floats["gain"], check_exact=True)
-
-
 def test_a_schema_for_one_library_serves_the_other(frame):
     there = TableEncoder(PUBLIC).fit(frame)
-    table = pl.DataFrame(
-        {
-            name: frame[name].astype(object).where(frame[name].notna(), None).tolist()
-            for name in frame
-        }
-    )
+    held = {n: frame[n].astype(object).where(frame[n].notna(), None).tolist() for n in frame}
+    table = pl.DataFrame(held)
     encoder = TableEncoder(there.schema_).fit(table)
     np.testing.assert_array_equal(encoder.transform(table), there.transform(frame))
     np.testing.assert_array_equal(there.transform(table), there.transform(frame))
     back = encoder.inverse_transform(encoder.transform(table))
-    assert back.columns == table.columns
-    assert back["job"].to_list() == table["job"].to_list()
+    assert back["job"].to_list() == held["job"]
     assert back["since"].dtype == pl.Datetime("ms")
+    # Nullable types of pandas where numpy cannot miss a value.
+    table = pl.DataFrame({"n": [1, None], "b": [True, None]})
+    schema = TableEncoder(TableSchema.guess(table).confirm()).fit(table).schema_
+    encoder = TableEncoder(schema).fit(pd.DataFrame({"n": [1, 1], "b": [True, False]}))
+    back = encoder.inverse_transform(encoder.transform(table))
+    assert back.dtypes.astype(str).tolist() == ["Int64", "boolean"]
+    assert back.isna().to_numpy().tolist() == [[False, False], [True, True]]
 
 
 def test_a_table_of_arrow_is_read_by_its_names(frame):
@@ -144,16 +126,6 @@ def test_what_of_arrow_is_no_table(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(TypeError, match="Reading ArrowTable needs polars: pip install polars"):
         TableEncoder().fit(column)
-
-
-def test_nullable_types_of_pandas_where_numpy_cannot_miss_a_value():
-    table = pl.DataFrame({"n": [1, None], "b": [True, None]})
-    schema = TableEncoder(TableSchema.guess(table).confirm()).fit(table).schema_
-    frame = pd.DataFrame({"n": [1, 1], "b": [True, False]})
-    encoder = TableEncoder(schema).fit(frame)
-    back = encoder.inverse_transform(encoder.transform(table))
-    assert back.dtypes.astype(str).tolist() == ["Int64", "boolean"]
-    assert back.isna().to_numpy().tolist() == [[False, False], [True, True]]
 
 
 # ------------------------------------------------------------ the unit ball
@@ -198,26 +170,6 @@ def test_every_column_has_the_same_room(frame):
     corner["since"] = pd.Series([pd.Timestamp("2025-01-01")], index=corner.index, dtype="M8[s]")
     assert np.linalg.norm(encoder.transform(corner)) == pytest.approx(1, abs=1e-11)
     assert np.linalg.norm(encoder.transform(corner)) <= 1
-
-
-def test_a_logarithmic_scale_is_in_the_coordinates(frame):
-    encoder = TableEncoder(TableSchema([PUBLIC["gain"]])).fit(frame[["gain"]])
-    places = encoder.transform(pd.DataFrame({"gain": [0.0, 999.0, 1e6]}))
-    np.testing.assert_allclose(places.ravel(), [-1, 0, 1], atol=1e-5)
-
-
-def test_values_outside_are_clipped_and_unknown_ones_collected(frame):
-    schema = TableSchema(
-        [
-            NumericColumn("age", lower=20, upper=60),
-            CategoricalColumn("job", categories=["clerk"], other="another", missing=True),
-        ]
-    )
-    encoder = TableEncoder(schema).fit(frame[["age", "job"]])
-    back = encoder.inverse_transform(encoder.transform(frame[["age", "job"]]))
-    pd.testing.assert_series_equal(back["age"], frame["age"].clip(20, 60))
-    expected = frame["job"].where(frame["job"].isin(["clerk"]) | frame["job"].isna(), "another")
-    pd.testing.assert_series_equal(back["job"], expected)
 
 
 # ------------------------------------------------------------- what it costs
@@ -346,35 +298,6 @@ def test_tables_that_nothing_can_be_learned_from(table, message):
         TableEncoder().fit(table)
 
 
-@pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"delta": 1.0}, {"schema": {}}, {"budget": 3}])
-def test_bad_parameters_are_named(frame, bad):
-    (name,) = bad
-    with pytest.raises(ValueError, match=f"The '{name}' parameter of TableEncoder"):
-        TableEncoder(**bad).fit(frame)
-
-
-def test_an_epsilon_below_the_ledger_is_refused(frame):
-    with pytest.raises(CalibrationError, match="too small"):
-        TableEncoder(epsilon=1e-9, delta=1e-12).fit(frame)
-
-
-def test_random_state_reproduces_and_warns(frame):
-    with pytest.warns(PrivacyWarning, match="`random_state` makes the privacy noise"):
-        first, second = (TableEncoder(random_state=0).fit(frame).schema_ for _ in range(2))
-    assert first == second
-    assert first != TableEncoder().fit(frame).schema_
-
-
-def test_a_guess_that_nobody_confirmed_warns(frame):
-    schema = TableSchema.guess(frame)
-    with pytest.warns(PrivacyWarning, match="guessed from the values"):
-        TableEncoder(schema).fit(frame)
-    TableEncoder(schema.confirm()).fit(frame)
-    with pytest.warns(PrivacyWarning, match="guessed from the values"):
-        encoder = TableEncoder(schema.replace(NumericColumn("age"))).fit(frame)
-    assert any("guessed" in text for text in encoder.privacy_spent_.assumptions)
-
-
 def test_later_private_steps_say_what_both_cost(frame):
     places = TableEncoder(epsilon=1.0).fit_transform(frame)
     with pytest.warns(PrivacyWarning, match="private step that spent epsilon=1 on the same people"):
@@ -440,15 +363,6 @@ def test_feature_names_are_checked(frame):
         TableEncoder().transform(frame)
     with pytest.raises(TypeError, match="collect"):
         TableEncoder().fit(pl.LazyFrame({"a": [1, 2]}))
-
-
-def test_excluded_columns_are_left_out(frame):
-    schema = PUBLIC.exclude("since", "job")
-    encoder = TableEncoder(schema).fit(frame)
-    assert encoder.n_features_in_ == 6
-    back = encoder.inverse_transform(encoder.transform(frame))
-    assert back.columns.tolist() == ["age", "gain", "height", "member"]
-    assert encoder.fit(frame[["age", "gain", "height", "member"]]).n_features_in_ == 4
 
 
 def test_clones_pickles_and_pipelines(frame):

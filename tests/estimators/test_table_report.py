@@ -1,8 +1,6 @@
 """Reports on synthetic tables: right figures, honest about noise and about whose rows they show."""
 
-import base64
 import copy
-import io
 import json
 import math
 import re
@@ -12,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.image import imread
 from sklearn.exceptions import NotFittedError
 
 from skdpot import DPTableSynthesizer, PrivacyBudget, TableSchema
@@ -22,7 +19,7 @@ from skdpot.metrics.marginals import marginal_total_variations, normalized_wasse
 from skdpot.preprocessing import CategoricalColumn, DatetimeColumn, NumericColumn
 from skdpot.release.contingency import Marginal, NoisyMarginal
 from skdpot.tables.model import project_to_total
-from skdpot.tables.report import TableQualityReport, _misfit, drawn_marginal, numbers_of_counts
+from skdpot.tables.report import _misfit, numbers_of_counts
 from tests.tables.table_models import CASES, SCHEMA, as_polars, fit, fitted, people
 
 GROWN = people(20_000, seed=5)
@@ -93,13 +90,6 @@ def test_distances_are_those_to_the_released_counts(grown):
         assert row["total_variation"] == pytest.approx(np.abs(counts - table.ravel()).sum() / 2)
 
 
-def test_a_report_is_reproducible_and_its_rows_are_random(grown, report):
-    again = grown.quality_report(random_state=0)
-    pd.testing.assert_frame_equal(again.columns, report.columns, check_exact=True)
-    other = grown.quality_report(random_state=1)
-    assert not other.columns.equals(report.columns)
-
-
 def test_a_report_charges_nothing(tmp_path):
     budget = PrivacyBudget(1.0, ledger=tmp_path / "ledger.db")
     synthesizer = fit(people(), schema=SCHEMA, epsilon=0.5, budget=budget)
@@ -123,17 +113,6 @@ def test_what_noise_explains_is_what_noise_does():
     assert np.mean(found) == pytest.approx(np.mean(expected), rel=0.05)
 
 
-def test_cells_that_are_joined_have_the_noise_of_all_of_them():
-    rng = np.random.default_rng(1)
-    marginal = Marginal((0,), (np.arange(40),))
-    noisy = NoisyMarginal(marginal, np.full(40, 100.0), 30.0)
-    joined = np.repeat([0, 1], 20)
-    _, expected, _, _ = _misfit(noisy, np.full(40, 1 / 40), joined, 4000, 10**6, rng)
-    # Two numbers of deviation 30 sqrt(20), moved so that their sum is right.
-    scale = 30 * math.sqrt(20) / 4000 / math.sqrt(2)
-    assert expected == pytest.approx(scale * math.sqrt(2 / math.pi), rel=0.25)
-
-
 def test_a_misfit_beyond_the_noise_is_told(grown, report):
     assert not report.columns["beyond_noise"].any()
     assert not report.pairs["beyond_noise"].any()
@@ -149,18 +128,14 @@ def test_a_misfit_beyond_the_noise_is_told(grown, report):
     assert all("city" in pair for pair in found.pairs.index[found.pairs["beyond_noise"]])
 
 
-def test_tables_are_complete(report):
+def test_tables_and_summary_are_complete(report, beside):
     assert report.columns.index.tolist() == list(SCHEMA.names)
-    assert report.columns["kind"].tolist() == [column.kind for column in SCHEMA]
     for frame in (report.columns, report.pairs):
         figures = frame[["total_variation", "expected", "limit"]]
         assert ((figures >= 0) & (figures <= 1)).all(axis=None)
         assert (frame["expected"] <= frame["limit"]).all()
         due = frame["total_variation"] > frame["limit"] + 1e-12
         assert (frame["beyond_noise"] == due).all()
-
-
-def test_the_summary_is_plain(report, beside):
     for one in (report, beside):
         assert json.loads(json.dumps(one.summary, allow_nan=False)) == one.summary
     found = report.summary
@@ -171,11 +146,7 @@ def test_the_summary_is_plain(report, beside):
     assert (found["epsilon"], found["rows"], found["synthetic_rows"]) == (1.0, 20_000, 20_000)
     assert found["normalized_wasserstein"] is None
     assert beside.summary["normalized_wasserstein"] < 0.05
-
-
-def test_the_matrix_of_pairs(report):
     matrix = report.pair_matrix()
-    assert matrix.index.tolist() == matrix.columns.tolist() == list(SCHEMA.names)
     np.testing.assert_array_equal(np.diag(matrix), report.columns["total_variation"])
     pd.testing.assert_frame_equal(matrix, matrix.T)
     finest = report.pairs.sort_values("cells").groupby(level=[0, 1])["total_variation"].last()
@@ -233,32 +204,15 @@ def test_rows_of_any_library_give_the_same_report(grown):
     ]
 
 
-def test_dates_as_text_and_categories_that_look_alike():
-    frame = pd.DataFrame({"day": ["2024-01-01", "2024-01-03"] * 50, "mixed": ["1", "2"] * 50})
-    schema = TableSchema(
-        [
-            DatetimeColumn("day", lower="2024-01-01", upper="2024-01-05", resolution="D"),
-            CategoricalColumn("mixed", categories=["1", 1, "2"], dtype="object"),
-        ]
-    )
-    report = fit(frame, schema=schema).quality_report(frame, n_samples=50, random_state=0)
-    assert np.isfinite(report.columns.loc["day", "normalized_wasserstein"])
-    assert report.to_html()
-
-
 def test_every_rendering_says_whose_rows_it_shows(report, page, beside):
     words = "as confidential as they are"
-    assert "passed on like the synthetic rows" in page
     assert words not in page
-    assert report.compared_with == "noisy counts that the synthesizer released"
     assert words in beside.cautions[0]
-    fragment = beside._repr_html_()
-    assert words in fragment
-    assert "passed on like" not in fragment
-    assert fragment in beside.to_html()
-    assert "rows that were given and count as public" in repr(beside)
-    assert "rows that were given" in beside.summary["compared_with"]
-    assert "rows that were given" in beside.plot().labels
+    for rendering in (beside._repr_html_(), beside.to_html()):
+        assert words in rendering
+    for text in (repr(beside), beside.summary["compared_with"], *beside.plot().labels[:1]):
+        assert "rows that were given" in text
+    assert report.compared_with == "noisy counts that the synthesizer released"
 
 
 def test_wrong_rows_are_refused(grown):
@@ -291,17 +245,6 @@ def test_categories_that_share_a_bin_are_named():
     found = cautions(pd.DataFrame({"x": values}), schema, epsilon=1.0)
     assert re.search(r"'x': 2 of 4 categories are too rare.*'rare', 'seldom'", found)
     assert "too rare" not in cautions(pd.DataFrame({"x": values}), schema, epsilon=math.inf)
-
-
-def test_a_column_of_one_value_is_named():
-    schema = TableSchema([CategoricalColumn("x", categories=["a"]), SCHEMA["city"]])
-    assert "A single value is possible" in cautions(people().assign(x="a")[["x", "city"]], schema)
-
-
-def test_a_constant_number_stands_out():
-    frame = pd.DataFrame({"x": np.full(2000, 5)})
-    schema = TableSchema([NumericColumn("x", lower=0, upper=9, integer=True)])
-    assert "stands out" not in cautions(frame, schema)
 
 
 def test_what_weakens_privacy_is_told():
@@ -351,13 +294,6 @@ def test_values_beyond_a_bound_are_told():
 )
 def test_ends_that_are_no_piles_are_not_told(values, column):
     assert "bound of" not in piled(values, column)
-
-
-def test_noise_at_a_bound_is_no_pile():
-    values = np.random.default_rng(0).normal(50, 3, 300)
-    for seed in range(20):
-        column = NumericColumn("x", lower=-400, upper=400)
-        assert "bound of" not in piled(values, column, epsilon=0.3, random_state=seed)
 
 
 def test_a_table_that_is_too_small_is_told_before_the_charge():
@@ -419,65 +355,37 @@ def test_the_noise_of_a_mean_is_what_noise_does():
     rng = np.random.default_rng(0)
     grid = NumericColumn("x", lower=0, upper=99, integer=True).grid()
     counts = np.where(np.arange(100) < 20, 1000.0, 0.0)
+    marginal = Marginal((0,), (np.arange(100),))
     found = [
-        numbers_of_counts(grid, noisy(grid, counts + 30 * rng.standard_normal(100), 30.0))
+        numbers_of_counts(
+            grid, NoisyMarginal(marginal, counts + 30 * rng.standard_normal(100), 30.0)
+        )
         for _ in range(400)
     ]
     means = np.array([figures["mean"] for figures in found])
     noise = np.mean([figures["mean_noise"] for figures in found])
     assert means.std() == pytest.approx(noise, rel=0.15)
     assert means.mean() == pytest.approx(9.5, abs=4 * noise / 20)
+    hidden = numbers_of_counts(grid, NoisyMarginal(marginal, np.ones(100), 100.0))
+    assert all(math.isnan(figure) for figure in hidden.values())
 
 
-def test_figures_that_the_noise_leaves_nothing_of():
-    grid = NumericColumn("x", lower=0, upper=99, integer=True).grid()
-    found = numbers_of_counts(grid, noisy(grid, np.ones(100), 100.0))
-    assert all(math.isnan(figure) for figure in found.values())
-    one = NumericColumn("x", lower=5, upper=5).grid()
-    found = numbers_of_counts(one, noisy(one, [100.0], 1.0))
-    assert found == {"mean": 5.0, "std": 0.0, "quantile_99": 5.0, "mean_noise": 0.0}
+# ------------------------------------------------------------------- the page and the picture
 
 
-def test_a_table_without_numbers_has_no_figures_but_the_columns():
-    report = fitted("one column").quality_report(n_samples=50)
-    assert report.columns[FIGURES].isna().all(axis=None)
-    assert "std. dev." not in report.to_html()
-
-
-# ------------------------------------------------------------------- the page
-
-
-def pictures(page):
-    found = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="([^"]+)"', page)
-    return [(imread(io.BytesIO(base64.b64decode(data))), words) for data, words in found]
-
-
-def test_the_page_needs_nothing_else(report, page, tmp_path):
+def test_the_page_needs_nothing_else_and_holds_the_statement(report, page, tmp_path):
     place = tmp_path / "report.html"
     assert report.to_html(place) == place.read_text(encoding="utf-8") == page
     assert "<script" not in page
     assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
     assert "@import" not in page
     assert "http" not in re.sub(r"base64,[^\"]+", "", page)
-    assert [words.split(":")[0].split(";")[0] for _, words in pictures(page)] == [
-        "Distributions of columns",
-        "Total variation of the pairs whose counts were released",
-    ]
-    for image, _ in pictures(page):
-        assert image.std() > 0.05  # something is drawn
-
-
-def test_the_page_holds_statement_schema_and_figures(report, page):
-    assert "Nowhere do synthetic rows differ" in page
+    assert page.count("data:image/png") == 2
     assert report.spent._repr_html_() in page
     assert report.schema._repr_html_() in page
     for name, row in report.columns.iterrows():
         assert f">{name}</td>" in page
         assert f">{row['total_variation']:.4f}</td>" in page
-    age = report.columns.loc["age"]
-    assert f">{age['mean']:.4g} ± {age['mean_noise']:.2g}</td>" in page
-    assert f">{age['synthetic_std']:.4g}</td>" in page
-    assert "20,000 private rows, by their noisy counts" in page
 
 
 def test_names_are_escaped():
@@ -494,119 +402,66 @@ def test_names_are_escaped():
 def test_a_wide_table_has_a_page_of_bounded_length(monkeypatch):
     monkeypatch.setattr("skdpot.tables.report.MOST_DRAWN", 4)
     monkeypatch.setattr("skdpot.tables.report._MOST_ROWS", 6)
-    rng = np.random.default_rng(0)
-    wide = pd.DataFrame({f"c{k}": rng.random(200) < 0.5 for k in range(10)})
+    wide = pd.DataFrame({f"c{k}": np.random.default_rng(k).random(200) < 0.5 for k in range(10)})
     report = fit(wide, schema=TableSchema.from_dtypes(wide)).quality_report(n_samples=100)
     page = report.to_html()
-    assert "The 6 columns that agree best are not drawn." in page
-    assert "And 4 more columns that agree better." in page
-    assert len(pictures(page)) == 1  # the map would be too fine to read
+    assert re.search(r"6 columns .*not drawn", page)
+    assert "4 more columns" in page
+    assert page.count("data:image/png") == 1  # the map would be too fine to read
 
 
-# ------------------------------------------------------------------- pictures
+SCALES = TableSchema(
+    [
+        NumericColumn("log", lower=0, upper=99_999, log_scale=True, missing=True),
+        DatetimeColumn("day", lower="1970-01-11", upper="1970-01-20", resolution="D"),
+        CategoricalColumn("many", categories=[f"k{k}" for k in range(20)]),
+        CategoricalColumn("size", categories=["S", "M", "L"], ordered=True),
+        NumericColumn("small", lower=0.0, upper=2.56),
+        CategoricalColumn("one", categories=["a"]),
+    ]
+)
 
 
-def test_the_plot_shows_noisy_counts_their_noise_and_synthetic_rows(report):
+def test_the_plot_shows_noisy_counts_their_noise_and_synthetic_rows():
+    rng = np.random.default_rng(0)
+    n = 20_000
+    rows = pd.DataFrame(
+        {
+            "log": np.where(rng.random(n) < 0.1, np.nan, rng.lognormal(5, 2, n)),
+            "day": pd.Timestamp("1970-01-11") + pd.to_timedelta(rng.integers(0, 10, n), "D"),
+            "many": [f"k{k}" for k in np.minimum(rng.geometric(0.2, n), 19)],
+            "size": rng.choice(["S", "L"], n),
+            "small": rng.uniform(0.5, 0.75, n),
+            "one": "a",
+        }
+    )
+    report = fit(rows, schema=SCALES).quality_report(random_state=0)
+    assert "A single value is possible" in " ".join(report.cautions)
     display = report.plot()
     assert isinstance(display, MarginalsDisplay)
+    marginals = {marginal.name: marginal for marginal in report.marginals}
     for marginal, panel in zip(report.marginals, display.axes_, strict=False):
-        if marginal.kind == "category":
-            bars = [bar.get_width() for bar in display.artists_[marginal.name][0]]
-            np.testing.assert_allclose(bars, marginal.real)
-        else:
-            np.testing.assert_allclose(
-                display.artists_[marginal.name][0].get_data().values, marginal.real
-            )
-        first, *_ = (c for c in panel.collections if c.__class__.__name__ == "LineCollection")
+        both = marginal.real.sum() + marginal.real_missing
+        assert both == pytest.approx(1, abs=0.02)
+        bars = next(c for c in panel.collections if c.__class__.__name__ == "LineCollection")
         axis = 0 if marginal.kind == "category" else 1
-        ends = np.array([[segment[0][axis], segment[1][axis]] for segment in first.get_segments()])
-        np.testing.assert_allclose(ends.mean(axis=1), marginal.real, atol=1e-12)
-        np.testing.assert_allclose(np.ptp(ends, axis=1) / 4, marginal.real_deviations)
-    titles = [panel.get_title() for panel in display.axes_]
-    row = report.columns.iloc[0]
-    assert titles[0] == (f"age\nTV = {row['total_variation']:.3f}, by noise {row['expected']:.3f}")
-    assert titles[-1].startswith("total variation of pairs")
-    assert len(report.plot(pairs=False).axes_) == 6
-
-
-def test_the_plot_beside_rows_has_no_bars_of_noise(beside):
-    display = beside.plot(pairs=False)
-    for panel in display.axes_:
-        assert not [c for c in panel.collections if c.__class__.__name__ == "LineCollection"]
-    assert "by chance" in display.axes_[0].get_title()
-
-
-def noisy(grid, counts, sigma=2.0):
-    return NoisyMarginal(Marginal((0,), (np.arange(grid.size),)), np.array(counts, float), sigma)
-
-
-def test_a_drawn_marginal_of_integers():
-    grid = NumericColumn("x", lower=10, upper=15, integer=True, missing=True).grid()
-    counts = [10, 20, 30, 20, 10, 5, 5]
-    shares = np.array(counts) / 100
-    drawn, joined = drawn_marginal(grid, noisy(grid, counts), shares, 100, 3)
-    assert joined.tolist() == [0, 0, 1, 1, 2, 2, 3]
-    np.testing.assert_allclose(drawn.values, [9.5, 11.5, 13.5, 15.5])
-    np.testing.assert_allclose(drawn.real, [0.3, 0.5, 0.15])
-    np.testing.assert_allclose(drawn.synthetic, [0.3, 0.5, 0.15])
-    np.testing.assert_allclose(drawn.real_deviations, 2 * math.sqrt(2) / 100)
-    assert (drawn.real_missing, drawn.synthetic_missing) == pytest.approx((0.05, 0.05))
-    assert drawn.real_missing_deviation == pytest.approx(0.02)
-
-
-def test_a_drawn_marginal_leaves_out_empty_ends():
-    grid = NumericColumn("x", lower=0.0, upper=2.56).grid()
-    inside = np.zeros(grid.size)
-    inside[(grid.starts >= 0.5) & (grid.stops <= 0.75) & (grid.stops > grid.starts)] = 100
-    drawn, joined = drawn_marginal(grid, noisy(grid, inside), inside / inside.sum(), 6400, 16)
-    np.testing.assert_allclose(drawn.values, 1.28 + 0.04 * np.arange(17), atol=1e-9)
-    np.testing.assert_allclose(drawn.real, 1 / 16, atol=1e-9)
-    assert len(joined) == grid.size
-    assert joined[0] == 0
-    assert joined[-1] == 15
-
-
-def test_a_drawn_marginal_of_dates_and_of_a_logarithmic_scale():
-    days = DatetimeColumn("d", lower="1970-01-11", upper="1970-01-20", resolution="D").grid()
-    even = np.full(10, 0.1)
-    drawn, _ = drawn_marginal(days, noisy(days, 10 * even), even, 10, 10)
-    assert drawn.kind == "date"
-    np.testing.assert_allclose(drawn.values, 9.5 + np.arange(11))
-    scale = NumericColumn("m", lower=0, upper=99_999, log_scale=True).grid()
-    even = np.full(scale.size, 1 / scale.size)
-    drawn, _ = drawn_marginal(scale, noisy(scale, 1000 * even), even, 1000, 8)
-    np.testing.assert_allclose(drawn.values, np.linspace(0, 1, 9))
-    places = [place for place, _ in drawn.ticks]
-    values = [float(text.replace(",", "")) for _, text in drawn.ticks]
-    assert len(values) >= 2
+        ends = np.array([[start[axis], stop[axis]] for start, stop in bars.get_segments()])
+        size = min(len(marginal.real), 9 if marginal.name == "many" else 99)
+        np.testing.assert_allclose(ends.mean(axis=1)[:size], marginal.real[:size], atol=1e-12)
+        reach = np.ptp(ends, axis=1)[:size] / 4
+        np.testing.assert_allclose(reach, marginal.real_deviations[:size])
+    assert marginals["log"].real_missing == pytest.approx(0.1, abs=0.02)
+    values = [float(text.replace(",", "")) for _, text in marginals["log"].ticks]
+    places = [place for place, _ in marginals["log"].ticks]
     np.testing.assert_allclose(places, np.log1p(values) / np.log(100_000))
-
-
-def test_a_drawn_marginal_of_categories():
-    free = CategoricalColumn("c", categories=["a", "b", "c"]).grid()
-    drawn, joined = drawn_marginal(free, noisy(free, [10, 60, 30]), np.array([0, 0.5, 0.5]), 100, 9)
-    assert drawn.values.tolist() == ["b", "c", "a"]
-    assert drawn.synthetic.tolist() == [0.5, 0.5, 0]
-    assert joined.tolist() == [0, 1, 2]
-    rising = CategoricalColumn("c", categories=["a", "b", "c"], ordered=True).grid()
-    drawn, _ = drawn_marginal(rising, noisy(rising, [10, 60, 30]), np.full(3, 1 / 3), 100, 9)
-    assert drawn.values.tolist() == ["a", "b", "c"]
-
-
-def test_a_report_of_many_categories_joins_the_rarest_with_their_noise():
-    grid = CategoricalColumn("c", categories=[f"k{k}" for k in range(20)]).grid()
-    counts = np.arange(20, 0, -1.0) * 10
-    drawn, _ = drawn_marginal(grid, noisy(grid, counts), counts / counts.sum(), 2100, 24)
-    display = MarginalsDisplay(marginals=[drawn]).plot()
-    panel = display.axes_[0]
-    assert panel.get_yticklabels()[-1].get_text() == "11 others"
-    (bars,) = (c for c in panel.collections if c.__class__.__name__ == "LineCollection")
-    last = bars.get_segments()[-1][:, 0]
-    assert np.ptp(last) == pytest.approx(4 * math.sqrt(11) * 2 / 2100)
-    assert last.mean() == pytest.approx(counts[9:].sum() / 2100)
-
-
-def test_a_report_is_what_the_method_returns(report):
-    assert isinstance(report, TableQualityReport)
-    with pytest.raises(AttributeError):
-        report.n_rows = 3
+    assert marginals["day"].kind == "date"
+    np.testing.assert_allclose(marginals["day"].values, 9.5 + np.arange(11))
+    assert marginals["many"].values[0] == "k1"  # the frequent first
+    assert display.axes_[2].get_yticklabels()[-1].get_text() == "11 others"
+    assert marginals["size"].values.tolist() == ["S", "M", "L"]
+    small = marginals["small"].values  # without the empty ends
+    assert 0.4 < small[0] < 0.52
+    assert 0.73 < small[-1] < 0.85
+    assert len(report.plot(pairs=False).axes_) == 6
+    row = report.columns.iloc[0]
+    assert f"TV = {row['total_variation']:.3f}, by noise" in display.axes_[0].get_title()
