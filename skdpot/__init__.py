@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
     from skdpot.estimators.client_contribution import ClientContribution
-    from skdpot.estimators.fair_classifier import FairPrivateClassifier
-    from skdpot.estimators.fair_regressor import FairPrivateRegressor
+    from skdpot.estimators.fair import FairPrivateClassifier, FairPrivateRegressor
     from skdpot.estimators.flow_sampler import DPSlicedFlowSampler
     from skdpot.estimators.generator import DPSlicedGenerator
     from skdpot.estimators.private_scaler import PrivateScaler
@@ -51,8 +50,8 @@ _HOMES = {
     "DPSlicedFlowSampler": "skdpot.estimators.flow_sampler",
     "DPSlicedGenerator": "skdpot.estimators.generator",
     "DPTableSynthesizer": "skdpot.estimators.table_synthesizer",
-    "FairPrivateClassifier": "skdpot.estimators.fair_classifier",
-    "FairPrivateRegressor": "skdpot.estimators.fair_regressor",
+    "FairPrivateClassifier": "skdpot.estimators.fair",
+    "FairPrivateRegressor": "skdpot.estimators.fair",
     "PrivacyBudget": "skdpot.privacy.budget",
     "PrivateSWAutoencoder": "skdpot.estimators.autoencoder",
     "PrivateScaler": "skdpot.estimators.private_scaler",

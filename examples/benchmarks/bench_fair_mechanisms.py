@@ -39,8 +39,7 @@ from tqdm import tqdm
 from skdpot import FairPrivateClassifier
 from skdpot.exceptions import PrivacyWarning
 from skdpot.mechanisms import fair
-from skdpot.nets import fair_training
-from skdpot.nets.fair_training import FairLoss
+from skdpot.mechanisms.fair import FairLoss
 from skdpot.release.gradients import shares_of_jacobians, shares_of_vectors
 
 ALPHAS = (0.5, 0.7, 0.8, 0.9, 0.95)
@@ -60,7 +59,7 @@ class _TogetherByRank(FairLoss):
 
     def ranked_vectors(self, network, batch, penalty, directions):
         n, alpha = len(batch.rows), self.alpha
-        values = self.compared.values(fair_training.network_outputs(network, batch.rows)).numpy()
+        values = self.compared.values(fair.network_outputs(network, batch.rows)).numpy()
         of_cells = np.split(values, np.cumsum(penalty.batch_sizes)[:-1])
         pulls = torch.from_numpy(np.concatenate(penalty.vectors(of_cells, directions)))
 
@@ -77,11 +76,11 @@ class _TogetherByRank(FairLoss):
 class _Apart(FairLoss):
     """A sketch with loss and penalty of a record clipped one by one."""
 
-    def joint_vectors(self, batch, of_batch, cells):
-        clip = self.joint_clip(cells) / 2
+    def joint_vectors(self, batch, of_batch):
+        clip = self.joint_clip / 2
 
         def vectors(outputs, gram, records):
-            total = (1 - self._alpha(cells)) * self.gradient(outputs, batch.targets[records])
+            total = (1 - self.alpha) * self.gradient(outputs, batch.targets[records])
             total = total * shares_of_vectors(total, gram, clip)[:, None]
             if of_batch is not None:
                 pull = of_batch.vectors(self.compared.values(outputs), records)
@@ -107,10 +106,10 @@ VARIANTS = {
 def variant(name: str) -> Iterator[type[FairPrivateClassifier]]:
     """Give the classifier with one of its parts exchanged."""
     mechanism, loss, constants = VARIANTS[name]
-    stiffness = {"_STIFFNESS": fair_training._STIFFNESS} | constants
+    stiffness = {"_STIFFNESS": fair._STIFFNESS} | constants
     with (
         mock.patch.object(fair, "FairLoss", loss),
-        mock.patch.multiple(fair_training, **stiffness),
+        mock.patch.multiple(fair, **stiffness),
     ):
         yield partial(FairPrivateClassifier, mechanism=mechanism)
 

@@ -139,7 +139,7 @@ class DPSlicedGenerator(SyntheticRows):
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps, as one event under
     replace-one, charged before noise is drawn; training on the first two is free. Sensitivities:
     `SlicedSketch`, `skdpot.release.bounds.projection_sensitivity`, and
-    `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity`. No loss is recorded or shown.
+    `skdpot.release.output_tables.fixed_side_sensitivity`. No loss is recorded or shown.
     Public: what `SlicedSketch` lists, and the network with its first weights. Protected are
     each row of X and, with ``conditional=True``, its label unless labels are public. Rows given to
     `score` are treated as public; a score on private rows is not private.

@@ -117,7 +117,7 @@ class Released:
     """What a mechanism released, and what came with it."""
 
     value: Any
-    bounds: DataBounds
+    bounds: Any  # DataBounds; None where nothing was bounded
     privacy_spent: PrivacySpent
     classes: np.ndarray | None = None
     class_shares: np.ndarray = field(default_factory=lambda: np.ones(1))

@@ -21,12 +21,12 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
 )
 from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
-from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.gradients import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
 from skdpot.release.histogram import bounds_or_plan, settled_bounds
+from skdpot.release.output_tables import Cells
 
 _EPOCHS = 40
 _FEWEST_STEPS = 60

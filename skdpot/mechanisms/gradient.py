@@ -21,10 +21,10 @@ from skdpot.nets.generator_training import (
     noisy_gradient_steps,
 )
 from skdpot.nets.training import check_per_record, train_privately
-from skdpot.nets.wasserstein_gradient import fixed_side_sensitivity
 from skdpot.release.bounds import public_bounds
 from skdpot.release.gradients import TrainingPlan, plan_training, trained_numbers
 from skdpot.release.histogram import bounds_or_plan, settled_bounds
+from skdpot.release.output_tables import fixed_side_sensitivity
 from skdpot.release.rows import StepDirections
 
 _WIDTH = 32  # of the default network, of which every parameter gets noise
@@ -59,7 +59,7 @@ class Gradient(Mechanism):
     Privacy
     -------
     All steps together are one event under replace-one. Sensitivity:
-    `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity`. Batches stay secret; directions are
+    `skdpot.release.output_tables.fixed_side_sensitivity`. Batches stay secret; directions are
     public.
 
     References

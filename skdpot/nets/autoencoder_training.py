@@ -12,7 +12,7 @@ with increasing constants v_1, ..., v_n. Its gradient, times n, is :math:`\sum_i
 :math:`w_i = \frac{2}{S} \sum_\theta (u_i - v_{r_\theta(i)}) \theta` and the rank r.
 
 *Parity.* The mean squared sliced Wasserstein distance between the codes of the groups in a batch
-(`skdpot.nets.wasserstein_gradient`). Codes are shortened to a ball before they are compared. A code
+(`skdpot.release.output_tables`). Codes are shortened to a ball before they are compared. A code
 outside of it is pulled as the point that it is shortened to, so that it is not lost to the penalty.
 
 References
@@ -33,11 +33,6 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.training import GradientStep
-from skdpot.nets.wasserstein_gradient import (
-    Cells,
-    ClippedOutputs,
-    ParityPenalty,
-)
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.release.gradients import (
     TrainingPlan,
@@ -46,6 +41,11 @@ from skdpot.release.gradients import (
     gradients_of_vectors,
     pulled_back_sum,
     release_gradient,
+)
+from skdpot.release.output_tables import (
+    Cells,
+    ClippedOutputs,
+    ParityPenalty,
 )
 from skdpot.release.per_sample import record_outputs
 from skdpot.release.release import Records

@@ -18,13 +18,8 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.training import GradientStep, draw_latents
-from skdpot.nets.wasserstein_gradient import (
-    ClippedOutputs,
-    matched_means,
-    pulls_between,
-    ranked_projections,
-)
 from skdpot.ot.slices import CDFTable
+from skdpot.ot.transport import matched_means, pulls_between, ranked_projections
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import (
     Gradients,
@@ -35,6 +30,7 @@ from skdpot.release.gradients import (
     release_gradient,
     shares_of_jacobians,
 )
+from skdpot.release.output_tables import ClippedOutputs
 from skdpot.release.per_sample import record_jacobians, record_outputs
 from skdpot.release.release import Records, candidates
 from skdpot.release.rows import SmoothedProjections
@@ -266,7 +262,7 @@ def clipped_gradient(
 
     Privacy
     -------
-    Not private by itself: `skdpot.nets.wasserstein_gradient.fixed_side_sensitivity` bounds how far
+    Not private by itself: `skdpot.release.output_tables.fixed_side_sensitivity` bounds how far
     one of the rows moves it, times their number. Outputs are shortened to a ball of radius `reach`.
     """
     outputs = [record_outputs(network, chunk) for chunk in inputs.split(_INPUTS_AT_ONCE)]
@@ -336,7 +332,7 @@ def _derivative(
     lower = np.column_stack([ordered[:, 0], inner])
     upper = np.column_stack([inner, ordered[:, -1]])
     pulls = np.zeros((len(rows), *points.shape))
-    ranked = ranked_projections(points, along).order
+    ranked = ranked_projections(points, along)[1]
     for start in range(0, len(along), _SLICES_AT_ONCE):
         block = slice(start, start + _SLICES_AT_ONCE)
         reached = np.empty((len(rows), len(points), len(along[block])))

@@ -1,19 +1,26 @@
-"""Private distributions of a network's outputs, and the pull between groups that they give.
+r"""Outputs of groups: what is compared, how far one record moves it, and private tables of it.
+
+Records are divided into *cells*, which are public. Cells that are to have the same distribution of
+outputs form a *stratum*: all groups (demographic parity), or the groups within one class (equalised
+odds). What is compared lies in a bounded set whatever the network computes, which bounds the
+gradient (`ParityPenalty`).
 
 With the distribution functions :math:`F_c` of the outputs of each cell released, the gradient of
-the squared distance between two cells is a *sum over records*: record i of cell a is pulled
-along direction θ by :math:`2 (u_i - F_b^{-1}(F_a(u_i)))`, which depends on the record and on
-what is public. Ranks couple the records of a batch and make its members public facts of each
-other's terms; tables do not. So records can be sampled by Poisson coins, and loss and penalty be
-clipped together.
+the squared distance between two cells is a *sum over records*: record i of cell a is pulled along
+direction θ by :math:`2 (u_i - F_b^{-1}(F_a(u_i)))`, which depends on the record and on what is
+public. Ranks couple the records of a batch; tables do not. So records can be sampled by Poisson
+coins, and loss and penalty be clipped together.
 
-Where to cut predicted probabilities, read off noisy histograms.
+A threshold for predicted probabilities is read off noisy histograms. A penalty pulls the scores of
+groups together, and with them all scores towards each other: few reach one half when the second
+class is the rarer one. The threshold selects as many records as belong to the second class. The
+first release finds the range of the scores, the second measures their distribution there, and a
+third counts the second class unless the classes are public.
 
-A penalty pulls the scores of groups together, and with them all scores towards each other: few
-reach one half when the second class is the rarer one, and the selection rates of groups are then
-small numbers with a large ratio. Here as many records are selected as there are of the second
-class. The first release finds the range that the scores are in, the second measures their
-distribution there, and a third counts the second class unless the classes are public.
+References
+----------
+D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+Wasserstein gradients", 2025, theorems 4.1 and A.1.
 """
 
 import math
@@ -23,14 +30,317 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
-from skdpot._utils.validation import SecretStream
-from skdpot.ot.slices import CDFTable
+from skdpot._utils.validation import SecretStream, encode_labels
+from skdpot.ot.slices import CDFTable, orthogonal_directions
+from skdpot.ot.transport import pulls_between
 from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import calibrate_lattice, lattice_noise, required_bits
 from skdpot.release.decoding import SquareRootStrategy, decode_cumulative, square_root_strategy
 from skdpot.release.histogram import binned_rows, count_projections, recommended_bins
 from skdpot.release.release import Part, Records, Release, Vectors, of_candidates, released
+
+_ROUNDED_UP = 1.0 + 1e-12  # also of counts: 0.29 * 100 is a little less than 29
+
+# What a statement of privacy says of the neighbours that it protects among.
+SAME_GROUP = (
+    "the group of each record and the sizes of the groups are public: the record that replaces "
+    "another has the same group"
+)
+SAME_CLASS = (
+    "the class of each record is public: the record that replaces another has the same class"
+)
+_ADVICE = (
+    "drop rows whose group is missing or give them a group of their own, and cut continuous values "
+    "into intervals, for example with pandas.cut"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """How the records are divided, and which parts are to have alike outputs."""
+
+    codes: np.ndarray
+    sizes: tuple[int, ...]
+    strata: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """Positions of the records of each cell."""
+        return tuple(np.flatnonzero(self.codes == cell) for cell in range(len(self.sizes)))
+
+    def batch_sizes(self, fraction: float, *, parameter: str = "batch_fraction") -> tuple[int, ...]:
+        """Return how many records a batch takes of each cell: ``floor(fraction * size)``.
+
+        `parameter` is what the message names, if that is none.
+        """
+        taken = tuple(min(n, math.floor(fraction * n * _ROUNDED_UP)) for n in self.sizes)
+        for name, size, count in zip(self.names, self.sizes, taken, strict=True):
+            if count < 1:
+                raise ValueError(
+                    f"sensitive_features: group {name} has {size} "
+                    f"{'row' if size == 1 else 'rows'}, too few for a batch. Choose a larger "
+                    f"{parameter}, or merge small groups."
+                )
+        return taken
+
+    def others(self, cell: int) -> tuple[int, ...]:
+        """Return the cells that a cell is compared with."""
+        stratum = next((s for s in self.strata if cell in s), ())
+        return tuple(other for other in stratum if other != cell)
+
+
+def one_cell(n_samples: int) -> Cells:
+    """Return all records as one cell that is compared with none."""
+    return Cells(np.zeros(n_samples, dtype=np.intp), (n_samples,), ())
+
+
+def read_groups(
+    sensitive_features: Any, n_samples: int, *, needed_by: str = "Fairness between groups"
+) -> tuple[Cells, np.ndarray]:
+    """Read the group of each record; return at least two groups to compare, and their labels.
+
+    Groups are strings, integers, booleans or categories, none missing. No row's value is quoted.
+    """
+    codes, labels = encode_labels(
+        sensitive_features,
+        n_samples,
+        argument="sensitive_features",
+        meaning="group label",
+        needed_by=needed_by,
+        advice=_ADVICE,
+    )
+    if len(labels) == 1:
+        raise ValueError(
+            f"{needed_by} needs at least two groups, but sensitive_features holds the group "
+            f"{labels.tolist()[0]!r} alone."
+        )
+    codes = codes.astype(np.intp, copy=False)
+    sizes = tuple(np.bincount(codes, minlength=len(labels)).tolist())
+    names = tuple(map(str, labels))
+    return Cells(codes, sizes, (tuple(range(len(labels))),), names), labels
+
+
+def within_classes(groups: Cells, codes: np.ndarray, labels: np.ndarray) -> Cells:
+    """Divide groups by class: what is compared are the members of groups with the same class."""
+    n_groups, n_classes = len(groups.sizes), len(labels)
+    cells = (codes * n_groups + groups.codes).astype(np.intp)
+    sizes = tuple(np.bincount(cells, minlength=n_groups * n_classes).tolist())
+    for cell, size in enumerate(sizes):
+        if size == 0:
+            raise ValueError(
+                f'fairness="equalized_odds" needs records of every class in every group, but class '
+                f"{labels[cell // n_groups]!s} has none in group {groups.names[cell % n_groups]}"
+                '. Merge groups, or use fairness="demographic_parity".'
+            )
+    strata = np.arange(n_groups * n_classes).reshape(n_classes, n_groups).tolist()
+    names = tuple(f"{group}, class {label}" for label in labels for group in groups.names)
+    return Cells(cells, sizes, tuple(tuple(stratum) for stratum in strata), names)
+
+
+_CANCELLED = 1e-10
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Predicted probabilities: of the second class for one output, of all classes otherwise."""
+
+    n_outputs: int
+
+    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return probabilities less their mean over the classes."""
+        if self.n_outputs == 1:
+            return outputs.sigmoid() - 0.5
+        return outputs.softmax(1) - 1.0 / self.n_outputs
+
+    def derivatives(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the derivative of sigmoid or softmax, (n_records, k, q)."""
+        if self.n_outputs == 1:
+            p = outputs.sigmoid()
+            return (p * (1.0 - p))[:, :, None]
+        p = outputs.softmax(1)
+        return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+
+    def pull_back(self, vectors: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Map gradients by the values, (n_records, k), to gradients by the outputs."""
+        return torch.einsum("nkq,nk->nq", self.derivatives(outputs), vectors)
+
+    def gram(self, gram: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        r"""Map the Gram matrices of the outputs' Jacobians, (n_records, q, q), to the values'.
+
+        Where all outputs move together, probabilities hardly do: what is left of
+        :math:`D G D^\top` is then a difference of large numbers, and :math:`D^\top w` errs by as
+        much. So the diagonal has :math:`10^{-10} \|D\|^2 \operatorname{tr} G` on top, which is
+        more than either error, and nothing beside the rest where nothing cancels.
+        """
+        derivatives = self.derivatives(outputs)
+        traces = gram.diagonal(dim1=1, dim2=2).sum(1)
+        room = _CANCELLED * derivatives.square().sum((1, 2)) * traces
+        mapped = derivatives @ gram @ derivatives.transpose(1, 2)
+        return mapped + torch.diag_embed(room[:, None].expand(-1, gram.shape[1]))
+
+    def directions(self, n_projections: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw directions that sum to zero: along the others probabilities do not differ."""
+        if self.n_outputs == 1:
+            return np.ones((1, 1))
+        n_free = self.n_outputs - 1
+        # An orthonormal basis of the vectors that sum to zero.
+        basis = np.linalg.svd(np.ones((1, self.n_outputs)))[2][1:]
+        return orthogonal_directions(n_projections, n_free, rng) @ basis
+
+    def widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return the widths of the intervals that values project to: the corners are classes."""
+        if self.n_outputs == 1:
+            return np.ones(1)
+        return directions.max(axis=1) - directions.min(axis=1)
+
+    def half_widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return how far from 0 projections can be: the largest entry, less their mean."""
+        if self.n_outputs == 1:
+            return np.full(1, 0.5)
+        centred = directions - directions.mean(axis=1, keepdims=True)
+        return np.abs(centred).max(axis=1)
+
+
+@dataclass(frozen=True)
+class ClippedOutputs:
+    """Outputs shortened to a ball; the Jacobian stays that of the network, as in the paper."""
+
+    n_outputs: int
+    radius: float
+
+    def values(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the nearest points of the ball; 0 for what is not a number."""
+        finite = outputs.nan_to_num(nan=0.0, posinf=1e150, neginf=-1e150)
+        norms = finite.norm(dim=1, keepdim=True)
+        return finite / (norms / self.radius).clamp(min=1.0)
+
+    def pull_back(self, vectors: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the vectors, which pass the projection unchanged."""
+        return vectors
+
+    def gram(self, gram: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the Gram matrices of the outputs."""
+        return gram
+
+    def directions(self, n_projections: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw orthogonal blocks of directions."""
+        if self.n_outputs == 1:
+            return np.ones((1, 1))
+        return orthogonal_directions(n_projections, self.n_outputs, rng)
+
+    def widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return the diameter 2M."""
+        return 2.0 * self.half_widths(directions)
+
+    def half_widths(self, directions: np.ndarray) -> np.ndarray:
+        """Return the radius M."""
+        return np.full(len(directions), self.radius)
+
+
+# A map from a network's outputs to values, centred around 0, in a bounded set.
+ComparedOutputs: TypeAlias = Probabilities | ClippedOutputs
+
+
+def fixed_side_sensitivity(
+    radius: float, clip_jacobian: float, n_projections: int, directions_norm: float
+) -> float:
+    r"""Bound how far a record of the *fixed* side moves the gradient, times n.
+
+    Notation as in `skdpot.ot.transport.pulls_between`. Let the n points :math:`U_i` be private, in
+    a ball of radius R, and let the Jacobians of the other side have a spectral norm of at most L;
+    they do not depend on the points.
+
+    Replacing u by u' moves one value of a sample along each direction. Its sorted values then
+    all move the same way, by :math:`|\langle\theta, u - u'\rangle|` in sum (the W₁ distance of
+    the two samples, times n). Of that, rank i passes the share :math:`R_{ij}` on to output j,
+    and :math:`\sum_j R_{ij} = 1/n`. Hence
+
+    .. math:: n \|\Delta G\| \le n L \sum_j \|\Delta w_j\|
+              \le \frac{2 L}{S} \sum_\theta |\langle\theta, u - u'\rangle|
+              \le \frac{2 L}{\sqrt S} \|\Theta (u - u')\|
+              \le 4 R L \min\left(1, \frac{\|\Theta\|_2}{\sqrt S}\right)
+
+    by Cauchy-Schwarz, and since directions are unit vectors. Whole orthogonal blocks have
+    :math:`\|\Theta\|_2 = \sqrt{S / d}`: a factor :math:`\sqrt d` less than :math:`4RL`, which is
+    the bound of the paper with :math:`L_1 = 0`. It is attained: one block of d directions,
+    :math:`u - u'` along their sum, all other points equal to u', and outputs of which another
+    one is the last along each direction.
+
+    References
+    ----------
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025, theorem A.1 with L₁ = 0.
+    """
+    share = min(1.0, directions_norm / math.sqrt(n_projections))
+    return 4.0 * radius * clip_jacobian * share * _ROUNDED_UP
+
+
+def moving_side_sensitivity(width: float, clip_own: float, clip_other: float) -> float:
+    r"""Bound how far a record moves the gradient, times n, when its own side moves too.
+
+    Let all projections lie in an interval of width r, let :math:`L_1` bound the Jacobians on the
+    side of the record, which has n outputs, and :math:`L_2` those of the other side. Replacing
+    u by u', without loss of generality :math:`u \le u'`, changes
+
+    - the record's own term, before and after: at most
+      :math:`\frac{2 L_1}{n} (|u - v| + |u' - v'|)`, where v and v' are what it is matched with;
+    - the terms of the records between, each of which moves down by one rank; their matched
+      values move by :math:`v' - v` in sum: at most :math:`\frac{2 L_1}{n} (v' - v)`;
+    - the other side, as in `fixed_side_sensitivity`: at most :math:`\frac{2 L_2}{n} (u' - u)`.
+
+    The sum is convex in (u, u', v, v'), so it is largest at a corner of
+    :math:`0 \le u \le u' \le r,\ 0 \le v \le v' \le r`: where u = u' and v' - v = r it is
+    :math:`4 r L_1 / n`; where u' - u = r it is at most
+    :math:`2 r (L_1 + L_2) / n`. Ranks must come from a stable sort.
+    """
+    return 2.0 * width * max(2.0 * clip_own, clip_own + clip_other) * _ROUNDED_UP
+
+
+@dataclass(frozen=True)
+class ParityPenalty:
+    r"""Mean squared sliced Wasserstein distance between the cells of each stratum.
+
+    Over the Q strata and the pairs of their K cells (for two groups: equations 5 and 6 of the
+    paper) it is
+
+    .. math:: \frac{1}{Q} \sum_{q=1}^Q \frac{2}{K (K - 1)} \sum_{a < b}
+              SW_2^2\left(P_{q,a}, P_{q,b}\right).
+    """
+
+    strata: tuple[tuple[int, ...], ...]
+    batch_sizes: tuple[int, ...]
+
+    @property
+    def pair_weight(self) -> float:
+        """Weight of the distance between two cells of a stratum."""
+        n_cells = len(self.strata[0])
+        return 2.0 / (n_cells * (n_cells - 1) * len(self.strata))
+
+    def sensitivity(self, width: float, clip_jacobian: float) -> float:
+        r"""Bound how far one record moves the gradient, under replace-one within its cell.
+
+        The record occurs in K − 1 pairs, each of which it moves by at most :math:`4 r L / n_c`
+        (`moving_side_sensitivity` with :math:`L_1 = L_2 = L`), where :math:`n_c` is the number of
+        records of its cell in the batch. With the weight of a pair that is
+        :math:`\frac{2}{K Q} \cdot \frac{4 r L}{\min_c n_c}`.
+        """
+        compared = [self.batch_sizes[cell] for stratum in self.strata for cell in stratum]
+        n_pairs = len(self.strata[0]) - 1
+        of_a_pair = moving_side_sensitivity(width, clip_jacobian, clip_jacobian) / min(compared)
+        return self.pair_weight * n_pairs * of_a_pair
+
+    def vectors(self, outputs: Sequence[np.ndarray], directions: np.ndarray) -> list[np.ndarray]:
+        """Return the gradient of the penalty with respect to each output."""
+        vectors = [np.zeros(of_cell.shape) for of_cell in outputs]
+        for stratum in self.strata:
+            pulls = pulls_between([outputs[cell] for cell in stratum], directions)
+            for cell, pull in zip(stratum, pulls, strict=True):
+                vectors[cell] = self.pair_weight * pull
+        return vectors
+
 
 _NEARLY_ALL = np.array([0.01, 0.99])
 _MARGIN = 2.0

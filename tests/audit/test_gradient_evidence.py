@@ -144,8 +144,8 @@ def test_what_is_recorded_has_its_noise_and_nothing_of_batches(case, monkeypatch
         sums.append([value.clone() / plan.batch_size for value in total.values()])
         release(network, total, plan, *rest)
 
-    for module in ("autoencoder_training", "fair_training", "generator_training"):
-        monkeypatch.setattr(f"skdpot.nets.{module}.release_gradient", spy)
+    for module in ("nets.autoencoder_training", "mechanisms.fair", "nets.generator_training"):
+        monkeypatch.setattr(f"skdpot.{module}.release_gradient", spy)
     audited = task_of(case, 1.0).run(HEADS)
     steps = steps_of(audited.releases)
     assert len(steps) == len(sums) == audited.fitted.n_steps_

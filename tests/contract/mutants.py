@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skdpot.nets.wasserstein_gradient import RankedProjections
 from skdpot.privacy.events import Step
 from skdpot.privacy.sampling import PoissonClippedSumStep
 from tests.contract.injection import (
@@ -114,7 +113,7 @@ def without_a_cap_of_leaks(terms):
 def sorted_as_numpy_does(points, directions):
     projected = directions.astype(np.float64) @ points.T.astype(np.float64)
     order = np.argsort(projected, axis=1)
-    return RankedProjections(np.take_along_axis(projected, order, axis=1), order)
+    return np.take_along_axis(projected, order, axis=1), order
 
 
 def with_a_batch_of_all(plan):

@@ -20,9 +20,8 @@ from skdpot.audit import gaussian_audit
 from skdpot.audit.canaries import CanaryPairs
 from skdpot.audit.message_attacks import statistic_of
 from skdpot.mechanisms import FitContext, Resample
+from skdpot.mechanisms.fair import FairLoss, Records, tabled_steps
 from skdpot.nets.autoencoder_training import AutoencoderLoss, private_steps
-from skdpot.nets.fair_training import FairLoss, Records, tabled_steps
-from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent, gdp_mu
 from skdpot.privacy.noise import calibrate_lattice
@@ -38,7 +37,7 @@ from skdpot.release.contingency import (
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.gradients import plan_training
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
-from skdpot.release.output_tables import noisy_counts, plan_tables
+from skdpot.release.output_tables import Cells, ClippedOutputs, noisy_counts, plan_tables
 from skdpot.release.private_bounds import Counting, SignedGrid, noisy_histogram
 from skdpot.release.warm_start import plan_warm_start, release_mean_start
 
@@ -312,7 +311,15 @@ def fair_sums():
         records = Records(torch.from_numpy(X).float(), torch.from_numpy(X[:, 0]).double())
         return steps_of(
             lambda: tabled_steps(
-                loss, records, cells, plan, None, (), 1, SecretStream(), np.random.default_rng()
+                records,
+                loss=loss,
+                cells=cells,
+                plan=plan,
+                noise=None,
+                release_at=(),
+                n_projections=1,
+                secret=SecretStream(),
+                public=np.random.default_rng(),
             ),
             offset(),
             3,

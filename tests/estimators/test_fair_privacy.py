@@ -21,7 +21,7 @@ from skdpot._utils.validation import SecretStream
 from skdpot.estimators import _fair_predictor, fair_classifier
 from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import SketchedOutputs
-from skdpot.nets.fair_training import FairLoss, Records
+from skdpot.mechanisms.fair import FairLoss, Records
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
 from skdpot.privacy.sampling import SampledGaussianEvent

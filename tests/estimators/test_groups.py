@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpot.estimators._fair_predictor import read_groups
-from skdpot.nets.wasserstein_gradient import Cells
+from skdpot.estimators.fair import read_groups
+from skdpot.release.output_tables import Cells
 
 SECRET, NUMBER = "SECRET-8841", 123456.789
 

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from skdpot.estimators import fair_classifier, fair_regressor
-from skdpot.nets.fair_training import FairLoss
-from skdpot.nets.wasserstein_gradient import Cells, ClippedOutputs, Probabilities
+from skdpot.estimators import fair
+from skdpot.mechanisms.fair import FairLoss
 from skdpot.release.gradients import pulled_back_sum
+from skdpot.release.output_tables import Cells, ClippedOutputs, Probabilities
 
 N_FEATURES = 4
 HUGE = 1e9  # clips nothing
@@ -106,8 +106,8 @@ def squared_loss(outputs, targets):
     return ((outputs - targets) ** 2).sum(1) / 2
 
 
-BINARY, SOFTMAX = fair_classifier._binary_gradient, fair_classifier._softmax_gradient
-SQUARED = fair_regressor._squared_error_gradient
+BINARY, SOFTMAX = fair._binary_gradient, fair._softmax_gradient
+SQUARED = fair._squared_error_gradient
 TASKS = {
     "binary": Task(BINARY, binary_loss, Probabilities(1), 2),
     "logits": Task(BINARY, binary_loss, ClippedOutputs(1, HUGE), 2),
@@ -145,8 +145,8 @@ def ranked_sum(loss, network, batch, penalty, directions):
     return pulled_back_sum(network, batch.rows, vectors)
 
 
-def joint_sum(loss, network, batch, local, cells):
-    return pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, local, cells))
+def joint_sum(loss, network, batch, local):
+    return pulled_back_sum(network, batch.rows, loss.joint_vectors(batch, local))
 
 
 def cell_sizes(strata, rng):

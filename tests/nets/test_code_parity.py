@@ -19,11 +19,11 @@ from skdpot.nets.autoencoder_training import (
     public_steps,
 )
 from skdpot.nets.training import train_network
-from skdpot.nets.wasserstein_gradient import Cells
 from skdpot.ot.transport import sliced_wasserstein_distance
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
+from skdpot.release.output_tables import Cells
 from tests.release.jacobian_sums import chunks_of
 
 RNG = np.random.default_rng(8841)

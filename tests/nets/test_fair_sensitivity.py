@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from skdpot._utils.validation import SecretStream
-from skdpot.nets.fair_training import LocalPenalty, Records, network_outputs
-from skdpot.nets.wasserstein_gradient import ParityPenalty
-from skdpot.release.output_tables import plan_tables, release_tables
+from skdpot.mechanisms.fair import LocalPenalty, Records, network_outputs
+from skdpot.release.output_tables import ParityPenalty, plan_tables, release_tables
 from tests.nets.fair_tasks import (
     N_FEATURES,
     NETWORKS,

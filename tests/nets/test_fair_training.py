@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 from skdpot._utils.validation import SecretStream
-from skdpot.nets import fair_training
-from skdpot.nets.fair_training import (
+from skdpot.mechanisms import fair as fair_training
+from skdpot.mechanisms.fair import (
     FairLoss,
     LocalPenalty,
     Records,
@@ -17,13 +17,18 @@ from skdpot.nets.fair_training import (
     ranked_steps,
     tabled_steps,
 )
-from skdpot.nets.wasserstein_gradient import Cells, ParityPenalty
 from skdpot.privacy.accounting import SingleFitTarget
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release import gradients as noisy_sums
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.gradients import plan_training
-from skdpot.release.output_tables import TableNoise, plan_tables, release_tables
+from skdpot.release.output_tables import (
+    Cells,
+    ParityPenalty,
+    TableNoise,
+    plan_tables,
+    release_tables,
+)
 from tests.nets.fair_tasks import (
     N_FEATURES,
     STRATA,

@@ -9,12 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.nets import wasserstein_gradient
-from skdpot.nets.wasserstein_gradient import (
-    ParityPenalty,
-    RankedProjections,
-)
+from skdpot.ot import transport
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
+from skdpot.release.output_tables import ParityPenalty
 from tests.release.jacobian_sums import wasserstein_vectors
 
 LINE = np.ones((1, 1))
@@ -154,7 +151,7 @@ def ties_at_random(points, directions, rng):
     """What an unstable sort may do: equal projections in any order."""
     projected = directions @ points.T
     order = np.lexsort((rng.random(projected.shape), projected), axis=1)
-    return RankedProjections(np.take_along_axis(projected, order, axis=1), order)
+    return np.take_along_axis(projected, order, axis=1), order
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -163,7 +160,7 @@ def test_with_an_unstable_sort_neighbours_exceed_it(mode, name, monkeypatch):
     """The property above has the power to see what it is there for."""
     rng = np.random.default_rng(7)
     monkeypatch.setattr(
-        wasserstein_gradient,
+        transport,
         "ranked_projections",
         lambda points, directions: ties_at_random(points, directions, rng),
     )

@@ -9,11 +9,11 @@ from torch import nn
 
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.generator_training import clipped_gradient, noisy_gradient_steps
-from skdpot.nets.wasserstein_gradient import ClippedOutputs, fixed_side_sensitivity
 from skdpot.ot.slices import orthogonal_directions
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release.bounds import DataBounds
 from skdpot.release.gradients import plan_training
+from skdpot.release.output_tables import ClippedOutputs, fixed_side_sensitivity
 from tests.release.jacobian_sums import wasserstein_vectors
 
 D, N, BATCH = 3, 40, 10

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 import pytest
 
 from skdpot.nets import autoencoder_training
-from skdpot.nets.wasserstein_gradient import pulls_between
 from skdpot.release import gradients as noisy_sums
 from skdpot.release.gradients import by_jacobians, pulled_back_sum, shares_of_jacobians
+from skdpot.release.output_tables import pulls_between
 
 
 def clipped_gradient_sum(network, rows, output_gradient, clip, *, chunk_size=None):

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.nets.wasserstein_gradient import ClippedOutputs, Probabilities
 from skdpot.release.gradients import shares_of_jacobians
+from skdpot.release.output_tables import ClippedOutputs, Probabilities
 
 RNG = np.random.default_rng(6607)
 EXTREME = (0.0, 1.0, -40.0, 800.0, 1e300, -1e300, np.inf, -np.inf, np.nan)

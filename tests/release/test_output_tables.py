@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skdpot._utils.validation import SecretStream
-from skdpot.nets.wasserstein_gradient import ClippedOutputs, Probabilities, pulls_between
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release import output_tables
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.output_tables import (
+    ClippedOutputs,
     OutputTables,
+    Probabilities,
     TableNoise,
     noisy_counts,
     plan_tables,
+    pulls_between,
     release_tables,
 )
 from skdpot.release.release import record_releases

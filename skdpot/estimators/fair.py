@@ -1,0 +1,647 @@
+"""Private predictors whose outputs are alike in all groups: a classifier and a regressor.
+
+The groups, their sizes and who belongs to which are public facts, so that messages may name a
+group and its size. They never say which rows it holds.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.special import expit, log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from torch import nn
+from torch.nn import functional
+
+from skdpot._utils.validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    all_or_nothing,
+    check_is_fitted,
+    encode_labels,
+    fit_context,
+    resolve_device,
+    spawn_streams,
+    torch_randomness,
+    validate_rows,
+    validate_targets,
+)
+from skdpot.exceptions import warn_of_fairness, warn_of_privacy
+from skdpot.mechanisms.base import FitContext, chosen_mechanism
+from skdpot.mechanisms.fair import (
+    FAIR_MECHANISMS,
+    FairGradients,
+    FairTask,
+    Records,
+    mu_share,
+    network_outputs,
+)
+from skdpot.nets.training import build_predictor, check_callbacks, check_per_record, evaluate
+from skdpot.privacy.budget import PrivacyBudget
+from skdpot.privacy.pipelines import PrivateEstimatorMixin
+from skdpot.release import release as recording
+from skdpot.release.bounds import public_bounds
+from skdpot.release.histogram import bounds_or_plan
+from skdpot.release.output_tables import (
+    SAME_CLASS,
+    SAME_GROUP,
+    Cells,
+    ClippedOutputs,
+    Probabilities,
+    one_cell,
+    plan_threshold,
+    read_groups,
+    tuned_threshold,
+    within_classes,
+)
+
+_MOST_GROUPS = 50
+_UNSCALED = 100  # the largest feature of a row, in most rows
+_LARGEST_INPUT = 1e8  # beyond, rounding in a batch would take up the room that clipping leaves
+_TUNING_SHARE = 0.05  # of the squared mu, for the threshold
+
+_LABELS = {
+    "needed_by": "A classifier",
+    "advice": "for a continuous target use FairPrivateRegressor",
+}
+
+
+@dataclass(eq=False, repr=False)
+class FairPredictor(PrivateEstimatorMixin, BaseEstimator):
+    """A network trained for its loss and for alike outputs of groups, with privacy."""
+
+    alpha: float = 0.5
+    _: KW_ONLY
+    module: Any = "linear"
+    mechanism: str | FairGradients = "sketch"
+    callbacks: Sequence[Any] | None = None
+    budget: PrivacyBudget | None = None
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
+
+    _canaries = "opposite targets"
+    _parameter_constraints = {
+        **PrivateEstimatorMixin._parameter_constraints,
+        "alpha": [Interval(Real, 0, 1, closed="left")],
+        "module": [StrOptions({"linear", "mlp"}), HasMethods("parameters"), callable],
+        "mechanism": [StrOptions(set(FAIR_MECHANISMS)), *FAIR_MECHANISMS.values()],
+    }
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **fit_params: Any) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private rows, scaled to about [-1, 1].
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Private class of each row, an integer, string or boolean. For a regressor, private
+            targets.
+        sensitive_features : array-like of shape (n_samples,), optional
+            Group of each row: integers, strings, booleans or categories; public. If None, there is
+            one group and `alpha` has no effect.
+        **fit_params : dict
+            None are supported; `sample_weight` is refused with the reason.
+
+        Returns
+        -------
+        self : estimator
+            Fitted predictor. A fit that is interrupted leaves nothing behind but its charge.
+
+        Raises
+        ------
+        ValueError
+            If parameters, network or data are not usable. Nothing is charged.
+        BudgetExceededError
+            If `budget` cannot pay. Nothing is charged and nothing changes.
+        """
+        if fit_params.pop("sample_weight", None) is not None:
+            raise ValueError(
+                "sample_weight is not supported: a weight would multiply what a record adds to a "
+                "gradient, which clipping is there to bound."
+            )
+        if fit_params:
+            raise TypeError(
+                f"{type(self).__name__}.fit takes X, y and sensitive_features, not "
+                f"{', '.join(sorted(fit_params))}."
+            )
+        check_callbacks(self.callbacks)
+        with all_or_nothing(self):
+            mechanism = self.mechanism_ = chosen_mechanism(self.mechanism, FAIR_MECHANISMS)
+            rows = self._rows(X, reset=True)
+            cells, self.groups_ = self._groups(sensitive_features, len(rows))
+            context = FitContext.of(self, X, spawn_streams(self.random_state, type(self).__name__))
+            task, targets, public = self._task(context, rows, y, cells)
+            self._warn_of_one_group()
+            made = mechanism.release(context, task, rows, targets, public, self.callbacks)
+            self.network_, self.n_steps_ = made.value, made.attributes["n_steps_"]
+            self.privacy_spent_ = made.privacy_spent
+            self._finish(context, task, made.bounds, rows, targets)
+        return self
+
+    def _task(
+        self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
+    ) -> tuple[FairTask, np.ndarray, list[str]]:
+        """Return what is trained, the targets, and what the statement takes to be public."""
+        raise NotImplementedError
+
+    def _finish(
+        self,
+        context: FitContext,
+        task: FairTask,
+        bounds: Any,
+        rows: np.ndarray,
+        targets: np.ndarray,
+    ) -> None:
+        """Store what else was released; release what was charged for after training."""
+        raise NotImplementedError
+
+    def _targets(self, y: Any) -> np.ndarray:
+        """Return targets as the network learns them."""
+        raise NotImplementedError
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
+        rows = validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
+        return np.clip(rows, -_LARGEST_INPUT, _LARGEST_INPUT)
+
+    def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Cells, np.ndarray | None]:
+        """Return the groups to compare and their labels; one cell where nothing is compared."""
+        if sensitive_features is None or self.alpha == 0:
+            return one_cell(n_rows), None
+        groups, labels = read_groups(sensitive_features, n_rows)
+        if len(labels) > _MOST_GROUPS:
+            raise ValueError(
+                f"sensitive_features holds {len(labels)} groups, and every two are compared: at "
+                f"most {_MOST_GROUPS} are allowed. Merge groups."
+            )
+        return groups, labels
+
+    def _network(self, n_features: int, n_outputs: int, rng: np.random.Generator) -> nn.Module:
+        """Make the network with its initial weights, and check that it treats records alone."""
+        resolve_device(self.device)  # refused before any charge
+        with torch_randomness(rng):
+            network = build_predictor(self.module, n_features, n_outputs)
+        check_per_record(network, (n_features,), rng, parameter="module")
+        return network
+
+    def _warn_of_one_group(self) -> None:
+        if self.groups_ is None and self.alpha > 0:
+            warn_of_fairness(
+                f"{type(self).__name__}: without sensitive_features all records are one group, so "
+                f"that alpha={self.alpha!r} has no effect. Pass fit(X, y, sensitive_features=...), "
+                "or alpha=0. In a Pipeline or a search enable metadata routing and call "
+                "set_fit_request(sensitive_features=True)."
+            )
+
+    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
+        """Return rows and targets as training has them."""
+        records = Records.of(self.network_, X, self._targets(y), "cpu")
+        return records.rows, records.targets
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """Return the network's outputs for public rows."""
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        # Of public rows this may be said; how the private ones were scaled, no fit can tell.
+        if np.median(np.abs(rows).max(axis=1)) > _UNSCALED:
+            warn_of_privacy(
+                f"{type(self).__name__}: most of these rows have a feature beyond {_UNSCALED}, and "
+                "clipped gradients learn little from them. Scale rows to about [-1, 1] by public "
+                "ranges, or in a pipeline after PrivateScaler with one budget for both."
+            )
+        return evaluate(self.network_, rows, resolve_device(self.device))
+
+
+@dataclass(eq=False, repr=False)
+class FairPrivateClassifier(ClassifierMixin, FairPredictor):
+    r"""Classifier that treats groups alike, trained with differential privacy.
+
+    What is minimised is :math:`(1 - \alpha)` times the cross-entropy plus :math:`\alpha` times
+    the squared Wasserstein distance between the groups' distributions of predicted
+    probabilities (sliced, and averaged over pairs, for more than two classes or groups).
+
+    X is used as it is: scale it first by *public* ranges, to about [-1, 1], or by a
+    `PrivateScaler` that shares the budget.
+
+    Parameters
+    ----------
+    alpha : float, default=0.5
+        Weight of fairness in [0, 1); 0 is DP-SGD for the cross-entropy alone. Groups become
+        alike from about 0.5; most of the way is between 0.7 and 0.95.
+    fairness : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
+        Whether all members of two groups are compared, or those of the same class. The second
+        takes the class of every record as public.
+    epsilon : float, default=1.0
+        Privacy parameter of the whole fit; ``inf`` for no privacy.
+    delta : float, default=1e-5
+        Privacy parameter of the whole fit, in (0, 1).
+    module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
+        Network from features to logits: one for two classes, one a class for more. "linear" is
+        logistic regression, "mlp" has one hidden layer of 64 units. A module is copied and starts
+        from the weights that it has, which must be public; a function without arguments makes
+        one. It must treat every record by itself.
+    mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
+        How gradients are made private: steps, batches, learning rate, clipping. A name is short
+        for `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with their
+        defaults.
+    callbacks : list of skorch.callbacks.Callback, optional
+        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
+        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
+        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
+    tune_threshold : bool, default=False
+        For two classes: move the intercept in the end, so that as many training records are
+        predicted in the second class as there are; costs 5 % of the squared mu. A strong penalty
+        squeezes probabilities, so that few reach 0.5 otherwise.
+    classes : array-like, optional
+        The public set of classes. By default those that occur in y, which are then taken as
+        public.
+    budget : PrivacyBudget, optional
+        Shared budget that every fit is charged to.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where networks run; "auto" is a GPU if there is one.
+    random_state : int, RandomState or None, default=None
+        Makes everything reproducible, the privacy noise included. For tests only: whoever knows
+        it can remove the noise.
+    verbose : int, default=0
+        1 shows a progress bar, of steps and not of losses.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+    groups_ : ndarray of shape (n_groups,) or None
+        The groups of `sensitive_features`; None if nothing is compared (alpha=0).
+    network_ : torch.nn.Module
+        From rows to logits.
+    mechanism_ : SketchedOutputs or RankedOutputs
+        The mechanism that was used.
+    threshold_ : float
+        Probability of the network at which it predicts the second class; 0.5 unless tuned.
+    n_steps_ : int
+        Number of training steps.
+    privacy_spent_ : PrivacySpent
+        What the fit cost, and under which assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when X has names that are all strings.
+
+    Privacy
+    -------
+    A fit releases the noisy summed gradient of every step and, with a sketch, noisy distributions
+    of the outputs of all records: one composed event under replace-one, for a neighbour that has
+    *the same group*, and under equalised odds the same class too. Public are the groups, their
+    sizes, who belongs to which, the set of classes, the number of rows and of features and their
+    names, and the network's first weights; under equalised odds also the class of every record.
+    With a sketch batches are Poisson samples and the sensitivity of a sum is :math:`(1-\alpha)\,2C`
+    (`skdpot.mechanisms.fair`); with ranks they are fixed numbers of records of each group (and
+    class), and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K Q} \frac{4 r L}{\min_c n'_c}`
+    (`skdpot.release.output_tables`). A tuned threshold takes two more releases, of noisy
+    histograms. Rounding to the lattice of the noise adds at most 1/512 to these
+    (`skdpot.privacy.noise.noise_for_sums`). Networks that are not plain chains of layers are
+    trained in single precision, of which the last bits can depend on the size of the batch; the
+    statement assumes that they do not. No loss is recorded or shown.
+
+    What `predict` and `score` are given is treated as public. A grid search that scores on
+    private records leaks through its scores and its choice.
+
+    References
+    ----------
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025. The sensitivity here is smaller than the paper's, and proved.
+
+    Examples
+    --------
+    >>> from skdpot import FairPrivateClassifier
+    >>> from skdpot.datasets import make_biased_classification
+    >>> X, y, group = make_biased_classification(2000, random_state=0)
+    >>> classifier = FairPrivateClassifier(alpha=0.75, epsilon=3.0)
+    >>> classifier = classifier.fit(X, y, sensitive_features=group)
+    >>> classifier.predict_proba(X[:2]).shape
+    (2, 2)
+    >>> classifier.privacy_spent_.epsilon
+    3.0
+    """
+
+    fairness: str = "demographic_parity"
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    tune_threshold: bool = False
+    classes: Any = None
+
+    _parameter_constraints = {
+        **FairPredictor._parameter_constraints,
+        "fairness": [StrOptions({"demographic_parity", "equalized_odds"})],
+        "tune_threshold": ["boolean"],
+        "classes": ["array-like", None],
+    }
+
+    def _task(
+        self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
+    ) -> tuple[FairTask, np.ndarray, list[str]]:
+        codes, self.classes_ = encode_labels(y, len(rows), self.classes, **_LABELS)
+        n_classes, public = len(self.classes_), ["the set of classes"]
+        if n_classes < 2:
+            raise ValueError(
+                "y holds a single class; a classifier needs two. Declare others with classes=."
+            )
+        if self.tune_threshold and n_classes > 2:
+            raise ValueError(f"tune_threshold=True is for two classes, and there are {n_classes}.")
+        if self.classes is not None:
+            public.append("every label is one of the classes; others are refused")
+        if self.groups_ is not None:
+            public.append(SAME_GROUP)
+        if odds := bool(cells.strata) and self.fairness == "equalized_odds":
+            cells = within_classes(cells, codes, self.classes_)
+            public.append(SAME_CLASS)
+        n_outputs = 1 if n_classes == 2 else n_classes
+        task = FairTask(
+            gradient=_binary_gradient if n_outputs == 1 else _softmax_gradient,
+            compared=Probabilities(n_outputs),
+            alpha=self.alpha,
+            cells=cells,
+            network=self._network(rows.shape[1], n_outputs, context.streams.solver),
+            threshold=plan_threshold(
+                mu_share(context.target, _TUNING_SHARE), len(rows), public_classes=odds
+            )
+            if self.tune_threshold
+            else None,
+        )
+        return task, codes, public
+
+    def _finish(
+        self,
+        context: FitContext,
+        task: FairTask,
+        bounds: Any,
+        rows: np.ndarray,
+        targets: np.ndarray,
+    ) -> None:
+        self.threshold_ = 0.5
+        if task.threshold is not None:
+            of, secret = partial(_probabilities, self.network_), context.streams.secret
+            probabilities = of(torch.from_numpy(rows))
+            self.threshold_ = tuned_threshold(probabilities, targets, task.threshold, secret, of)
+
+    def _targets(self, y: Any) -> np.ndarray:
+        return encode_labels(y, len(y), self.classes_)[0]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return logits: positive where the second of two classes is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For more than two classes, log-probabilities.
+        """
+        outputs = self._outputs(X)
+        if outputs.shape[1] > 1:
+            return log_softmax(outputs, axis=1)
+        return outputs[:, 0] - np.log(self.threshold_ / (1.0 - self.threshold_))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        decision = self.decision_function(X)
+        if decision.ndim > 1:
+            return softmax(decision, axis=1)
+        return np.column_stack([expit(-decision), expit(decision)])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Classes.
+        """
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # thirty rows teach nothing under noise
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class FairPrivateRegressor(RegressorMixin, FairPredictor):
+    r"""Regressor that treats groups alike, trained with differential privacy.
+
+    What is minimised is :math:`(1 - \alpha)` times half the squared error plus :math:`\alpha`
+    times the squared (sliced) Wasserstein distance between the groups' distributions of
+    predictions, averaged over pairs of groups; targets are mapped to [-1, 1] by their bounds.
+
+    X is used as it is: scale it first by *public* ranges, to about [-1, 1], or by a
+    `PrivateScaler` that shares the budget.
+
+    Parameters
+    ----------
+    alpha : float, default=0.5
+        Weight of fairness in [0, 1); 0 is DP-SGD for the squared error alone.
+    epsilon : float, default=1.0
+        Privacy parameter of the whole fit; ``inf`` for no privacy.
+    delta : float, default=1e-5
+        Privacy parameter of the whole fit, in (0, 1).
+    module : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
+        Network from features to mapped targets. "mlp" has one hidden layer of 64 units and needs
+        tens of thousands of rows at epsilon 1. A module is copied and starts from the weights that
+        it has, which must be public; a function without arguments makes one. It must treat every
+        record by itself.
+    mechanism : {"sketch", "ranks"}, SketchedOutputs or RankedOutputs, default="sketch"
+        How gradients are made private: steps, batches, learning rate, clipping. A name is short
+        for `skdpot.mechanisms.SketchedOutputs` or `skdpot.mechanisms.RankedOutputs` with their
+        defaults.
+    callbacks : list of skorch.callbacks.Callback, optional
+        Called by skorch during training, where a step is an epoch of one batch: a learning-rate
+        schedule in place of the half cosine, a checkpoint, a stop. They see the network and its
+        noisy gradients, never rows, losses or sizes of batches; what needs those is refused.
+    target_bounds : "private" or (low, high), default="private"
+        Range of each target: ``(low, high)``, scalars or arrays of shape (n_targets,), is public
+        and costs nothing. "private" spends at most 10 % of the squared mu on estimating it.
+    budget : PrivacyBudget, optional
+        Shared budget that every fit is charged to.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where networks run; "auto" is a GPU if there is one.
+    random_state : int, RandomState or None, default=None
+        Makes everything reproducible, the privacy noise included. For tests only: whoever knows
+        it can remove the noise.
+    verbose : int, default=0
+        1 shows a progress bar, of steps and not of losses.
+
+    Attributes
+    ----------
+    groups_ : ndarray of shape (n_groups,) or None
+        The groups of `sensitive_features`; None if nothing is compared (alpha=0).
+    network_ : torch.nn.Module
+        From rows to mapped targets.
+    mechanism_ : SketchedOutputs or RankedOutputs
+        The mechanism that was used.
+    target_bounds_ : DataBounds
+        Map from targets to [-1, 1]; predictions lie within.
+    n_steps_ : int
+        Number of training steps.
+    privacy_spent_ : PrivacySpent
+        What the fit cost, and under which assumptions.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, when X has names that are all strings.
+
+    Privacy
+    -------
+    A fit releases the noisy summed gradient of every step, noisy distributions of the outputs of
+    all records with a sketch, and the bounds of the targets unless they are public: one composed
+    event under replace-one, for a neighbour that has *the same group*. Public are the groups, their
+    sizes, who belongs to which, the number of rows, features and targets, names, and the network's
+    first weights. With a sketch batches are Poisson samples and the sensitivity of a sum is
+    :math:`(1-\alpha)\,2C` (`skdpot.mechanisms.fair`); with ranks they are fixed numbers of
+    records of each group and it is :math:`(1-\alpha)\,2C + \alpha\, n' \frac{2}{K} \frac{4 r
+    L}{\min_c n'_c}` with r = 2M (`skdpot.release.output_tables`). Rounding to the lattice of
+    the noise adds at most 1/512 (`skdpot.privacy.noise.noise_for_sums`). Networks that are not
+    plain chains of layers are trained in single precision, of which the last bits can depend on the
+    size of the batch; the statement assumes that they do not. No loss is recorded or shown.
+
+    What `predict` and `score` are given is treated as public. A grid search that scores on
+    private records leaks through its scores and its choice.
+
+    References
+    ----------
+    D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private (sliced)
+    Wasserstein gradients", 2025. The sensitivity here is smaller than the paper's, and proved.
+
+    Examples
+    --------
+    >>> from skdpot import FairPrivateRegressor
+    >>> from skdpot.datasets import make_biased_regression
+    >>> X, Y, group = make_biased_regression(2000, random_state=0)
+    >>> regressor = FairPrivateRegressor(alpha=0.5, epsilon=3.0, target_bounds=(0, 1))
+    >>> regressor.fit(X, Y, sensitive_features=group).predict(X[:3]).shape
+    (3, 2)
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    _: KW_ONLY
+    target_bounds: Any = "private"
+
+    _parameter_constraints = {
+        **FairPredictor._parameter_constraints,
+        "target_bounds": [str, tuple, list, np.ndarray],
+    }
+
+    def _task(
+        self, context: FitContext, rows: np.ndarray, y: Any, cells: Cells
+    ) -> tuple[FairTask, np.ndarray, list[str]]:
+        targets = validate_targets(y, len(rows))
+        self._flat, targets = targets.ndim == 1, targets.reshape(len(rows), -1)
+        n_samples, n_targets = targets.shape
+        network = self._network(rows.shape[1], n_targets, context.streams.solver)
+        if isinstance(self.target_bounds, str) and self.target_bounds != "private":
+            raise ValueError('target_bounds must be "private" or a pair (low, high).')
+        given = public_bounds(self.target_bounds, None, n_targets)
+        task = FairTask(
+            gradient=_squared_error_gradient,
+            compared=ClippedOutputs(n_targets, math.sqrt(n_targets)),
+            alpha=self.alpha,
+            cells=cells,
+            network=network,
+            bounds=bounds_or_plan(given or n_samples, n_targets, context.target.mu_cap),
+        )
+        return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
+
+    def _finish(
+        self,
+        context: FitContext,
+        task: FairTask,
+        bounds: Any,
+        rows: np.ndarray,
+        targets: np.ndarray,
+    ) -> None:
+        self.target_bounds_ = bounds
+
+    def _targets(self, y: Any) -> np.ndarray:
+        return self.target_bounds_.to_units(y.reshape(len(y), -1))
+
+    def _seen_by(self, release: recording.Release, X: Any, y: Any) -> recording.Records:
+        """Return rows and mapped targets; of private bounds, targets as they are."""
+        if release.kind == "histogram":
+            return (y.reshape(len(y), -1).astype(np.float64),)
+        return super()._seen_by(release, X, y)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return predictions, within the bounds of the targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+            As y was in `fit`.
+        """
+        outputs = self._outputs(X)
+        predicted = self.target_bounds_.from_units(outputs)
+        return predicted.ravel() if self._flat else predicted
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # thirty rows teach nothing under noise
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _probabilities(network: nn.Module, rows: torch.Tensor) -> np.ndarray:
+    """Return the probability of the second class, before a threshold is known."""
+    outputs = network_outputs(network, rows.to("cpu", torch.float32))
+    return outputs[:, 0].sigmoid().numpy()
+
+
+def _binary_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Gradient of the cross-entropy of the second class by its logit."""
+    return outputs.sigmoid() - targets[:, None]
+
+
+def _softmax_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Gradient of the cross-entropy by the logits."""
+    return outputs.softmax(1) - functional.one_hot(targets.long(), outputs.shape[1])
+
+
+def _squared_error_gradient(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Gradient of half the squared error by the outputs."""
+    return outputs - targets
