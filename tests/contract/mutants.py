@@ -213,10 +213,6 @@ def true_count(count, labels):
     return float(labels.sum())
 
 
-def at_a_rate_by_targets(plan, records):
-    return replace(plan, learning_rate=plan.learning_rate / float(records.targets.double().std()))
-
-
 def by_the_norms_of_rows(step, rows):
     def divided(network, number):
         step(network, number)
@@ -619,9 +615,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          ('getattr(layer, "track_running_stats", False)', "False")),
          {"autoencoder": "estimators/test_autoencoder.py::test_refused_before_anything_is_charged"
           "[changes11-BatchNorm1d.*GroupNorm]",
-          "fair predictor": "estimators/test_fair_leaks.py::"
-          "test_layers_that_join_records_are_refused_and_charge_"
-          "nothing[layer0-normalises each record by the others-ranks]"}),
+          "fair predictor": "estimators/test_fair_predictors.py::"
+          "test_what_is_refused_charges_and_changes_nothing_and_quotes_no_value[BatchNorm]"}),
     ],
     14: [
         (rewritten("StepDirections.largest_norm", ("math.ceil(...)", "...")),
@@ -903,7 +898,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("_noisy_count", true_count),
          {"a threshold by true labels":
           _REPLAY + "_follows_from_its_releases[classifier, threshold]"}),
-        (given("FairPredictor._train", plan=at_a_rate_by_targets),
+        (rewritten("FairGradients.release", ("noisy_learning_rate(...)",
+         "noisy_learning_rate(...) / float(records.targets.double().std())")),
          {"a learning rate by true targets":
           _REPLAY + "_follows_from_its_releases[regressor, ranks]"}),
         (returning("private_steps", by_the_norms_of_rows),
