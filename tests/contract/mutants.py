@@ -898,8 +898,9 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (returning("_noisy_count", true_count),
          {"a threshold by true labels":
           _REPLAY + "_follows_from_its_releases[classifier, threshold]"}),
-        (rewritten("FairGradients.release", ("noisy_learning_rate(...)",
-         "noisy_learning_rate(...) / float(records.targets.double().std())")),
+        (rewritten("FairGradients.release", ("noisy_learning_rate("
+         "..., network, n_steps, _LARGEST_RATE)", "noisy_learning_rate(..., network, n_steps, "
+         "_LARGEST_RATE) / float(records.targets.double().std())")),
          {"a learning rate by true targets":
           _REPLAY + "_follows_from_its_releases[regressor, ranks]"}),
         (returning("private_steps", by_the_norms_of_rows),
