@@ -7,6 +7,8 @@ torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from skdpot._utils import __version__ as __version__
+
 if TYPE_CHECKING:
     from skdpot.estimators.autoencoder import PrivateSWAutoencoder
     from skdpot.estimators.client_contribution import ClientContribution
@@ -43,7 +45,6 @@ __all__ = [
     "check_pipeline",
 ]
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "ClientContribution": "skdpot.estimators.client_contribution",

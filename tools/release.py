@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 def versions() -> dict[str, str]:
     """Return the version that each file states."""
     read = {
-        "skdpot/__init__.py": r'^__version__ = "(.+)"$',
+        "skdpot/_utils/__init__.py": r'^__version__ = "(.+)"$',
         "CITATION.cff": r"^version: (\S+)$",
         "doc/changelog.rst": r"^(\d\S*)\n-+$",
         "doc/papers.rst": r"version = \{(\S+)\}",

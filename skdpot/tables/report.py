@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from numbers import Real
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
+from skdpot._utils import __version__
 from skdpot._utils.pages import HtmlReport, render
 from skdpot._utils.validation import solver_generator
 from skdpot.metrics._panels import cut_short, data_address
@@ -228,7 +228,7 @@ def make_report(
         spent=spent,
         target=synthesizer.target,
         created=datetime.now(UTC),
-        version=version("skdpot"),
+        version=__version__,
     )
 
 
