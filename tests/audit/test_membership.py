@@ -1,138 +1,68 @@
-"""Membership from a sketch: as likely as its ε allows, and certain where there is too little noise.
+"""Membership: what scores show, and attacks on synthetic rows against their definitions.
 
-Noise is secret, so these tests are random: their margins hold for false alarms of less than 1e-6.
+Fits draw secret noise: margins around them hold for false alarms of less than 1e-6.
 """
-
-import dataclasses
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 from scipy.stats import binomtest, norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
-import skdpot.release.sketch as sketch_module
 from skdpot import SlicedSketch
-from skdpot.audit import gaussian_audit
-from skdpot.audit.canaries import CanaryPairs
-from skdpot.audit.membership import MembershipResult
-from skdpot.audit.message_attacks import log_likelihood_ratio, statistic_of
-from skdpot.privacy.events import gdp_mu
+from skdpot.audit import synthetic_membership
+from skdpot.audit.membership import MembershipResult, binomial_limits
+from skdpot.audit.synthetic import (
+    closest_record_share,
+    density_ratio_membership,
+    distance_to_closest_record,
+    nearest_neighbour_distance_ratio,
+)
+from tests.flat_options import flow_sampler, trajectory_sampler
 
-N_TRIALS = 400
-SURE = 1 - 1e-6
-# The largest deviation of an empirical distribution function (Dvoretzky, Kiefer, Wolfowitz).
-BAND = np.sqrt(np.log(2 / 2.5e-7) / (2 * N_TRIALS))
-X = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
-X_NEIGHBOUR = X.copy()
-# Projections in the first and the last bin of every slice: as far apart as can be.
-X[0], X_NEIGHBOUR[0] = (1, 0.99), (-1, -0.99)
-SLICES = np.array([[0.8, 0.6], [0.6, 0.8]])
-
-
-@pytest.fixture(autouse=True)
-def undecoded(monkeypatch):
-    """Leave out what follows from the table, which the attack does not read."""
-    monkeypatch.setattr(SlicedSketch, "_decode", lambda self: None)
-
-
-def make(epsilon=1.0, **options):
-    options = {"bounds": (-1, 1), "projections": SLICES, "n_bins": 8} | options
-    return SlicedSketch(epsilon, **options)
+RNG = np.random.default_rng(0)
+N, D = 300, 4
+CENTERS = 2.0 * RNG.normal(size=(5, D))
+PEOPLE = CENTERS[RNG.integers(5, size=4 * N)] + RNG.normal(size=(4 * N, D))
+MEMBERS, OTHERS, REFERENCE, FRESH = np.split(PEOPLE, 4)
+COPIES = MEMBERS[RNG.integers(N, size=N)]
+ATTACKS = (
+    "distance to closest record",
+    "distance to closest record, calibrated",
+    "nearest-neighbour distance ratio",
+    "density ratio, kernel",
+    "density ratio, classifier",
+)
 
 
-def weaken(monkeypatch, factor):
-    """Draw less noise than is charged for."""
-    plan = sketch_module.plan_sketch
-
-    def too_quiet(*args, **kwargs):
-        right = plan(*args, **kwargs)
-        return dataclasses.replace(right, sigma=right.sigma / factor)
-
-    monkeypatch.setattr(sketch_module, "plan_sketch", too_quiet)
+def result_of(members, others, epsilon=1.0, delta=1e-5):
+    return MembershipResult(np.asarray(members, float), np.asarray(others, float), epsilon, delta)
 
 
-def game(sketch, n_trials):
-    """Release many sketches of both data sets, and attack each of them with the best test."""
-
-    def score(audited):
-        worlds = (
-            np.vstack([audited.X, row]) for row in (audited.pairs.first, audited.pairs.second)
-        )
-        return [log_likelihood_ratio(audited.fitted, *worlds)]
-
-    pair = CanaryPairs(first=X[:1], second=X_NEIGHBOUR[:1])
-    return gaussian_audit(sketch, X[1:], canaries=pair, score=score, n_trials=n_trials)
+# What a result says about scores.
 
 
-def breaks_claim(result):
-    fpr, tpr, _ = result.roc()
-    return bool(np.any(tpr - BAND > np.exp(result.epsilon) * (fpr + BAND) + result.delta))
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
-def test_attack_fails_as_epsilon_says(epsilon):
-    result = game(make(epsilon), N_TRIALS)
-    assert (result.epsilon, result.delta) == (epsilon, 1e-5)
-    assert not breaks_claim(result)
-    assert result.epsilon_lower_bound(SURE) <= epsilon
-    # It is the best test all the same: its scores are those of N(0, 1) against N(μ, 1), with
-    # nearly all of the μ that was paid for.
-    release = make(epsilon).fit(X)
-    signal = np.linalg.norm(statistic_of(release, X) - statistic_of(release, X_NEIGHBOUR))
-    mu = signal / release.noise_scale_
-    assert 0.95 * gdp_mu(epsilon, 1e-5) < mu <= gdp_mu(epsilon, 1e-5)
-    for scores, sign in ((result.member_scores, 1), (result.other_scores, -1)):
-        assert abs(scores.mean() - sign * mu**2 / 2) < 5.5 * mu / np.sqrt(N_TRIALS)
-        assert abs(scores.std() / mu - 1) < 5.5 / np.sqrt(2 * N_TRIALS)
-    optimum = 2 * norm.cdf(mu / 2) - 1
-    assert abs(result.advantage - optimum) < 2 * BAND
-    assert optimum < result.advantage_bound
-
-
-def test_a_tenth_of_the_noise_is_caught(monkeypatch):
-    weaken(monkeypatch, 10)
-    result = game(make(1.0), N_TRIALS)
-    assert result.epsilon == 1.0  # what is claimed
-    assert breaks_claim(result)
-    assert result.epsilon_lower_bound() > 1.0
-    assert result.advantage > result.advantage_bound
-
-
-def test_no_noise_no_doubt():
-    sketch = make(np.inf)
-    result = game(sketch, 5)
-    assert result.advantage == result.advantage_bound == 1.0
-    np.testing.assert_array_equal(result.member_scores, np.inf)
-    assert log_likelihood_ratio(sketch.fit(X), X, X) == 0.0
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="X has shape"):
-        log_likelihood_ratio(make().fit(X), X[:, :1], X_NEIGHBOUR)
-
-
-# What a result says about given scores.
-
-
-def some_result(epsilon=1.0):
-    return MembershipResult(np.array([3.0, 2.0, 0.0]), np.array([1.0, 0.0]), epsilon, 1e-5)
-
-
-def test_roc():
-    fpr, tpr, thresholds = some_result().roc()
+def test_roc_and_area():
+    result = result_of([3, 2, 0], [1, 0])
+    fpr, tpr, thresholds = result.roc()
     np.testing.assert_allclose(thresholds, [np.inf, 3, 2, 1, 0])
     np.testing.assert_allclose(tpr, [0, 1 / 3, 2 / 3, 2 / 3, 1])
     np.testing.assert_allclose(fpr, [0, 0, 0, 0.5, 1])
-    assert some_result().advantage == pytest.approx(2 / 3)
-    assert repr(some_result()) == (
-        "MembershipResult(3 + 2 releases, epsilon=1, delta=1e-05, advantage=0.667 of at most 0.462)"
-    )
+    assert result.advantage == pytest.approx(2 / 3)
+    rng = np.random.default_rng(1)
+    members, others = rng.integers(6, size=40) + 1.0, rng.integers(6, size=70) * 1.0
+    area = roc_auc_score(np.repeat([1, 0], [40, 70]), np.concatenate([members, others]))
+    assert result_of(members, others).auc == pytest.approx(area)
+    assert result_of([np.inf, 0], [-np.inf, 0]).auc == pytest.approx(7 / 8)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, np.inf])
-def test_bounds_agree(epsilon):
-    result = some_result(epsilon)
+def test_bounds_of_a_claim_agree(epsilon):
+    result = result_of([1], [0], epsilon)
     fpr = np.linspace(0, 1, 100_001)
     bound = result.tpr_bound(fpr)
     assert np.max(bound - fpr) == pytest.approx(result.advantage_bound, abs=1e-4)
@@ -142,17 +72,47 @@ def test_bounds_agree(epsilon):
         np.testing.assert_allclose(result.tpr_bound(1 - bound), 1 - fpr, atol=2e-5)
 
 
-def test_lower_bound_of_normal_scores():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(2.0, 1.0, 20_000), rng.normal(0.0, 1.0, 20_000)
-    result = MembershipResult(*scores, epsilon=1.0, delta=1e-5)
-    assert 3.0 < result.epsilon_lower_bound() < result.epsilon_lower_bound(0.5) < 9
-    # Backwards it is as good an attack for the other side, but not for this one.
-    assert MembershipResult(*scores[::-1], epsilon=1.0, delta=1e-5).epsilon_lower_bound() == 0
-    with pytest.raises(ValueError, match="confidence=1"):
-        result.epsilon_lower_bound(1)
-    with pytest.raises(ValueError, match="Two scores"):
-        MembershipResult(scores[0], scores[1][:1], 1.0, 1e-5).epsilon_lower_bound()
+@pytest.mark.parametrize(
+    ("auc", "sizes", "confidence", "least", "most"),
+    [
+        (0.76025, (60, 40), 0.9, 20, 66),  # 40 of 400 expected; so few scores are a bit too narrow
+        (0.97, (25, 25), 0.95, 0, 36),  # 20 expected; limits without log odds miss one in five
+    ],
+)
+def test_interval_of_the_area_covers(auc, sizes, confidence, least, most):
+    rng, shift = np.random.default_rng(2), norm.ppf(auc) * np.sqrt(2)
+    missed = 0
+    for _ in range(400):
+        scores = rng.normal(shift, 1.0, sizes[0]), rng.normal(0.0, 1.0, sizes[1])
+        low, high = result_of(*scores).auc_interval(confidence)
+        missed += not low <= auc <= high
+    assert least <= missed <= most
+
+
+def test_binomial_limits_and_those_of_a_perfect_area():
+    for hits in (0, 3, 10):
+        interval = binomtest(hits, 10).proportion_ci(0.95, method="exact")
+        assert binomial_limits(hits, 10)[1:] == pytest.approx((interval.low, interval.high))
+    # As sure as three right answers of three.
+    assert result_of([1] * 3, [0] * 3).auc_interval() == (pytest.approx(0.025 ** (1 / 3)), 1.0)
+
+
+def test_true_positives_at_few_false_ones():
+    others = np.arange(100.0)
+    result = result_of([99.0, 99.5, 98.5, 50.0, 200.0], others)
+    for fpr, found in ((0.0, 2), (0.01, 4), (0.001, 2), (1.0, 5)):
+        assert result.tpr_at(fpr).value == found / 5
+    # 0.29 times 100 is less than 29 in floating point.
+    edge = result_of([70.5], others)
+    assert (edge.tpr_at(0.29).value, edge.tpr_at(0.28).value) == (1.0, 0.0)
+    interval = binomtest(2, 5).proportion_ci(0.9, method="exact")
+    assert result.tpr_at(0.0, 0.9)[1:] == pytest.approx((interval.low, interval.high))
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        result = result_of(rng.integers(8, size=20), rng.integers(8, size=rng.integers(2, 30)))
+        fpr, tpr, _ = result.roc()
+        allowed = float(rng.random())
+        assert result.tpr_at(allowed).value == pytest.approx(tpr[fpr <= allowed].max())
 
 
 def test_lower_bound_by_hand():
@@ -161,33 +121,254 @@ def test_lower_bound_by_hand():
     members, others = np.zeros(100), np.zeros(100)
     members[0:96:2], others[0:20:2] = 1, 1
     members[1:91:2], others[1:25:2] = 1, 1  # low: 5 and 38 of 50
-    result = MembershipResult(members, others, epsilon=1.0, delta=1e-3)
     least = binomtest(38, 50).proportion_ci(0.9, method="exact").low
     most = binomtest(5, 50).proportion_ci(0.9, method="exact").high
-    assert result.epsilon_lower_bound(0.9) == pytest.approx(np.log((least - 1e-3) / most))
+    found = result_of(members, others, delta=1e-3).epsilon_lower_bound(0.9)
+    assert found == pytest.approx(np.log((least - 1e-3) / most))
 
 
-def test_choosing_among_thresholds_costs_no_confidence():
-    rng = np.random.default_rng(1)
+def test_lower_bound_of_normal_scores():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(2.0, 1.0, 20_000), rng.normal(0.0, 1.0, 20_000)
+    result = result_of(*scores)
+    assert 3.0 < result.epsilon_lower_bound() < result.epsilon_lower_bound(0.5) < 9
+    # Backwards it is as good an attack for the other side, but not for this one.
+    assert result_of(*scores[::-1]).epsilon_lower_bound() == 0
+    # Choosing among thresholds costs no confidence.
     wrong = sum(
-        MembershipResult(*rng.normal(size=(2, 200)), 1.0, 0.0).epsilon_lower_bound(0.5) > 0
+        result_of(*rng.normal(size=(2, 200)), delta=0.0).epsilon_lower_bound(0.5) > 0
         for _ in range(60)
     )
     assert wrong <= 30
 
 
-def test_picture():
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda result: result.tpr_at(2), "fpr=2"),
+        (lambda result: result.tpr_at(0.1, 1), "confidence=1"),
+        (lambda result: result.epsilon_lower_bound(1), "confidence=1"),
+        (lambda result: result.epsilon_lower_bound(), "(?i)two scores"),
+        (lambda result: result.auc_interval(), "(?i)two scores"),
+    ],
+)
+def test_what_scores_cannot_say_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(result_of([1], [0, 1]))
+
+
+def test_pictures():
     before = mpl.get_backend()
     plt.switch_backend("Agg")
     try:
-        ax = some_result().plot(color="red")
+        result = result_of([3, 2, 0], [1, 0])
+        ax = result.plot(color="red")
         assert ax.lines[0].get_color() == "red"
-        np.testing.assert_allclose(ax.lines[0].get_xydata().T, some_result().roc()[:2])
-        labels = [text.get_text() for text in ax.get_legend().get_texts()]
-        assert labels == ["allowed by ε = 1", "attack", "guessing"]
-        _, ax = plt.subplots()
-        assert some_result().plot(ax=ax, legend=False) is ax
-        assert ax.get_legend() is None
+        np.testing.assert_allclose(ax.lines[0].get_xydata().T, result.roc()[:2])
+        few = result.plot(log=True, ax=plt.subplots()[1], legend=False)
+        assert few.get_xscale() == few.get_yscale() == "log"
+        assert few.get_legend() is None
+        found = synthetic_membership(COPIES, MEMBERS, OTHERS, random_state=0)
+        ax = found.plot(log=True)
+        # Below one alarm among the others there is nothing to see.
+        assert ax.get_xlim() == pytest.approx((2 / N, 1.0))
+        assert {line.get_label() for line in ax.lines} == {*ATTACKS, "guessing"}
+        assert found.plot(legend=False).get_legend() is None
     finally:
         plt.close("all")
         plt.switch_backend(before)
+
+
+# The attacks on synthetic rows, each against its definition.
+
+
+def test_distance_to_the_closest_record():
+    unit = COPIES.std(axis=0)
+    near = cdist(OTHERS / unit, COPIES / unit).min(axis=1)
+    usual = cdist(OTHERS / unit, REFERENCE / unit).min(axis=1)
+    for options, expected in (
+        ({}, -near),
+        ({"scale": unit}, -near),
+        ({"reference": REFERENCE}, np.log(usual) - np.log(near)),
+        ({"scale": None}, -cdist(OTHERS, COPIES).min(axis=1)),
+        ({"scale": None, "metric": "cityblock"}, -cdist(OTHERS, COPIES, "cityblock").min(axis=1)),
+    ):
+        found = distance_to_closest_record(COPIES, MEMBERS, OTHERS, **options)
+        np.testing.assert_allclose(found.other_scores, expected)
+
+
+def test_ratio_of_the_two_closest():
+    result = nearest_neighbour_distance_ratio(COPIES, MEMBERS, OTHERS, scale=None)
+    near = np.sort(cdist(OTHERS, np.unique(COPIES, axis=0)), axis=1)
+    np.testing.assert_allclose(result.other_scores, np.log(near[:, 1] / near[:, 0]))
+    assert np.isfinite(result.member_scores).all()  # at distance zero too
+
+
+def test_kernel_densities():
+    result = density_ratio_membership(COPIES, MEMBERS, OTHERS, REFERENCE, random_state=0)
+    # By hand: whiten both samples together, put a normal of variance h² on each row.
+    both = np.concatenate([COPIES, REFERENCE])
+    _, _, axes = np.linalg.svd((both - both.mean(0)) / both.std(0), full_matrices=False)
+    turned = [(X - both.mean(0)) / both.std(0) @ axes.T for X in (COPIES, REFERENCE, OTHERS)]
+    unit = np.concatenate(turned[:2]).std(axis=0, ddof=1)
+    made, crowd, asked = (X / unit for X in turned)
+    logs = []
+    for rows in (made, crowd):
+        h = len(rows) ** (-1 / (D + 4))
+        kernels = -cdist(asked, rows, "sqeuclidean") / (2 * h**2)
+        logs.append(logsumexp(kernels, axis=1) - np.log(len(rows)) - D * np.log(h))
+    np.testing.assert_allclose(result.other_scores, logs[0] - logs[1], atol=2e-4)
+    # Units do not matter, and neither do constant columns.
+    units = np.array([1e-3, 1.0, 1e4, 1.0])
+    again = density_ratio_membership(
+        *(np.column_stack([X * units, np.ones(N)]) for X in (COPIES, MEMBERS, OTHERS, REFERENCE)),
+        random_state=0,
+    )
+    np.testing.assert_allclose(again.other_scores, result.other_scores, atol=5e-4)
+    many, far = np.random.default_rng(5).normal(size=(5200, 2)), np.full((2, 2), 1e6)
+    result = density_ratio_membership(many, many[:3], far, many[:100], n_components=1)
+    assert np.isfinite(result.other_scores).all()
+
+
+def test_classifier_densities():
+    model = LogisticRegression()
+    result = density_ratio_membership(COPIES, MEMBERS, OTHERS, REFERENCE, density=model)
+    assert not hasattr(model, "coef_")
+    fitted = LogisticRegression().fit(
+        np.concatenate([REFERENCE, COPIES]), np.repeat([0, 1], [N, N])
+    )
+    np.testing.assert_allclose(result.other_scores, fitted.decision_function(OTHERS))
+
+
+def test_share_of_the_closest():
+    made = np.array([[0.0], [0.2], [0.9], [5.0]])
+    result = closest_record_share(made, [[0.0], [5.0]], [[1.0]], scale=None)
+    assert result.share.value == 0.75
+    assert result.expected == pytest.approx(2 / 3)
+    assert result.share[1:] == binomial_limits(3, 4)[1:]
+    # A row of two owners counts a half for each, in whichever order they come.
+    for own in ([[0.0], [9.0]], [[9.0], [0.0]]):
+        assert closest_record_share([[0.1]], own, [[0.0]], scale=None).share.value == 0.5
+
+
+def test_deviation_of_the_share_is_that_of_chance():
+    rng = np.random.default_rng(6)
+    real, made = (rng.standard_t(3, size=(n, 2)) for n in (60, 1000))
+    shares = []
+    for _ in range(1000):
+        rng.shuffle(real)
+        result = closest_record_share(made, real[:40], real[40:], scale=None)
+        shares.append(result.share.value)
+    assert np.mean(shares) == pytest.approx(2 / 3, abs=5 * result.deviation / np.sqrt(1000))
+    assert np.std(shares) == pytest.approx(result.deviation, rel=0.1)
+    # The usual binomial limits are far too narrow for so many synthetic rows.
+    assert result.deviation > 2 * (result.share.high - result.share.low) / 4
+    assert closest_record_share(real[:40], real[:40], real[40:]).p_value < 1e-6
+    assert closest_record_share(real[40:], real[:40], real[40:]).p_value > 0.999
+
+
+# Generators: one that copies, one that overfits, one that is private.
+
+
+def test_copies_are_found_by_all():
+    found = synthetic_membership(COPIES, MEMBERS, OTHERS, X_reference=REFERENCE, random_state=0)
+    assert tuple(found.results) == ATTACKS
+    table = found.to_frame()
+    assert (table["auc_low"] > 0.55).all()
+    # Three in five rows occur in a bootstrap, and are found without a single false alarm.
+    assert table["tpr_at_0.001"][:3].tolist() == pytest.approx([1 - np.exp(-1)] * 3, abs=0.05)
+    assert found.share.share.value == 1.0
+    assert found.share.p_value < 1e-12
+    assert found.best.auc == table["auc"].max()
+    assert (found.best.epsilon, found.best.delta) == (np.inf, 0.0)
+
+
+def test_a_flow_without_noise_overfits_and_a_private_one_does_not():
+    exposed, private = (
+        synthetic_membership(
+            flow_sampler(epsilon=epsilon, bounds=(-8, 8)).fit(MEMBERS),
+            MEMBERS,
+            np.concatenate([OTHERS, FRESH]),
+            random_state=0,
+        )
+        for epsilon in (np.inf, 1.0)
+    )
+    assert exposed.results[ATTACKS[0]].auc > 0.85
+    assert exposed.share.p_value < 1e-6
+    # Over 12 fits the areas had a mean of at most 0.525 and a standard deviation of 0.022.
+    assert (private.to_frame()["auc"] < 0.525 + 6 * 0.022).all()
+    assert private.share.p_value > 1e-8
+    assert {(one.epsilon, one.delta) for one in private.results.values()} == {(1.0, 1e-5)}
+    assert private.n_synthetic == 1000
+
+
+def test_unrelated_rows_tell_nothing():
+    # The attacker's reference must not hold any of the others: at distance zero from it, they
+    # would look like others whatever the synthetic rows are.
+    for seed in range(3):
+        found = synthetic_membership(FRESH, MEMBERS, OTHERS, random_state=seed)
+        table = found.to_frame(0.9999)
+        assert ((table["auc_low"] < 0.5) & (0.5 < table["auc_high"])).all()
+        assert {len(one.other_scores) for one in found.results.values()} == {N // 2}
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("attack", "given", "options", "message"),
+    [
+        (distance_to_closest_record, (COPIES, MEMBERS[:, :2], OTHERS), {}, "members has 2 feat"),
+        *(
+            (distance_to_closest_record, (COPIES, MEMBERS, OTHERS), {"scale": scale}, "scale")
+            for scale in ("members", [1.0], np.zeros(D), np.full(D, np.nan))
+        ),
+        *(
+            (density_ratio_membership, (COPIES, MEMBERS, OTHERS, REFERENCE), options, "density|n_c")
+            for options in ({"density": "histogram"}, {"density": object()}, {"n_components": 9})
+        ),
+        (nearest_neighbour_distance_ratio, (np.ones((3, D)), MEMBERS, OTHERS), {}, "two different"),
+        (synthetic_membership, (SlicedSketch(), MEMBERS, OTHERS), {}, "no method sample"),
+        (synthetic_membership, (COPIES, MEMBERS, OTHERS[:3]), {}, "at least 4"),
+        *(
+            (synthetic_membership, (COPIES, MEMBERS, OTHERS), {"n_samples": n}, "n_samples")
+            for n in (1, 2.5, True)
+        ),
+    ],
+)
+def test_what_cannot_be_attacked_is_refused(attack, given, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        attack(*given, **options)
+
+
+def test_paths_are_no_rows():
+    paths = trajectory_sampler(bounds=(-8, 8)).fit(MEMBERS, np.arange(N) % 3)
+    with pytest.raises(ValueError, match="3 dimensions"):
+        synthetic_membership(paths, MEMBERS, OTHERS, n_samples=50)
+
+
+@pytest.mark.parametrize("role", range(3))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda rows: rows[:, 0],
+        lambda rows: rows[0, 0],
+        lambda rows: rows[None],
+        lambda rows: rows[:0],
+        lambda rows: np.where(rows == rows[1], np.nan, rows),
+        lambda rows: rows.astype(str),
+        lambda rows: [*rows[:3], rows[0, :2]],
+        lambda rows: rows + 1j,
+    ],
+)
+def test_no_wrong_shape_or_type_quotes_a_value(role, bad):
+    given = [COPIES, MEMBERS, OTHERS]
+    given[role] = bad(given[role])
+    shown = np.concatenate([rows.ravel()[:40] for rows in (COPIES, MEMBERS, OTHERS)])
+    digits = {f"{value:.3f}".lstrip("-") for value in shown}
+    for attack in (distance_to_closest_record, closest_record_share, synthetic_membership):
+        with pytest.raises(ValueError, match="must be a table|finite numbers") as caught:
+            attack(*given)
+        assert not any(value in str(caught.value) for value in digits)
+        assert "array(" not in str(caught.value)
+        assert caught.value.__cause__ is caught.value.__context__ is None
