@@ -1,6 +1,5 @@
 """Pictures of privacy: what a budget has spent, and a score against epsilon."""
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -18,13 +17,8 @@ from tests.flat_options import flow_sampler
 
 
 @pytest.fixture(autouse=True)
-def backend():
-    before = mpl.get_backend()
-    plt.switch_backend("Agg")
+def nothing_fitted():
     Graded.fits.clear()
-    yield
-    plt.close("all")
-    plt.switch_backend(before)
 
 
 # --- a budget ------------------------------------------------------------------------------------
