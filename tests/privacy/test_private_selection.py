@@ -31,7 +31,7 @@ from skdpot.privacy.selection import (
     worst_profile,
 )
 from tests.contract.event_suite import DELTA, NOT_POSITIVE, EventSuite
-from tests.privacy.written_events import written_and_read
+from tests.privacy.cases import written_and_read
 
 LAWS = [(10, 1.0), (10, 0.0), (10, math.inf), (4, 0.5), (30, -0.5)]
 NOT_PROBABLE = (-1e-9, 1.0, math.nan, "0", None, True)

@@ -28,7 +28,7 @@ from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import PrivacySpent, charge, total_spent
 from tests.payer import Payer
-from tests.privacy.written_events import written_and_read
+from tests.privacy.cases import written_and_read
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 # Sigma and threshold in steps of a lattice that has so many steps to a count.
