@@ -1,4 +1,4 @@
-"""PrivacyBudget across processes: races, forks, kills, joblib.
+"""PrivacyBudget across processes; races and kills are in `test_ledger_faults`.
 
 The scripts run in a fresh interpreter that imports the budget once and forks from there, so
 that no test forks the test process with its threads.
@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import textwrap
 
 import pytest
@@ -24,9 +23,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 PREAMBLE = """
 import os, pickle, random, signal, sys, time
-from skdpot.exceptions import BudgetExceededError, LedgerError
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import GaussianEvent
 
 def fork(work, *args):
@@ -49,17 +46,6 @@ def wait(pids):
 """
 
 
-@pytest.fixture
-def directory(tmp_path):
-    """In memory where possible: races and kills do not depend on how long a disk syncs."""
-    memory = "/dev/shm"
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as path:
-        yield path
-
-
 def run_script(script, *args):
     """Run `script` after the preamble and return the lines that it prints."""
     source = PREAMBLE + textwrap.dedent(script)
@@ -75,81 +61,7 @@ def run_script(script, *args):
 
 
 @needs_fork
-def test_eight_processes_race_for_a_hundred_units_five_times(directory):
-    lines = run_script(
-        """
-        # A hundred of these fit, the next does not.
-        event = GaussianEvent(sigma=10.0 / PrivacyTarget(1.0, 1e-5).mu_cap * (1 + 1e-9),
-                              sensitivity=1.0)
-
-        def race(ready, out, blob, path):
-            # Half of them attach by path, half of them use the pickle.
-            budget = PrivacyBudget(1.0, ledger=path) if blob is None else pickle.loads(blob)
-            os.read(ready, 1)
-            for _ in range(13):
-                try:
-                    budget.spend(event)
-                except BudgetExceededError:
-                    continue
-                os.write(out, b"x")
-
-        for k in range(5):
-            path = os.path.join(sys.argv[1], f"ledger-{k}")
-            budget = PrivacyBudget(1.0, ledger=path)
-            blob = pickle.dumps(budget)
-            out = os.open(path + ".granted", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-            ready, start = os.pipe()
-            pids = [fork(race, ready, out, blob if i % 2 else None, path) for i in range(8)]
-            os.write(start, b"12345678")
-            assert wait(pids) == [0] * 8
-            print(os.path.getsize(path + ".granted"), len(budget.history()),
-                  budget.epsilon_spent() <= 1.0, budget.can_afford(event))
-        """,
-        directory,
-    )
-    assert lines == ["100 100 True False"] * 5
-
-
-@needs_fork
-def test_a_kill_at_any_moment_never_leaves_a_release_without_its_charge(directory):
-    lines = run_script(
-        """
-        event = GaussianEvent(sigma=1e4, sensitivity=1.0)
-        path = os.path.join(sys.argv[1], "ledger")
-        releases = os.open(path + ".releases", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        random.seed(0)
-
-        def fits():
-            budget = PrivacyBudget(5.0, ledger=path)
-            while True:
-                budget.spend(event)
-                os.write(releases, b"x")
-
-        def released():
-            return os.fstat(releases).st_size
-
-        rounds = 40
-        for _ in range(rounds):
-            goal = released() + random.randint(0, 3)
-            pid = fork(fits)
-            until(lambda: released() >= goal)
-            time.sleep(random.uniform(0.0, 0.005))
-            os.kill(pid, signal.SIGKILL)
-            assert wait([pid]) == [-signal.SIGKILL]
-        budget = PrivacyBudget(5.0, ledger=path)
-        charges = len(budget.history())
-        # A kill between the charge and the release wastes the charge: at most one a round.
-        print(released() > rounds, released() <= charges <= released() + rounds)
-        budget.spend(event)
-        print(len(budget.history()) - charges, budget.epsilon_spent() < 5.0)
-        """,
-        directory,
-    )
-    assert lines == ["True True", "1 True"]
-
-
-@needs_fork
-def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(directory):
+def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(tmp_path):
     lines = run_script(
         """
         random.seed(1)
@@ -162,7 +74,7 @@ def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(directory):
             return [name for name in os.listdir(sys.argv[1]) if not name.startswith(".")]
 
         for _ in range(15):
-            goal = len(made()) + random.randint(0, 2)
+            goal = len(made()) + random.randint(1, 2)
             pid = fork(create)
             until(lambda: len(made()) >= goal)
             time.sleep(random.uniform(0.0, 0.01))
@@ -170,9 +82,9 @@ def test_a_kill_while_a_ledger_is_made_leaves_all_or_nothing(directory):
             assert wait([pid]) == [-signal.SIGKILL]
         for name in made():
             PrivacyBudget(1.0, ledger=os.path.join(sys.argv[1], name)).remaining()
-        print(len(made()) > 8)
+        print(len(made()) >= 15)
         """,
-        directory,
+        tmp_path,
     )
     assert lines == ["True"]
 
@@ -192,10 +104,6 @@ def test_the_temporary_ledger_goes_with_its_process_but_not_with_a_fork():
     )
     assert lines == ["[0] True ['child']"]
     assert not os.path.exists(os.path.dirname(path))
-
-
-def test_importing_the_budget_does_not_import_torch():
-    assert run_script("print('torch' in sys.modules)") == ["False"]
 
 
 def test_an_unpickled_budget_of_another_process_spends_from_the_same_ledger(tmp_path):
