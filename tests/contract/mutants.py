@@ -336,7 +336,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "misfits of a synthesizer, by audit": _AUDIT + "[misfits of a synthesizer]"}),
         (given("discrete_gaussian", s=half),
          {"the sampler of lattice noise":
-          "privacy/test_noise.py::test_frequencies_match_the_exact_probabilities[20.0]"}),
+          "privacy/test_noise.py::test_a_million_draws_have_the_exact_law_and_are_independent[10.0]"}),
         (given("gaussian_noise", sigma=half),
          {"the sampler of float noise": "privacy/test_noise.py::test_float_noise"}),
         (given("calibrate_lattice", "plan_tables", mu=twice),

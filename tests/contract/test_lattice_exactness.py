@@ -1,7 +1,7 @@
-"""The lattice noise: the exact law, fresh for every draw, and nothing else in any release.
+"""The lattice noise: fresh for every draw, and nothing else in any release.
 
-Seeded tests fail for another seed with the probability `FALSE_ALARM`; those that use the
-operating system's entropy, or OpenDP's, fail by chance with the probability `RARE`.
+Its law is in `tests/privacy/test_noise.py`. Those tests that use the operating system's entropy
+fail by chance with the probability `RARE`.
 """
 
 import copy
@@ -18,9 +18,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-import mpmath
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from scipy import stats
 from sklearn.base import clone
@@ -39,11 +37,8 @@ from skdpot.federated.party import Party
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import (
     MAX_TABLE_S,
-    _split,
-    _table,
     discrete_gaussian,
     noise_lattice,
-    required_bits,
 )
 from skdpot.release import gradients as noisy_sums
 from skdpot.release import langevin
@@ -53,206 +48,7 @@ from skdpot.release.release import record_releases
 from tests.contract.fits import FITS, TABLE, TABLES, N
 from tests.flat_options import flow_sampler, made, sliced_generator, trajectory_sampler
 
-FALSE_ALARM, RARE = 1e-4, 1e-8
-MILLION = 1_000_000
-SCALES = [1.0, 1.5, 10.0, 1e4, 2.0**35]
-
-
-def draws_of(s, n=MILLION, seed=20):
-    return discrete_gaussian(s, n, SecretStream(seed))
-
-
-def cells_of(s, most=300):
-    """Return edges and exact probabilities of the cells between them, in 30 digits and more.
-
-    Cells are intervals of integers ``edge_i <= k < edge_(i+1)``; single integers where these are
-    likely enough, so that a lattice of every second integer would show.
-    """
-    reach = int(4.5 * s) + 1
-    step = max(1, 2 * reach // most)
-    edges = np.arange(-reach, reach + step, step, dtype=np.int64)
-    with mpmath.workdps(40):
-        if s <= 100:
-            weights = [
-                mpmath.exp(-mpmath.mpf(k * k) / (2 * mpmath.mpf(s) ** 2)) for k in range(5000)
-            ]
-            total = 2 * mpmath.fsum(weights) - 1
-
-            def mass(low, high):
-                return mpmath.fsum(weights[abs(k)] for k in range(low, high)) / total
-
-            shares = [mass(int(a), int(b)) for a, b in zip(edges, edges[1:], strict=False)]
-        else:  # Euler-Maclaurin with its next term, of relative size 1 / (24 s^2)
-
-            def below(k):
-                x = (mpmath.mpf(int(k)) - mpmath.mpf("0.5")) / s
-                return mpmath.ncdf(x) + x * mpmath.npdf(x) / (24 * mpmath.mpf(s) ** 2)
-
-            shares = [below(b) - below(a) for a, b in zip(edges, edges[1:], strict=False)]
-        rest = (1 - mpmath.fsum(shares)) / 2
-        return edges, np.array([float(p) for p in (rest, *shares, rest)])
-
-
-def counts_in(draws, edges):
-    return np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
-
-
-def pooled(observed, expected, least=20):
-    """Return frequencies with the rare cells of each tail added up."""
-    kept = expected >= least
-    rare = ~kept
-    return (
-        np.append(observed[kept], observed[rare].sum()),
-        np.append(expected[kept], expected[rare].sum()),
-    )
-
-
-# ---------------------------------------------------------------------------- the law
-
-
-@pytest.mark.parametrize("s", SCALES)
-def test_a_million_draws_have_the_exact_law(s):
-    edges, shares = cells_of(s)
-    observed, expected = pooled(counts_in(draws_of(s), edges), shares * MILLION)
-    assert len(observed) > 8
-    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("s", [1e4, 2.0**35])
-def test_wide_noise_is_as_fine_as_the_lattice(s):
-    """Remainders of the draws are uniform: the sum of two draws leaves no gaps."""
-    draws = draws_of(s)
-    for modulus in (2, 7, 64, _split(s, 192)[1]):
-        counts = np.bincount(draws % min(modulus, 1000) if modulus > 1000 else draws % modulus)
-        assert stats.chisquare(counts).pvalue > FALSE_ALARM
-
-
-@pytest.mark.parametrize("s", SCALES)
-def test_a_million_draws_against_a_wrong_law(s):
-    """What the test above would say if sigma were a hundredth larger, or means shifted."""
-    edges, shares = cells_of(s)
-    for wrong in (draws_of(s * 1.01), draws_of(s) + (np.arange(MILLION) % 50 == 0) * math.ceil(s)):
-        observed, expected = pooled(counts_in(wrong, edges), shares * MILLION)
-        assert stats.chisquare(observed, expected).pvalue < FALSE_ALARM
-
-
-def oracle(s, n):
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
-    return np.array(dp.m.make_gaussian(*space, scale=s)([0] * n), dtype=np.int64)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("s", "n"), [(1.0, 10**5), (1.5, MILLION), (10.0, 10**5), (1e4, 10**5), (2.0**35, 10**5)]
-)
-def test_same_law_as_opendp(s, n):
-    theirs, ours = oracle(s, n), discrete_gaussian(s, MILLION, SecretStream())
-    edges, shares = cells_of(s, most=100)
-    table = np.array([counts_in(ours, edges), counts_in(theirs, edges)])
-    table = table[:, shares * n > 20]
-    assert stats.chi2_contingency(table).pvalue > RARE
-    if s > 100:  # without ties, as good as continuous
-        assert stats.ks_2samp(ours, theirs).pvalue > RARE
-
-
-@pytest.mark.parametrize("s", SCALES)
-def test_the_largest_of_a_million_draws_are_as_large_as_they_should_be(s):
-    magnitudes = np.sort(np.abs(draws_of(s)))[::-1]
-    half = 0.5 / s if s < 100 else 0.0
-    for z in (3.0, 4.0, 4.5):
-        k = math.ceil(z * s)
-        if s < 100:
-            weights = np.exp(-(np.arange(5000) ** 2) / (2 * s * s))
-            beyond = 2 * weights[k:].sum() / (2 * weights.sum() - 1)
-        else:
-            beyond = 2 * stats.norm.sf(k / s - half)
-        found = int((magnitudes >= k).sum())
-        p = stats.binomtest(found, MILLION, beyond).pvalue
-        assert p > FALSE_ALARM, (s, z, found, beyond * MILLION)
-    # The largest of all lies between 4.2 and 6.5 sigma but for a probability of 1e-4.
-    assert 4.2 < (magnitudes[0] + half) / s
-    assert (magnitudes[0] - 1) / s < 6.5
-
-
-@pytest.mark.parametrize("s", SCALES)
-def test_draws_are_independent_of_each_other(s):
-    draws = draws_of(s).astype(float) / s
-    for lag in (1, 2, 3, 7, 64, 1000, 4096):
-        # Standard error 1e-3: false alarms of 1e-6 for all 35 together.
-        assert abs((draws[:-lag] * draws[lag:]).mean()) < 0.0055, lag
-        assert abs((draws[:-lag] ** 2 * draws[lag:] ** 2).mean() - 1) < 0.02, lag
-    fifths = np.searchsorted(np.quantile(draws, [0.2, 0.4, 0.6, 0.8]), draws)
-    pairs = np.bincount(5 * fifths[0::2] + fifths[1::2], minlength=25).reshape(5, 5)
-    pairs = pairs[pairs.sum(axis=1) > 0][:, pairs.sum(axis=0) > 0]
-    assert stats.chi2_contingency(pairs).pvalue > FALSE_ALARM
-
-
-# -------------------------------------------------------------------- the table's error
-
-
-@pytest.mark.parametrize("mu", [0.01, 1.0, 5.0])
-@pytest.mark.parametrize("s", [1.0, 1.5, 10.0, MAX_TABLE_S])
-def test_the_table_adds_less_to_delta_than_is_charged_for_it(s, mu):
-    """In integers: total variation of 2**32 draws, times what epsilon can make of it."""
-    bits = required_bits(s, mu)
-    table = _table(s, bits)
-    precision = bits + 80
-    one = 1 << precision
-    with mpmath.workprec(precision + 40):
-        ratio = mpmath.exp(-1 / (2 * mpmath.mpf(s) ** 2))
-        weights, weight, step = [], mpmath.mpf(1), ratio
-        for _ in range(table.offset + 60 * math.ceil(s)):
-            weights.append(int(weight * one))
-            weight, step = weight * step, step * ratio * ratio
-        total = 2 * sum(weights) - weights[0]
-        moved, before = 0, 0
-        for k, threshold in zip(range(-table.offset, table.offset), table.thresholds, strict=True):
-            exact = Fraction(weights[abs(k)], total)
-            drawn = Fraction(threshold - before, 1 << bits)
-            moved += abs(
-                drawn.numerator * total * one // drawn.denominator
-                - exact.numerator * one * total // exact.denominator
-            )
-            before = threshold
-        beyond = 2 * Fraction(sum(weights[table.offset :]), total)
-        variation = Fraction(moved, 2 * total * one) + beyond
-        largest_epsilon = mu * mu / 2 + 9.1 * mu
-        added = (
-            (1 + mpmath.exp(largest_epsilon))
-            * 2**32
-            * mpmath.mpf(variation.numerator)
-            / variation.denominator
-        )
-        assert added < mpmath.mpf("1e-19")
-        assert added > 0  # it was measured
-
-
-@pytest.mark.parametrize("s", [1024.5, 1e4, 2.0**20, 2.0**35])
-def test_a_sum_of_two_draws_is_a_discrete_gaussian(s):
-    """The law of ``X1 + Q X2`` against the exact one, where both scales are ideal."""
-    bits = required_bits(s, 1.0)
-    narrow, factor, wide = _split(s, bits)
-    with mpmath.workprec(bits + 120):
-        s1, s2 = mpmath.mpf(narrow), mpmath.mpf(wide)
-        target = mpmath.sqrt(s1**2 + (factor * s2) ** 2)
-        assert abs(target / s - 1) < mpmath.mpf("1e-13")
-        assert target >= s * (1 - mpmath.mpf("1e-15"))
-
-        def density(k, scale):  # normalised over the integers, to exp(-2 pi^2 scale^2)
-            theta = 1 + 2 * mpmath.exp(-2 * (mpmath.pi * scale) ** 2)
-            return mpmath.exp(-(k**2) / (2 * scale**2)) / (
-                mpmath.sqrt(2 * mpmath.pi) * scale * theta
-            )
-
-        span = int(25 * narrow / factor) + 2
-        for k in (0, 1, factor // 2, factor, int(s), int(3 * s) + 1):
-            centre = round(k / factor)
-            mixed = mpmath.fsum(
-                density(mpmath.mpf(k - factor * a), s1) * density(mpmath.mpf(a), s2)
-                for a in range(centre - span, centre + span + 1)
-            )
-            assert abs(mixed / density(mpmath.mpf(k), target) - 1) < mpmath.mpf(2) ** (1 - bits)
+RARE = 1e-8
 
 
 # ------------------------------------------------------------ nothing else is released
@@ -530,16 +326,14 @@ def test_all_who_draw_lattice_noise_are_looked_at_here():
     }
     assert users == {
         "estimators/_search_trials.py",  # tests/estimators/test_private_search.py
-        "nets/noisy_sums.py",
-        "nets/output_tables.py",
-        "privacy/category_selection.py",
         "privacy/noise.py",
-        "privacy/private_bounds.py",
-        "slicing/histogram.py",
-        "tables/marginals.py",
-        "slicing/rows.py",
-        "trajectories/langevin.py",
-        "trajectories/warm_start.py",
+        *(
+            f"release/{name}.py"
+            for name in (
+                *("categories", "contingency", "gradients", "histogram", "langevin"),
+                *("output_tables", "private_bounds", "rows", "warm_start"),
+            )
+        ),
     }
 
 
