@@ -19,14 +19,12 @@ from skdpot.exceptions import BudgetExceededError, CalibrationError, PrivacyWarn
 from skdpot.privacy import accounting, events, loss_distribution, sampling
 from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, calibrate, compose
 from skdpot.privacy.budget import PrivacyBudget, epsilon_text, rounded_down, rounded_up
-from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, Relation, gdp_delta
-from skdpot.privacy.sampling import SampledGaussianEvent
+from skdpot.privacy.events import ComposedEvent, NonPrivateEvent, Relation, gdp_delta
 from skdpot.privacy.spent import PrivacySpent, charge, silent_parts, total_spent
 from tests.payer import Payer
+from tests.privacy.cases import gaussian, subsets
 
-
-def gaussian(sigma, **other):
-    return GaussianEvent(sigma=sigma, sensitivity=1.0, **other)
+TRAINING = subsets(3.0, 60, 300, 40)
 
 
 def fit_of(epsilon, delta=1e-5):
@@ -57,16 +55,6 @@ def exact_epsilon(mu, delta):
     return brentq(excess, 0.0, 100.0, xtol=1e-12)
 
 
-TRAINING = SampledGaussianEvent(
-    sampling="fixed_size",
-    sigma=3.0,
-    sensitivity=1.0,
-    batch_sizes=(60,),
-    group_sizes=(300,),
-    n_steps=40,
-)
-
-
 @pytest.fixture
 def other_machine(monkeypatch):
     """Make every profile wrong by a random relative 2e-10, far more than machines differ by."""
@@ -80,17 +68,16 @@ def other_machine(monkeypatch):
 
         for module in (events, loss_distribution, sampling):
             monkeypatch.setattr(module, "gdp_delta", computed)
-        for cached in (
-            events.gdp_epsilon,
-            events.gdp_mu,
-            accounting._composed,
-            accounting._epsilon,
-        ):
+        forget()
+
+    def forget():
+        for cached in (events.gdp_epsilon, events.gdp_mu, accounting._composed):
             cached.cache_clear()
+        accounting._epsilon.cache_clear()
 
     yield become
-    for cached in (events.gdp_epsilon, events.gdp_mu, accounting._composed, accounting._epsilon):
-        cached.cache_clear()
+    monkeypatch.undo()
+    forget()
 
 
 @pytest.mark.parametrize("event", [gaussian(0.7), TRAINING, gaussian(1e-3, n_steps=10)])
@@ -139,74 +126,51 @@ X = np.arange(12.0).reshape(6, 2)
 # charge
 
 
-def test_a_charge_returns_the_statement():
-    event = fit_of(1.0)
-    spent = spent_on(event)
-    assert spent == PrivacySpent(
-        1.0,
-        1e-5,
-        Relation.REPLACE_ONE,
-        event,
-        4.0,
-        1.0,
-        ("the number of rows, 900",),
-        "sketch",
-    )
+def test_a_charge_returns_the_statement_and_goes_to_the_budget_under_its_label():
+    budget, event = PrivacyBudget(2.0), fit_of(1.0)
+    spent = spent_on(event, budget=budget)
+    facts = event, 4.0, 1.0, ("the number of rows, 900",), "sketch"
+    assert spent == PrivacySpent(1.0, 1e-5, Relation.REPLACE_ONE, *facts)
     assert pickle.loads(pickle.dumps(spent)) == spent
     with pytest.raises(dataclasses.FrozenInstanceError):
         spent.epsilon = 0.1
-
-
-def test_a_charge_goes_to_the_budget_under_its_label():
-    budget = PrivacyBudget(2.0)
-    spent_on(fit_of(1.0), budget=budget)
-    assert budget.history()["label"].tolist() == ["Sketch"]
     assert budget.epsilon_spent() == pytest.approx(1.0)
     with pytest.raises(BudgetExceededError, match="'Sketch' asks for"):
         spent_on(fit_of(1.8), epsilon=1.8, budget=budget)
-    assert len(budget.history()) == 1
-
-
-def test_an_event_that_costs_more_than_it_says_is_not_charged():
-    budget = PrivacyBudget(5.0)
-    with pytest.raises(CalibrationError, match="Sketch: the noise is too small for epsilon=1 at"):
-        spent_on(fit_of(1.001), epsilon=1.0, budget=budget)
-    with pytest.raises(CalibrationError, match="too small"):
-        spent_on(NonPrivateEvent(), epsilon=1e6)
-    assert budget.history().empty
+    assert budget.history()["label"].tolist() == ["Sketch"]
 
 
 def test_noise_that_was_given_is_stated_with_what_it_costs():
     for sigma in (0.3, 2.0, 40.0):
-        spent = spent_on(gaussian(sigma), epsilon=None)
         exact = exact_epsilon(1 / sigma, 1e-5)
-        assert exact * (1 - 1e-9) <= spent.epsilon <= exact * (1 + 1e-6)
-    assert spent_on(NonPrivateEvent(), epsilon=None).epsilon == math.inf
+        stated = spent_on(gaussian(sigma), epsilon=None).epsilon
+        assert exact * (1 - 1e-9) <= stated <= exact * (1 + 1e-6)
+    for epsilon in (None, math.inf):
+        assert spent_on(NonPrivateEvent(), epsilon=epsilon).epsilon == math.inf
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     spent_on(gaussian(2.0), epsilon=None, budget=budget)
     assert len(budget.history()) == 1
     with pytest.raises(BudgetExceededError):
         spent_on(gaussian(0.3), epsilon=None, budget=budget)
-    with pytest.raises(ValueError, match="`delta` must lie in"):
-        spent_on(gaussian(2.0), epsilon=None, delta=0.0)
 
 
-def test_no_noise_is_charged_as_no_privacy():
-    assert spent_on(NonPrivateEvent(), epsilon=math.inf).epsilon == math.inf
-    with pytest.raises(BudgetExceededError, match="epsilon=inf"):
-        spent_on(NonPrivateEvent(), epsilon=math.inf, budget=PrivacyBudget(10.0))
-
-
-def test_bad_arguments_are_refused_before_the_charge():
+@pytest.mark.parametrize(
+    ("event", "options", "kind", "message"),
+    [
+        (gaussian(3.7), {}, CalibrationError, "Sketch: the noise is too small for epsilon=1 at"),
+        (NonPrivateEvent(), {"epsilon": 1e6}, CalibrationError, "too small"),
+        (NonPrivateEvent(), {"epsilon": math.inf}, BudgetExceededError, "epsilon=inf"),
+        (gaussian(9.0), {"epsilon": -1.0}, ValueError, "`epsilon` must be > 0"),
+        (gaussian(9.0), {"epsilon": None, "delta": 0.0}, ValueError, "`delta` must lie in"),
+        (gaussian(9.0), {"budget": 5.0}, TypeError, "a PrivacyBudget or None, got float"),
+        (gaussian(9.0, relation="add_or_remove_one"), {}, ValueError, "budget holds relation="),
+        (gaussian(9.0), {"assumptions": None}, TypeError, "not iterable"),
+    ],
+)
+def test_what_cannot_be_charged_is_refused_before_the_charge(event, options, kind, message):
     budget = PrivacyBudget(5.0)
-    with pytest.raises(ValueError, match="`epsilon` must be > 0"):
-        spent_on(fit_of(1.0), epsilon=-1.0, budget=budget)
-    with pytest.raises(TypeError, match="`budget` must be a PrivacyBudget or None, got float"):
-        spent_on(fit_of(1.0), budget=5.0)
-    with pytest.raises(ValueError, match="the budget holds relation='replace_one'"):
-        spent_on(gaussian(50.0, relation="add_or_remove_one"), budget=budget)
-    with pytest.raises(TypeError, match="not iterable"):
-        spent_on(fit_of(1.0), assumptions=None, budget=budget)
+    with pytest.raises(kind, match=message):
+        spent_on(event, **{"budget": budget} | options)
     assert budget.history().empty
 
 
@@ -214,30 +178,21 @@ def test_bad_arguments_are_refused_before_the_charge():
 
 
 def test_the_statement_reads_well():
-    spent = spent_on(fit_of(1.0), assumptions=("n", "the classes 0 to 9"))
-    assert repr(spent) == (
-        "PrivacySpent(epsilon=1.0, delta=1e-05, relation='replace_one', mechanism='sketch', "
-        "sigma=4.0, sensitivity=1.0)"
-    )
-    lines = str(spent).splitlines()
-    assert lines[0].split() == ["guarantee", "ε", "=", "1,", "δ", "=", "1e-05"]
-    assert "one record replaced by another" in lines[1]
-    assert lines[-1].endswith("the classes 0 to 9")
-    assert len({line.index(line.split("  ", 1)[1].lstrip()) for line in lines}) == 1
-
-
-def test_phases_have_a_noise_each():
-    spent = spent_on(fit_of(1.0), scales=((1.0, 2.5), None), mechanism="")
-    assert "noise sigma       1, 2.5" in str(spent)
-    assert "sensitivity  " not in str(spent)
-    assert "mechanism" not in str(spent)
-
-
-def test_the_card_escapes_its_text():
-    html = spent_on(fit_of(1.0), mechanism="<i>", assumptions=["a < b"])._repr_html_()
+    assumptions = ("n", "the classes 0 to 9", "a < b")
+    spent = spent_on(fit_of(1.0), assumptions=assumptions, mechanism="<i>")
+    assert repr(spent).startswith("PrivacySpent(epsilon=1.0, delta=1e-05, relation='replace_one'")
+    for text in ("ε = 1, δ = 1e-05", "one record replaced by another", *assumptions, "<i>"):
+        assert text in str(spent)
+    html = spent._repr_html_()
     for text in ("Privacy statement: ε = 1", "δ = 1e-05", "&lt;i&gt;", "a &lt; b"):
         assert text in html
     assert "<i>" not in html
+    phases = str(spent_on(fit_of(1.0), scales=((1.0, 2.5), None), mechanism=""))
+    assert "noise sigma       1, 2.5" in phases
+    assert not {"sensitivity", "mechanism"} & set(phases.split())
+    bare = spent_on(NonPrivateEvent(), epsilon=math.inf)
+    assert "protects against  nothing (epsilon is infinite)" in str(bare)
+    assert "replaced" not in str(bare)
 
 
 def test_statements_stack_into_a_frame():
@@ -256,31 +211,21 @@ def test_two_fits_compose_as_gaussians():
     first, second = Release(event=gaussian(5.0)).fit(X), Release(event=gaussian(4.0)).fit(X)
     total = total_spent(first, second)
     assert total.epsilon == pytest.approx(exact_epsilon(math.hypot(1 / 5, 1 / 4), 1e-5), rel=1e-9)
-    assert total.delta == 1e-5
     assert total.event == ComposedEvent(events=(gaussian(5.0), gaussian(4.0)))
-    assert total.mechanism == "sketch + sketch"
+    assert (total.mechanism, total.delta) == ("sketch + sketch", 1e-5)
     assert total.assumptions == ("the number of rows, 900",)
     assert (total.sigma, total.sensitivity) == (None, None)
     assert total_spent(second, first).epsilon == total.epsilon
-
-
-def test_one_fit_is_at_most_what_it_says():
-    release = Release(epsilon=1.0).fit(X)
-    assert 0.98 < total_spent(release).epsilon <= 1.0
-    assert total_spent(release.privacy_spent_) == total_spent(release)
-
-
-def test_the_total_is_below_basic_composition_and_above_each_part():
     parts = [Release(epsilon=e).fit(X) for e in (0.5, 1.0, 2.0)]
-    assert 2.0 < total_spent(*parts).epsilon < 3.5
+    assert 2.0 < total_spent(*parts).epsilon < 3.5  # of basic composition
+    assert 0.98 < total_spent(parts[1]).epsilon <= 1.0
+    assert total_spent(parts[1].privacy_spent_) == total_spent(parts[1])
 
 
 def test_the_delta_of_the_total():
     parts = [Release(delta=1e-7).fit(X), Release(delta=1e-5).fit(X)]
-    total = total_spent(*parts)
-    assert total.delta == 1e-5
-    stricter = total_spent(*parts, delta=1e-8)
-    assert stricter.delta == 1e-8
+    total, stricter = total_spent(*parts), total_spent(*parts, delta=1e-8)
+    assert (total.delta, stricter.delta) == (1e-5, 1e-8)
     assert stricter.epsilon > total.epsilon
     with pytest.raises(ValueError, match="`delta` must lie in"):
         total_spent(*parts, delta=2.0)
@@ -298,17 +243,15 @@ def test_a_pipeline_is_the_sum_of_its_steps():
     assert total_spent(nested).epsilon == total.epsilon
 
 
-def test_unions_and_column_transformers_are_searched_too():
+def test_other_composites_are_searched_and_silent_steps_named():
     union = FeatureUnion([("a", Release(0.5)), ("b", Release(1.0)), ("c", "drop")]).fit(X)
     columns = ColumnTransformer([("a", Release(0.5), [0]), ("b", Release(1.0), [1])]).fit(X)
     for composite in (union, columns):
         assert len(total_spent(composite).event.events) == 2
-
-
-def test_a_step_that_learned_without_an_event_is_named():
-    pipeline = make_pipeline(StandardScaler(), Release(1.0)).fit(X)
-    (_, note) = total_spent(pipeline).assumptions
+    (_, note) = total_spent(make_pipeline(StandardScaler(), Release(1.0)).fit(X)).assumptions
     assert note.startswith("StandardScaler (it has no event) learned nothing")
+    bare = Release(epsilon=math.inf, event=NonPrivateEvent()).fit(X)
+    assert total_spent(bare, Release(1.0).fit(X)).epsilon == math.inf
 
 
 class Free(Release):
@@ -346,16 +289,9 @@ def test_what_cannot_be_counted_is_refused():
         total_spent(Release(1.0).fit(X), other)
 
 
-def test_a_part_without_noise_makes_the_total_infinite():
-    bare = Release(epsilon=math.inf, event=NonPrivateEvent()).fit(X)
-    total = total_spent(bare, Release(1.0).fit(X))
-    assert total.epsilon == math.inf
-    assert "ε = ∞" in total._repr_html_()
-
-
 def test_delta_is_compared_with_what_is_public_only():
     """Under add/remove the number of rows is protected, and nothing may be said of it."""
-    kept = GaussianEvent(sigma=9.0, sensitivity=1.0, relation=Relation.ADD_REMOVE)
+    kept = gaussian(9.0, relation=Relation.ADD_REMOVE)
     spent_on(kept, epsilon=None, delta=0.01)
     budget = PrivacyBudget(1.0, delta=0.01)
     with pytest.warns(PrivacyWarning, match=r"the budget's delta = 0.01 .* \(900\)"):
@@ -370,9 +306,3 @@ def test_epsilon_is_printed_as_it_was_typed_or_rounded_up():
     assert rounded_down(0.7) == "0.7"
     assert rounded_down(2 / 3) == "0.6666"
     assert epsilon_text(0.1) == "ε = 0.1"
-
-
-def test_a_statement_without_privacy_claims_no_protection():
-    spent = charge(Payer(None, math.inf, 1e-5), NonPrivateEvent(), n_samples=900, assumptions=())
-    assert "protects against  nothing (epsilon is infinite)" in str(spent)
-    assert "replaced" not in str(spent)
