@@ -10,113 +10,90 @@ from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivat
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from tests.contract.event_suite import NOT_COUNTS, NOT_POSITIVE, EventSuite
+from tests.privacy.cases import gaussian, poisson, subsets
 
 NOT_A_RELATION = ("replace", "", None, 3)
+NOISE = {"sigma": NOT_POSITIVE, "sensitivity": NOT_POSITIVE, "n_steps": NOT_COUNTS}
+# None is continuous noise, so it is not among the refused values of the lattice.
+NO_LATTICE = tuple(v for v in NOT_POSITIVE if v is not None)
 
 
 class TestGaussianEvent(EventSuite):
     kind = GaussianEvent
     parameters = {"sigma": 5.0, "sensitivity": 1.0, "n_steps": 3}
-    invalid = {
-        "sigma": NOT_POSITIVE,
-        "sensitivity": NOT_POSITIVE,
-        "n_steps": NOT_COUNTS,
-        "relation": NOT_A_RELATION,
-    }
+    invalid = NOISE | {"relation": NOT_A_RELATION}
 
 
 class TestLatticeGaussianEvent(EventSuite):
     kind = GaussianEvent
-    parameters = {"sigma": 5.0, "sensitivity": 1.0, "n_steps": 3, "lattice": 0.25}
-    # None is continuous noise, so it is not among the refused values of the lattice.
-    invalid = {"lattice": (*(v for v in NOT_POSITIVE if v is not None), 5.1)}
+    parameters = TestGaussianEvent.parameters | {"lattice": 0.25}
+    invalid = {"lattice": (*NO_LATTICE, 5.1)}
 
 
-class TestPoissonGaussianEvent(EventSuite):
+class SampledSuite(EventSuite):
     kind = SampledGaussianEvent
-    parameters = {
-        "sampling": "poisson",
-        "sigma": 4.0,
-        "sensitivity": 1.0,
-        "sampling_rate": 0.1,
-        "n_steps": 30,
-    }
-    invalid = {
-        "sigma": NOT_POSITIVE,
-        "sensitivity": NOT_POSITIVE,
+    relations = (Relation.REPLACE_ONE,)
+    common = {"sigma": 4.0, "sensitivity": 1.0, "n_steps": 30}
+
+
+class TestPoissonGaussianEvent(SampledSuite):
+    parameters = SampledSuite.common | {"sampling": "poisson", "sampling_rate": 0.1}
+    relations = tuple(Relation)
+    invalid = NOISE | {
         "sampling": ("shuffled", "", None),
         "sampling_rate": (*NOT_POSITIVE, 1.0000001),
         "n_samples": (10,),
         "batch_sizes": ((10,),),
         "group_sizes": ((10,),),
-        "n_steps": NOT_COUNTS,
         "label": (None, 3),
         "relation": NOT_A_RELATION,
     }
 
 
-class TestPoissonClippedSumEvent(EventSuite):
-    kind = SampledGaussianEvent
+class TestPoissonClippedSumEvent(SampledSuite):
     parameters = TestPoissonGaussianEvent.parameters | {"clipped_sum": True}
-    relations = (Relation.REPLACE_ONE,)
     invalid = {"relation": NOT_A_RELATION}
 
+    def test_is_refused_under_add_remove(self) -> None:
+        with pytest.raises(ValueError, match=r"`clipped_sum` .* replace-one only"):
+            self.make(relation=Relation.ADD_REMOVE)
 
-class TestFixedSizeGaussianEvent(EventSuite):
-    kind = SampledGaussianEvent
-    parameters = {
+
+class TestFixedSizeGaussianEvent(SampledSuite):
+    parameters = SampledSuite.common | {
         "sampling": "fixed_size",
-        "sigma": 4.0,
-        "sensitivity": 1.0,
         "batch_sizes": (10, 30),
         "group_sizes": (100, 400),
-        "n_steps": 30,
     }
-    relations = (Relation.REPLACE_ONE,)
-    invalid = {
-        "sigma": NOT_POSITIVE,
-        "sensitivity": NOT_POSITIVE,
+    invalid = NOISE | {
         "batch_sizes": ((), (10,), (101, 30), (0, 30), (10.5, 30), 10, (10, 30, 1)),
         "group_sizes": ((), (0, 400), (100, "400"), None),
         "sampling_rate": (0.1,),
         "clipped_sum": (True,),
-        "n_steps": NOT_COUNTS,
         "relation": (*NOT_A_RELATION, Relation.ADD_REMOVE),
     }
 
-    def test_refuses_invalid_fields_and_names_them(self) -> None:
-        mismatch = {"batch_sizes": ((10,), (10, 30, 1))}
-        super().test_refuses_invalid_fields_and_names_them()
-        for value in mismatch["batch_sizes"]:
+    def test_needs_one_size_of_a_batch_for_each_group(self) -> None:
+        for value in ((10,), (10, 30, 1)):
             with pytest.raises(ValueError, match="one entry a group"):
                 self.make(batch_sizes=value)
+        assert self.make(batch_sizes=(50, 40)).rate == 0.5  # the largest share
 
 
-class TestLatticeFixedSizeGaussianEvent(EventSuite):
-    kind = SampledGaussianEvent
+class TestLatticeFixedSizeGaussianEvent(SampledSuite):
     parameters = TestFixedSizeGaussianEvent.parameters | {"lattice": 0.25}
-    relations = (Relation.REPLACE_ONE,)
-    invalid = {"lattice": (*(v for v in NOT_POSITIVE if v is not None), 4.1)}
+    invalid = {"lattice": (*NO_LATTICE, 4.1)}
 
 
-class TestPoissonRowsGaussianEvent(EventSuite):
-    kind = SampledGaussianEvent
-    parameters = {
+class TestPoissonRowsGaussianEvent(SampledSuite):
+    parameters = TestPoissonGaussianEvent.parameters | {
         "sampling": "poisson_rows",
-        "sigma": 4.0,
-        "sensitivity": 1.0,
-        "sampling_rate": 0.1,
         "n_samples": 300,
-        "n_steps": 30,
     }
-    relations = (Relation.REPLACE_ONE,)
-    invalid = {
-        "sigma": NOT_POSITIVE,
-        "sensitivity": NOT_POSITIVE,
+    invalid = NOISE | {
         "sampling_rate": (*NOT_POSITIVE, 1.0000001),
         "n_samples": NOT_COUNTS,
-        "n_steps": NOT_COUNTS,
-        "lattice": (*(v for v in NOT_POSITIVE if v is not None), 4.1),
+        "lattice": (*NO_LATTICE, 4.1),
         "relation": (*NOT_A_RELATION, Relation.ADD_REMOVE),
     }
 
@@ -128,7 +105,7 @@ class TestThresholdedCountsEvent(EventSuite):
         "sigma": NOT_POSITIVE,
         "threshold": (*NOT_POSITIVE, 3.4),
         "n_columns": NOT_COUNTS,
-        "lattice": (*(v for v in NOT_POSITIVE if v is not None), 2.6),
+        "lattice": (*NO_LATTICE, 2.6),
         "relation": NOT_A_RELATION,
     }
 
@@ -139,65 +116,27 @@ class TestThresholdedCountsEvent(EventSuite):
 
 class TestComposedEvent(EventSuite):
     kind = ComposedEvent
-    parameters = {
-        "events": (
-            GaussianEvent(sigma=9.0, sensitivity=1.0),
-            SampledGaussianEvent(
-                sampling="fixed_size",
-                sigma=4.0,
-                sensitivity=1.0,
-                batch_sizes=(10,),
-                group_sizes=(100,),
-                n_steps=30,
-            ),
-            SampledGaussianEvent(
-                sampling="poisson",
-                sigma=3.0,
-                sensitivity=1.0,
-                sampling_rate=0.05,
-                n_steps=20,
-                clipped_sum=True,
-            ),
-        )
-    }
+    parameters = {"events": (gaussian(9.0), subsets(4.0), poisson(3.0, clipped_sum=True))}
     relations = (Relation.REPLACE_ONE,)
     invalid = {"events": ((), (1.0,), ("GaussianEvent",))}
 
     def each_relation(self) -> list[Event]:
-        sampled = [
-            SampledGaussianEvent(
-                sampling="poisson",
-                sigma=s,
-                sensitivity=1.0,
-                sampling_rate=0.05,
-                n_steps=20,
-                relation="add_or_remove_one",
-            )
-            for s in (3.0, 4.0)
-        ]
-        plain = GaussianEvent(sigma=9.0, sensitivity=1.0, relation=Relation.ADD_REMOVE)
-        return [self.make(), ComposedEvent(events=(plain, *sampled))]
+        other = {"relation": Relation.ADD_REMOVE}
+        events = gaussian(9.0, **other), poisson(3.0, **other), poisson(4.0, **other)
+        return [self.make(), ComposedEvent(events=events)]
 
     def at_noise(self, factor: float) -> Event:
-        first, second, third = self.parameters["events"]
-        return ComposedEvent(
-            events=(
-                GaussianEvent(sigma=first.sigma * factor, sensitivity=1.0),
-                SampledGaussianEvent(
-                    sampling="fixed_size",
-                    sigma=second.sigma * factor,
-                    sensitivity=1.0,
-                    batch_sizes=(10,),
-                    group_sizes=(100,),
-                    n_steps=30,
-                ),
-                third,
-            )
-        )
+        events = gaussian(9.0 * factor), subsets(4.0 * factor), poisson(3.0, clipped_sum=True)
+        return ComposedEvent(events=events)
 
     def test_relation_is_not_an_argument(self) -> None:
         with pytest.raises(TypeError, match="relation"):
             self.make(relation=Relation.REPLACE_ONE)
+
+    def test_nests(self) -> None:
+        event = gaussian(2.0)
+        nested = ComposedEvent(events=(event, ComposedEvent(events=[event, event])))
+        assert compose(nested) == compose(event, 3)
 
 
 class TestNonPrivateEvent(EventSuite):
@@ -224,74 +163,27 @@ class TestNonPrivateEvent(EventSuite):
 
 
 def test_gaussian_mu_charges_the_lattice():
-    plain = GaussianEvent(sigma=2.0, sensitivity=3.0, n_steps=4)
-    assert plain.mu == pytest.approx(3.0)
-    coarse = GaussianEvent(sigma=2.0, sensitivity=3.0, n_steps=4, lattice=0.5)
+    assert gaussian(2.0, 3.0, n_steps=4).mu == pytest.approx(3.0)
+    coarse = gaussian(2.0, 3.0, n_steps=4, lattice=0.5)
     assert coarse.mu == pytest.approx(3.0 * (1 + 1 / (20 * 4**2)))
     assert compose(coarse).mu_without_sampling == pytest.approx(coarse.mu)
 
 
-def test_lattice_is_charged_under_sampling_too():
-    shared = {"sigma": 2.0, "sensitivity": 1.0, "n_steps": 30}
-    for make in (
-        lambda **more: SampledGaussianEvent(
-            sampling="fixed_size", batch_sizes=(10,), group_sizes=(100,), **more
-        ),
-        lambda **more: SampledGaussianEvent(
-            sampling="poisson_rows", sampling_rate=0.1, n_samples=100, **more
-        ),
-    ):
-        coarse = make(**shared, lattice=1.0)
-        assert coarse.mu == pytest.approx(0.5 * (1 + 1 / (20 * 2**2)))
-        widened = make(**(shared | {"sensitivity": 1 + 1 / 80}))
-        assert compose(coarse).epsilon(1e-5) == pytest.approx(compose(widened).epsilon(1e-5))
-        assert compose(coarse).epsilon(1e-5) > compose(make(**shared)).epsilon(1e-5)
-
-
-def test_sampling_rate_of_groups_is_the_largest_share():
-    event = SampledGaussianEvent(
-        sampling="fixed_size",
-        sigma=1.0,
-        sensitivity=1.0,
-        batch_sizes=(5, 40),
-        group_sizes=(10, 200),
-        n_steps=1,
-    )
-    assert event.rate == 0.5
-
-
-def test_clipped_sum_is_refused_under_add_remove():
-    with pytest.raises(ValueError, match=r"`clipped_sum` .* replace-one only"):
-        SampledGaussianEvent(
-            sampling="poisson",
-            sigma=1.0,
-            sensitivity=1.0,
-            sampling_rate=0.1,
-            n_steps=1,
-            relation=Relation.ADD_REMOVE,
-            clipped_sum=True,
-        )
+@pytest.mark.parametrize("more", [{}, {"sampling": "poisson_rows", "sampling_rate": 0.1}])
+def test_lattice_is_charged_under_sampling_too(more):
+    if more:
+        more |= {"n_samples": 100, "batch_sizes": None, "group_sizes": None}
+    coarse = subsets(2.0, lattice=1.0, **more)
+    assert coarse.mu == pytest.approx(0.5 * (1 + 1 / (20 * 2**2)))
+    widened = compose(subsets(2.0, sensitivity=1 + 1 / 80, **more)).epsilon(1e-5)
+    assert compose(coarse).epsilon(1e-5) == pytest.approx(widened)
 
 
 def test_numpy_numbers_become_plain_ones():
-    event = SampledGaussianEvent(
-        sampling="fixed_size",
-        sigma=np.float32(2.0),
-        sensitivity=np.float64(1.0),
-        batch_sizes=np.array([3, 4]),
-        group_sizes=[30, 50],
-        n_steps=np.int64(7),
-        relation="replace_one",
-    )
-    assert {type(v) for v in (event.sigma, event.sensitivity)} == {float}
-    assert event.batch_sizes == (3, 4)
-    assert event.group_sizes == (30, 50)
-    assert type(event.n_steps) is type(event.batch_sizes[0]) is int
+    event = subsets(np.float32(2.0), n_steps=np.int64(7), relation="replace_one")
+    grouped = subsets(2.0, batch_sizes=np.array([3, 4]), group_sizes=[30, 50])
+    assert (type(event.sigma), type(event.n_steps)) == (float, int)
+    assert (grouped.batch_sizes, grouped.group_sizes) == ((3, 4), (30, 50))
+    assert type(grouped.batch_sizes[0]) is int
     assert event.relation is Relation.REPLACE_ONE
     assert isinstance(hash(event), int)
-
-
-def test_composed_events_nest():
-    event = GaussianEvent(sigma=2.0, sensitivity=1.0)
-    nested = ComposedEvent(events=(event, ComposedEvent(events=[event, event])))
-    assert compose(nested) == compose(event, 3)

@@ -31,21 +31,16 @@ def test_delta_is_exact_far_into_the_tail(mu):
             assert abs(gdp_delta(epsilon, mu) / exact - 1) < 2e-13 * max(1.0, 1.0 / mu)
 
 
-def test_delta_takes_arrays():
-    epsilons = np.array(EPSILONS).reshape(3, 4)
-    deltas = gdp_delta(epsilons, 0.7)
+def test_values_at_the_ends_and_arrays():
+    deltas = gdp_delta(np.array(EPSILONS).reshape(3, 4), 0.7)
     assert deltas.shape == (3, 4)
     assert deltas.ravel().tolist() == [gdp_delta(e, 0.7) for e in EPSILONS]
-
-
-def test_delta_at_the_ends():
-    assert gdp_delta(0.0, 0.0) == 0.0
+    assert gdp_delta(0.0, 0.0) == gdp_delta(math.inf, 3.0) == 0.0
     assert gdp_delta(-1.0, 0.0) == pytest.approx(1 - math.exp(-1))
     assert gdp_delta(1e9, math.inf) == 1.0
-    assert gdp_delta(math.inf, 3.0) == 0.0
-    for mu in (-1.0, math.nan):
-        with pytest.raises(ValueError, match="`mu` must be >= 0"):
-            gdp_delta(1.0, mu)
+    assert gdp_epsilon(0.0, 1e-5) == gdp_epsilon(0.1, 0.5) == 0.0
+    assert gdp_epsilon(math.inf, 1e-5) == gdp_mu(math.inf, 1e-5) == math.inf
+    assert gdp_mu(0.0, 0.1) == pytest.approx(2 * 0.12566134685507416, rel=2e-9)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0])
@@ -100,23 +95,17 @@ def test_known_value():
     assert 1e-10 < 1.0 - gdp_mu(1.0, 0.12693673750664397) < 1e-9
 
 
-def test_inverses_at_the_ends():
-    assert gdp_epsilon(0.0, 1e-5) == 0.0
-    assert gdp_epsilon(math.inf, 1e-5) == math.inf
-    assert gdp_epsilon(0.1, 0.5) == 0.0
-    assert gdp_mu(math.inf, 1e-5) == math.inf
-    assert gdp_mu(0.0, 0.1) == pytest.approx(2 * 0.12566134685507416, rel=2e-9)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
-def test_inverses_refuse_delta_outside_the_unit_interval(delta):
-    with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
-        gdp_epsilon(1.0, delta)
-    with pytest.raises(ValueError, match=r"`delta` must lie in \(0, 1\)"):
-        gdp_mu(1.0, delta)
-
-
-@pytest.mark.parametrize("epsilon", [-1.0, math.nan])
-def test_mu_refuses_a_negative_epsilon(epsilon):
-    with pytest.raises(ValueError, match="`epsilon` must be >= 0"):
-        gdp_mu(epsilon, 1e-5)
+@pytest.mark.parametrize(
+    ("call", "name", "values"),
+    [
+        (lambda mu: gdp_delta(1.0, mu), "mu", (-1.0, math.nan)),
+        (lambda epsilon: gdp_delta(epsilon, 1.0), "epsilon", (math.nan,)),
+        (lambda epsilon: gdp_mu(epsilon, 1e-5), "epsilon", (-1.0, math.nan)),
+        (lambda delta: gdp_mu(1.0, delta), "delta", (0.0, 1.0, -0.1, math.nan)),
+        (lambda delta: gdp_epsilon(1.0, delta), "delta", (0.0, 1.0, -0.1, math.nan)),
+    ],
+)
+def test_values_out_of_range_are_refused(call, name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"`{name}` must"):
+            call(value)
