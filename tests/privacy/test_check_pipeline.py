@@ -37,6 +37,7 @@ from skdpot import (
 )
 from skdpot.exceptions import PrivacyWarning
 from skdpot.preprocessing import NumericColumn
+from skdpot.privacy import spent
 from skdpot.privacy.pipelines import learns
 from skdpot.privacy.spent import total_spent
 from tests.flat_options import made, private_distance
@@ -47,6 +48,7 @@ Y = (X[:, 0] > 0).astype(int)
 QUICK = made(FairPrivateClassifier, alpha=0.0, batch_fraction=1.0, n_steps=2)
 SKETCH = SlicedSketch(bounds=(-6, 6), n_projections=3)
 CATEGORIES = [["a", "b"]] * 2
+KNOWN = TableSchema([NumericColumn(f"x{j}", lower=-6, upper=6) for j in range(3)])
 ENCODER = OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore", sparse_output=False)
 IMPUTER = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
 ORDINAL = OrdinalEncoder(
@@ -120,17 +122,22 @@ def test_what_is_declared_is_not_learned(encoder):
 @pytest.mark.parametrize(
     "changed",
     [
-        clone(ENCODER).set_params(categories="auto"),
-        clone(ENCODER).set_params(handle_unknown="error"),
-        clone(ENCODER).set_params(handle_unknown="warn"),
-        clone(ENCODER).set_params(min_frequency=2),
-        clone(ENCODER).set_params(max_categories=2),
-        clone(ENCODER).set_params(sparse_output=True),
+        *(
+            clone(encoder).set_params(**{name: value})
+            for encoder, name, value in (
+                (ENCODER, "categories", "auto"),
+                (ENCODER, "handle_unknown", "error"),
+                (ENCODER, "handle_unknown", "warn"),
+                (ENCODER, "min_frequency", 2),
+                (ENCODER, "max_categories", 2),
+                (ENCODER, "sparse_output", True),
+                (ORDINAL, "categories", "auto"),
+                (IMPUTER, "keep_empty_features", False),
+                (IMPUTER, "strategy", "median"),
+                (IMPUTER, "add_indicator", True),
+            )
+        ),
         OrdinalEncoder(categories=CATEGORIES),
-        clone(ORDINAL).set_params(categories="auto"),
-        clone(IMPUTER).set_params(keep_empty_features=False),
-        clone(IMPUTER).set_params(strategy="median"),
-        clone(IMPUTER).set_params(add_indicator=True),
         type("Encoder", (OneHotEncoder,), {})(**ENCODER.get_params()),
     ],
 )
@@ -201,12 +208,6 @@ def test_private_columns_beside_each_other_are_one_release():
             act(columns(None))
 
 
-def test_rows_of_a_private_step_are_remembered_into_a_pipeline():
-    scaled = PrivateScaler(epsilon=1.0).fit_transform(X)
-    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on the same people"):
-        make_pipeline("passthrough", clone(SKETCH)).fit(scaled)
-
-
 @pytest.mark.parametrize(
     ("part", "message"),
     [
@@ -224,31 +225,19 @@ def test_other_leaks_are_named(part, message):
         check_pipeline(Pipeline([("first", part), ("last", SKETCH)]))
 
 
-def test_all_leaks_are_named_at_once():
+def test_all_leaks_are_named_at_once_and_what_changed_since_the_fit():
     with pytest.raises(ValueError, match=r"StandardScaler .*PCA .*LogisticRegression "):
         check_pipeline(make_pipeline(StandardScaler(), PCA(2), LogisticRegression()))
     with pytest.raises(TypeError, match="takes an estimator or a pipeline.*got ndarray"):
         check_pipeline(X)
-
-
-def test_what_changed_since_the_fit_is_checked_too():
     columns = ColumnTransformer([("c", FunctionTransformer(), [0, 1])]).fit(X)
     columns.set_params(c=PCA(1))
     with pytest.raises(ValueError, match="PCA would learn"):
         check_pipeline(make_pipeline(columns, SKETCH))
 
 
-def test_an_encoder_that_releases_nothing_takes_no_budget():
-    known = TableSchema([NumericColumn(f"x{j}", lower=-6, upper=6) for j in range(3)])
-    check_pipeline(make_pipeline(TableEncoder(known), SKETCH)).fit(X)
-    with pytest.warns(PrivacyWarning, match="TableEncoder, SlicedSketch are fitted"):
-        check_pipeline(make_pipeline(TableEncoder(), SKETCH))
-
-
 def test_a_fit_outside_of_a_pipeline_says_nothing_of_pipelines():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        clone(SKETCH).fit(StandardScaler().fit_transform(X))
+    quietly(clone(SKETCH).fit, StandardScaler().fit_transform(X))
 
 
 class Uncloneable(TransformerMixin, BaseEstimator):
@@ -275,3 +264,67 @@ def test_a_step_that_cannot_be_cloned_is_told_and_no_error_after_the_charge():
     with pytest.warns(PrivacyWarning, match="Uncloneable cannot be cloned"):
         pipe.fit(X)
     assert len(budget.history()) == 1
+
+
+# Steps that are fitted one by one: the second one knows of the first by its rows.
+
+
+def quietly(act, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return act(*args)
+
+
+@pytest.mark.parametrize("container", ["default", "pandas"])
+def test_a_chain_of_steps_is_added_up(container):
+    def scaler(epsilon):
+        return PrivateScaler(epsilon=epsilon).set_output(transform=container)
+
+    rows = scaler(1.0).fit_transform(X)
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on"):
+        rows = scaler(1.5).fit_transform(rows)
+    for last in (clone(SKETCH), make_pipeline("passthrough", clone(SKETCH))):
+        with pytest.warns(PrivacyWarning, match="spent epsilon=1 and 1.5 on"):
+            last.fit(rows)
+
+
+def test_no_step_in_between_hides_one_without_privacy():
+    rows = PrivateScaler(epsilon=math.inf).fit_transform(X)
+    with pytest.warns(PrivacyWarning, match="nothing protects them"):
+        rows = PrivateScaler(epsilon=1.0).fit_transform(rows)
+    with pytest.warns(PrivacyWarning, match="nothing protects them"):
+        clone(SKETCH).fit(rows)
+
+
+def test_a_shared_budget_needs_no_warning_and_two_budgets_do():
+    def sketch(budget):
+        return clone(SKETCH).set_params(budget=budget)
+
+    shared = PrivacyBudget(4.0)
+    rows = PrivateScaler(budget=shared).fit_transform(X)
+    quietly(sketch(shared).fit, rows)
+    assert len(shared.history()) == 2
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on"):
+        sketch(PrivacyBudget(1.0)).fit(rows)
+
+
+def test_other_rows_do_not_warn_and_memory_ends_with_the_rows():
+    scaler = PrivateScaler().fit(X)
+    before = len(spent._ORIGINS)
+    quietly(clone(SKETCH).fit, scaler.transform(X))
+    scaled = scaler.fit_transform(X)
+    assert len(spent._ORIGINS) == before + 1
+    del scaled
+    assert len(spent._ORIGINS) == before
+
+
+@pytest.mark.parametrize("container", ["default", "pandas"])
+def test_an_encoder_that_releases_nothing_does_not_break_the_chain(container):
+    encoder = TableEncoder(KNOWN).set_output(transform=container)
+    pipeline = make_pipeline(PrivateScaler(epsilon=1.0), encoder, clone(SKETCH))
+    with pytest.warns(PrivacyWarning, match="spent epsilon=1 on .* together with this fit"):
+        pipeline.fit(X)
+    before = len(spent._ORIGINS)
+    rows = quietly(clone(encoder).fit_transform, X)
+    assert len(spent._ORIGINS) == before
+    quietly(clone(SKETCH).fit, rows)
