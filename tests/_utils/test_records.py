@@ -1,7 +1,6 @@
-"""Records: exact, one spelling each, and nothing that a stranger writes is believed."""
+"""Records: exact, one spelling each; `test_hostile_bytes` has what strangers may send."""
 
 import json
-import tracemalloc
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -9,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from skdpot._utils.records import Record
-from tests.contract.hostile_files import facts_of, forged, joined, split, text_of, with_text
+from tests.contract.hostile_files import facts_of, forged, split, text_of, with_text
 
 RNG = np.random.default_rng(503)
 
@@ -77,7 +76,9 @@ FACTS = facts_of(GOOD)
 
 
 def test_a_record_comes_back_bit_for_bit():
-    read = Example.from_bytes(GOOD)
+    data = bytearray(GOOD)
+    read = Example.from_bytes(data)
+    data[-64:] = bytes(64)  # what is read does not depend on the bytes any more
     for name in ("table", "whole", "any_array"):
         due, found = getattr(MADE, name), getattr(read, name)
         assert (due.dtype, due.shape, due.tobytes()) == (found.dtype, found.shape, found.tobytes())
@@ -100,13 +101,6 @@ def test_writing_is_deterministic_whatever_the_order_and_memory_layout():
     )
     assert again.to_bytes() == GOOD
     assert example(table=MADE.table, number=np.int64(7), scale=None).to_bytes() == GOOD
-
-
-def test_what_is_read_is_independent_of_the_bytes():
-    data = bytearray(GOOD)
-    read = Example.from_bytes(data)
-    data[-64:] = bytes(64)
-    assert read.table.tobytes() == MADE.table.tobytes()
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -132,34 +126,6 @@ def test_every_record_comes_back(facts, array):
     assert read.facts == facts
     assert (read.x.dtype, read.x.tobytes()) == (array.dtype, array.tobytes())
     assert read.to_bytes() == data
-
-
-def test_every_flipped_bit_and_every_cut_is_found():
-    for position in range(8 * len(GOOD)):
-        data = bytearray(GOOD)
-        data[position // 8] ^= 1 << position % 8
-        with pytest.raises(ValueError, match=r"record|The data"):
-            Example.from_bytes(bytes(data))
-    for length in range(len(GOOD)):
-        with pytest.raises(ValueError, match="is not a record, or it is damaged"):
-            Example.from_bytes(GOOD[:length])
-
-
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(st.binary(max_size=200))
-def test_any_bytes_raise_nothing_else(data):
-    for candidate in (
-        data,
-        GOOD[:8] + data,
-        GOOD + data,
-        joined(data),
-        joined(split(GOOD)[0], data),
-    ):
-        try:
-            read = Example.from_bytes(candidate)
-        except ValueError:
-            continue
-        assert read.to_bytes() == candidate
 
 
 def changed(**facts):
@@ -221,49 +187,14 @@ def test_hostile_records_are_refused(case):
         Example.from_bytes(data)
 
 
-def test_infinity_is_a_number():
+def test_limits_and_other_objects():
     assert Example.from_bytes(changed(number=np.inf)).number == np.inf
-
-
-@pytest.mark.parametrize("shape", [[10**12], [10**6, 10**6], [10**18], [2**20, 2**20, 2**20]])
-def test_declared_sizes_allocate_nothing(shape):
-    header, body = split(GOOD)
-    data = joined(header | {"table": header["table"] | {"shape": shape}}, body)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match="damaged"):
-            Example.from_bytes(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 10**5
-
-
-def test_a_long_header_takes_bounded_memory():
-    for data, most in (
-        (joined(b"[" + b"[]," * 2**21 + b"[]]"), 10**5),  # not read at all
-        (joined(b'{"a":[' + b"[]," * (2**20 // 3 - 10) + b"[]]}"), 10**8),
-    ):
-        tracemalloc.start()
-        try:
-            with pytest.raises(ValueError, match="is not a record"):
-                Example.from_bytes(data)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < most
-
-
-def test_records_beyond_the_limit_are_not_read():
+    assert Example.from_bytes(GOOD, max_bytes=len(GOOD)).number == 7
     with pytest.raises(ValueError, match="at most 100 are read"):
         Example.from_bytes(GOOD, max_bytes=100)
-    assert Example.from_bytes(GOOD, max_bytes=len(GOOD)).number == 7
-
-
-@pytest.mark.parametrize("data", [10**12, "text", None, [1, 2]])
-def test_other_objects_are_not_read(data):
-    with pytest.raises(ValueError, match="is read from bytes, got"):
-        Example.from_bytes(data)
+    for data in (10**12, "text", None, [1, 2]):
+        with pytest.raises(ValueError, match="is read from bytes, got"):
+            Example.from_bytes(data)
 
 
 UNWRITABLE = {

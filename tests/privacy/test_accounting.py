@@ -207,23 +207,6 @@ def test_poisson_clipped_sum_equals_dp_accounting_in_units_of_the_clipping_norm(
     assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-6)
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.3])
-@pytest.mark.parametrize("mu", [0.4, 1.5])
-def test_one_poisson_step_is_exact(mu, rate):
-    record, nobody = [(1 - rate, 0.0), (rate, mu)], [(1.0, 0.0)]
-    add_remove = PoissonAddRemoveStep(mu, rate).losses(5e-4)
-    plus, minus = ([(1 - rate, 0.0), (rate, sign * mu / 2)] for sign in (1, -1))
-    clipped = PoissonClippedSumStep(mu, rate).losses(5e-4)
-    for epsilon in (0.0, 0.1, 0.7):
-        forward = exact_profile(record, nobody, epsilon)
-        backward = exact_profile(nobody, record, epsilon)
-        found = [side.delta(epsilon) for side in (add_remove.forward, add_remove.backward)]
-        assert found == pytest.approx([forward, backward], abs=1e-6)
-        assert add_remove.delta(epsilon) == max(found)
-        exact = exact_profile(plus, minus, epsilon)
-        assert clipped.delta(epsilon) == pytest.approx(exact, abs=2e-7)
-
-
 @pytest.mark.parametrize("rate", [0.05, 0.6])
 def test_opposite_vectors_are_the_worst_case_of_a_clipped_sum(rate):
     """Two records of norm at most C = mu / 2 at an angle, in the plane, by quadrature."""

@@ -1,10 +1,15 @@
-"""Streams by purpose: secret noise, published directions, solver."""
+"""Streams by purpose, devices, and where warnings point."""
+
+import warnings
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+import torch
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
-from skdpot._utils.validation import SecretStream, solver_generator, spawn_streams
+from skdpot import PrivateScaler, SlicedSketch
+from skdpot._utils.validation import SecretStream, resolve_device, solver_generator, spawn_streams
 from skdpot.exceptions import PrivacyWarning
 
 
@@ -16,24 +21,6 @@ def test_a_secret_stream_reads_the_operating_system(monkeypatch):
     assert stream.random_bits(70) == 0
     assert sum(asked) >= 5 * 8 + 9
     assert not stream.reproducible
-
-
-def test_words_and_bits_are_uniform():
-    """Chi-square over 256 values of 80,000 bytes; false alarm 1e-6."""
-    values = np.frombuffer(SecretStream().random_bytes(80_000), dtype=np.uint8)
-    assert chisquare(np.bincount(values, minlength=256)).pvalue > 1e-6
-    stream = SecretStream()
-    draws = np.array([stream.random_bits(3) for _ in range(8000)])
-    assert chisquare(np.bincount(draws, minlength=8)).pvalue > 1e-6
-    assert draws.max() == 7
-
-
-def test_a_seeded_stream_repeats():
-    first, second = SecretStream(7), SecretStream(7)
-    np.testing.assert_array_equal(first.random_uint64(9), second.random_uint64(9))
-    assert first.random_bits(100) == second.random_bits(100)
-    assert first.reproducible
-    assert first.generator().random() == second.generator().random()
 
 
 def test_streams_without_a_seed_differ_and_do_not_warn():
@@ -49,6 +36,7 @@ def test_a_seed_repeats_all_streams_and_warns(make):
         streams = [spawn_streams(make(), "MyEstimator") for _ in range(2)]
     assert len(shown) == 2
     draws = [(s.secret.random_bits(64), s.public.random(), s.solver.random()) for s in streams]
+    assert all(s.secret.reproducible for s in streams)
     assert draws[0] == draws[1]
     assert len(set(draws[0])) == 3
 
@@ -67,3 +55,24 @@ def test_a_random_state_moves_on():
     assert solver_generator(state).random() != solver_generator(state).random()
     assert solver_generator(5).random() == solver_generator(5).random()
     assert solver_generator(None).random() != solver_generator(None).random()
+
+
+@pytest.mark.parametrize("available", [False, True])
+def test_devices(available, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    assert resolve_device("cpu") is None
+    assert resolve_device("auto") == (torch.device("cuda") if available else None)
+    if not available:
+        with pytest.raises(ValueError, match='device="cuda" needs a GPU'):
+            resolve_device("cuda")
+
+
+def test_warnings_point_at_the_line_that_called_the_library():
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    sketch = SlicedSketch(epsilon=0.01, random_state=0)
+    for estimator in (sketch, PrivateScaler(epsilon=0.01, random_state=0), make_pipeline(sketch)):
+        with warnings.catch_warnings(record=True) as records:
+            warnings.simplefilter("always")
+            clone(estimator).fit(rows)
+        assert len(records) >= 2  # the seed, and bounds that fell back
+        assert {record.filename for record in records} == {__file__}
