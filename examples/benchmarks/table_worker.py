@@ -118,7 +118,7 @@ def fit_marginals(job: Job, rows: pd.DataFrame) -> dict[str, Sampler]:
     from skdpot._utils.validation import SecretStream
     from skdpot.privacy import gdp_mu
     from skdpot.privacy.noise import calibrate_lattice
-    from skdpot.release.private_bounds import noisy_histogram
+    from skdpot.release.value_histogram import noisy_histogram
 
     # Under replace-one, a record changes two counts of each column by one.
     mu, sensitivity = gdp_mu(job["epsilon"], job["delta"]), math.sqrt(2 * rows.shape[1])

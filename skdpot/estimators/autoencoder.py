@@ -24,8 +24,8 @@ from skdpot._utils.validation import (
     spawn_streams,
     validate_rows,
 )
-from skdpot.estimators._synthetic_rows import like_input
 from skdpot.estimators.fair import SAME_GROUP, one_cell, read_groups
+from skdpot.estimators.flow_sampler import like_input
 from skdpot.mechanisms.architecture import Architecture
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.dpsgd import (

@@ -47,8 +47,7 @@ from skdpot.nets.training import build_predictor, check_callbacks, check_per_rec
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.release import release as recording
-from skdpot.release.bounds import public_bounds
-from skdpot.release.histogram import bounds_or_plan
+from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.output_tables import (
     SAME_CLASS,
     SAME_GROUP,
@@ -577,7 +576,7 @@ class FairPrivateRegressor(RegressorMixin, FairPredictor):
             alpha=self.alpha,
             cells=cells,
             network=network,
-            bounds=bounds_or_plan(given or n_samples, n_targets, context.target.mu_cap),
+            bounds=planned_bounds(given or n_samples, n_targets, context.target.mu_cap),
         )
         return task, targets, ["the number of targets", *[SAME_GROUP] * (self.groups_ is not None)]
 

@@ -19,7 +19,7 @@ from skdpot._utils.validation import (
     resolve_device,
     solver_generator,
 )
-from skdpot.estimators._synthetic_rows import SyntheticRows
+from skdpot.estimators.flow_sampler import SyntheticRows
 from skdpot.mechanisms.architecture import LatentNetwork
 from skdpot.mechanisms.base import Mechanism
 from skdpot.mechanisms.gradient import Gradient
@@ -138,7 +138,7 @@ class DPSlicedGenerator(SyntheticRows):
     -------
     Releases `sketch_`, `releases_`, or the noisy gradients of all steps, as one event under
     replace-one, charged before noise is drawn; training on the first two is free. Sensitivities:
-    `SlicedSketch`, `skdpot.release.bounds.projection_sensitivity`, and
+    `SlicedSketch`, `skdpot.release.rows.projection_sensitivity`, and
     `skdpot.release.output_tables.fixed_side_sensitivity`. No loss is recorded or shown.
     Public: what `SlicedSketch` lists, and the network with its first weights. Protected are
     each row of X and, with ``conditional=True``, its label unless labels are public. Rows given to

@@ -21,7 +21,7 @@ from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
 from skdpot.privacy.spent import charge, made_by, warn_of_composition
-from skdpot.release.private_bounds import plan_private_bounds, release_feature_scales
+from skdpot.release.bounds import plan_private_bounds, release_feature_scales
 
 _ASSUMPTIONS = (
     "the number of rows",

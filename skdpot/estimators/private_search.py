@@ -50,7 +50,6 @@ from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin, parts_of
 from skdpot.privacy.spent import PrivacySpent
-from skdpot.release.histogram import assumptions as common_assumptions
 
 
 def read_rows_and_targets(
@@ -412,7 +411,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             plan.event,
             n_samples,
             (
-                *common_assumptions(classes, None, context.streams),
+                *context.assumptions(classes=classes is not None, declared_bounds=False),
                 "the split of the rows, drawn from their number alone",
                 "the distribution of the candidates, and that of the number of trials",
                 "what the candidates take as public: groups, given bounds, weights of networks",

@@ -19,7 +19,7 @@ from skdpot._utils.validation import (
     spawn_streams,
     validate_rows,
 )
-from skdpot.estimators._synthetic_rows import PrivateSampler, like_input
+from skdpot.estimators.flow_sampler import PrivateSampler, like_input
 from skdpot.mechanisms.base import FitContext, chosen_mechanism
 from skdpot.mechanisms.mean_field_langevin import MeanFieldLangevin
 from skdpot.mechanisms.trajectory_sketch import TrajectorySketch

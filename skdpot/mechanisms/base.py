@@ -11,9 +11,8 @@ from skdpot._utils.validation import Streams, check_parameters, resolve_device
 from skdpot.privacy.accounting import PrivacyTarget, privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import Event
-from skdpot.privacy.spent import PrivacySpent, charge, warn_of_composition
+from skdpot.privacy.spent import PrivacySpent, charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import DataBounds
-from skdpot.release.histogram import assumptions
 from skdpot.release.sketch import SlicedSketch
 
 TERMS = ("epsilon", "delta", "budget", "bounds", "norm_bound")  # of every fit
@@ -77,8 +76,8 @@ class FitContext:
 
         With `sigma_given` the caller fixed the noise: the statement says what it costs at delta.
         """
-        bounds = plan.bounds if isinstance(plan.bounds, DataBounds) else None
-        facts = (*assumptions(None, bounds, self.streams), *public)
+        declared = isinstance(plan.bounds, DataBounds)
+        facts = (*self.assumptions(declared_bounds=declared), *public)
         scales = (plan.sigma, plan.sensitivity)
         return self.charge_event(
             plan.event, plan.n_samples, facts, mechanism, scales=scales, noise_given=sigma_given
@@ -92,6 +91,10 @@ class FitContext:
         spent = charge(self, event, mechanism=mechanism, **facts, **stated)
         warn_of_composition(self.source, spent, self.budget, self.caller)
         return spent
+
+    def assumptions(self, **facts: Any) -> tuple[str, ...]:
+        """List what a fit of rows takes to be public."""
+        return row_assumptions(seeded=self.streams.secret.reproducible, **facts)
 
     @property
     def training(self) -> dict[str, Any]:

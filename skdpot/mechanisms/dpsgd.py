@@ -23,9 +23,8 @@ from skdpot.nets.autoencoder_training import (
 from skdpot.nets.training import noisy_learning_rate, train_network, train_privately
 from skdpot.privacy.events import NonPrivateEvent
 from skdpot.privacy.spent import PrivacySpent, charge
-from skdpot.release.bounds import DataBounds, public_bounds
+from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
 from skdpot.release.gradients import SINGLE_PRECISION, TrainingPlan, plan_training, trained_numbers
-from skdpot.release.histogram import bounds_or_plan, settled_bounds
 from skdpot.release.output_tables import Cells
 
 _EPOCHS = 40
@@ -228,7 +227,7 @@ class DPSGD(Mechanism):
             f"{plan.n_steps} noisy sums of clipped gradients over {batches}",
             sigma_given=self.sigma is not None,
         )
-        bounds = settled_bounds(plan.bounds, rows, streams)
+        bounds = plan.bounds.settled(rows, streams)
         tensor = _tensor(context, bounds, rows)
         step = private_steps(loss, tensor, plan, streams.secret, streams.public, cells)
         finished, stopped = train_privately(
@@ -315,7 +314,7 @@ class DPSGD(Mechanism):
             sampling=sampling,
             sensitivity=loss.sensitivity,
             n_parameters=trained_numbers(network),
-            bounds=bounds_or_plan(known or n_samples, n_features, target.mu_cap),
+            bounds=planned_bounds(known or n_samples, n_features, target.mu_cap),
             sigma=self.sigma,
         )
 

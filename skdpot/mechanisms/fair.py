@@ -37,7 +37,7 @@ from skdpot.nets.training import (
 )
 from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.release import release as recording
-from skdpot.release.bounds import DataBounds
+from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.gradients import (
     SINGLE_PRECISION,
     ClippedVectors,
@@ -51,7 +51,6 @@ from skdpot.release.gradients import (
     shares_of_vectors,
     trained_numbers,
 )
-from skdpot.release.histogram import settled_bounds
 from skdpot.release.output_tables import (
     Cells,
     ClippedOutputs,
@@ -64,7 +63,6 @@ from skdpot.release.output_tables import (
     release_tables,
 )
 from skdpot.release.per_sample import chain_of_layers, record_outputs
-from skdpot.release.private_bounds import BoundsPlan
 
 OutputLoss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -427,7 +425,7 @@ class FairGradients(Mechanism):
         )
         bounds = None
         if task.bounds is not None:
-            bounds = settled_bounds(task.bounds, targets, streams)
+            bounds = task.bounds.settled(targets, streams)
             targets = bounds.to_units(targets)
         records = Records.of(network, rows, targets, context.device)
         trained = deepcopy(network).to(records.rows.dtype) if _in_double(network) else network

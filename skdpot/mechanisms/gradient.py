@@ -21,9 +21,8 @@ from skdpot.nets.generator_training import (
     noisy_gradient_steps,
 )
 from skdpot.nets.training import check_per_record, train_privately
-from skdpot.release.bounds import public_bounds
+from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.gradients import TrainingPlan, plan_training, trained_numbers
-from skdpot.release.histogram import bounds_or_plan, settled_bounds
 from skdpot.release.output_tables import fixed_side_sensitivity
 from skdpot.release.rows import StepDirections
 
@@ -110,7 +109,7 @@ class Gradient(Mechanism):
             f"of {plan.batch_size} rows",
             sigma_given=self.sigma is not None,
         )
-        bounds = settled_bounds(plan.bounds, rows, streams)
+        bounds = plan.bounds.settled(rows, streams)
         size = self.n_latents or plan.batch_size
         step = noisy_gradient_steps(
             bounds.to_units(rows.astype(np.float64, copy=False)),
@@ -156,7 +155,7 @@ class Gradient(Mechanism):
                 math.sqrt(d), self.clip_jacobian, n_projections, directions.largest_norm
             ),
             n_parameters=trained_numbers(network),
-            bounds=bounds_or_plan(known or n, d, context.target.mu_cap),
+            bounds=planned_bounds(known or n, d, context.target.mu_cap),
             sigma=self.sigma,
         )
         return directions, plan

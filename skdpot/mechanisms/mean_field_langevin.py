@@ -10,8 +10,7 @@ import numpy as np
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.sinkhorn import WarmCoupling
-from skdpot.release.bounds import DataBounds, public_bounds
-from skdpot.release.histogram import assumptions, bounds_or_plan, settled_bounds
+from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
 from skdpot.release.langevin import (
     LangevinPlan,
     check_steps,
@@ -135,10 +134,11 @@ class MeanFieldLangevin(Mechanism):
         self._check_regularization(data)
         plan = self._plan(context, data, n_particles, diffusivity)
         check_steps(plan.phases, data.axis.spacings)
-        public = plan.bounds if isinstance(plan.bounds, DataBounds) else None
         streams = context.streams
-        public_facts = assumptions(
-            None, public, streams, public_labels=True, group_size=data.group_size
+        public_facts = context.assumptions(
+            declared_bounds=isinstance(plan.bounds, DataBounds),
+            public_labels=True,
+            group_size=data.group_size,
         )
         sensitivities = tuple(
             2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
@@ -152,7 +152,7 @@ class MeanFieldLangevin(Mechanism):
             scales=(plan.sigmas, sensitivities),
             noise_given=self.noise_multiplier is not None,
         )
-        bounds = settled_bounds(plan.bounds, data.rows, streams)
+        bounds = plan.bounds.settled(data.rows, streams)
         mapped = bounds.to_ball(data.rows) * (math.sqrt(n_features) / bounds.radius)
         rows = [mapped[data.positions == i] for i in range(data.axis.n_times)]
         found: dict[str, Any] = {"noise_multiplier_": plan.noise_multipliers}
@@ -207,7 +207,7 @@ class MeanFieldLangevin(Mechanism):
             clip=self.clip or _CLIP_PER_PARTICLE * math.sqrt(n_particles),
             dim=n_particles * n_features,
             sampling_rate=self.sampling_rate,
-            bounds=bounds_or_plan(given or n_samples, n_features, target.mu_cap, data.group_size),
+            bounds=planned_bounds(given or n_samples, n_features, target.mu_cap, data.group_size),
             noise_multiplier=self.noise_multiplier,
             warm=warm,
             group_size=data.group_size,

@@ -10,7 +10,6 @@ from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.base import FitContext, Mechanism, Released, refuse_classes
 from skdpot.ot.flow import FlowSchedule, SmoothedFlowProblem
 from skdpot.release.bounds import public_bounds
-from skdpot.release.histogram import settled_bounds
 from skdpot.release.rows import SmoothedProjections, StepDirections, noisy_batches, plan_rows
 
 # The flow paper's choices; steps of h = 3 in dimension 8, where a full one is 8, are its code's.
@@ -81,7 +80,7 @@ class _NoisyRows(Mechanism):
         floating = plan.sigma > 0 and plan.lattice is None
         public = ("floating-point noise counts as Gaussian (not hardened)",) if floating else ()
         spent = context.charge(plan, public, plan.mechanism, sigma_given=self.sigma is not None)
-        bounds = settled_bounds(plan.bounds, rows, streams)
+        bounds = plan.bounds.settled(rows, streams)
         progress = context.progress("releases")
         releases = tuple(noisy_batches(rows, plan, bounds, streams.secret, progress))
         if not releases:
@@ -119,7 +118,7 @@ class Resample(_NoisyRows):
     Privacy
     -------
     All steps together are one event under replace-one. Sensitivity:
-    `skdpot.release.bounds.projection_sensitivity`. Batches stay secret; directions are public.
+    `skdpot.release.rows.projection_sensitivity`. Batches stay secret; directions are public.
 
     References
     ----------
@@ -185,7 +184,7 @@ class Presample(_NoisyRows):
     Privacy
     -------
     One event under replace-one, however many steps follow. Sensitivity:
-    `skdpot.release.bounds.projection_sensitivity`.
+    `skdpot.release.rows.projection_sensitivity`.
 
     References
     ----------

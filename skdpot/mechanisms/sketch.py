@@ -11,8 +11,8 @@ from skdpot._utils.validation import Interval
 from skdpot.exceptions import warn_of_privacy
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.flow import FlowSchedule, SlicedFlowProblem
+from skdpot.release.bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.decoding import measured_cdf
-from skdpot.release.private_bounds import MAX_AUTO_FEATURES, ball_radius
 from skdpot.release.sketch import SlicedSketch
 
 _OF_SKETCH = ("n_projections", "n_bins", "projections", "classes", "public_labels", "group_size")

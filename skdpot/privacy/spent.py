@@ -257,6 +257,30 @@ def charge(
     return spent
 
 
+def row_assumptions(
+    *,
+    classes: bool = False,
+    declared_bounds: bool,
+    seeded: bool,
+    public_labels: bool = False,
+    group_size: int = 1,
+) -> tuple[str, ...]:
+    """List what a fit of rows takes to be public, and what else its statement rests on."""
+    labels = " and every label one of the classes" if classes else ""
+    rows = "one row" if group_size == 1 else f"at most {group_size} rows, all of different labels"
+    listed = (
+        (True, "the number of rows"),
+        (True, "the number and names of the features"),
+        (classes, "the set of classes"),
+        (public_labels, "the label of every row, and so the number of rows of each class"),
+        (declared_bounds, "the bounds given by the caller"),
+        (True, f"every value is a finite number{labels}; others are refused"),
+        (True, f"each person contributes {rows}"),
+        (seeded, "nobody knows random_state"),
+    )
+    return tuple(text for holds, text in listed if holds)
+
+
 def _warn_of_delta(
     label: str, event: Event, n_samples: int | None, delta: float, budget: PrivacyBudget | None
 ) -> None:

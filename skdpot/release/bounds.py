@@ -1,33 +1,43 @@
-r"""The bounded set that every private record is mapped into.
+"""The bounded set that every private record is mapped into: public, or estimated privately.
 
-How far one record can move the projections of a table of rows.
+Private bounds are found in two ways, chosen by a public rule:
 
-Rows :math:`u_i` of norm at most R are projected on the rows of :math:`\Theta` (L x d) and
-:math:`U \Theta^T` is released with noise. Replacing one record changes one row of it, by
-:math:`\Theta (u - u')`, so that
+- *features*: for each feature a histogram of the differences of random pairs, on a grid of powers
+  of two, gives its spread; then a histogram of the feature itself, on a grid whose cells are one
+  spread wide or narrower, gives its centre. The cells of the second depend on the first release
+  only (adaptive composition).
+- *norm*: one histogram of row norms gives a radius. It needs far fewer rows.
 
-.. math:: \Delta = \max_{\|u\|, \|u'\| \le R} \|\Theta (u - u')\|_2 = 2 R \|\Theta\|_2,
-
-the largest singular value of :math:`\Theta`: it is no more because
-:math:`\|\Theta v\| \le \|\Theta\|_2 \|v\|` and :math:`\|u - u'\| \le 2R`, and no less because
-the antipodal pair :math:`\pm R v_1`, with the first right singular vector, attains it. For
-directions in d x d orthogonal blocks, :math:`\Theta^T \Theta` is a sum of
-:math:`\lceil L/d \rceil` projections, the first of them identities, so that
-:math:`\|\Theta\|_2 = \sqrt{\lceil L / d \rceil}` without computing anything.
+For columns of a table, `release_ranges` reads two bounds that hold nearly all values from the same
+histograms. `skdpot.release.value_histogram` has their sensitivity.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from skdpot.privacy.events import check_delta
-from skdpot.privacy.noise import check_counts, check_positive
+from skdpot._utils.validation import Streams
+from skdpot.exceptions import warn_of_privacy
+from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.noise import calibrate_lattice, check_counts, check_positive
+from skdpot.release.value_histogram import (
+    Counting,
+    FloatArray,
+    IntArray,
+    MagnitudeGrid,
+    SignedGrid,
+    Smoothing,
+    noisy_histogram,
+    noisy_quantiles,
+)
 
-FloatArray = npt.NDArray[np.float64]
+_LARGEST_NORM = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +201,14 @@ class DataBounds:
         dtype = U.dtype if U.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         return (U * self.scale + self.center).astype(dtype, copy=False)
 
+    def settled(self, rows: npt.NDArray[Any], streams: Streams) -> "DataBounds":
+        """Return the bounds: they are known. `BoundsPlan.settled` releases them."""
+        return self
+
+    def before(self, event: Event) -> Event:
+        """Return what a fit with these bounds costs: they are free."""
+        return event
+
     def to_units(self, rows: FloatArray) -> FloatArray:
         """Map rows into the ball, scaled to the radius √d: units of networks.
 
@@ -239,67 +257,6 @@ def _round_inwards(mapped: FloatArray, side: float, dtype: np.dtype[Any]) -> npt
     return np.clip(mapped.astype(np.float32), -edge, edge)
 
 
-def projection_sensitivity(directions: npt.NDArray[Any], radius: float) -> float:
-    """Return the exact replace-one L2 sensitivity of projections of rows in a ball."""
-    check_positive(radius=radius)
-    return 2.0 * radius * spectral_norm(directions) * (1.0 + 1e-15)
-
-
-def spectral_norm(directions: npt.NDArray[Any]) -> float:
-    r"""Return an upper bound of the largest singular value, tight up to rounding.
-
-    The smaller Gram matrix holds its square as the largest eigenvalue. Computing the matrix
-    errs by at most :math:`\gamma_k \| |\Theta| \|_2^2 \le \gamma_k \min(L, d) \|\Theta\|_2^2`
-    with :math:`k = \max(L, d)`, its eigenvalues by a modest multiple of the dimension times the
-    machine epsilon; four times the first covers both.
-    """
-    theta = np.asarray(directions, dtype=np.float64)
-    if theta.ndim != 2 or theta.size == 0 or not np.isfinite(theta).all():
-        raise ValueError(
-            "`directions` must be a finite matrix of shape (n_projections, n_features), got shape "
-            f"{theta.shape}."
-        )
-    largest = float(np.abs(theta).max()) or 1.0
-    theta = theta / largest  # squares of very large or small entries would not be finite
-    gram = theta @ theta.T if len(theta) <= theta.shape[1] else theta.T @ theta
-    slack = 4.0 * (theta.size + 16) * float(np.finfo(np.float64).eps)
-    return largest * math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) * (1.0 + slack))
-
-
-def lemma1_sensitivity(
-    n_projections: int, n_features: int, delta: float, *, radius: float = 1.0
-) -> float:
-    r"""Return the sensitivity bound of the flow paper, for comparison only.
-
-    With random unit directions :math:`\|\Theta v\|^2 \le w \|v\|^2` for one *fixed* v with
-    probability about :math:`1 - \delta` over the draw,
-
-    .. math:: w = \frac{L}{d} + \frac{z_{1-\delta}}{d} \sqrt{\frac{2 L (d-1)}{d+2}}.
-
-    It is no sensitivity to build on: it speaks of one pair of rows and not of the worst one,
-    and it fails with probability about delta *at every draw*, so that T draws with a record can
-    add up to T times delta to the δ of a statement. `projection_sensitivity` always holds, and
-    orthogonal directions make it smaller than this.
-
-    References
-    ----------
-    .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially Private Sliced Wasserstein Distance",
-       2021.
-    .. [2] "Differentially Private Gradient Flow based on the Sliced Wasserstein Distance",
-       lemma 1 (equation 23).
-    """
-    check_counts(n_projections=n_projections, n_features=n_features)
-    check_delta(delta)
-    check_positive(radius=radius)
-    d = n_features
-    spread = math.sqrt(2.0 * n_projections * (d - 1) / (d + 2)) / d
-    squared = n_projections / d + float(ndtri(1.0 - delta)) * spread
-    return 2.0 * radius * math.sqrt(max(squared, 0.0))
-
-
-_LARGEST_NORM = 1e30
-
-
 def public_bounds(bounds: Any, norm_bound: float | None, n_features: int) -> DataBounds | None:
     """Read the ``bounds=`` and ``norm_bound=`` parameters."""
     if norm_bound is not None and not isinstance(bounds, str):
@@ -331,3 +288,407 @@ def _check_resolved(name: str, radius: float) -> None:
             f"{name}={radius!r} must lie between {1 / _LARGEST_NORM:g} and {_LARGEST_NORM:g}, "
             "where single precision resolves it; change the unit of X."
         )
+
+
+MAX_AUTO_FEATURES = 32
+_LARGEST_SHARE, _SMALLEST_SHARE = 0.1, 0.002  # of the squared mu of a whole fit
+_ROWS_OVER_NOISE = 27.0
+# There are half as many pairs as rows: the first histogram needs more of the budget.
+_SPREAD_SHARE = 2 / 3
+# Rows beyond this many times the noise would cost time and add no accuracy.
+_ROWS_PER_SIGMA, _MIN_ROWS_USED = 1000, 2**17
+_FINE_PAIRS_PER_SIGMA = 200
+_NORM_TAIL, _LARGEST_NORM_TAIL = 0.03, 0.25
+
+_VALUES = SignedGrid()  # in units of ``spread / cells_per_spread``
+_NORMS = MagnitudeGrid(per_octave=4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundsPlan:
+    """The public part of a release of private bounds, fixed before data are touched.
+
+    "features" finds the centre and spread of each feature, "norm" one radius. `noises` are of the
+    histograms of pair differences and of values, or of norms; none when nothing is private.
+    """
+
+    mode: Literal["features", "norm"]
+    n_samples: int
+    n_features: int
+    noises: tuple[GaussianEvent, ...]
+    centers: bool
+
+    @property
+    def event(self) -> Event:
+        """The charge for the whole release."""
+        if not self.noises:
+            return NonPrivateEvent()
+        return self.noises[0] if len(self.noises) == 1 else ComposedEvent(events=self.noises)
+
+    def before(self, event: Event) -> Event:
+        """Return what a fit costs that estimates its bounds first."""
+        return ComposedEvent(events=(self.event, event))
+
+    def settled(self, rows: npt.NDArray[Any], streams: Streams) -> DataBounds:
+        """Release the bounds; the caller has charged `event`."""
+        return release_private_bounds(rows, self, streams)
+
+    @property
+    def n_used(self) -> int:
+        """Number of rows that the histograms count."""
+        if not self.noises:
+            return self.n_samples
+        enough = math.ceil(_ROWS_PER_SIGMA * self.noises[0].sigma)
+        return min(self.n_samples, max(enough, _MIN_ROWS_USED))
+
+    @property
+    def fine(self) -> bool:
+        """Whether the noise is small enough, beside the pairs, for narrower cells."""
+        return not self.noises or self.n_used // 2 >= _FINE_PAIRS_PER_SIGMA * self.noises[0].sigma
+
+    @property
+    def cells_per_spread(self) -> int:
+        """Cells of the second histogram that make up one spread."""
+        return 4 if self.fine else 1
+
+    @property
+    def grids(self) -> tuple[MagnitudeGrid | SignedGrid, ...]:
+        """Cells of the histograms of pair differences and of values, or of norms."""
+        return (_NORMS,) if self.mode == "norm" else (MagnitudeGrid(2 if self.fine else 1), _VALUES)
+
+    @property
+    def smoothings(self) -> tuple[Smoothing, ...]:
+        """How their tables are cleaned: windows of one or two octaves, or 2 to 3 spreads."""
+        if self.mode == "norm":
+            return (Smoothing(window=4, margin=1, n_candidates=_NORMS.n_cells),)
+        pairs, values = (self.n_features * grid.n_cells for grid in self.grids)
+        octaves, window = 2 * (2 if self.fine else 1), 8 if self.fine else 3
+        return (
+            Smoothing(window=octaves, margin=octaves, n_candidates=pairs),
+            Smoothing(window=window, margin=5 * self.cells_per_spread, n_candidates=values),
+        )
+
+    @property
+    def norm_level(self) -> float:
+        """Share of the rows that the radius is to hold, lower when the noise hides the rest."""
+        # Three standard deviations of a count are the noise of a sum over nine cells.
+        hidden = 3 * self.noises[0].sigma / self.n_used if self.noises else 0.0
+        return 1 - min(max(_NORM_TAIL, hidden), _LARGEST_NORM_TAIL)
+
+    @property
+    def clears_threshold(self) -> bool:
+        """Whether features of ordinary shape are expected to stand out from the noise."""
+        # Windows with 40 % of the pairs and 60 % of the rows, and two standard deviations to spare.
+        shares = (0.4 * (self.n_used // 2), 0.6 * self.n_used)
+        return all(
+            mass >= (smoothing.z + 2) * math.sqrt(smoothing.window) * noise.sigma
+            for mass, smoothing, noise in zip(shares, self.smoothings, self.noises, strict=False)
+        )
+
+
+def bounds_share(n_samples: int, n_features: int, mu: float, group_size: int = 1) -> float:
+    """Return the share of the squared mu of a fit that its private bounds get.
+
+    The noise of a count is then a third of the square root of the number of rows, about what counts
+    of a sample vary by anyway: 10 % for few rows, .3 % at epsilon = 1 for a million of 8 features.
+    """
+    n_histograms = n_features if n_features <= MAX_AUTO_FEATURES else 1
+    enough = _ROWS_OVER_NOISE * n_histograms * (group_size / mu) ** 2 / n_samples
+    return min(max(enough, _SMALLEST_SHARE), _LARGEST_SHARE)
+
+
+def planned_bounds(
+    bounds: DataBounds | int, n_features: int, mu: float, group_size: int = 1
+) -> DataBounds | BoundsPlan:
+    """Return public bounds as they are, or plan how to estimate them from so many rows."""
+    if isinstance(bounds, DataBounds):
+        return bounds
+    of_bounds = mu * math.sqrt(bounds_share(bounds, n_features, mu, group_size))
+    return plan_private_bounds(bounds, n_features, of_bounds, group_size=group_size)
+
+
+def plan_private_bounds(
+    n_samples: int,
+    n_features: int,
+    mu: float,
+    *,
+    mode: Literal["auto", "features", "norm"] = "auto",
+    centers: bool = True,
+    group_size: int = 1,
+) -> BoundsPlan:
+    """Fix what a release of bounds does and costs."""
+    check_counts(n_samples=n_samples, n_features=n_features, group_size=group_size)
+    made = partial(BoundsPlan, n_samples=n_samples, n_features=n_features)
+    if mode != "norm":
+        noises = _feature_noises(n_features, mu, centers, group_size)
+        plan = made(mode="features", noises=noises, centers=centers)
+        if mode == "features" or (n_features <= MAX_AUTO_FEATURES and plan.clears_threshold):
+            return plan
+    own = () if mu == math.inf else (_of_counts(mu, group_size * math.sqrt(2), "row norms"),)
+    return made(mode="norm", noises=own, centers=False)
+
+
+def _feature_noises(
+    n_features: int, mu: float, centers: bool, group_size: int
+) -> tuple[GaussianEvent, ...]:
+    """Split `mu` between the two families of histograms."""
+    if mu == math.inf:
+        return ()
+    shares = {"distances of pairs": _SPREAD_SHARE, "values": 1 - _SPREAD_SHARE}
+    if not centers:
+        shares = {"distances of pairs": 1.0}
+    # The factor absorbs the rounding of the roots: the squares must not exceed mu**2.
+    return tuple(
+        _of_counts(
+            mu * math.sqrt(share) * (1 - 1e-13), group_size * math.sqrt(2 * n_features), counted
+        )
+        for counted, share in shares.items()
+    )
+
+
+def _of_counts(mu: float, sensitivity: float, counted: str) -> GaussianEvent:
+    noise = calibrate_lattice(mu, sensitivity)
+    return GaussianEvent(**vars(noise), label=f"Histograms of {counted}")
+
+
+_PAIR_MEDIAN = math.sqrt(2) * float(ndtri(0.75))  # of |x - x'| for two standard normal numbers
+_SMALLEST, _LARGEST = 2.0**-64, 2.0**64
+_FINITE = 1e300
+_CENTER_LEVELS = (0.05, 0.5, 0.95)
+_TIE_NOISE = 4.5
+_REACH, _LARGEST_WIDENING = 3.0, 4.0
+# Ranges of columns.
+_DEVIATIONS = 3.0  # of a normal distribution, to reach beyond its quantiles
+_LEAST_UNITS = 1.5
+_LEVELS = (0.005, 0.05)
+_CELLS_KEPT = 64  # about so many, of which the noise is in a cumulative count
+_CELLS_BESIDE_ZERO = 32
+_SILENT = 4.0  # standard deviations of the noise that tell nothing from something,
+_AT_STAKE = 0.2  # unless so many of the rows could be hidden in them
+
+
+@dataclass(frozen=True)
+class FeatureScales:
+    """Released location and scale of every feature."""
+
+    center: FloatArray
+    spread: FloatArray
+    reach: FloatArray
+
+
+def ball_radius(n_features: int) -> float:
+    """Return the radius that holds nearly all rows of features with unit spread."""
+    # A standard normal row has a norm of sqrt(d) +- 0.7; more leaves room for correlations.
+    return math.sqrt(n_features) + 2.5
+
+
+def release_private_bounds(X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams) -> DataBounds:
+    """Release bounds for the rows of `X`. Charge ``plan.event`` first.
+
+    Privacy
+    -------
+    Releases the bounds. ``plan.event`` under replace-one; the shape of `X` is public. The
+    number of clipped rows is never reported.
+    """
+    if plan.mode == "norm":
+        radius = _norm_radius(X, _Histograms.of(X.shape, plan, streams))
+        if radius is None:
+            _warn_fallback("the row norms")
+        return DataBounds.from_norm(radius or ball_radius(plan.n_features), plan.n_features)
+    found = release_feature_scales(X, plan, streams)
+    # Heavy tails and clusters get a wider unit, within limits.
+    unit = np.clip(found.reach / _REACH, found.spread, _LARGEST_WIDENING * found.spread)
+    return DataBounds(found.center, unit, ball_radius(len(unit)))
+
+
+def release_feature_scales(
+    X: npt.NDArray[Any], plan: BoundsPlan, streams: Streams
+) -> FeatureScales:
+    """Release centre and spread of each feature. Charge ``plan.event`` first.
+
+    Privacy
+    -------
+    Two noisy histograms a feature, or one without centres; the shape of `X` is public.
+    """
+    d, tables = plan.n_features, _Histograms.of(X.shape, plan, streams)
+    center, spread, reach = np.zeros(d), np.ones(d), np.zeros(d)
+    failed = np.zeros(d, dtype=bool)
+    for j in range(d):
+        found = _spread(tables.used(X[:, j]), j, tables)
+        failed[j], spread[j] = found is None, found or 1.0
+    for j in range(d if plan.centers else 0):
+        located = _center(tables.used(X[:, j]), j, float(spread[j]), tables)
+        failed[j] |= located is None
+        if located is not None:
+            center[j], spread[j], reach[j] = located
+    if failed.any():
+        _warn_fallback(f"{failed.sum()} of {d} features")
+    return FeatureScales(center, spread, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class _Histograms:
+    """The histograms of one release, of the same rows in a public random order."""
+
+    plan: BoundsPlan
+    streams: Streams
+    order: IntArray
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], plan: BoundsPlan, streams: Streams) -> "_Histograms":
+        """Draw the rows that are counted."""
+        if shape != (plan.n_samples, plan.n_features):
+            raise ValueError(
+                f"The plan is for data of shape {(plan.n_samples, plan.n_features)}, got {shape}."
+            )
+        order = streams.public.permutation(plan.n_samples)[: plan.n_used]
+        return cls(plan, streams, order)
+
+    def used(self, column: npt.NDArray[Any]) -> FloatArray:
+        """Return the values of the rows that are counted."""
+        return column[self.order].astype(np.float64)
+
+    def counting(self, feature: int | None, width: float | None = None) -> Counting:
+        """Return what is counted: norms, pair differences, or values in cells of a width."""
+        return Counting(
+            grid=self.plan.grids[width is not None],
+            order=self.order,
+            shape=(self.plan.n_samples, self.plan.n_features),
+            feature=feature,
+            width=width or 1.0,
+            paired=feature is not None and width is None,
+        )
+
+    def release(
+        self, used: FloatArray, counting: Counting, levels: Sequence[float]
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return a noisy table and quantiles that it shows, leaving out the cell of zeros."""
+        plan, phase = self.plan, int(counting.grid is _VALUES)
+        noise, edges = plan.noises[phase], counting.grid.edges
+        table = noisy_histogram(used, counting, noise, self.streams.secret, plan.event)
+        cells = table[table.size + 1 - edges.size :]
+        return table, noisy_quantiles(cells, edges, levels, noise.sigma, plan.smoothings[phase])
+
+
+def _spread(used: FloatArray, feature: int, tables: _Histograms) -> float | None:
+    """Return the spread: 0 for a constant feature, None when nothing stands out."""
+    plan, counting = tables.plan, tables.counting(feature)
+    if plan.noises:
+        table, found = tables.release(used, counting, (0.5,))
+        if found is not None:
+            return float(np.exp2(found[0])) / _PAIR_MEDIAN
+        # Whether all pairs are ties, as far as the noise lets one see.
+        sigma = plan.noises[0].sigma
+        least = max(plan.smoothings[0].z, plan.n_used // 2 / sigma - _TIE_NOISE)
+        return 0.0 if table[0] / sigma > least else None
+    first, second = counting.pairs(used)
+    with np.errstate(over="ignore"):
+        differences = np.abs(first - second)
+    differences = differences[differences > 0]
+    median = np.median(differences) if differences.size else _PAIR_MEDIAN
+    return float(np.clip(median, _SMALLEST, _LARGEST)) / _PAIR_MEDIAN
+
+
+def _center(
+    used: FloatArray, feature: int, spread: float, tables: _Histograms
+) -> tuple[float, float, float] | None:
+    """Return centre, spread (at least half the width of the centre's cell) and reach."""
+    if not tables.plan.noises:
+        used = np.clip(used, -_FINITE, _FINITE)  # differences of larger values overflow
+        low, center, high = (float(q) for q in np.quantile(used, _CENTER_LEVELS))
+        return center, spread, max(high - center, center - low)
+    width, edges = spread / tables.plan.cells_per_spread, _VALUES.edges
+    _, quantiles = tables.release(used, tables.counting(feature, width), _CENTER_LEVELS)
+    if quantiles is None:
+        return None
+    low, center, high = (float(q) for q in quantiles)
+    cell = int(np.searchsorted(edges[1:-1], center))
+    cell_width = float(edges[cell + 1] - edges[cell])
+    reach = max(high - center, center - low)
+    return center * width, max(spread, cell_width * width / 2), reach * width
+
+
+def _norm_radius(X: npt.NDArray[Any], tables: _Histograms) -> float | None:
+    """Return a radius that holds most of the rows, None when nothing stands out."""
+    counting, level = tables.counting(None), tables.plan.norm_level
+    norms, edges = counting.values(X, tables.order), _NORMS.edges
+    if not tables.plan.noises:
+        return float(np.clip(np.quantile(norms, level), _SMALLEST, _LARGEST))
+    _, upper = tables.release(norms, counting, (level,))
+    if upper is None:
+        return None
+    return float(np.exp2(edges[np.searchsorted(edges, upper[0] - 1e-9)]))
+
+
+def _warn_fallback(what: str) -> None:
+    warn_of_privacy(
+        f"Private bounds: {what} did not stand out from the privacy noise, and what was not "
+        "found got a public fallback (centre 0, scale 1). Use more rows or a larger epsilon, or "
+        "state limits that are public knowledge, where the estimator takes them."
+    )
+
+
+@dataclass(frozen=True)
+class ColumnRange:
+    """Bounds that hold nearly all values of one column."""
+
+    lower: float
+    upper: float
+    found: bool
+
+
+_NOTHING = ColumnRange(-4.0, 4.0, False)
+
+
+def release_ranges(
+    columns: Sequence[FloatArray], plan: BoundsPlan, streams: Streams
+) -> tuple[ColumnRange, ...]:
+    """Release a range of each column. Charge ``plan.event`` first.
+
+    Privacy
+    -------
+    Two noisy histograms a column. The number of rows is public, that of missing values is not told.
+
+    The bounds are the quantiles at the level that the noise allows, between 0.5 and 5 %, moved
+    outwards to where three standard deviations of a normal distribution would end, and at least to
+    one and a half spreads from the median. Where nothing below zero stands out from the noise, zero
+    is the lower bound of numbers that are otherwise above it, and the same with the signs changed.
+    """
+    tables = _Histograms.of((len(columns[0]), len(columns)), plan, streams)
+    used = [tables.used(column) for column in columns]
+    if not plan.noises:
+        return tuple(map(_exact_range, used))
+    units = [_spread(values, j, tables) for j, values in enumerate(used)]
+    return tuple(_range(values, j, units[j] or 0.0, tables) for j, values in enumerate(used))
+
+
+def _exact_range(used: FloatArray) -> ColumnRange:
+    found = np.clip(used[~np.isnan(used)], -_FINITE / 10, _FINITE / 10)
+    return ColumnRange(float(found.min()), float(found.max()), True) if found.size else _NOTHING
+
+
+def _range(used: FloatArray, feature: int, unit: float, tables: _Histograms) -> ColumnRange:
+    """Return the range of one column, of which the unit is 0 where no two values differ."""
+    plan, grid, noise = tables.plan, _VALUES, tables.plan.noises[1]
+    width = (unit or 1.0) / plan.cells_per_spread
+    level = float(np.clip(3 * noise.sigma * math.sqrt(_CELLS_KEPT) / plan.n_used, *_LEVELS))
+    levels = (level, 0.5, 1 - level)
+    table, found = tables.release(used, tables.counting(feature, width), levels)
+    if found is None:
+        return _NOTHING
+    low, median, high = map(float, found)
+    if low > grid.edges[-2] or high < grid.edges[1]:
+        return _NOTHING  # in the outermost cell, which has no end
+    reach = -float(ndtri(level))
+    beyond = (high - low) * (_DEVIATIONS - reach) / (2 * reach)
+    # Values that differ at all differ by about a unit, also where most are equal.
+    least = _LEAST_UNITS * plan.cells_per_spread if unit else 0.0
+    lower, upper = min(low - beyond, median - least), max(high + beyond, median + least)
+    zero, beside = grid.n_cells // 2, _CELLS_BESIDE_ZERO
+    silent = _SILENT * noise.sigma * math.sqrt(beside)
+    if silent <= _AT_STAKE * plan.n_used:
+        if lower < 0 <= high and table[zero - beside : zero].sum() < silent:
+            lower = 0.0
+        if upper > 0 >= low and table[zero + 1 : zero + 1 + beside].sum() < silent:
+            upper = 0.0
+    return ColumnRange(lower * width, max(upper, lower) * width, True)

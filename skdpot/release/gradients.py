@@ -33,7 +33,7 @@ from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum, required_bits
 from skdpot.privacy.sampling import SampledGaussianEvent, fixed_size_batches, poisson_batches
-from skdpot.release.bounds import DataBounds
+from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.per_sample import (
     ChunkJacobians,
     OutputGradient,
@@ -41,7 +41,6 @@ from skdpot.release.per_sample import (
     chain_of_layers,
     record_jacobians,
 )
-from skdpot.release.private_bounds import BoundsPlan
 from skdpot.release.release import Part, Records, Release, of_candidates, released
 
 # Products of matrices may round the same record in another way in a batch of another size.

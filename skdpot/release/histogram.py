@@ -28,19 +28,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from skdpot._utils.validation import SecretStream, Streams, in_threads, n_threads
+from skdpot._utils.validation import SecretStream, in_threads, n_threads
 from skdpot.exceptions import OpenSketchError
 from skdpot.privacy.accounting import PrivacyTarget, calibrate
-from skdpot.privacy.events import ComposedEvent, Event, GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import lattice_noise, noise_lattice, required_bits
-from skdpot.release.bounds import DataBounds
+from skdpot.release.bounds import BoundsPlan, DataBounds, bounds_share, planned_bounds
 from skdpot.release.decoding import SquareRootStrategy, square_root_strategy
-from skdpot.release.private_bounds import (
-    BoundsPlan,
-    bounds_share,
-    plan_private_bounds,
-    release_private_bounds,
-)
 from skdpot.release.release import Part, Records, Release, Vectors, released
 
 if TYPE_CHECKING:
@@ -426,7 +420,7 @@ def plan_sketch(
         n_projections, conditional=conditional, group_size=group_size
     )
     shape = (n_projections, tables, strategy, sensitivity)
-    limits = bounds_or_plan(bounds, n_features, target.mu_cap, group_size)
+    limits = planned_bounds(bounds, n_features, target.mu_cap, group_size)
     if math.isinf(target.epsilon):
         return SketchPlan(*shape, 0.0, strategy.lattice, limits, NonPrivateEvent(), public_labels)
 
@@ -435,22 +429,12 @@ def plan_sketch(
         table = GaussianEvent(
             sigma=sigma, sensitivity=sensitivity, lattice=lattice, label="Distribution functions"
         )
-        return after_bounds(limits, table)
+        return limits.before(table)
 
     event = calibrate(target, fit_event)
     table = event.phases[-1]
     required_bits(table.sigma / table.lattice, table.mu)  # refuses here, before any charge
     return SketchPlan(*shape, table.sigma, table.lattice, limits, event, public_labels)
-
-
-def bounds_or_plan(
-    bounds: DataBounds | int, n_features: int, mu: float, group_size: int = 1
-) -> DataBounds | BoundsPlan:
-    """Return public bounds as they are, or plan how to estimate them from so many rows."""
-    if isinstance(bounds, DataBounds):
-        return bounds
-    of_bounds = mu * math.sqrt(bounds_share(bounds, n_features, mu, group_size))
-    return plan_private_bounds(bounds, n_features, of_bounds, group_size=group_size)
 
 
 def check_public_labels(n_classes: int | None, public_labels: bool, group_size: int) -> None:
@@ -467,47 +451,3 @@ def check_public_labels(n_classes: int | None, public_labels: bool, group_size: 
             f"group_size={group_size} is more than the {n_classes} labels, and the rows of one "
             "person must have different labels."
         )
-
-
-def assumptions(
-    classes: Any,
-    bounds: DataBounds | None,
-    streams: Streams,
-    *,
-    public_labels: bool = False,
-    group_size: int = 1,
-) -> tuple[str, ...]:
-    """List what is taken as public, and what else the statement rests on."""
-    has_classes = classes is not None
-    labels = " and every label one of the classes" if has_classes else ""
-    rows = "one row"
-    if group_size > 1:
-        rows = f"at most {group_size} rows, all of different labels"
-    all_labels = "the label of every row, and so the number of rows of each class"
-    listed = (
-        (True, "the number of rows"),
-        (True, "the number and names of the features"),
-        (has_classes, "the set of classes"),
-        (public_labels, all_labels),
-        (bounds is not None, "the bounds given by the caller"),
-        (True, f"every value is a finite number{labels}; others are refused"),
-        (True, f"each person contributes {rows}"),
-        (streams.secret.reproducible, "nobody knows random_state"),
-    )
-    return tuple(text for holds, text in listed if holds)
-
-
-def after_bounds(limits: DataBounds | BoundsPlan, event: Event) -> Event:
-    """Return an event together with those of the bounds, if these are estimated first."""
-    if isinstance(limits, DataBounds):
-        return event
-    return ComposedEvent(events=(limits.event, event))
-
-
-def settled_bounds(
-    limits: DataBounds | BoundsPlan, rows: np.ndarray, streams: Streams
-) -> DataBounds:
-    """Return public bounds as they are, or release those that were planned and charged."""
-    if isinstance(limits, DataBounds):
-        return limits
-    return release_private_bounds(rows, limits, streams)

@@ -68,8 +68,7 @@ from skdpot.privacy.accounting import PrivacyTarget, calibrate
 from skdpot.privacy.events import ComposedEvent, Event, NonPrivateEvent
 from skdpot.privacy.noise import LatticeNoise, noise_for_sums, noisy_sum
 from skdpot.privacy.sampling import SampledGaussianEvent, poisson_batches
-from skdpot.release.bounds import DataBounds
-from skdpot.release.private_bounds import BoundsPlan
+from skdpot.release.bounds import BoundsPlan, DataBounds
 from skdpot.release.release import Part, Records, Release, Vectors, released
 from skdpot.release.warm_start import WarmStartPlan
 

@@ -29,16 +29,10 @@ from skdpot.ot.slices import CDFTable, make_directions
 from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import charge, warn_of_composition
+from skdpot.privacy.spent import charge, row_assumptions, warn_of_composition
 from skdpot.release.bounds import DataBounds, public_bounds
 from skdpot.release.decoding import decode, square_root_strategy
-from skdpot.release.histogram import (
-    NoisyAccumulator,
-    assumptions,
-    plan_sketch,
-    projection_half_widths,
-    settled_bounds,
-)
+from skdpot.release.histogram import NoisyAccumulator, plan_sketch, projection_half_widths
 from skdpot.release.release import Records, Release
 from skdpot.release.sketch_record import SketchRecord, check_comparable, merged_fields
 
@@ -368,10 +362,10 @@ n_features), default="axes+orthogonal"
             plan.event,
             label=label,
             n_samples=n_samples or len(rows),
-            assumptions=assumptions(
-                classes,
-                bounds,
-                streams,
+            assumptions=row_assumptions(
+                classes=classes is not None,
+                declared_bounds=bounds is not None,
+                seeded=streams.secret.reproducible,
                 public_labels=self.public_labels,
                 group_size=self.group_size,
             ),
@@ -381,7 +375,7 @@ n_features), default="axes+orthogonal"
                 f"{plan.strategy.n_bins} bins"
             ),
         )
-        self.bounds_ = settled_bounds(plan.bounds, rows, streams)
+        self.bounds_ = plan.bounds.settled(rows, streams)
         self.__dict__.pop("classes_", None)
         if classes is not None:
             self.classes_ = classes

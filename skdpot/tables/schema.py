@@ -18,12 +18,12 @@ from skdpot._utils.pages import html_card
 from skdpot._utils.validation import Streams
 from skdpot.exceptions import warn_of_privacy
 from skdpot.privacy.events import ComposedEvent
+from skdpot.release.bounds import BoundsPlan, plan_private_bounds, release_ranges
 from skdpot.release.categories import (
     CategorySelectionPlan,
     plan_category_selection,
     select_categories,
 )
-from skdpot.release.private_bounds import BoundsPlan, plan_private_bounds, release_ranges
 from skdpot.tables.categorical_column import BooleanColumn, CategoricalColumn
 from skdpot.tables.column_base import TableColumn
 from skdpot.tables.frames import PlainColumn, Table, dtype_family
@@ -549,7 +549,7 @@ def release_schema(
     """Estimate what the schema leaves open from the columns as `TableSchema.read` returns them.
 
     The caller has charged ``plan.event``. Releases bounds and categories; see
-    `skdpot.release.private_bounds` and `skdpot.release.categories`. Missing values are no
+    `skdpot.release.bounds` and `skdpot.release.categories`. Missing values are no
     category, and in no histogram.
     """
     columns: list[TableColumn] = []

@@ -189,7 +189,7 @@ def test_of_records_that_no_batch_held_nothing_is_known():
 @pytest.mark.parametrize("fit", [PrivateScaler(), SlicedSketch(n_projections=4, n_bins=4)])
 def test_histograms_are_what_known_rows_and_coins_make_of_them(fit, n_features, monkeypatch):
     monkeypatch.setattr(
-        "skdpot.release.private_bounds.lattice_noise",
+        "skdpot.release.value_histogram.lattice_noise",
         lambda *args, **options: np.zeros_like(lattice_noise(*args, **options)),
     )
     heads, X = coins(50), rows(2000, n_features)

@@ -663,7 +663,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"sums on no lattice": "privacy/test_noise.py::test_a_noisy_sum_lies_on_the_lattice"}),
     ],
     17: [
-        (skipped("after_bounds", "event"),
+        (skipped("BoundsPlan.before", "event"),
          {"sketch":
           "release/test_released_noise.py::test_private_bounds_are_paid_for_by_more_noise",
           "sketches of trajectories": "estimators/test_trajectory_privacy.py::"
@@ -695,7 +695,7 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
          {"histograms of bounds":
           "release/test_bounds.py::test_several_rows_of_a_person_move_as_many_counts"
           "[features]"}),
-        (given("bounds_or_plan", group_size=1),
+        (given("planned_bounds", group_size=1),
          {"bounds of a sketch":
           "release/test_public_labels.py::test_private_bounds_pool_the_rows_of_a_person[3]"}),
         (given("Event.grouped", group_size=1),

@@ -38,7 +38,7 @@ from skdpot.release.decoding import square_root_strategy
 from skdpot.release.gradients import plan_training
 from skdpot.release.langevin import LangevinPhase, mean_field_langevin, plan_langevin
 from skdpot.release.output_tables import Cells, ClippedOutputs, noisy_counts, plan_tables
-from skdpot.release.private_bounds import Counting, SignedGrid, noisy_histogram
+from skdpot.release.value_histogram import Counting, SignedGrid, noisy_histogram
 from skdpot.release.warm_start import plan_warm_start, release_mean_start
 
 EPSILON, DELTA = 50.0, 1e-5

@@ -18,7 +18,7 @@ from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.accounting import PrivacyTarget, event_cost
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
-from skdpot.release import private_bounds
+from skdpot.release import bounds as private_bounds
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from skdpot.mechanisms import mean_field_langevin as mechanisms
 from skdpot.preprocessing import PrivateScaler
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release import histogram as plan
+from skdpot.release import bounds as plan
 from skdpot.release.bounds import DataBounds
 from skdpot.release.decoding import square_root_strategy
 from skdpot.trajectories.time_axis import timed_rows

@@ -26,10 +26,9 @@ from skdpot.privacy.accounting import PrivacyTarget, compose
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release.bounds import DataBounds
+from skdpot.release.bounds import DataBounds, plan_private_bounds
 from skdpot.release.gradients import plan_training
 from skdpot.release.per_sample import ToSphere
-from skdpot.release.private_bounds import plan_private_bounds
 from tests.release.jacobian_sums import chunks_of
 
 N_FEATURES, LATENT_DIM = 6, 3

@@ -12,20 +12,18 @@ from skdpot._utils.validation import SecretStream, Streams
 from skdpot.exceptions import PrivacyWarning
 from skdpot.privacy.accounting import PrivacyTarget, compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent, gdp_mu
-from skdpot.release import private_bounds
-from skdpot.release.bounds import DataBounds
-from skdpot.release.histogram import plan_sketch
-from skdpot.release.private_bounds import (
-    FALSE_ALARM,
-    MagnitudeGrid,
-    SignedGrid,
+from skdpot.release import bounds as private_bounds
+from skdpot.release.bounds import (
+    DataBounds,
     ball_radius,
     bounds_share,
     plan_private_bounds,
     release_feature_scales,
     release_private_bounds,
 )
+from skdpot.release.histogram import plan_sketch
 from skdpot.release.release import record_releases
+from skdpot.release.value_histogram import FALSE_ALARM, MagnitudeGrid, SignedGrid
 
 MU = gdp_mu(1.0, 1e-5)
 
@@ -157,9 +155,8 @@ def test_plan_costs_what_was_asked(n, d, mu, mode):
 
 def test_mode_is_chosen_from_public_facts():
     cases = [(30_000, 8), (30_000, 32), (10**7, 33), (100, 8)]
-    assert [plan_private_bounds(*shape, MU).mode for shape in cases] == 2 * ["features"] + 2 * [
-        "norm"
-    ]
+    modes = [plan_private_bounds(*shape, MU).mode for shape in cases]
+    assert modes == ["features", "features", "norm", "norm"]
     modes = [plan_private_bounds(n, 4, 0.1).mode for n in range(100, 20_000, 100)]
     assert modes == sorted(modes, reverse=True)  # norm for few rows, then features for ever
     assert plan_private_bounds(10**6, 1, 3.0).n_used == 2**17

@@ -12,9 +12,8 @@ from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release.bounds import DataBounds
+from skdpot.release.bounds import DataBounds, plan_private_bounds
 from skdpot.release.langevin import LangevinPhase, plan_langevin
-from skdpot.release.private_bounds import plan_private_bounds
 from skdpot.release.warm_start import plan_warm_start
 
 DELTA = 5e-4

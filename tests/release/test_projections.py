@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.ot.slices import orthogonal_directions, uniform_directions
-from skdpot.release.bounds import lemma1_sensitivity, projection_sensitivity, spectral_norm
+from skdpot.release.rows import lemma1_sensitivity, projection_sensitivity, spectral_norm
 
 KINDS = {"orthogonal": orthogonal_directions, "uniform": uniform_directions}
 

@@ -12,8 +12,14 @@ from skdpot.privacy.accounting import PrivacyTarget, SingleFitTarget, compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent, NonPrivateEvent
 from skdpot.privacy.noise import round_to_lattice
 from skdpot.privacy.sampling import SampledGaussianEvent
-from skdpot.release.bounds import DataBounds, lemma1_sensitivity
-from skdpot.release.rows import StepDirections, on_direction_grid, plan_rows, project_rows
+from skdpot.release.bounds import DataBounds
+from skdpot.release.rows import (
+    StepDirections,
+    lemma1_sensitivity,
+    on_direction_grid,
+    plan_rows,
+    project_rows,
+)
 
 TARGET = SingleFitTarget(2.0, 1e-5)
 UNIT_BALL = DataBounds.from_norm(1.0, 8)

@@ -12,9 +12,9 @@ from skdpot.exceptions import BudgetExceededError
 from skdpot.mechanisms import FitContext, Resample
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import ComposedEvent, GaussianEvent
-from skdpot.release import histogram as plan
+from skdpot.release import bounds as plan
 from skdpot.release import rows as noisy_rows
-from skdpot.release.private_bounds import ball_radius
+from skdpot.release.bounds import ball_radius
 from skdpot.release.rows import project_rows
 
 LEVEL = 1e-4

@@ -20,8 +20,8 @@ from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
 from skdpot.privacy.selection import ThresholdedCountsEvent
 from skdpot.privacy.spent import scales_of
-from skdpot.release import private_bounds
-from skdpot.release.private_bounds import ColumnRange, plan_private_bounds, release_ranges
+from skdpot.release import bounds as private_bounds
+from skdpot.release.bounds import ColumnRange, plan_private_bounds, release_ranges
 from skdpot.tables.frames import Table
 from skdpot.tables.schema import plan_schema, release_schema
 from tests.tables.table_cases import mixed_rows
