@@ -6,7 +6,7 @@ import math
 import pytest
 
 from skdpot.privacy.budget import PrivacyBudget
-from skdpot.privacy.events import GaussianEvent, NonPrivateEvent
+from skdpot.privacy.events import GaussianEvent
 
 
 def event(sigma=10.0):
@@ -45,17 +45,6 @@ def test_a_ledger_for_programs(run, folder):
     assert charge["label"] == "means"
     assert charge["epsilon"] == pytest.approx(budget.epsilon_spent())
     assert charge["time"].startswith("20")
-
-
-def test_infinity_is_null(run, folder):
-    PrivacyBudget(math.inf, ledger="study.db").spend(NonPrivateEvent())
-    code, out, _ = run("budget", "study.db", "--json")
-    assert code == 0
-    assert json.loads(out)["epsilon"] is None
-    assert json.loads(out)["spent"] is None
-    code, out, _ = run("budget", "study.db")
-    assert code == 0
-    assert "inf of inf" in out
 
 
 def test_what_is_no_ledger(run, folder):

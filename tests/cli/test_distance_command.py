@@ -33,17 +33,6 @@ def test_two_parties_that_are_apart(run, parties):
     assert facts["unit"] == "features"
 
 
-def test_what_is_taken_as_public_is_listed(run, parties):
-    """One text among numbers leaves its column out, and a missing one refuses the file."""
-    command = ("distance", "a.csv", "b.csv", "--epsilon", "2", "--bounds", "-2", "2", "--json")
-    _, out, _ = run(*command)
-    (first, *others) = json.loads(out)["assumptions"]
-    assert "which of them hold numbers, and that none of these misses a value" in first
-    assert any("number of rows" in text for text in others)
-    code, out, _ = run("distance", "--help")
-    assert "one text among numbers leaves its column out" in " ".join(out.split())
-
-
 def test_a_delta_that_lets_rows_out_is_told(run, parties):
     command = ("distance", "a.csv", "b.csv", "--epsilon", "2", "--bounds", "-2", "2")
     code, _, err = run(*command, "--delta", "0.001")
@@ -51,14 +40,6 @@ def test_a_delta_that_lets_rows_out_is_told(run, parties):
     assert "delta = 0.001 is not below one over the number of rows (4,000)" in err
     _, _, err = run(*command, "--delta", "0.0001")
     assert err == ""
-
-
-def test_private_bounds_and_words(run, parties):
-    code, out, _ = run("distance", "a.csv", "b.csv", "--epsilon", "2", "--columns", "x")
-    assert code == 0
-    assert out.startswith("sliced Wasserstein distance ")
-    assert "in scaled features" in out
-    assert "1 columns, 4,000 and 4,000 rows; each person spent epsilon = 2" in out
 
 
 def test_each_party_pays_once_from_its_own_ledger(run, parties):

@@ -3,10 +3,8 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from skdpot.cli.main import main
 from skdpot.preprocessing import TableSchema
 from tests.cli.cases import people
 
@@ -72,18 +70,6 @@ def test_columns_can_be_left_open_bounded_and_excluded(run, folder):
     assert "Female" not in err + (folder / "new.json").read_text()
 
 
-def test_everything_can_be_left_open(run, folder):
-    code, _, err = run(
-        *("schema", "data.csv", "-o", "new.json", "--yes", "--private-all"),
-        *("--range", "age=0..120"),
-    )
-    assert code == 0
-    written = TableSchema.from_json(folder / "new.json")
-    assert [column.name for column in written if column.is_resolved] == ["age", "smokes"]
-    text = err + (folder / "new.json").read_text()
-    assert not [value for value in ("Female", "2024", "weight from 4") if value in text]
-
-
 def test_what_is_left_open_has_no_scale_of_its_values(run, folder):
     frame = people(300)
     frame["cost"] = np.r_[np.ones(299), 1e6]  # the one row gives it a logarithmic scale
@@ -116,19 +102,6 @@ def test_what_was_left_out_is_told_and_comes_back_when_it_is_named(run, folder):
     assert "Anna" not in out + err
 
 
-def test_the_schema_itself_on_standard_output(run, folder):
-    code, out, err = run("schema", "data.csv", "--yes", "--quiet")
-    assert (code, err) == (0, "")
-    assert TableSchema.from_json(out).names == ("age", "weight", "sex", "smokes", "visit")
-
-
-def test_json_summary(run, folder):
-    _, out, _ = run("schema", "data.csv", "-o", "new.json", "--yes", "--json", "--private", "age")
-    facts = json.loads(out)
-    assert facts["output"] == "new.json"
-    assert facts["columns"][0] == {"name": "age", "kind": "numeric", "open": True}
-
-
 def test_an_existing_file_is_kept_unless_forced(run, folder):
     before = (folder / "schema.json").read_text()
     code, _, err = run("schema", "data.csv", "-o", "schema.json", "--yes")
@@ -146,19 +119,3 @@ def test_names_and_categories_cannot_drive_the_terminal(run, folder):
     _, _, err = run("schema", "data.csv", "-o", "new.json", "--yes")
     assert "\x1b" not in err
     assert r"red\x1b[2J" in err
-
-
-def test_missing_integers_stay_integers(run, folder):
-    frame = people(100).astype({"age": "Int64"})
-    frame.loc[3, "age"] = pd.NA
-    frame.to_csv("data.csv", index=False)
-    assert run("schema", "data.csv", "-o", "new.json", "--yes")[0] == 0
-    age = TableSchema.from_json(folder / "new.json")["age"]
-    assert (age.dtype, age.missing, age.integer) == ("Int64", True, True)
-
-
-def test_the_guess_is_that_of_the_library(folder):
-    frame = pd.read_csv("data.csv")
-    assert main(["schema", "data.csv", "-o", "new.json", "--yes", "--quiet"]) == 0
-    expected = TableSchema.guess(frame)
-    assert TableSchema.from_json(folder / "new.json").columns == expected.columns

@@ -42,21 +42,6 @@ def test_everything_at_once(run, folder):
     assert (budget.epsilon, budget.delta) == (3.0, 1e-6)
 
 
-def test_facts_for_programs(run, folder):
-    code, out, err = run(
-        *(*FIT, "-o", "new.csv", "--ledger", "study.db", "--epsilon-cap", "3", "--json"),
-        *("--rows", "40", "--save", "model.safetensors"),
-    )
-    assert (code, err) == (0, "")
-    facts = json.loads(out)
-    assert (facts["rows"], facts["output"], facts["model"]) == (40, "new.csv", "model.safetensors")
-    assert facts["privacy"]["epsilon"] == 1.0
-    assert facts["privacy"]["relation"] == "replace_one"
-    assert facts["budget"]["epsilon"] == 3.0
-    assert len(facts["budget"]["charges"]) == 1
-    assert "report" not in facts
-
-
 def test_a_saved_fit_draws_for_free(run, folder):
     assert run(*FIT, "-o", "new.csv", "--save", "model.safetensors", "--ledger", "study.db")[0] == 0
     (folder / "data.csv").unlink()
@@ -72,10 +57,6 @@ def test_a_saved_fit_draws_for_free(run, folder):
     for name in ("again.csv", "once.csv"):
         assert run(*draw, "-o", name, "--report", f"{name}.html")[0] == 0
     assert (folder / "again.csv").read_text() == (folder / "once.csv").read_text()
-
-
-def test_quiet_says_nothing(run, folder):
-    assert run(*FIT, "-o", "new.csv", "--quiet") == (0, "", "")
 
 
 def test_the_seed_does_not_make_the_noise_known(run, folder):
@@ -138,11 +119,6 @@ def test_a_ledger_keeps_its_cap_and_gives_its_delta(run, folder):
     assert json.loads(out)["privacy"]["delta"] == 1e-7
 
 
-def test_a_new_ledger_has_the_cap_of_its_first_fit(run, folder):
-    assert run(*FIT, "-o", "new.csv", "--ledger", "study.db")[0] == 0
-    assert PrivacyBudget.from_ledger("study.db").epsilon == 1.0
-
-
 def test_no_privacy_is_warned_of_and_needs_a_cap_that_says_so(run, folder):
     command = ("synth", "data.csv", "--schema", "schema.json", "--epsilon", "inf")
     code, _, err = run(*command, "-o", "new.csv", "--ledger", "study.db")
@@ -154,12 +130,6 @@ def test_no_privacy_is_warned_of_and_needs_a_cap_that_says_so(run, folder):
     assert "nobody is protected" in err
 
 
-def test_a_large_delta_is_warned_of(run, folder):
-    code, _, err = run(*FIT, "-o", "new.csv", "--delta", "0.004", "--quiet")
-    assert code == 0
-    assert "delta = 0.004 is not below one over the number of rows (500)" in err
-
-
 def test_a_guess_must_be_confirmed(run, folder):
     TableSchema.guess(people(50)).to_json("guess.json")
     code, _, err = run(
@@ -167,17 +137,6 @@ def test_a_guess_must_be_confirmed(run, folder):
     )
     assert code == 1
     assert "nobody has confirmed it" in err
-
-
-@pytest.mark.parametrize("content", ["", "no JSON", "{}", "[]", b"\xff\xfe"])
-def test_what_is_no_schema(run, folder, content):
-    (folder / "bad.json").write_bytes(content if isinstance(content, bytes) else content.encode())
-    code, _, err = run(
-        *("synth", "data.csv", "--schema", "bad.json", "--epsilon", "1", "-o", "new.csv")
-    )
-    assert code == 1
-    assert "bad.json: " in err
-    assert "no schema" in err
 
 
 def test_conditions_on_what_only_the_fit_will_know(run, folder):
@@ -219,17 +178,6 @@ def test_what_was_paid_for_is_kept_when_the_report_fails(run, folder, monkeypatc
     assert sorted(path.name for path in folder.iterdir()) == [
         *("data.csv", "model.safetensors", "new.csv", "schema.json")
     ]
-
-
-def test_existing_files_are_replaced_by_force_only(run, folder):
-    (folder / "new.csv").write_text("mine")
-    code, _, err = run(*FIT, "-o", "new.csv", "--ledger", "study.db")
-    assert code == 1
-    assert "new.csv exists already" in err
-    assert (folder / "new.csv").read_text() == "mine"
-    assert not (folder / "study.db").exists()
-    assert run(*FIT, "-o", "new.csv", "--force")[0] == 0
-    assert len(pd.read_csv(folder / "new.csv")) == 500
 
 
 def test_missingness_of_one_person_does_not_show_in_the_type(run, folder):

@@ -60,16 +60,6 @@ def test_one_text_has_no_part_in_how_others_are_read(name, data):
         np.testing.assert_array_equal(read(column, [text])[0], before[place])
 
 
-@pytest.mark.parametrize("one", [f"{BIG}.5", str(2**64), "", "9" * 300])
-def test_large_identifiers_keep_their_places_whatever_one_of_them_is(one):
-    """Two files that differ in one record, a thousand of which were read as floats."""
-    column = COLUMNS["integers"][0].stated()
-    texts = [str(BIG + 1 + 2 * (i % 4)) for i in range(1000)]
-    units = read(column, texts)
-    assert sorted(set(np.rint(9 * units))) == [1, 3, 5, 7]
-    np.testing.assert_array_equal(read(column, [one, *texts[1:]])[1:], units[1:])
-
-
 @pytest.mark.parametrize("text", ["1_000", "٣", "0x10", "1,5", "one", "--1"])
 def test_what_is_no_number_is_refused(text):
     for column in (COLUMNS["integers"][0], COLUMNS["floats"][0], COLUMNS["numeric categories"][0]):
