@@ -124,6 +124,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         return "interrupted; what the ledger was charged before stays charged", INTERRUPTED
     if isinstance(error, MemoryError):
         return "there is not enough memory for this table", FAILED
+    if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "skorch"):
+        return "this command needs torch and skorch: pip install torch skorch", FAILED
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if isinstance(error.filename, str) else ""
         return f"{place}{error.strerror}", FAILED

@@ -15,7 +15,6 @@ from tqdm.auto import tqdm
 
 from skdpot._utils.validation import (
     Interval,
-    Streams,
     all_or_nothing,
     check_count,
     check_is_fitted,
@@ -24,11 +23,11 @@ from skdpot._utils.validation import (
     spawn_streams,
 )
 from skdpot.exceptions import warn_of_privacy
-from skdpot.mechanisms.base import FitContext
 from skdpot.metrics.marginals import as_columns, marginal_total_variation
+from skdpot.privacy.accounting import privacy_target
 from skdpot.privacy.budget import PrivacyBudget
 from skdpot.privacy.pipelines import PrivateEstimatorMixin
-from skdpot.privacy.spent import PrivacySpent
+from skdpot.privacy.spent import PrivacySpent, charge, warn_of_composition
 from skdpot.release.contingency import IntArray, NoisyMarginal
 from skdpot.release.release import Records, Release
 from skdpot.tables.column_base import ColumnGrid
@@ -211,27 +210,50 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         -------
         The class documentation says what is released; ``privacy_spent_`` states the event.
         """
-        streams = spawn_streams(self.random_state, type(self).__name__)
+        name = type(self).__name__
+        streams = spawn_streams(self.random_state, name)
         with all_or_nothing(self):
-            table, schema, readings = self._read(X)
-            context = FitContext.of(self, X, streams)
-            plan = plan_tables(context.target, schema, table.n_rows)
-            noise = plan.marginal_sigmas("columns", np.ones(len(schema)))
-            _warn_of_small_table(float(noise[0]), table.n_rows)
+            table, schema = self._read(X)
+            values = schema.read(table)
+            warn_of_guess(schema, name)
+            target = privacy_target(self.epsilon, self.delta, self.budget)
+            plan = plan_tables(target, schema, table.n_rows)
+            _warn_of_small_table(plan)
             guessed = (GUESSED,) if schema.guessed else ()
             seeded = ("nobody knows random_state",) if self.random_state is not None else ()
             before = "" if plan.schema.event is None else "private schema, "
-            self.privacy_spent_ = context.charge_event(
+            self.privacy_spent_ = charge(
+                self,
                 plan.event,
-                plan.n_samples,
-                (*_ASSUMPTIONS, *guessed, *seeded),
-                f"{before}noisy counts of columns and of chosen pairs",
+                n_samples=table.n_rows,
+                assumptions=(*_ASSUMPTIONS, *guessed, *seeded),
+                mechanism=f"{before}noisy counts of columns and of chosen pairs",
             )
-            self._release(streams, table.kind, readings, plan)
+            warn_of_composition(X, self.privacy_spent_, self.budget, name)
+            with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
+
+                def advance(stage: str) -> None:
+                    bar.set_postfix_str(stage, refresh=False)
+                    bar.update()
+
+                schema = release_schema(values, plan.schema, streams)
+                grids = tuple(column.grid() for column in schema)
+                fit = TableFit(
+                    plan,
+                    streams,
+                    codes=_codes(values, grids),
+                    grids=grids,
+                    target=None if self.target is None else schema.names.index(self.target),
+                    n_particles=self._n_particles(table.n_rows),
+                    advance=advance,
+                )
+                self.model_ = fit.model()
+            self.schema_, self._grids = schema, grids
+            self.n_samples_, self._kind = table.n_rows, table.kind
         return self
 
-    def _read(self, X: Any) -> tuple[Table, TableSchema, dict[str, PlainColumn]]:
-        """Validate the table, its schema and the target, before any charge."""
+    def _read(self, X: Any) -> tuple[Table, TableSchema]:
+        """Validate the table, its schema and the target."""
         given = self.schema
         if not (given is None or isinstance(given, TableSchema)):
             given = TableSchema.from_json(given)
@@ -243,37 +265,12 @@ class DPTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 f"target={self.target!r} is no column of the table; they are "
                 f"{', '.join(map(repr, schema.names))}."
             )
-        readings = schema.read(table)
-        warn_of_guess(schema, type(self).__name__)
-        return table, schema, readings
+        return table, schema
 
-    def _release(
-        self, streams: Streams, kind: str, readings: dict[str, PlainColumn], plan: TablePlan
-    ) -> None:
-        """Publish: the only step that sees private rows."""
-        n_particles = self.n_particles
-        if n_particles is None:
-            n_particles = int(np.clip(4 * plan.n_samples, _FEWEST_PARTICLES, _MOST_PARTICLES))
-        with tqdm(total=len(_STAGES), desc="synthesizer", disable=not self.verbose) as bar:
-
-            def advance(stage: str) -> None:
-                bar.set_postfix_str(stage, refresh=False)
-                bar.update()
-
-            schema = release_schema(readings, plan.schema, streams)
-            grids = tuple(column.grid() for column in schema)
-            fit = TableFit(
-                plan,
-                streams,
-                codes=_codes(readings, grids),
-                grids=grids,
-                target=None if self.target is None else schema.names.index(self.target),
-                n_particles=n_particles,
-                advance=advance,
-            )
-            self.model_ = fit.model()
-        self.schema_, self._grids = schema, grids
-        self.n_samples_, self._kind = plan.n_samples, kind
+    def _n_particles(self, n_rows: int) -> int:
+        if self.n_particles is not None:
+            return self.n_particles
+        return int(np.clip(4 * n_rows, _FEWEST_PARTICLES, _MOST_PARTICLES))
 
     def _seen_by(self, release: Release, X: Any, y: Any) -> Records:
         """Return the cells of rows, or the bins of cells in which pairs are counted."""
@@ -486,11 +483,12 @@ def _codes(readings: dict[str, PlainColumn], grids: tuple[ColumnGrid, ...]) -> I
     return codes
 
 
-def _warn_of_small_table(sigma: float, n_rows: int) -> None:
+def _warn_of_small_table(plan: TablePlan) -> None:
     """Warn of noise that leaves hardly anything of a table."""
-    if sigma > _MOST_NOISE * n_rows:
+    sigma = float(plan.marginal_sigmas("columns", np.ones(len(plan.schema.schema)))[0])
+    if sigma > _MOST_NOISE * plan.n_samples:
         warn_of_privacy(
-            f"The table is too small for this epsilon: it has {n_rows:,} rows, and the noise on "
-            f"each count of a column has a standard deviation of {sigma:,.3g} rows. Use more rows, "
-            "fewer columns or a larger epsilon."
+            f"The table is too small for this epsilon: it has {plan.n_samples:,} rows, and the "
+            f"noise on each count of a column has a standard deviation of {sigma:,.3g} rows. Use "
+            "more rows, fewer columns or a larger epsilon."
         )
