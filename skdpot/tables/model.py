@@ -76,7 +76,11 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
     ordered, missing = grid.ordered, grid.column.missing
     empty = grid.is_doubtful & (counts <= _SEEN_CATEGORY * sigma)
     if ordered:
-        empty[: len(counts) - missing] |= ~_support(counts[: len(counts) - missing], sigma)
+        # Noise on many empty cells, once negative counts are cut off, would look like a long tail.
+        # From either end halves are dropped that noise explains, as a whole and in each cell.
+        last = len(counts) - missing
+        empty[: _first_seen(counts[:last], sigma)] = True
+        empty[last - _first_seen(counts[:last][::-1], sigma) : last] = True
     if empty.all():
         empty[:] = False
     nearest = project_to_total(np.where(empty, -math.inf, counts), n_rows)
@@ -87,19 +91,6 @@ def coarsen(noisy: NoisyMarginal, grid: ColumnGrid, n_rows: int, n_groups: int) 
     shares = np.bincount(bins, weights=cells).astype(np.float64)
     groups = group_bins(shares, n_groups, ordered=ordered, missing=missing)
     return ColumnBins(bins, cells, groups)
-
-
-def _support(counts: FloatArray, sigma: float) -> npt.NDArray[np.bool_]:
-    """Return which cells lie between the first and the last that rows seem to be in.
-
-    Noise on many empty cells, once negative counts are cut off, would look like a long tail. From
-    either end halves are dropped that noise explains, as a whole and in each cell.
-    """
-    first = _first_seen(counts, sigma)
-    last = len(counts) - _first_seen(counts[::-1], sigma)
-    inside = np.zeros(len(counts), dtype=np.bool_)
-    inside[first:last] = True
-    return inside
 
 
 def _first_seen(counts: FloatArray, sigma: float) -> int:

@@ -93,7 +93,6 @@ class TableRecord(Record):
         _require(schema.is_resolved, "its schema leaves bounds or categories open")
         given = None if self.given_schema is None else _read_schema(self.given_schema)
         self._check_parameters(schema)
-        self._check_names(schema)
         grids = tuple(column.grid() for column in schema)
         releases = tuple(map(release_of, self.releases, self._events()))
         model = TableModel(self.n_rows, releases, self.bins, self.tree, self.potentials)
@@ -126,21 +125,16 @@ class TableRecord(Record):
     def _check_parameters(self, schema: TableSchema) -> None:
         check_epsilon_delta(self.epsilon, self.delta, self.noun)
         _require(self.makes in ("pandas", "polars", "array"), "its tables are of an unknown kind")
-        known = self.target is None or self.target in schema.names
-        _require(known, "its target is no column")
+        _require(self.target in (None, *schema.names), "its target is no column")
         _require(self.n_particles is None or self.n_particles >= 100, "n_particles is too small")
         of_tree = self.target is not None and len(schema) > 1
         due = schema.names.index(self.target) if of_tree else None
         _require(self.tree.target == due, "its tree does not hang on its target")
-
-    def _check_names(self, schema: TableSchema) -> None:
-        """Check the columns that it was fitted to, those that it left out among them."""
-        names = self.feature_names
-        if names is None and self.makes == "array":
-            return
-        kept = tuple(name for name in names or () if name not in schema.excluded)
-        alike = kept == schema.names and len(set(names or ())) == len(names or ())
-        _require(alike, "its columns are not those of its schema")
+        names = self.feature_names or ()
+        kept = tuple(name for name in names if name not in schema.excluded)
+        alike = kept == schema.names and len(set(names)) == len(names)
+        unnamed = self.feature_names is None and self.makes == "array"
+        _require(alike or unnamed, "its columns are not those of its schema")
 
     def _check_statement(self) -> None:
         """Refuse a statement that promises more than its own events and the noise of counts."""
@@ -155,9 +149,11 @@ class TableRecord(Record):
         if charged is not None:
             _require(sum(paid) <= charged**2 * (1 + _ROUNDING), _LESS_NOISE)
             return
-        due = scales_of(spent.event)
-        close = all(map(_are_close, (spent.sigma, spent.sensitivity), due))
-        _require(close, "the noise that it states is not that of its events")
+        scales: Any = zip((spent.sigma, spent.sensitivity), scales_of(spent.event), strict=True)
+        for stated, due in scales:
+            alike = isinstance(stated, tuple) and len(stated) == len(due)
+            close = alike and np.allclose(stated, due, rtol=_ROUNDING, atol=0.0)
+            _require(close, "the noise that it states is not that of its events")
         _require(len(events) >= len(shares_of(len(self.bins))), "its statement lacks releases")
         for squared_mu, event in zip(paid, self._events(), strict=True):
             limit = (event.sensitivity / event.sigma) ** 2
@@ -178,11 +174,6 @@ def _read_schema(content: Any) -> TableSchema:
     n_columns = len(content["columns"])
     _require(1 <= n_columns <= _MOST_COLUMNS, f"it has no columns, or more than {_MOST_COLUMNS}")
     return TableSchema.from_json(json.dumps(content))
-
-
-def _are_close(stated: Any, due: Any) -> bool:
-    alike = isinstance(stated, tuple) and len(stated) == len(due)
-    return alike and np.allclose(stated, due, rtol=_ROUNDING, atol=0.0)
 
 
 def _check_model(model: TableModel, sizes: Sequence[int]) -> None:

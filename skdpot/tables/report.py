@@ -166,7 +166,7 @@ class TableQualityReport(HtmlReport):
         """Return the report for notebooks."""
         found, columns = self.summary, _worst(self.columns, _MOST_ROWS, keep_order=True)
         compared = "public rows" if self.of_rows else "private rows, by their noisy counts"
-        pairs = _worst(self.pairs, _MOST_PAIRS, keep_order=False)
+        pairs = _worst(self.pairs, _MOST_PAIRS)
         heads = ("total variation", "by chance" if self.of_rows else "by noise", "beyond")
         few = len(self.pairs) and len(self.columns) <= MOST_DRAWN
         return render(
@@ -243,21 +243,17 @@ def _beside_releases(
         shares = np.bincount(cells, minlength=grid.size) / len(codes)
         marginal, joined = drawn_marginal(grid, noisy, shares, model.n_rows, _DRAWN_BINS)
         marginals.append(marginal)
-        figures = _misfit(noisy, shares, joined, model.n_rows, len(codes), rng)
-        columns.append(dict(zip(_FIGURES, figures, strict=True)))
+        columns.append(_misfit(noisy, shares, joined, model.n_rows, len(codes), rng))
         if grid.column.figure == "number":
             columns[-1] |= numbers_of_counts(grid, noisy)
             columns[-1] |= _numbers_of_values(grid.column.numbers(own), "synthetic_")
-    noise = ("mean_noise",) if any("mean_noise" in row for row in columns) else ()
     binned = bin_codes(codes, model.bins)
     for noisy in model.marginals:
         shares = noisy.marginal.counts(binned) / len(codes)
-        names = [grids[place].column.name for place in noisy.marginal.columns]
-        joined = np.arange(len(shares))
-        figures = _misfit(noisy, shares, joined, model.n_rows, len(codes), rng)
-        pairs.append((*names, len(shares), *figures))
-    kinds = [grid.column for grid in grids]
-    return _compared(kinds, columns, (*_NUMBERS, *noise), pairs, marginals)
+        names = tuple(grids[place].column.name for place in noisy.marginal.columns)
+        figures = _misfit(noisy, shares, np.arange(len(shares)), model.n_rows, len(codes), rng)
+        pairs.append((names, len(shares), figures))
+    return _compared([grid.column for grid in grids], columns, pairs, marginals)
 
 
 def _beside_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str, Any]:
@@ -270,40 +266,42 @@ def _beside_rows(schema: TableSchema, rows: Table, synthetic: Table) -> dict[str
     distances = normalized_wasserstein_distance(pd.DataFrame(real), pd.DataFrame(drawn))
     columns: list[dict[str, Any]] = []
     for place, column in enumerate(schema):
-        columns.append(dict(zip(_FIGURES, _difference(tables, (place,))[1:], strict=True)))
+        columns.append(_difference(tables, (place,))[1])
         columns[-1]["normalized_wasserstein"] = distances.get(column.name, np.nan)
         if column.figure == "number":
             for prefix, side in (("", real), ("synthetic_", drawn)):
                 values = column_numbers(side[column.name], "number")
                 columns[-1] |= _numbers_of_values(values, prefix)
     pairs = [
-        (*(schema.columns[place].name for place in pair), *_difference(tables, pair))
+        (tuple(schema.names[place] for place in pair), *_difference(tables, pair))
         for pair in itertools.combinations(range(len(schema)), 2)
     ]
     marginals = [marginal_of(name, real[name], drawn[name], _DRAWN_BINS) for name in real]
-    more = ("normalized_wasserstein", *_NUMBERS)
-    return _compared(schema.columns, columns, more, pairs, marginals)
+    return _compared(schema.columns, columns, pairs, marginals)
 
 
 def _compared(
     columns: Sequence[Any],
     figures: Sequence[dict[str, Any]],
-    more: Sequence[str],
-    pairs: Sequence[tuple[Any, ...]],
+    pairs: Sequence[tuple[tuple[str, ...], int, dict[str, Any]]],
     marginals: Iterable[ColumnShares],
 ) -> dict[str, Any]:
     """Return the tables of columns and of pairs, and what is drawn; NaN for what is no number."""
-    index = pd.Index([column.name for column in columns], name="column")
-    more = [*more, *(f"synthetic_{figure}" for figure in _NUMBERS)]
-    frame = pd.DataFrame(figures, index, [*_FIGURES, *more]).astype(dict.fromkeys(more, "float64"))
+    frame = pd.DataFrame(figures, pd.Index([column.name for column in columns], name="column"))
+    numbers = ["normalized_wasserstein", *_NUMBERS, "mean_noise"]
+    numbers = [name for name in numbers if name in frame or name in _NUMBERS]
+    numbers += [f"synthetic_{name}" for name in _NUMBERS]
+    frame = frame.reindex(columns=[*_FIGURES, *numbers]).astype(dict.fromkeys(numbers, "float64"))
     frame.insert(0, "kind", [column.kind for column in columns])
-    types = {"cells": "int64", "beyond_noise": "bool"} | dict.fromkeys(_FIGURES[:3], "float64")
-    table = pd.DataFrame(pairs, columns=["first", "second", "cells", *_FIGURES]).astype(types)
-    return {
-        "columns": frame,
-        "pairs": table.set_index(["first", "second"]),
-        "marginals": tuple(marginals),
-    }
+    index = pd.MultiIndex.from_tuples([names for names, *_ in pairs], names=["first", "second"])
+    rows = [{"cells": cells} | found for _, cells, found in pairs]
+    types = dict(zip(("cells", *_FIGURES), ("int64", *["float64"] * 3, "bool"), strict=True))
+    table = pd.DataFrame(rows, index, list(types)).astype(types)
+    return {"columns": frame, "pairs": table, "marginals": tuple(marginals)}
+
+
+def _figures(found: float, expected: float, limit: float) -> dict[str, Any]:
+    return dict(zip(_FIGURES, (found, expected, limit, found > limit + _ROUNDING), strict=True))
 
 
 def _misfit(
@@ -313,7 +311,7 @@ def _misfit(
     n_rows: int,
     n_samples: int,
     rng: np.random.Generator,
-) -> tuple[float, float, float, bool]:
+) -> dict[str, Any]:
     """Return the distance to noisy counts, and what the noise alone would make of it.
 
     If the synthetic shares are those of the private rows, then noisy counts of them are the
@@ -329,8 +327,7 @@ def _misfit(
         noise = scales * rng.standard_normal(len(sizes))
         draws[draw] = _distance(n_rows * truth + noise, sample, n_rows)
     expected = float(draws.mean())
-    limit = expected + _SURE * float(draws.std(ddof=1))
-    return found, expected, limit, found > limit + _ROUNDING
+    return _figures(found, expected, expected + _SURE * float(draws.std(ddof=1)))
 
 
 def _join(values: FloatArray, groups: IntArray) -> FloatArray:
@@ -342,13 +339,12 @@ def _distance(counts: FloatArray, shares: FloatArray, n_rows: int) -> float:
     return float(np.abs(possible - shares).sum() / 2)
 
 
-def _difference(
-    tables: CodedTables, columns: tuple[int, ...]
-) -> tuple[int, float, float, float, bool]:
+def _difference(tables: CodedTables, columns: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
+    """Return the number of cells of a marginal, and the distance of two tables in it."""
     real, synthetic = tables.shares(columns)
     found = float(np.abs(real - synthetic).sum() / 2)
-    expected, limit = distance_by_chance(real, synthetic, tables.n_real, tables.n_synthetic)
-    return len(real), found, expected, limit, found > limit + _ROUNDING
+    chance = distance_by_chance(real, synthetic, tables.n_real, tables.n_synthetic)
+    return len(real), _figures(found, *chance)
 
 
 def _numbers_of_values(values: FloatArray, prefix: str) -> dict[str, float]:
@@ -504,7 +500,7 @@ def _number(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if 10.0**digits <= abs(value) < 1e9 else f"{value:,.{digits}g}"
 
 
-def _worst(frame: pd.DataFrame, most: int, *, keep_order: bool) -> pd.DataFrame:
+def _worst(frame: pd.DataFrame, most: int, keep_order: bool = False) -> pd.DataFrame:
     """Return the rows with the largest excess over what is expected."""
     excess = (frame["total_variation"] - frame["expected"]).to_numpy()
     order = (-excess).argsort(kind="stable")[:most]

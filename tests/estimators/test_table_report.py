@@ -107,9 +107,9 @@ def test_what_noise_explains_is_what_noise_does():
         noisy = NoisyMarginal(marginal, n_rows * truth + sigma * rng.standard_normal(6), sigma)
         sample = rng.multinomial(10_000, truth) / 10_000
         figures = _misfit(noisy, sample, np.arange(6), n_rows, 10_000, rng)
-        assert not figures[3]
-        found.append(figures[0])
-        expected.append(figures[1])
+        assert not figures["beyond_noise"]
+        found.append(figures["total_variation"])
+        expected.append(figures["expected"])
     assert np.mean(found) == pytest.approx(np.mean(expected), rel=0.05)
 
 
