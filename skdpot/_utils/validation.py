@@ -217,6 +217,10 @@ def validate_frame(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
             raise ValueError(
                 f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required."
             )
+    if hasattr(X, "columns"):  # older scikit-learn does not know the names of new polars
+        import pandas as pd
+
+        X = pd.DataFrame(columns=X.columns, index=[0])
     _quiet(lambda: validate_data(estimator, X, reset=reset, skip_check_array=True))
 
 
