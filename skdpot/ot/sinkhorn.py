@@ -18,7 +18,7 @@ algorithm", AISTATS 2023 (the start).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -123,14 +123,6 @@ _SINGLE_TOLERANCE = 1e-5  # tighter ones need a kernel in double precision
 _ROUNDINGS = 32  # times the precision: what rounding may do to the sum that is an exponent
 
 
-def kernel_type(tol: float) -> type[np.floating]:
-    """Return the type of kernels that resolve a marginal error of `tol`.
-
-    Single precision makes them two to three times faster.
-    """
-    return np.float32 if tol >= _SINGLE_TOLERANCE else np.float64
-
-
 class HalfSteps(NamedTuple):
     """Both halves of Sinkhorn's iteration from source potentials a."""
 
@@ -143,7 +135,7 @@ class ScaledKernel:
     """Kernel of one pair of clouds for one regularisation."""
 
     def __init__(
-        self, pair: Pair, source: np.ndarray, target: np.ndarray, tol: float, kernel: np.ndarray
+        self, pair: Pair, potentials: tuple[np.ndarray, ...], tol: float, kernel: np.ndarray
     ) -> None:
         first, second, regularization = pair
         self._scale = float(np.sqrt(regularization))
@@ -154,19 +146,19 @@ class ScaledKernel:
         self._second_squares = np.einsum("ij,ij->i", self._second, self._second) / 2
         self._tol = tol
         self._kernel = kernel
-        self._fill(source, target)
+        self._fill(*(values / regularization for values in potentials))
 
     def half_steps(self, source: np.ndarray) -> HalfSteps:
         """Return both halves of Sinkhorn's iteration."""
         m, k = self._kernel.shape
         with np.errstate(all="ignore"):  # what went wrong shows in the results
-            rows = np.exp(source - self._source).astype(self._kernel.dtype)
+            rows = np.exp(source - self.source).astype(self._kernel.dtype)
             columns = m / np.dot(rows, self._kernel)
             sums = np.dot(self._kernel, columns) / k
             target = self._target + np.log(columns)
-            following = self._source - np.log(sums)
+            following = self.source - np.log(sums)
             error = float(np.abs(rows * sums - 1).mean())
-            farthest = max(np.abs(source - self._source).max(), np.abs(target - self._target).max())
+            farthest = max(np.abs(source - self.source).max(), np.abs(target - self._target).max())
         if farthest <= _FARTHEST and np.isfinite(following).all():
             return HalfSteps(target, following, error)
         if np.isfinite(target).all() and np.isfinite(following).all():
@@ -193,7 +185,7 @@ class ScaledKernel:
         left, right = self._factors(source, target)
         return (
             self._means(self._kernel, self._second, target - self._target, left, right),
-            self._means(self._kernel.T, self._first, source - self._source, right, left),
+            self._means(self._kernel.T, self._first, source - self.source, right, left),
         )
 
     def _means(
@@ -211,7 +203,7 @@ class ScaledKernel:
 
     def _fill(self, source: np.ndarray, target: np.ndarray) -> None:
         """Compute the kernel around these potentials."""
-        self._source, self._target = source, target
+        self.source, self._target = source, target
         kernel = self._kernel
         left, right = self._factors(source, target)
         with np.errstate(over="ignore", under="ignore"):
@@ -253,63 +245,48 @@ _COARSEST = 0.04  # as a share of the summed variances: the Gaussian start is ne
 _COARSE_TOLERANCE, _COARSE_ITERATIONS = 0.1, 30
 
 
-class PairSolution(NamedTuple):
-    """Potentials of one pair in units of ε, and the mean partner of each point."""
+def _solved(
+    pair: Pair,
+    potentials: tuple[np.ndarray, np.ndarray] | None,
+    memory: np.ndarray,
+    tol: float,
+    max_iter: int,
+) -> tuple[Any, ...]:
+    """Solve one pair, in given memory, from a guess or from nothing.
 
-    source: np.ndarray
-    target: np.ndarray
-    source_barycentres: np.ndarray
-    target_barycentres: np.ndarray
-    n_iter: int
-    error: float
-
-
-class PairSolver:
-    """Solves one pair after the other in the same memory."""
-
-    def __init__(self, m: int, k: int, tol: float, max_iter: int) -> None:
-        self._tol, self._max_iter = tol, max_iter
-        self._memory = np.empty((m, k), kernel_type(tol))
-
-    def solve(
-        self, pair: Pair, potentials: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> PairSolution:
-        """Solve a pair from a guess, or from nothing."""
-        guess = self._coarse(pair) if potentials is None else potentials
-        kernel, source, half, n_iter = self._search(pair, guess, self._tol, self._max_iter)
-        return PairSolution(
-            source, half.target, *kernel.barycentres(source, half.target), n_iter, half.error
-        )
-
-    def _coarse(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-        """Return a guess found along decreasing regularisations."""
+    Returns the potentials, in units of ε, the mean partners of all points, the number of
+    iterations, and the error.
+    """
+    if potentials is None:
+        # Along decreasing regularisations.
         spread = float(pair.first.var(axis=0).sum() + pair.second.var(axis=0).sum())
         coarser = [pair.regularization]
         while coarser[-1] < _COARSEST * spread:
             coarser.append(_COARSER * coarser[-1])
         potentials = gaussian_potentials(pair._replace(regularization=coarser[-1]))
-        tol, max_iter = max(self._tol, _COARSE_TOLERANCE), min(self._max_iter, _COARSE_ITERATIONS)
+        loose, few = max(tol, _COARSE_TOLERANCE), min(max_iter, _COARSE_ITERATIONS)
         for epsilon in coarser[:0:-1]:
             at = pair._replace(regularization=epsilon)
-            _, source, half, _ = self._search(at, potentials, tol, max_iter)
+            source, half, _ = _search(ScaledKernel(at, potentials, tol, memory), loose, few)
             potentials = epsilon * source, epsilon * half.target
-        return potentials
+    kernel = ScaledKernel(pair, potentials, tol, memory)
+    source, half, n_iter = _search(kernel, tol, max_iter)
+    return source, half.target, *kernel.barycentres(source, half.target), n_iter, half.error
 
-    def _search(
-        self, pair: Pair, potentials: tuple[np.ndarray, np.ndarray], tol: float, max_iter: int
-    ) -> tuple[ScaledKernel, np.ndarray, HalfSteps, int]:
-        source, target = (values / pair.regularization for values in potentials)
-        kernel = ScaledKernel(pair, source, target, self._tol, self._memory)
-        search = _Search(len(source))
-        for n_iter in range(1, max_iter + 1):
-            half = kernel.half_steps(source)
-            if half.error <= tol:
-                break
-            if n_iter < max_iter:
-                source = search.next_source(source, half)
-        if not np.isfinite(half.error):
-            half = kernel.half_steps_in_logarithms(source)
-        return kernel, source, half, n_iter
+
+def _search(kernel: ScaledKernel, tol: float, max_iter: int) -> tuple[np.ndarray, HalfSteps, int]:
+    """Iterate from the potentials of a kernel until the error is small enough."""
+    source = kernel.source
+    search = _Search(len(source))
+    for n_iter in range(1, max_iter + 1):
+        half = kernel.half_steps(source)
+        if half.error <= tol:
+            break
+        if n_iter < max_iter:
+            source = search.next_source(source, half)
+    if not np.isfinite(half.error):
+        half = kernel.half_steps_in_logarithms(source)
+    return source, half, n_iter
 
 
 class _Search:
@@ -378,7 +355,7 @@ class SchrodingerPotentials:
         plans = np.empty((len(self.first), self.first.shape[1], self.second.shape[1]))
         for p, epsilon in enumerate(self.regularization):
             pair = Pair(self.first[p], self.second[p], epsilon)
-            ScaledKernel(pair, self.source[p] / epsilon, self.target[p] / epsilon, 0.0, plans[p])
+            ScaledKernel(pair, (self.source[p], self.target[p]), 0.0, plans[p])
             plans[p] /= plans[p].sum()
         return plans
 
@@ -426,22 +403,26 @@ def schrodinger_potentials(
     guesses = (
         [None] * len(first) if start is None else zip(*start.moved_to(first, second), strict=True)
     )
-    solver = PairSolver(first.shape[1], second.shape[1], tol, max_iter)
+    # Single precision is two to three times as fast.
+    precision = np.float32 if tol >= _SINGLE_TOLERANCE else np.float64
+    memory = np.empty((first.shape[1], second.shape[1]), precision)
     with one_blas_thread():
-        solutions = [
-            solver.solve(Pair(*pair), guess)
+        solved = [
+            _solved(Pair(*pair), guess, memory, tol, max_iter)
             for *pair, guess in zip(first, second, epsilon, guesses, strict=True)
         ]
+    columns: Any = zip(*solved, strict=True) if solved else [()] * 6
+    source, target, of_first, of_second, n_iter, error = columns
     return SchrodingerPotentials(
         first,
         second,
         epsilon,
-        np.reshape([s.source for s in solutions], first.shape[:2]) * epsilon[:, None],
-        np.reshape([s.target for s in solutions], second.shape[:2]) * epsilon[:, None],
-        np.reshape([s.source_barycentres for s in solutions], first.shape),
-        np.reshape([s.target_barycentres for s in solutions], second.shape),
-        max((s.n_iter for s in solutions), default=0),
-        np.array([s.error for s in solutions]),
+        np.reshape(source, first.shape[:2]) * epsilon[:, None],
+        np.reshape(target, second.shape[:2]) * epsilon[:, None],
+        np.reshape(of_first, first.shape),
+        np.reshape(of_second, second.shape),
+        max(n_iter, default=0),
+        np.array(error),
     )
 
 
