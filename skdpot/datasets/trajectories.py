@@ -47,7 +47,7 @@ def make_branching_trajectories(
     Returns
     -------
     X : ndarray of shape (n, 2)
-        One point a person.
+        One point per person.
     t : ndarray of shape (n,)
         Their time stamps, in increasing order.
     branch : ndarray of shape (n,)
@@ -187,9 +187,9 @@ def rows_a_time(n_per_time: int | ArrayLike, n_times: int) -> np.ndarray:
     n_times = check_count(n_times, "n_times")
     counts = np.asarray(n_per_time)
     if counts.dtype.kind not in "iu":
-        raise TypeError("n_per_time must be an integer, or one integer a time.")
+        raise TypeError("n_per_time must be an integer, or one integer per time.")
     if counts.shape not in ((), (n_times,)) or counts.min() < 1:
-        raise ValueError("n_per_time must be at least 1: one number, or one a time.")
+        raise ValueError("n_per_time must be at least 1: one number, or one per time.")
     rows: np.ndarray = np.broadcast_to(counts, n_times).astype(np.int64)
     check_count(sum(rows.tolist()), "The sum of n_per_time")
     return rows
@@ -372,7 +372,7 @@ def make_ornstein_uhlenbeck_trajectories(
     Returns
     -------
     X : ndarray of shape (n, d)
-        One point a person.
+        One point per person.
     t : ndarray of shape (n,)
         Their time stamps, in increasing order.
     law : OrnsteinUhlenbeck

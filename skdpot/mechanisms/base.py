@@ -19,6 +19,7 @@ TERMS = ("epsilon", "delta", "budget", "bounds", "norm_bound")  # of every fit
 
 if TYPE_CHECKING:
     from skdpot.release.gradients import TrainingPlan
+    from skdpot.release.langevin import LangevinPlan
     from skdpot.release.rows import RowPlan
 
 
@@ -66,18 +67,19 @@ class FitContext:
 
     def charge(
         self,
-        plan: "TrainingPlan | RowPlan",
+        plan: "TrainingPlan | RowPlan | LangevinPlan",
         public: Iterable[str],
         mechanism: str,
         *,
         sigma_given: bool = False,
+        **known: Any,
     ) -> PrivacySpent:
         """Charge what was planned, before any noise is drawn or row looked at.
 
         With `sigma_given` the caller fixed the noise: the statement says what it costs at delta.
         """
         declared = isinstance(plan.bounds, DataBounds)
-        facts = (*self.assumptions(declared_bounds=declared), *public)
+        facts = (*self.assumptions(declared_bounds=declared, **known), *public)
         scales = (plan.sigma, plan.sensitivity)
         return self.charge_event(
             plan.event, plan.n_samples, facts, mechanism, scales=scales, noise_given=sigma_given

@@ -10,7 +10,7 @@ import numpy as np
 from skdpot._utils.validation import Interval, StrOptions
 from skdpot.mechanisms.base import FitContext, Mechanism, Released
 from skdpot.ot.sinkhorn import WarmCoupling
-from skdpot.release.bounds import DataBounds, planned_bounds, public_bounds
+from skdpot.release.bounds import planned_bounds, public_bounds
 from skdpot.release.langevin import (
     LangevinPlan,
     check_steps,
@@ -47,15 +47,14 @@ class MeanFieldLangevin(Mechanism):
     Parameters
     ----------
     schedule : list of (step, tau, n_iter), optional
-        Phases: step size η, diffusivity of the reference process (None for that of the sampler),
-        number of iterations. By default 40 steps of 0.0006, or shorter where times are near to
-        each other.
+        Phases: step size η, diffusivity of the reference process (None: that of the sampler),
+        and number of iterations. By default 40 steps of 0.0006; shorter where times are close.
     warm_start : {"mean", "kmeans"} or None, default=None
-        Where the particles start: at private means, or private k-means centres with noisy counts.
-        None is around the centre of the bounds, from where the steps of the default schedule are
-        too short to arrive: choose a start, or take hundreds of steps.
+        Where the particles start: at private means, or at private k-means centres with noisy
+        counts. With None they start around the centre of the bounds; the default schedule is then
+        too short, and hundreds of steps are needed.
     warm_start_share : float, default=0.2
-        Share of the squared mu that the warm start takes.
+        Share of the squared mu spent on the warm start.
     n_clusters : int, default=3
         Centres of k-means at each time.
     sampling_rate : float, default=1.0
@@ -66,13 +65,13 @@ class MeanFieldLangevin(Mechanism):
     bandwidth : float, default=0.1
         Width σ of the kernel of the data fit, in the unit of length.
     noise_multiplier : float or list of float, optional
-        Noise of a step in units of `clip`, one number or one per phase. `privacy_spent_` then says
-        what epsilon that costs at `delta`. By default the least noise for `epsilon`.
+        Noise of a step in units of `clip`: one number, or one per phase. `privacy_spent_` then
+        states the resulting epsilon at `delta`. By default the least noise for `epsilon`.
     regularization : float, default=0.01
-        Divisor λ of the data fit: the larger, the more neighbouring times pull at each other.
+        Divisor λ of the data fit; larger values couple neighbouring times more strongly.
     smooth : bool, default=True
-        Whether noisy gradients are averaged over particles within twice the `bandwidth` of each
-        other; the paper's algorithm does not do that.
+        Whether noisy gradients are averaged over particles within twice the `bandwidth`; the
+        paper's algorithm does not.
 
     Privacy
     -------
@@ -135,22 +134,14 @@ class MeanFieldLangevin(Mechanism):
         plan = self._plan(context, data, n_particles, diffusivity)
         check_steps(plan.phases, data.axis.spacings)
         streams = context.streams
-        public_facts = context.assumptions(
-            declared_bounds=isinstance(plan.bounds, DataBounds),
-            public_labels=True,
-            group_size=data.group_size,
-        )
-        sensitivities = tuple(
-            2.0 * plan.clip if noise is None else noise.sensitivity for noise in plan.noises
-        )
-        spent = context.charge_event(
-            plan.event,
-            len(data.rows),
-            (*public_facts, *data.assumptions),
+        spent = context.charge(
+            plan,
+            data.assumptions,
             f"{plan.n_iter} noisy sums of clipped gradients of {n_particles} particles "
             f"at each of {data.axis.n_times} times",
-            scales=(plan.sigmas, sensitivities),
-            noise_given=self.noise_multiplier is not None,
+            sigma_given=self.noise_multiplier is not None,
+            public_labels=True,
+            group_size=data.group_size,
         )
         bounds = plan.bounds.settled(data.rows, streams)
         mapped = bounds.to_ball(data.rows) * (math.sqrt(n_features) / bounds.radius)
@@ -208,6 +199,7 @@ class MeanFieldLangevin(Mechanism):
             dim=n_particles * n_features,
             sampling_rate=self.sampling_rate,
             bounds=planned_bounds(given or n_samples, n_features, target.mu_cap, data.group_size),
+            n_samples=n_samples,
             noise_multiplier=self.noise_multiplier,
             warm=warm,
             group_size=data.group_size,
@@ -216,26 +208,26 @@ class MeanFieldLangevin(Mechanism):
         return plan
 
     def _check_regularization(self, data: TimedRows) -> None:
-        """Refuse, before any charge, a divisor of the data fit that is none."""
+        """Refuse, before any charge, a divisor that gives no finite positive weight."""
         with np.errstate(divide="ignore", over="ignore"):
             weights = time_weights(data.axis.spacings) / self.regularization
         if not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(
-                "MeanFieldLangevin divides the data fit by "
-                f"regularization={self.regularization:g}, which must be above 0 and of ordinary "
-                "size, such as 1."
+                f"regularization={self.regularization:g} must be above 0, and not tiny or huge: "
+                "MeanFieldLangevin divides the data fit by it. Use 1, for example."
             )
 
 
 def _refuse_wild_steps(plan: LangevinPlan, n_rows: int, n_numbers: int) -> None:
-    """Refuse, before any charge, noise and clipping that would throw particles out of range."""
+    """Refuse, before any charge, noise and clipping that would move particles out of range."""
     widest = max(
         phase.step_size * (plan.clip + 10.0 * sigma * math.sqrt(n_numbers) / n_rows)
-        for phase, sigma in zip(plan.phases, plan.sigmas, strict=True)
+        for phase, sigma in zip(plan.phases, plan.sigma, strict=True)
     )
     if not widest / plan.sampling_rate <= _WIDEST_MOVE:
         raise ValueError(
-            "The steps of schedule, times clip or the noise that belongs to it, would throw "
-            f"particles {widest / plan.sampling_rate:.3g} units of length away in one iteration. "
-            "Take shorter steps, a smaller clip or noise_multiplier, or a higher sampling_rate."
+            "The steps of schedule would move particles by up to "
+            f"{widest / plan.sampling_rate:.3g} units of length in one iteration, because of clip "
+            "and its noise. Use shorter steps, a smaller clip or noise_multiplier, or a higher "
+            "sampling_rate."
         )

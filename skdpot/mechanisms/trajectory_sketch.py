@@ -31,9 +31,9 @@ from skdpot.ot.sinkhorn import WarmCoupling
 from skdpot.ot.slices import CDFTable
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.langevin import (
-    Coupling,
     LangevinPhase,
     MovedParticles,
+    PairGradients,
     read_phases,
     time_weights,
 )
@@ -200,7 +200,7 @@ def coupled_flow(
     problem: CoupledFlowProblem,
     phases: Sequence[LangevinPhase],
     rng: np.random.Generator,
-    coupling: Coupling,
+    coupling: PairGradients,
     *,
     progress: str | None = None,
 ) -> MovedParticles:
@@ -228,7 +228,7 @@ def coupled_flow(
 class _Ties:
     """The pull between neighbouring times, and the shares of data and ties in a stable step."""
 
-    def __init__(self, problem: CoupledFlowProblem, coupling: Coupling) -> None:
+    def __init__(self, problem: CoupledFlowProblem, coupling: PairGradients) -> None:
         self._spacings, self._coupling = problem.spacings, coupling
         n_times = len(problem.times)
         strengths = np.zeros((n_times, 2))
@@ -286,10 +286,10 @@ _OF_SKETCH = ("n_projections", "n_bins", "projections", "device")
 
 @dataclass(eq=False, repr=False)
 class TrajectorySketch(Mechanism):
-    """Release one `SlicedSketch` with a table for each time; particles follow from it for free.
+    """Release one `SlicedSketch` with a table per time; particles are post-processing.
 
     Particles of all times are moved until their projections have the released distributions, while
-    neighbouring times pull at each other as a diffusion would.
+    neighbouring times are coupled as by a diffusion.
 
     Parameters
     ----------
@@ -301,22 +301,22 @@ class TrajectorySketch(Mechanism):
 n_features), default="axes+orthogonal"
         How directions are drawn, or public directions.
     regularization : float, default=1e-4
-        Divisor λ of the data fit: the larger, the more neighbouring times pull at each other;
-        0 turns the pull off.
+        Divisor λ of the data fit; larger values couple neighbouring times more strongly, and 0
+        leaves them uncoupled.
     smooth : bool, default=True
-        Whether the tables borrow from neighbouring times, as strongly as the released tables
-        themselves show to be right.
+        Whether tables are smoothed over neighbouring times, by an amount estimated from the
+        released tables.
     schedule : list of (step, tau, n_iter), optional
-        Phases of the flow of particles: steps as shares of the longest stable one, diffusivity of
-        the reference process (None for that of the sampler), number of iterations.
+        Phases of the particle flow: step size as a share of the longest stable step, diffusivity
+        of the reference process (None: that of the sampler), and number of iterations.
     device : {"auto", "cpu", "cuda"}, default="auto"
         Where projections are counted.
 
     Privacy
     -------
     One Gaussian event under replace-one of a row given its time stamp, after those of private
-    bounds: sensitivity as in `SlicedSketch` with public labels, whatever the number of times. All
-    other parameters than those of the table are post-processing.
+    bounds. The sensitivity is that of a `SlicedSketch` with public labels, for any number of times.
+    Only the parameters of the table affect privacy; the others are post-processing.
 
     See Also
     --------
@@ -394,8 +394,8 @@ n_features), default="axes+orthogonal"
         steps = read_phases(_SCHEDULE if self.schedule is None else self.schedule, diffusivity)
         if max(phase.step_size for phase in steps) > 1:
             raise ValueError(
-                "The steps of the schedule of a TrajectorySketch are shares of the longest stable "
-                "one, so at most 1."
+                "Step sizes in the schedule of a TrajectorySketch are shares of the longest stable "
+                "step and must be at most 1."
             )
         return steps
 

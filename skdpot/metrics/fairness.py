@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -166,7 +165,7 @@ def wasserstein_parity(
     Notes
     -----
     Between groups of the same law the distance is above 0, by a number of the order of
-    ``1/√n`` for n rows a group.
+    ``1/√n`` for n rows per group.
 
     Privacy
     -------
@@ -335,24 +334,6 @@ def equalized_odds_ratios(
     return ratios
 
 
-def equalized_odds_ratio(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any, pos_label: Any = None
-) -> float:
-    """Smallest of the `equalized_odds_ratios` of the true classes.
-
-    Privacy
-    -------
-    All rows are treated as public: the ratio is computed from them without noise.
-    """
-    rates = _rates(y_pred, sensitive_features, pos_label, y_true)
-    if rates.isna().to_numpy().any():
-        return float("nan")
-    ratio = float(_ratios(rates, None).min())
-    if np.isnan(ratio):
-        warn_of_undefined("No group gets the favourable decision: the odds ratio is 0/0, nan.")
-    return ratio
-
-
 def equalized_odds_difference(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, pos_label: Any = None
 ) -> float:
@@ -469,7 +450,8 @@ def make_parity_scorer(
     (5,)
     """
     scorer = make_scorer(
-        _OfPredictions(metric),
+        _of_predictions,
+        metric=metric,
         greater_is_better=greater_is_better,
         response_method=response_method,
         **options,
@@ -478,17 +460,8 @@ def make_parity_scorer(
         return scorer.set_score_request(sensitive_features=True)
 
 
-@dataclass(frozen=True)
-class _OfPredictions:
-    """A metric that leaves the true values aside; it can be pickled."""
-
-    metric: Callable[..., float]
-
-    def __call__(
-        self, y_true: Any, y_pred: Any, *, sensitive_features: Any, **options: Any
-    ) -> float:
-        return float(self.metric(y_pred, sensitive_features=sensitive_features, **options))
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self.metric, "__name__", "metric")
+def _of_predictions(
+    y_true: Any, y_pred: Any, *, metric: Callable[..., float], **options: Any
+) -> float:
+    """Leave the true values aside."""
+    return float(metric(y_pred, **options))

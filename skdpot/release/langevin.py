@@ -26,7 +26,7 @@ times worked on one after the other, without regard to each other, this would be
 composition. Here they are not: the particles of time :math:`i` are drawn to those of the
 neighbouring times, which depend on other records. It holds all the same:
 
-* The algorithm is a sequence of releases, one a time and step; each is drawn from a distribution
+* The algorithm is a sequence of releases, one per time and step; each is drawn from a distribution
   that is determined by the records of *its* time and by what was released before.
 * Take two neighbours, and let them differ in time :math:`i`. Every release of another time has
   the same conditional distribution, given the past, under both. It is a random function of
@@ -76,7 +76,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Gradients of the Schrödinger potentials of neighbouring times at particles (T, m, d), with
 # the spacings of times and the diffusivity; two arrays of shape (T - 1, m, d).
-Coupling: TypeAlias = Callable[[FloatArray, FloatArray, float], tuple[FloatArray, FloatArray]]
+PairGradients: TypeAlias = Callable[[FloatArray, FloatArray, float], tuple[FloatArray, FloatArray]]
 
 _SHORTEST, _LONGEST = 1e-12, 1e12  # beyond, potentials and steps are no longer finite
 
@@ -106,9 +106,9 @@ def read_phases(
     )
     if not read or not all(valid):
         raise ValueError(
-            "schedule must be a list of one or more phases (step, tau, n_iter): a step and a "
-            f"diffusivity (or None for the parameter) from {_SHORTEST:g} to {_LONGEST:g}, and an "
-            "integer number of iterations."
+            "schedule must be a list of one or more phases (step, tau, n_iter): a step size and a "
+            f"diffusivity (None: the parameter diffusivity) from {_SHORTEST:g} to {_LONGEST:g}, "
+            "and a positive integer number of iterations."
         )
     return tuple(LangevinPhase(step, tau, int(n_iter)) for step, tau, n_iter in read)
 
@@ -124,16 +124,22 @@ class LangevinPlan:
     bounds: DataBounds | BoundsPlan
     warm: WarmStartPlan | None
     event: Event
+    n_samples: int
 
     @property
-    def sigmas(self) -> tuple[float, ...]:
+    def sigma(self) -> tuple[float, ...]:
         """Standard deviation of the noise of each phase; 0 without privacy."""
         return tuple(0.0 if noise is None else noise.sigma for noise in self.noises)
 
     @property
+    def sensitivity(self) -> tuple[float, ...]:
+        """How far a replaced record moves a sum of each phase."""
+        return tuple(2.0 * self.clip if n is None else n.sensitivity for n in self.noises)
+
+    @property
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise of each phase in units of the *clipping norm* (half of the sensitivity)."""
-        return tuple(sigma / self.clip for sigma in self.sigmas)
+        return tuple(sigma / self.clip for sigma in self.sigma)
 
     @property
     def n_iter(self) -> int:
@@ -149,6 +155,7 @@ def plan_langevin(
     dim: int,
     sampling_rate: float,
     bounds: DataBounds | BoundsPlan,
+    n_samples: int,
     noise_multiplier: float | Sequence[float] | None = None,
     warm: WarmStartPlan | None = None,
     group_size: int = 1,
@@ -158,7 +165,7 @@ def plan_langevin(
     Privacy
     -------
     Nothing is released here. One iteration releases, for each time, the sum of one clipped
-    m × d gradient a record over a Poisson sample, with noise of standard deviation
+    m × d gradient per record over a Poisson sample, with noise of standard deviation
     ``noise_multiplier * clip``. Replacing a record moves the sum by at most ``2 * clip``
     (`clipped_fit_gradient`), and slightly more once it is rounded to the lattice of the
     noise (`skdpot.privacy.noise.noise_for_sums`). The event is that of one time, as the notes of
@@ -189,9 +196,8 @@ def plan_langevin(
     if math.isinf(target.epsilon):
         if given is not None and any(given):
             raise ValueError(
-                "`noise_multiplier` asks for noise and epsilon=inf for none: leave "
-                "noise_multiplier=None, or give the epsilon that private bounds and a warm start "
-                "may take."
+                "`noise_multiplier` is above 0 although epsilon=inf means no noise. Use "
+                "noise_multiplier=None, or a finite epsilon for private bounds and a warm start."
             )
         given = (0.0,) * len(phases)
     if given is None:
@@ -212,16 +218,17 @@ def plan_langevin(
         bounds=bounds,
         warm=warm,
         event=event,
+        n_samples=n_samples,
     )
 
 
 def _multipliers(given: float | Sequence[float], n_phases: int) -> tuple[float, ...]:
-    """Return one noise multiplier a phase."""
+    """Return one noise multiplier per phase."""
     listed = tuple(given) if isinstance(given, Iterable) else (given,) * n_phases
     if len(listed) != n_phases:
         raise ValueError(
-            f"`noise_multiplier` must be one number or one a phase, of which there are {n_phases}; "
-            f"got {len(listed)}."
+            f"`noise_multiplier` must be one number or one per phase: {n_phases} numbers; got "
+            f"{len(listed)}."
         )
     for value in listed:
         if isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
@@ -372,12 +379,12 @@ def mean_field_langevin(
     bandwidth: float,
     regularization: float,
     secret: SecretStream,
-    coupling: Coupling,
+    coupling: PairGradients,
     smoothing: float | None = None,
     radius: float | None = None,
     progress: str | None = None,
 ) -> MovedParticles:
-    r"""Move particles towards records they do not get to see.
+    r"""Move particles by noisy gradients of the data fit.
 
     Charge ``plan.event`` first.
 
@@ -385,7 +392,7 @@ def mean_field_langevin(
     -------
     The releases are the particles after every iteration (or, what amounts to the same, the noisy
     sums); all of them may be published. ``plan.event`` under replace-one of ``x`` given its time
-    stamp; the numbers of rows a time are public. Sums are rounded to a public lattice, on which
+    stamp; the numbers of rows per time are public. Sums are rounded to a public lattice, on which
     their noise lies too.
     """
     particles = np.array(start, dtype=np.float64)
@@ -449,9 +456,8 @@ def check_steps(phases: Sequence[LangevinPhase], spacings: npt.ArrayLike) -> Non
     found = max(phase.step_size for phase in phases)
     if found > longest:
         raise ValueError(
-            f"A step of {found:g} is too long for times as near to each other as these: particles "
-            f"of neighbouring times would drive each other away. Use steps of at most {longest:g}, "
-            "or fewer times."
+            f"A step size of {found:g} is too long for times this close: the coupling of "
+            f"neighbouring times diverges. Use steps of at most {longest:g}, or fewer times."
         )
 
 

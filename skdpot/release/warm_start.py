@@ -1,4 +1,4 @@
-r"""Private starting points: one mean a time, or k-means centres with the shares of their clusters.
+r"""Private starting points: one mean per time, or k-means centres with cluster shares.
 
 Both release sums of rows. The rows of a time lie in a ball of public radius :math:`R`. Each
 coordinate of each row is rounded to a lattice of spacing :math:`g` by itself, so that the sums are
@@ -7,7 +7,7 @@ Gaussian noise lives on the same lattice. A rounded row has a norm of at most
 :math:`r = R + \tfrac g2 \sqrt d`.
 
 *Mean.* The sum of all rows of one time. A replaced row moves it by at most :math:`2r`. The number
-of rows a time is public; dividing by it is post-processing.
+of rows per time is public; dividing by it is post-processing.
 
 *k-means.* Each of :math:`S` Lloyd steps assigns the rows to the nearest of the current centres,
 which are public by then, and releases for all clusters together the sums of their rows and their
@@ -49,7 +49,7 @@ from skdpot.release.release import Part, Records, Release, Vectors, released
 FloatArray = npt.NDArray[np.float64]
 Rows = Sequence[npt.NDArray[np.floating]]
 
-# Lattice steps a radius when there is no noise: finer than any use, and sums stay exact.
+# Lattice steps per radius when there is no noise: finer than any use, and sums stay exact.
 _EXACT_STEPS = 2.0**36
 
 
@@ -201,7 +201,7 @@ def release_mean_start(rows: Rows, plan: WarmStartPlan, secret: SecretStream) ->
     means, origin = np.empty((len(rows), plan.n_features)), np.zeros((1, plan.n_features))
     for i, of_time in enumerate(rows):
         sums, _ = _released_sums(of_time, origin, plan, secret, i)
-        means[i] = sums[0] / max(len(of_time), 1)
+        means[i] = sums[0] / len(of_time)
     return _shortened(means, plan.radius)
 
 
@@ -258,7 +258,7 @@ def _lloyd_step(
         moved[j] = moved[largest] - offset
         moved[largest] += offset
         counts[j] = counts[largest] = counts[largest] / 2
-    return _shortened(moved, plan.radius), _on_simplex(counts / max(len(rows), 1))
+    return _shortened(moved, plan.radius), _on_simplex(counts / len(rows))
 
 
 def _released_sums(

@@ -1,4 +1,4 @@
-"""Time stamps: what counts as one time, where it lies from 0 to 1, and which rows are used."""
+"""Time axis of trajectories: time stamps, the knots that they belong to, and the rows in use."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -16,7 +16,7 @@ _SAME = 1e-9  # of the whole time: nearer stamps differ by rounding
 
 @dataclass(frozen=True, eq=False)
 class TimeAxis:
-    """The times at which a process is looked at, from public time stamps."""
+    """The times at which a process is observed, from public time stamps."""
 
     knots: np.ndarray
     boundaries: np.ndarray
@@ -33,8 +33,8 @@ class TimeAxis:
             span = distinct[-1] - distinct[0]
         if not np.isfinite(span):
             raise ValueError(
-                "The first and the last time stamp are too far apart for double precision: t must "
-                "be in a larger unit of time."
+                "The first and the last time stamp are too far apart for double precision. Pass t "
+                "in a larger unit of time."
             )
         apart = np.diff(distinct) > _SAME * span
         edges = None
@@ -118,14 +118,14 @@ class TimeAxis:
             first, last = (_as_stamp(limit, self.origin) for limit in self.limits)
             raise ValueError(
                 f"{name} must lie between the first and the last fitted time, {first} and {last}: "
-                "nothing is known of a process before or after."
+                "the process is unknown before and after."
             )
         return stamps
 
 
 _NO_STAMPS = (
-    "{} must hold numbers or dates, one a row; of texts make dates with pandas.to_datetime, of "
-    "durations numbers by dividing by a unit."
+    "{} must hold numbers or dates, one per row. Convert text with pandas.to_datetime; divide "
+    "durations by a unit."
 )
 
 
@@ -133,8 +133,8 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     """Check time stamps: finite numbers, or dates."""
     if t is None:
         raise ValueError(
-            "This estimator requires y to be passed, but the target y is None: the second "
-            "argument holds the public time stamp of each row."
+            "This estimator requires y to be passed, but the target y is None. Pass the public "
+            "time stamp of each row as y or t."
         )
     refusal = None
     try:
@@ -147,7 +147,7 @@ def read_stamps(t: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     if refusal is not None:  # no longer handled, so that the error quotes nothing
         raise ValueError(refusal)
     if dated and not (np.isnat(given) | (stamps.astype(given.dtype) == given)).all():
-        raise ValueError(f"{name} holds a date that is not between the years 1678 and 2262.")
+        raise ValueError(f"{name} holds a date outside of the years 1678 to 2262.")
     if not dated:
         _check_resolved(given, stamps, name)
     missing = np.isnat(stamps) if dated else ~np.isfinite(stamps)
@@ -189,8 +189,8 @@ def _check_resolved(given: np.ndarray, doubles: np.ndarray, name: str) -> None:
         kept = np.asarray(back == given, dtype=bool)
     if not (kept | ~np.isfinite(doubles)).all():
         raise ValueError(
-            f"{name} holds numbers that double precision does not resolve, such as nanoseconds of "
-            "our days: subtract a common origin, or pass dates."
+            f"{name} holds numbers that double precision does not resolve, such as nanoseconds "
+            "since 1970. Subtract a common origin, or pass dates."
         )
 
 
@@ -273,13 +273,13 @@ def timed_rows(
 
 
 def _check_unmixed(axis: TimeAxis, stamps: np.ndarray, group_size: int) -> None:
-    """Refuse a limit on a person's rows that bins would break: two of the rows in one bin."""
+    """Refuse a limit on the rows per person where two of them may share a bin."""
     if group_size > 1 and len(np.unique(stamps)) > axis.n_times:
         raise ValueError(
-            f"group_size={group_size} counts rows of one person at different times, but here "
-            f"different time stamps are put in one of {axis.n_times} bins, and a person may have "
-            "more than one row in a bin. Pass groups=, by which all but one of them are left out, "
-            "or round the time stamps so that nobody has two equal ones."
+            f"group_size={group_size} counts rows of one person at different times, but the time "
+            f"stamps share {axis.n_times} bins and a person may have more than one row in a bin. "
+            "Pass groups=, so that one of them is kept, or round the time stamps so that no person "
+            "has two equal ones."
         )
 
 
@@ -288,7 +288,7 @@ def _persons(groups: Any, n_rows: int) -> np.ndarray:
     labels = np.asarray(groups)
     if labels.shape != (n_rows,):
         raise ValueError(
-            f"groups must hold the person of each of the {n_rows} rows, got shape {labels.shape}."
+            f"groups must hold the person of each of the {n_rows} rows; got shape {labels.shape}."
         )
     if pd.isna(labels).any():
         raise ValueError("groups contains missing values; every row must belong to a person.")

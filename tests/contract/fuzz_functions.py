@@ -188,7 +188,7 @@ DISTANCES = (
 )
 FAIRNESS = (
     *("disparate_impact", "demographic_parity_difference", "selection_rates"),
-    *("equalized_odds_difference", "equalized_odds_ratio", "equalized_odds_ratios"),
+    *("equalized_odds_difference", "equalized_odds_ratios"),
     *("make_parity_scorer", "wasserstein_parity"),
 )
 FUNCTIONS: dict[str, Function] = {

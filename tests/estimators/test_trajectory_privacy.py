@@ -288,7 +288,7 @@ REFUSED_BY = {
         "standing still": ({"diffusivity": 1e-30}, {}, "schedule"),
         "flying apart": ({"schedule": [(0.01, 1e308, 2)]}, {}, "schedule"),
         "noise and none": ({"epsilon": math.inf}, {}, "noise_multiplier"),
-        "other phases": ({"noise_multiplier": [1.0]}, {}, "one a phase"),
+        "other phases": ({"noise_multiplier": [1.0]}, {}, "one per phase"),
         "hopeless": (
             {
                 "noise_multiplier": None,

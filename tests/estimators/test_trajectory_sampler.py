@@ -78,9 +78,9 @@ def test_paths_at_any_times_in_any_order(fitted):
 
 @pytest.mark.parametrize("times", [[9.9], [15, 20.1]])
 def test_times_outside_are_refused(fitted, times):
-    with pytest.raises(ValueError, match="nothing is known of a process before or after"):
+    with pytest.raises(ValueError, match="process is unknown before and after"):
         fitted.sample(3, times=times)
-    with pytest.raises(ValueError, match="nothing is known"):
+    with pytest.raises(ValueError, match="process is unknown"):
         fitted.sample_marginal(times[-1], 3)
 
 
@@ -199,7 +199,7 @@ def test_one_time(mechanism, coupling):
     assert one.sample(4, times=[3.0, 3.0]).shape == (4, 2, 2)
     assert one.sample_marginal(3.0, 5).shape == (5, 2)
     assert np.isfinite(one.score(X, np.full(800, 3.0)))
-    with pytest.raises(ValueError, match="nothing is known"):
+    with pytest.raises(ValueError, match="process is unknown"):
         one.sample(1, times=[3.1])
 
 

@@ -44,6 +44,7 @@ def plan(*phases, kappa=0.0, rate=1.0, clip=0.5):
         dim=12,
         sampling_rate=rate,
         bounds=BOX,
+        n_samples=100,
         noise_multiplier=kappa,
     )
 
@@ -298,7 +299,9 @@ def test_the_last_bits_of_a_displacement_tell_no_more_than_epsilon():
     n_fits, d = 3000, 16
     target = PrivacyTarget(1.0, 1e-5)
     phase = LangevinPhase(1.0, 0.3, 1)
-    made = plan_langevin(target, [phase], clip=1.0, dim=d, sampling_rate=1.0, bounds=BOX)
+    made = plan_langevin(
+        target, [phase], clip=1.0, dim=d, sampling_rate=1.0, bounds=BOX, n_samples=2
+    )
 
     def frequency(record):
         sums = noisy_sums_of(record, made, n_fits)

@@ -189,7 +189,7 @@ BAD = {
     "missing integer": (pd.array([1, None], dtype="Int64"), "contains NaN|" + TEXTS),
     "missing date": (pd.Series(pd.to_datetime(["2020-01-01", None])), "missing date"),
     "missing moment": ([datetime(2020, 1, 1), None], "missing date"),
-    "beyond nanoseconds": (np.array(["3000-01-01", "2000-01-01"], "M8[D]"), "1678 and 2262"),
+    "beyond nanoseconds": (np.array(["3000-01-01", "2000-01-01"], "M8[D]"), "1678 to 2262"),
     "nobody's": ([None, None], "missing date|" + TEXTS),
     "None": (None, "the target y is None"),
     "two columns": (np.ones((2, 2)), "should be a 1d array"),
