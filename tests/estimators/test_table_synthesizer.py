@@ -194,7 +194,7 @@ def test_polars_in_polars_out():
     types = {"size": pl.Enum(["S", "M", "L"]), "visit": pl.Date, "age": pl.Int8}
     table = pl.DataFrame(values, schema_overrides=types)
     wanted = {"age": (30, 40), "town": ["Alba", "Bra"], "visit": ("2024-03-01", None)}
-    drawn = fitted(table).sample(50, wanted)
+    drawn = fitted(table).sample(500, wanted)
     assert type(drawn) is type(table)
     assert drawn.schema == table.schema
     assert drawn["score"].null_count() > 0
