@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpot.nets.training import check_per_record
-from tests.release.jacobian_sums import clipped_gradient_sum, clipped_jacobian_sum
+from skdpot.release.gradients import by_jacobians, pulled_back_sum
 
 
 def ones(outputs, rows):
@@ -18,7 +17,7 @@ def ones(outputs, rows):
 
 
 def summed(network, rows):
-    total = clipped_gradient_sum(network, rows, ones, 1.0)
+    total = pulled_back_sum(network, rows, by_jacobians(1.0), ones)
     return torch.cat([value.flatten() for value in total.values()])
 
 
@@ -59,18 +58,6 @@ def test_the_users_precision_does_not_reach_the_sum(setting):
     assert float((sums[0] - sums[1]).norm()) == pytest.approx(2, abs=1e-4)
 
 
-def test_jacobian_sums_are_kept_in_double_precision():
-    network = nn.Linear(3, 2)
-    total = clipped_jacobian_sum(network, torch.ones(5, 3), torch.ones(5, 2), 1.0)
-    assert {value.dtype for value in total.values()} == {torch.float64}
-
-
-def test_parameters_of_half_precision_are_refused():
-    network = nn.Sequential(nn.Linear(3, 2).to(torch.bfloat16))
-    with pytest.raises(ValueError, match=r"'0\.weight' is of type torch\.bfloat16"):
-        check_per_record(network, (3,), np.random.default_rng(0))
-
-
 SIZES = [0.0, 1e-45, 1e-38, 1e-23, 1e-11, 1.0, 1e11, 1e19, 3e38, math.inf, math.nan]
 
 
@@ -102,7 +89,7 @@ def test_no_record_contributes_more_than_the_clip(
     with np.errstate(over="ignore"):
         row = torch.from_numpy(rng.normal(size=(1, 16)) * row_size).to(dtype)
         pull = torch.from_numpy(rng.normal(size=(1, 3)) * pull_size).to(dtype)
-    total = clipped_gradient_sum(network, row, lambda *_: pull, clip)
+    total = pulled_back_sum(network, row, by_jacobians(clip), lambda *_: pull)
     entries = [float(entry) for value in total.values() for entry in value.flatten()]
     assert all(map(math.isfinite, entries))
     assert math.hypot(*entries) <= clip

@@ -11,7 +11,6 @@ from scipy import stats
 from skdpot._utils.validation import SecretStream
 from skdpot.privacy.accounting import compose
 from skdpot.privacy.events import NonPrivateEvent
-from skdpot.release import output_tables
 from skdpot.release.decoding import square_root_strategy
 from skdpot.release.output_tables import (
     ClippedOutputs,
@@ -23,7 +22,6 @@ from skdpot.release.output_tables import (
     pulls_between,
     release_tables,
 )
-from skdpot.release.release import record_releases
 
 RNG = np.random.default_rng(4409)
 LINE, LINE_HALF = np.ones((1, 1)), np.full(1, 0.5)
@@ -69,13 +67,14 @@ def test_without_noise_the_statistic_is_that_of_the_histograms(compared):
     np.testing.assert_allclose(found, by_hand(values, codes, 3, directions, halves, 16), atol=1e-9)
 
 
-def moved(values, codes, n_codes, directions, halves, n_bins, row, code):
+def moved(values, codes, n_codes, directions, halves, n_bins, row, code, centres=None):
     """How far replacing the first record moves the statistic."""
     other, other_codes = values.copy(), codes.copy()
     other[0], other_codes[0] = row, code
-    before = counted(values, codes, n_codes, directions, halves, n_bins)
-    after = counted(other, other_codes, n_codes, directions, halves, n_bins)
-    return np.linalg.norm(after - before)
+    rest = (n_codes, directions, halves, silent(n_bins), SecretStream(0), centres)
+    return np.linalg.norm(
+        noisy_counts(other, other_codes, *rest) - noisy_counts(values, codes, *rest)
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -86,7 +85,7 @@ def moved(values, codes, n_codes, directions, halves, n_bins, row, code):
     st.booleans(),
 )
 def test_one_record_never_moves_more_than_the_sensitivity(seed, compared, n_bins, changes_cell):
-    """Anywhere, at the ends, or as large as single precision holds."""
+    """Anywhere, at the ends, or as large as single precision holds; in any public range."""
     rng = np.random.default_rng(seed)
     directions = compared.directions(6, rng)
     halves = compared.half_widths(directions)
@@ -96,7 +95,10 @@ def test_one_record_never_moves_more_than_the_sensitivity(seed, compared, n_bins
     codes = rng.integers(0, 3, 12)
     code = (codes[0] + rng.integers(1, 3)) % 3 if changes_cell else codes[0]
     bound = square_root_strategy(n_bins).sensitivity(len(directions), conditional=changes_cell)
-    found = moved(values, codes, 3, directions, halves, n_bins, row, code)
+    centres, narrow = rng.uniform(-1, 1, len(halves)), halves * 10.0 ** rng.uniform(-8, 0)
+    assert moved(values, codes, 3, directions, halves, n_bins, row, code) <= bound * (1 + 1e-12)
+    values, row = np.clip(values, -1, 1), np.clip(row, -1, 1)  # as outputs are
+    found = moved(values, codes, 3, directions, narrow, n_bins, row, code, centres)
     assert found <= bound * (1 + 1e-12)
 
 
@@ -137,11 +139,6 @@ def test_a_plan_costs_what_it_was_given(n_projections):
     assert 0.999 * 0.4 < compose(event).mu_without_sampling <= 0.4
 
 
-def test_more_releases_have_more_noise_each():
-    few, many = (plan_tables(0.4, count, 1, 1000).sigma for count in (4, 16))
-    assert many == pytest.approx(2 * few, rel=1e-3)
-
-
 def test_without_privacy_there_is_no_noise_and_a_plain_event():
     noise = plan_tables(math.inf, 3, 1, 1000)
     event = noise.event
@@ -174,43 +171,6 @@ def test_noise_has_the_stated_size_on_every_entry(n_codes):
     assert abs(correlation) < 4.9 / math.sqrt(draws[0].size)
 
 
-def test_noise_is_drawn_before_the_records_are_counted(monkeypatch):
-    order = []
-    draw, count = output_tables.lattice_noise, output_tables.count_projections
-    monkeypatch.setattr(
-        output_tables, "lattice_noise", lambda *a, **k: order.append("noise") or draw(*a, **k)
-    )
-    monkeypatch.setattr(
-        output_tables, "count_projections", lambda *a, **k: order.append("count") or count(*a, **k)
-    )
-    noise = plan_tables(0.5, 1, 1, 100)
-    noisy_counts(np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1))
-    assert order == ["noise", "count"]
-
-
-def test_what_is_recorded_is_what_is_released():
-    noise = plan_tables(0.5, 1, 1, 100)
-    with record_releases() as releases:
-        table = noisy_counts(
-            np.zeros((4, 1)), np.zeros(4, int), 1, LINE, LINE_HALF, noise, SecretStream(1)
-        )
-    assert [release.kind for release in releases] == ["table"]
-    np.testing.assert_array_equal(releases[0].value, table)
-    assert not np.shares_memory(releases[0].value, table)
-
-
-def test_every_release_draws_its_own_noise():
-    noise = plan_tables(0.5, 3, 1, 100)
-    values, codes = RNG.uniform(-0.5, 0.5, (100, 1)), np.repeat([0, 1], 50)
-    stream = SecretStream()
-    args = (values, codes, (50, 50), LINE, LINE_HALF, noise, stream)
-    releases = [np.stack([t.cdf for t in release_tables(*args).tables]) for _ in range(3)]
-    assert not np.allclose(releases[0], releases[1])
-    assert not np.allclose(releases[1], releases[2])
-    # Each cell has noise of its own.
-    assert not np.allclose(releases[0][0], releases[0][1])
-
-
 # --- where the next release looks ---------------------------------------------------------------
 
 
@@ -232,27 +192,6 @@ def test_a_second_release_looks_where_the_first_found_outputs():
     exact = np.quantile(values[:300, 0], [0.1, 0.5, 0.9])
     found = third.tables[0].quantiles_along(0, np.array([0.1, 0.5, 0.9])) + third.centres[0]
     np.testing.assert_allclose(found, exact, atol=0.002)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 16, 64]))
-def test_wherever_it_looks_one_record_moves_no_more(seed, n_bins):
-    """The range is public by then: outputs beyond it count in the outermost bins."""
-    rng = np.random.default_rng(seed)
-    directions = ClippedOutputs(2, 1.0).directions(4, rng)
-    values, codes = rng.uniform(-1, 1, (10, 2)), rng.integers(0, 2, 10)
-    centres = rng.uniform(-1, 1, 4)
-    halves = 10.0 ** rng.uniform(-8, 0, 4)
-    other = values.copy()
-    other[3] = rng.choice([-1.0, 1.0]) * directions[0]
-    before, after = (
-        noisy_counts(
-            given, codes, 2, directions, halves, silent(n_bins), SecretStream(0), centres=centres
-        )
-        for given in (values, other)
-    )
-    bound = square_root_strategy(n_bins).sensitivity(4, conditional=False)
-    assert np.linalg.norm(after - before) <= bound * (1 + 1e-12)
 
 
 def test_outputs_that_are_all_equal_can_be_measured_for_ever():
@@ -299,9 +238,8 @@ def test_the_pull_is_the_gradient_of_the_distance_between_the_tables():
 
 
 @pytest.mark.parametrize(
-    "compared", [Probabilities(1), Probabilities(3), ClippedOutputs(1, 0.8), ClippedOutputs(2, 0.8)]
+    ("compared", "n_groups"), [(Probabilities(3), 2), (ClippedOutputs(2, 0.8), 3)]
 )
-@pytest.mark.parametrize("n_groups", [2, 3])
 def test_without_noise_the_pull_converges_to_that_of_ranks(compared, n_groups):
     """The error falls with the number of bins, at about its rate."""
     n, k = 3000, compared.n_outputs
@@ -323,29 +261,6 @@ def test_without_noise_the_pull_converges_to_that_of_ranks(compared, n_groups):
     assert errors[1] < 0.5 * errors[0]
     assert errors[2] < 0.6 * errors[1]
     assert errors[2] < 0.05
-
-
-def test_several_groups_add_up():
-    samples = [RNG.uniform(-0.4, 0.4, (50, 1)) + 0.05 * c for c in range(4)]
-    tables = tables_of(samples, LINE, LINE_HALF, 16)
-    together = tables.pull(samples[2], 2, (0, 1, 3))
-    apart = [tables.pull(samples[2], 2, (other,)) for other in (0, 1, 3)]
-    np.testing.assert_allclose(together, sum(apart), atol=1e-12)
-    assert np.abs(tables.pull(samples[2], 2, ())).max() == 0
-
-
-def test_equal_groups_do_not_pull():
-    sample = RNG.uniform(-0.5, 0.5, (400, 1))
-    tables = tables_of([sample, sample], LINE, LINE_HALF, 32)
-    assert np.abs(tables.pull(sample, 0, [1])).max() < 1e-12
-
-
-def test_the_pull_of_a_record_does_not_depend_on_its_companions():
-    directions = ClippedOutputs(2, 1.0).directions(6, RNG)
-    samples = [RNG.uniform(-0.7, 0.7, (40, 2)) for _ in range(2)]
-    tables = tables_of(samples, directions, np.ones(6), 16)
-    alone = np.concatenate([tables.pull(row[None], 0, [1]) for row in samples[0]])
-    np.testing.assert_allclose(alone, tables.pull(samples[0], 0, [1]), atol=1e-14)
 
 
 def test_a_noisy_table_of_few_records_is_still_a_distribution():
