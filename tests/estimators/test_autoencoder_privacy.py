@@ -1,20 +1,17 @@
 """PrivateSWAutoencoder: what a fit is charged, when, and that nothing without noise is kept."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting.privacy_accountant import NeighboringRelation
-from torch import nn
 
 from skdpot import PrivacyBudget, PrivateSWAutoencoder
 from skdpot._utils.validation import SecretStream
-from skdpot.exceptions import BudgetExceededError, PrivacyWarning
+from skdpot.exceptions import BudgetExceededError
 from skdpot.nets import autoencoder_training
-from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
+from skdpot.privacy.events import NonPrivateEvent
 from skdpot.release import gradients as noisy_sums
 from skdpot.release.bounds import DataBounds
 from tests.flat_options import made
@@ -53,21 +50,10 @@ def test_the_statement():
     assert fixed.event.batch_sizes == (30,)
 
 
-def test_private_bounds_are_part_of_the_event():
-    rows = np.tile(X, (20, 1))
-    fitted = autoencoder(bounds="private", epsilon=5.0).fit(rows)
-    assert isinstance(fitted.privacy_spent_.event, ComposedEvent)
-    assert "bounds given" not in " ".join(fitted.privacy_spent_.assumptions)
-
-
-def test_public_training_says_so():
+def test_public_training_says_so_and_a_finite_budget_refuses_it():
     spent = autoencoder(private=False).fit(X).privacy_spent_
-    assert spent.epsilon == np.inf
-    assert spent.event == NonPrivateEvent()
+    assert (spent.epsilon, spent.event) == (np.inf, NonPrivateEvent())
     assert spent.assumptions == ("the rows given to fit are public",)
-
-
-def test_a_finite_budget_refuses_training_without_noise():
     budget = PrivacyBudget(1e6)
     with pytest.raises(BudgetExceededError, match="give no budget when the rows are public.*left"):
         autoencoder(private=False, budget=budget).fit(X)
@@ -158,42 +144,3 @@ def test_an_interrupted_fit_keeps_the_steps_that_were_finished(refit, monkeypatc
     assert estimator.transform(X).shape == (300, 3)
     assert estimator.sample(4).shape == (4, 6)
     assert not estimator.encoder_.training
-
-
-def test_the_progress_bar_shows_steps_only(capsys):
-    autoencoder(verbose=1).fit(X)
-    shown = capsys.readouterr().err
-    assert "5/5" in shown
-    assert "loss" not in shown
-
-
-def test_noise_cannot_be_replayed_from_numpy_or_torch_seeds():
-    """With one initial network and equal seeds, private fits differ by their noise."""
-    weights = []
-    pair = (nn.Linear(6, 3), nn.Linear(3, 6))
-    for _ in range(2):
-        np.random.seed(0)  # noqa: NPY002, TID251
-        torch.manual_seed(0)  # noqa: TID251
-        fitted = autoencoder(architecture=pair, n_steps=1, batch_size=300).fit(X)
-        weights.append(next(fitted.encoder_.parameters()).detach().numpy())
-    assert np.mean(weights[0] == weights[1]) < 0.9
-
-
-def test_a_private_fit_on_codes_of_the_same_rows_warns():
-    codes = autoencoder(private=False).fit_transform(X)
-    with pytest.warns(PrivacyWarning, match="epsilon=inf"):
-        autoencoder(latent_dim=2).fit(codes)
-
-
-def test_a_shared_budget_needs_no_warning():
-    budget = PrivacyBudget(10.0)
-    codes = autoencoder(budget=budget).fit_transform(X)
-    autoencoder(latent_dim=2, budget=budget).fit(codes)
-    assert len(budget.history()) == 2
-
-
-def test_a_fitted_autoencoder_outlives_its_ledger():
-    stored_estimator = pickle.dumps(autoencoder(budget=PrivacyBudget(5.0)).fit(X))
-    loaded = pickle.loads(stored_estimator)
-    assert loaded.transform(X).shape == (300, 3)
-    assert loaded.sample(2).shape == (2, 6)
