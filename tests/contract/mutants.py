@@ -303,7 +303,8 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "fair sums by tables, by audit": _AUDIT + "[fair sums]"}),
         (half_noise("release_gradient"),
          {"every sum of a network":
-          "nets/test_code_parity.py::test_the_noise_has_the_scale_of_the_event"}),
+          "nets/test_private_training.py::"
+          "test_the_noise_has_the_scale_of_the_event_and_is_fresh[poisson]"}),
         (half_noise("noisy_counts"),
          {"fair tables":
           "release/test_output_tables.py::test_noise_has_the_stated_size_on_every_entry[2]",
@@ -359,14 +360,16 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
           "release/test_clipping_precision.py::test_no_record_contributes_more_than_the_clip"}),
         (rewritten("AutoencoderLoss.clipped_sum", ("by_jacobians(self.clip_jacobian, pulls)",
          "by_jacobians(1e300, pulls)")),
-         {"Jacobian of the codes of an autoencoder": "nets/test_code_parity.py::"
-          "test_no_record_moves_the_clipped_sum_further_than_the_sensitivity"}),
+         {"Jacobian of the codes of an autoencoder": "nets/test_private_training.py::"
+          "test_no_neighbour_moves_a_sum_further_than_the_sensitivity"}),
         (skipped("ClippedOutputs.values", "outputs", "PriorDistance.vectors"),
          {"codes that are compared with a prior":
-          "nets/test_prior_penalty.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]"}),
+          "nets/test_code_penalties.py::"
+          "test_codes_that_are_not_finite_are_bounded_too[1e+300-sphere]"}),
         (skipped("ClippedOutputs.values", "outputs", "ParityDistance.vectors"),
          {"codes of groups":
-          "nets/test_code_parity.py::test_codes_that_are_not_finite_are_bounded_too[1e+300]"}),
+          "nets/test_code_penalties.py::"
+          "test_codes_that_are_not_finite_are_bounded_too[1e+300-two groups]"}),
         (given("shares_of_vectors", clip=LARGE),
          {"fair gradient": "nets/test_fair_sensitivity.py::test_twice_the_clip_is_attained"}),
         (given("shares_of_jacobians", clip=LARGE),
@@ -551,13 +554,15 @@ _INJECTIONS: dict[int, list[tuple[Injection, dict[str, str]]]] = {
         (instead("ranked_projections", sorted_as_numpy_does),
          {"Wasserstein gradient": "nets/test_wasserstein_gradient.py::test_ties_keep_their_order",
           "codes of groups":
-          "nets/test_code_parity.py::test_ties_keep_their_order_when_a_record_is_replaced",
+          "nets/test_code_penalties.py::"
+          "test_ties_keep_their_order_when_a_record_is_replaced[term0]",
           "fair sums": "nets/test_fair_sensitivity.py::"
           "test_ties_of_a_thousand_clipped_outputs_keep_their_order[0.1]"}),
         (rewritten("PriorDistance.vectors", ("projections.argsort(dim=1, stable=True)",
          "torch.from_numpy(projections.numpy().argsort(axis=1))")),
          {"codes that are compared with a prior":
-          "nets/test_prior_penalty.py::test_ties_keep_their_order_when_a_record_is_replaced"}),
+          "nets/test_code_penalties.py::"
+          "test_ties_keep_their_order_when_a_record_is_replaced[term1]"}),
     ],
     10: [
         (rewritten("RankedOutputs._plan", ("loss.ranked_sensitivity(..., penalty, ...)",

@@ -1,14 +1,12 @@
 """Noisy sums of clipped gradients: sensitivity, noise, batches, account."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from dp_accounting import dp_event
-from dp_accounting.pld import pld_privacy_accountant
-from dp_accounting.privacy_accountant import NeighboringRelation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -17,17 +15,18 @@ from torch import nn
 from skdpot._utils.validation import SecretStream
 from skdpot.nets.autoencoder_training import (
     AutoencoderLoss,
+    ParityDistance,
     PriorDistance,
     private_steps,
     public_steps,
 )
-from skdpot.nets.training import train_network
-from skdpot.privacy.accounting import PrivacyTarget, compose
+from skdpot.privacy.accounting import PrivacyTarget
 from skdpot.privacy.events import ComposedEvent, NonPrivateEvent
 from skdpot.privacy.noise import noise_for_sums
 from skdpot.privacy.sampling import SampledGaussianEvent
 from skdpot.release.bounds import DataBounds, plan_private_bounds
 from skdpot.release.gradients import plan_training
+from skdpot.release.output_tables import Cells
 from skdpot.release.per_sample import ToSphere
 from tests.release.jacobian_sums import chunks_of
 
@@ -52,55 +51,85 @@ def autoencoder(seed=0, weight=1.0):
     return network
 
 
-def loss(batch_size, penalty=True, alpha=0.4, clip=0.7, clip_jacobian=0.3):
-    prior = PriorDistance(
-        prior="sphere", latent_dim=LATENT_DIM, batch_sizes=(batch_size,), n_projections=LATENT_DIM
-    )
-    return AutoencoderLoss(
-        clip=clip,
-        penalty=prior if penalty else None,
-        alpha=alpha,
-        clip_jacobian=clip_jacobian,
-    )
+CELLS = Cells(np.repeat([0, 1], [120, 80]), (120, 80), ())
+PENALTIES = {
+    "none": (None, (20,)),
+    "prior": (PriorDistance("sphere", LATENT_DIM, (20,), LATENT_DIM), (20,)),
+    "parity": (ParityDistance(LATENT_DIM, (12, 8), 2.0, 6), (12, 8)),
+}
+every_penalty = pytest.mark.parametrize("penalty", PENALTIES)
 
 
-def plan(sampling="poisson", sigma=None, bounds=BOX, n_samples=200, target=TARGET, n_steps=40):
-    return plan_training(
-        target,
-        n_samples=n_samples,
-        batch_size=20,
-        n_steps=n_steps,
-        sampling=sampling,
-        sensitivity=1.4,
-        n_parameters=100,
-        bounds=bounds,
-        sigma=sigma,
-    )
+def loss(penalty="none", alpha=0.4, clip=0.7, clip_jacobian=0.3, sizes=None):
+    term = PENALTIES[penalty][0]
+    if term is not None and sizes is not None:
+        term = replace(term, batch_sizes=sizes)
+    return AutoencoderLoss(clip=clip, penalty=term, alpha=alpha, clip_jacobian=clip_jacobian)
+
+
+def plan(sampling="poisson", sizes=(200,), taken=(20,), target=TARGET, **changes):
+    options = {"n_steps": 40, "sensitivity": 1.4, "n_parameters": 100, "bounds": BOX} | changes
+    return plan_training(target, n_samples=sizes, batch_size=taken, sampling=sampling, **options)
 
 
 def summed(goal, network, rows, directions):
-    total = goal.clipped_sum(network, torch.from_numpy(rows).float(), directions)
-    return torch.cat([value.flatten() for value in total.values()]).double()
+    total = goal.clipped_sum(network, torch.as_tensor(rows, dtype=torch.float32), directions)
+    return torch.cat([value.flatten() for value in total.values()])
 
 
-@settings(max_examples=30, deadline=None)
+def directions_of(goal, rng):
+    return None if goal.penalty is None else goal.penalty.directions(rng)
+
+
+@every_penalty
+def test_without_clipping_a_sum_is_the_gradient_of_the_objective(penalty):
+    """(1 - alpha) times the reconstruction error and alpha times the distance of codes."""
+    rng = np.random.default_rng(0)
+    goal, network = loss(penalty, clip=1e9, clip_jacobian=1e9), autoencoder()
+    rows = torch.from_numpy(rng.uniform(-1, 1, (20, N_FEATURES))).float()
+    directions = directions_of(goal, rng)
+    codes = network[0](rows)
+    objective = ((network[1](codes) - rows) ** 2).sum() / 2
+    if goal.penalty is not None:
+        vectors = goal.penalty.vectors(codes.detach(), directions)
+        objective = 0.6 * objective + 0.4 * (vectors * codes).sum()
+    gradient = torch.autograd.grad(objective, list(network.parameters()))
+    expected = torch.cat([part.flatten() for part in gradient]).double()
+    found = summed(goal, network, rows, directions)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
 @given(
-    penalty=st.booleans(),
+    case=st.sampled_from(
+        [
+            ("none", (9,)),
+            ("prior", (9,)),
+            ("parity", (4, 4)),
+            ("parity", (7, 3)),
+            ("parity", (3, 4, 2)),
+        ]
+    ),
     weight=st.sampled_from([0.1, 1.0, 30.0]),
     ties=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-def test_no_neighbour_moves_a_sum_further_than_the_sensitivity(penalty, weight, ties, seed):
-    rng = np.random.default_rng(seed)
-    goal, network = loss(9, penalty), autoencoder(seed, weight)
-    directions = goal.penalty.directions(rng) if penalty else None
-    rows = rng.uniform(-1, 1, (9, N_FEATURES))
+def test_no_neighbour_moves_a_sum_further_than_the_sensitivity(case, weight, ties, seed):
+    """Through the network, in single precision."""
+    (penalty, sizes), rng = case, np.random.default_rng(seed)
+    goal, network = loss(penalty, sizes=sizes), autoencoder(seed, weight)
+    if penalty == "parity":
+        network[0] = network[0][0]  # codes anywhere, on the clip with large weights
+    n, directions = sum(sizes), directions_of(goal, rng)
+    rows = rng.uniform(-1, 1, (n, N_FEATURES))
     if ties:
         rows[:] = rows[0]
     other = rows.copy()
-    other[rng.integers(9)] = rng.choice([-1.0, 1.0], N_FEATURES)
+    other[rng.integers(n)] = rng.choice([-1.0, 1.0], N_FEATURES)
     moved = summed(goal, network, rows, directions) - summed(goal, network, other, directions)
     assert float(moved.norm()) <= goal.sensitivity
+    if penalty != "none":
+        assert goal.sensitivity == pytest.approx(0.84 + 0.4 * goal.penalty.sensitivity(0.3))
 
 
 def test_twice_the_clipping_norm_is_attained_without_a_penalty():
@@ -109,7 +138,7 @@ def test_twice_the_clipping_norm_is_attained_without_a_penalty():
     nn.init.zeros_(network[1].weight)
     nn.init.zeros_(network[1].bias)
     network[1].weight.requires_grad_(False)
-    goal = loss(3, penalty=False)
+    goal = loss()
     rows = np.ones((3, N_FEATURES))
     other = rows.copy()
     other[1] *= -1
@@ -117,25 +146,29 @@ def test_twice_the_clipping_norm_is_attained_without_a_penalty():
     assert 0.998 * goal.sensitivity <= moved <= goal.sensitivity == 1.4
 
 
-def test_sensitivity_with_a_penalty():
-    goal = loss(250)
-    assert goal.sensitivity == pytest.approx(0.6 * 2 * 0.7 + 0.4 * goal.penalty.sensitivity(0.3))
-
-
-def test_the_penalty_moves_the_encoder_only():
-    goal, network = loss(8, alpha=0.999), autoencoder()
-    rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (8, N_FEATURES))).float()
-    directions = goal.penalty.directions(np.random.default_rng(0))
-    with_penalty = goal.clipped_sum(network, rows, directions)
-    without = loss(8, penalty=False).clipped_sum(network, rows, None)
+def test_the_sensitivity_is_attained_through_the_clipped_sum_of_groups():
+    """A linear encoder of one code: opposite rows have opposite Jacobians, at any code."""
+    network = nn.Sequential(nn.Linear(2, 1, bias=False), nn.Linear(1, 2))
+    with torch.no_grad():
+        network[0].weight[:] = torch.tensor([[1.0, 0.0]])
     for parameter in network[1].parameters():
-        torch.testing.assert_close(with_penalty[parameter], 0.001 * without[parameter])
-    assert not torch.allclose(
-        with_penalty[network[0][0][0].weight], 0.001 * without[network[0][0][0].weight]
+        nn.init.zeros_(parameter).requires_grad_(False)
+    term = ParityDistance(1, (20, 20), 2.0, 1)
+    goal = AutoencoderLoss(clip=1e-6, penalty=term, alpha=0.99, clip_jacobian=0.3)
+    rows = np.zeros((40, 2))
+    rows[0], rows[1:20] = (0.0, 50.0), (0.0, -50.0)  # code 0; Jacobians far beyond the clip
+    rows[20:39, 0], rows[39, 0] = -100.0, 100.0  # shortened to -M and M
+    other = rows.copy()
+    other[0] = (1e-3, 50.0)
+    sums = [summed(goal, network, x, np.ones((1, 1))) for x in (rows, other)]
+    assert 0.99 * goal.sensitivity <= float((sums[0] - sums[1]).norm()) <= goal.sensitivity
+
+
+def gradients_of_steps(penalty, made, network, rows, n_steps=1, seed=1):
+    cells = CELLS if penalty == "parity" else None
+    steps = private_steps(
+        loss(penalty), rows, made, SecretStream(seed), np.random.default_rng(0), cells
     )
-
-
-def gradients_of_steps(steps, network, n_steps=1):
     found = []
     for number in range(n_steps):
         steps(network, number)
@@ -150,10 +183,7 @@ def test_the_noise_has_the_scale_of_the_event_and_is_fresh(sampling):
     nn.init.zeros_(network[1][0].bias)
     made = plan(sampling, sigma=3.7, n_steps=100)
     rows = torch.zeros(200, N_FEATURES)  # no error, no gradient: noise alone
-    steps = private_steps(
-        loss(20, penalty=False), rows, made, SecretStream(1), np.random.default_rng(0)
-    )
-    noise = gradients_of_steps(steps, network, 100) * made.batch_size
+    noise = gradients_of_steps("none", made, network, rows, 100) * made.batch_size
     assert made.event.sigma == 3.7
     assert noise.numel() >= 5000
     assert stats.kstest(noise.flatten().numpy() / 3.7, "norm").pvalue > 1e-6
@@ -161,29 +191,20 @@ def test_the_noise_has_the_scale_of_the_event_and_is_fresh(sampling):
     assert len({of_step.numpy().tobytes() for of_step in noise}) == 100
 
 
-def test_a_step_divides_by_the_expected_size_of_the_batch():
+@every_penalty
+def test_a_step_is_the_sum_of_its_batch_over_the_expected_size(penalty):
     """The size of a Poisson batch is secret."""
-    network = autoencoder()
-    made = plan(sigma=0.0)
+    network, taken = autoencoder(), PENALTIES[penalty][1]
+    sizes = CELLS.sizes if len(taken) > 1 else (200,)
+    sampling = "poisson" if penalty == "none" else "without_replacement"
+    made, goal = plan(sampling, sizes, taken, sigma=0.0), loss(penalty)
     rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (200, 6))).float()
-    goal = loss(20, penalty=False)
-    batch = next(made.batches(SecretStream(5)))
-    expected = summed(goal, network, rows[batch].numpy(), None) / 20
-    steps = private_steps(goal, rows, made, SecretStream(5), np.random.default_rng(0))
-    torch.testing.assert_close(gradients_of_steps(steps, network)[0], expected)
-    assert len(batch) != 20
-
-
-def test_an_empty_batch_is_noise_alone(monkeypatch):
-    network, made = autoencoder(), plan("poisson", sigma=3.7)
-    empty = np.array([], dtype=np.intp)
-    monkeypatch.setattr(type(made), "batches", lambda *_: iter([empty] * 100))
-    rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (200, 6))).float()
-    steps = private_steps(
-        loss(20, penalty=False), rows, made, SecretStream(1), np.random.default_rng(0)
-    )
-    noise = gradients_of_steps(steps, network, 100) * made.batch_size
-    assert stats.kstest(noise.flatten().numpy() / 3.7, "norm").pvalue > 1e-6
+    batch = next(made.batches(SecretStream(5), CELLS.members if len(taken) > 1 else None))
+    directions = directions_of(goal, np.random.default_rng(0))
+    expected = summed(goal, network, rows[batch], directions) / 20
+    (found,) = gradients_of_steps(penalty, made, network, rows, seed=5)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+    assert (len(batch) == 20) == (penalty != "none")
 
 
 def test_batches_are_those_of_the_event():
@@ -196,40 +217,6 @@ def test_batches_are_those_of_the_event():
     assert [len(batch) for batch in fixed] == [20] * 40
     assert len(np.unique(np.concatenate(fixed))) > 150
     assert len({tuple(batch) for batch in fixed}) == 40
-
-
-def test_the_event_of_poisson_training_costs_what_dp_accounting_says():
-    """Replace-one, in units of the clipping norm C = 0.7, with Poisson batches."""
-    made = plan(sigma=1.5, n_steps=300)
-    noise = noise_for_sums(1.5, 1.4, 100)
-    assert made.event == SampledGaussianEvent(
-        sampling="poisson",
-        sigma=1.5,
-        sensitivity=noise.sensitivity,
-        sampling_rate=0.1,
-        n_steps=300,
-        clipped_sum=True,
-        lattice=noise.lattice,
-    )
-    accountant = pld_privacy_accountant.PLDAccountant(NeighboringRelation.REPLACE_ONE)
-    multiplier = 2 * 1.5 / noise.sensitivity
-    step = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(multiplier))
-    accountant.compose(step, 300)
-    ours = compose(made.event).epsilon(1e-5)
-    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-4)
-
-
-def test_batches_of_a_fixed_size_have_their_own_event():
-    noise = noise_for_sums(1.5, 1.4, 100)
-    assert plan("without_replacement", sigma=1.5).event == SampledGaussianEvent(
-        sampling="fixed_size",
-        sigma=1.5,
-        sensitivity=noise.sensitivity,
-        batch_sizes=(20,),
-        group_sizes=(200,),
-        n_steps=40,
-        lattice=noise.lattice,
-    )
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "without_replacement"])
@@ -248,28 +235,10 @@ def test_calibration_fills_the_target(sampling, private_bounds):
         assert made.sigma > plan(sampling).sigma
 
 
-def test_small_data_sets_are_one_batch():
-    made = plan(n_samples=15)
-    assert made.batch_size == 15
-    assert made.sampling_rate == 1.0
-    assert sorted(next(made.batches(SecretStream(0)))) == list(range(15))
-
-
-def cells_plan(n_steps=40, sizes=(100, 60), taken=(20, 12), **changes):
-    options = {"bounds": BOX, "sampling": "without_replacement", "sensitivity": 1.4}
-    return plan_training(
-        TARGET,
-        n_samples=sizes,
-        batch_size=taken,
-        n_steps=n_steps,
-        n_parameters=100,
-        **(options | changes),
-    )
-
-
 def test_batches_of_cells_are_fresh_uniform_subsets_of_each():
     """Two fresh batches of 20 of 100 are disjoint once in 150 times, those of an epoch always."""
-    made, order = cells_plan(400), np.random.default_rng(0).permutation(160)
+    made = plan("without_replacement", (100, 60), (20, 12), n_steps=400)
+    order = np.random.default_rng(0).permutation(160)
     members = np.split(order, [100])
     batches = [np.split(batch, [20]) for batch in made.batches(SecretStream(2), members)]
     assert len(batches) == 400
@@ -289,14 +258,8 @@ def test_batches_of_cells_are_fresh_uniform_subsets_of_each():
         assert np.bincount(first, minlength=3).min() > 80
 
 
-def test_cells_of_equal_size_have_batches_of_their_own():
-    made = cells_plan(sizes=(100, 100), taken=(20, 20))
-    for batch in made.batches(SecretStream(2)):
-        assert set(batch[:20]) != set(batch[20:] - 100)
-
-
 def test_the_event_of_cells():
-    made = cells_plan(sigma=1.5, taken=(20, 20))
+    made = plan("without_replacement", (100, 60), (20, 20), sigma=1.5)
     noise = noise_for_sums(1.5, 1.4, 100)
     assert made.event == SampledGaussianEvent(
         sampling="fixed_size",
@@ -309,61 +272,33 @@ def test_the_event_of_cells():
     )
     assert made.sampling_rate == made.event.rate == 1 / 3
     assert (made.n_samples, made.batch_size) == (160, 40)
-    assert TARGET.admits(cells_plan().event)
-    assert cells_plan(taken=(20, 500)).batch_sizes == (20, 60)
+    assert TARGET.admits(plan("without_replacement", (100, 60), (20, 20)).event)
+    assert plan("without_replacement", (100, 60), (20, 500)).batch_sizes == (20, 60)
+    small = plan(sizes=(15,))
+    assert (small.batch_size, small.sampling_rate) == (15, 1.0)
 
 
-def test_cells_are_not_sampled_by_poisson():
-    with pytest.raises(ValueError, match="without_replacement"):
-        cells_plan(sampling="poisson")
+def test_public_epochs_visit_every_row_once_group_after_group():
+    seen = []
+
+    class Spy(nn.Identity):
+        def forward(self, rows):
+            seen.append(rows[:, 0].tolist())
+            return rows
+
+    network = nn.Sequential(
+        nn.Sequential(Spy(), nn.Linear(6, LATENT_DIM)), nn.Linear(LATENT_DIM, 6)
+    )
+    rows = torch.arange(50.0)[:, None].expand(50, 6)
+    members = [np.arange(0, 30), np.arange(30, 50)]
+    steps = public_steps(loss("parity"), rows, (12, 8), np.random.default_rng(0), members)
+    for number in range(2):
+        steps(network, number)
+    assert all(max(batch[:12]) < 30 <= min(batch[12:]) for batch in seen)
+    assert len(set(sum(seen, []))) == 40
 
 
 def test_no_privacy_no_noise():
     for made in (plan(target=PrivacyTarget(math.inf, 1e-5)), plan(sigma=0.0)):
         assert made.sigma == 0.0
         assert made.event == NonPrivateEvent()
-
-
-def test_given_noise_needs_public_bounds():
-    with pytest.raises(ValueError, match="Give public bounds"):
-        plan(sigma=1.0, bounds=plan_private_bounds(200, N_FEATURES, 0.2))
-
-
-def error(network, rows):
-    with torch.no_grad():
-        return float(((network(rows) - rows) ** 2).mean())
-
-
-@pytest.mark.parametrize("penalty", [False, True])
-def test_training_without_noise_and_clipping_lowers_the_loss(penalty):
-    """Both kinds of step descend on the same thing."""
-    rng = np.random.default_rng(0)
-    rows = torch.from_numpy(np.tanh(rng.normal(size=(200, 2)) @ rng.normal(size=(2, 6)))).float()
-    goal = loss(20, penalty, alpha=0.2, clip=1e3, clip_jacobian=1e3)
-    made = plan("without_replacement", sigma=0.0, n_steps=120)
-    for private in (False, True):
-        network = autoencoder(weight=0.5)
-        before = error(network, rows)
-        steps = (
-            private_steps(goal, rows, made, SecretStream(0), rng)
-            if private
-            else public_steps(goal, rows, 20, rng)
-        )
-        train_network(network, steps, 120, learning_rate=0.05, rng=rng)
-        assert error(network, rows) < 0.5 * before
-
-
-def test_public_epochs_visit_every_row_once():
-    seen = []
-
-    class Spy(nn.Identity):
-        def forward(self, rows):
-            seen.append(rows.detach().clone())
-            return rows
-
-    network = nn.Sequential(nn.Sequential(Spy(), nn.Linear(6, 3)), nn.Linear(3, 6))
-    rows = torch.arange(60.0)[:, None].expand(60, 6)
-    steps = public_steps(loss(20, penalty=False), rows, 20, np.random.default_rng(0))
-    for number in range(3):
-        steps(network, number)
-    assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(60))
