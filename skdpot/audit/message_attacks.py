@@ -1,7 +1,4 @@
-"""What the messages of a protocol give away: those of a transcript, and a private sketch.
-
-Attacks on a sketch get as far as its ε allows, and no further.
-"""
+"""Attacks on the messages of a protocol: those of a transcript, and a private sketch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -136,33 +133,32 @@ def rows_from_cost_matrices(
 def reconstruct(
     transcript: Transcript, observer: str, *, t: float | None = None, is_first: bool = True
 ) -> dict[str, Reconstruction]:
-    """Recover the rows of all whose messages give them away to one participant.
+    """Recover the rows of all parties whose messages reveal them to one participant.
 
-    Nothing is read but what the observer sent or received. A message is read with the
-    reference that its sender had been sent (by the observer, or to the observer as to all): an
-    `InterpolatingMeasure` and a `FractionRequest` by `rows_from_interpolation`,
-    `CostMatrices` by `rows_from_cost_matrices`, and two `GeodesicMeasure` with the observer's own
-    message between them by `rows_from_one_round`. A `SketchMessage` gives no rows away:
-    `skdpot.audit.message_attacks.rows_from_sketch` shows what it gives.
+    The attack reads only what the observer sent or received: an `InterpolatingMeasure` and a
+    `FractionRequest` by `rows_from_interpolation`, `CostMatrices` by `rows_from_cost_matrices`, and
+    two `GeodesicMeasure` with the observer's own message between them by `rows_from_one_round`. A
+    `SketchMessage` reveals no rows: see `skdpot.audit.message_attacks.rows_from_sketch`.
 
     Parameters
     ----------
     transcript : Transcript
-        Of the whole protocol, or what the observer saw.
+        Transcript of the whole protocol, or what the observer saw.
     observer : str
-        The participant.
+        Name of the participant.
     t : float, optional
-        The fraction, where the transcript does not have it; without it, it is looked for
-        with `fraction_from_ties`.
+        The fraction, if the transcript does not contain it. By default it is estimated from equal
+        values in the data, where there are some.
     is_first : bool, default=True
-        Whether the observer is the first of the two parties of FedWad; public.
+        Whether the observer is the first of the two parties of FedWad.
 
     Returns
     -------
     dict of str to Reconstruction
-        By the name of the party, from the first message that gives its rows away. Who is missing
-        sent none. In FedWad a party does not see the other's name: it is then "the other
-        party".
+        Recovered ``rows`` by name of the party, from the first message that reveals them, with
+        ``row_errors(truth)``, ``rmse(truth)`` and ``n_exact(truth)``. Parties whose rows are not
+        revealed are missing. In FedWad a party does not see the other's name, which is then "the
+        other party".
 
     Examples
     --------
@@ -275,34 +271,14 @@ def log_likelihoods(sketch: SlicedSketch, statistics: np.ndarray) -> np.ndarray:
     """Compute the log likelihood of the noiseless tables of possible data, the best of them 0.
 
     The noise is a discrete Gaussian on a lattice that holds all tables s, so that
-    ``log p = −‖S − s‖² / 2 σ²`` up to a constant: the score below is the matched filter, and no
-    test does better (Neyman and Pearson).
+    ``log p = −‖S − s‖² / 2 σ²`` up to a constant. The difference of two is the matched filter, and
+    no test does better (Neyman and Pearson).
     """
     misfits = np.sum((sketch.statistic_ - statistics) ** 2, axis=(1, 2, 3)) / 2
     misfits -= misfits.min()
     if sketch.noise_scale_ == 0:
         return np.where(misfits > 0, -np.inf, 0.0)
     return -misfits / sketch.noise_scale_**2
-
-
-def log_likelihood_ratio(
-    sketch: SlicedSketch,
-    X: ArrayLike,
-    X_neighbour: ArrayLike,
-    *,
-    y: ArrayLike | None = None,
-    y_neighbour: ArrayLike | None = None,
-) -> float:
-    """Say how much a released sketch speaks for one data set against another.
-
-    The noise is a discrete Gaussian on a lattice that holds both noiseless tables s and s', so
-    that ``log p(S | X) − log p(S | X') = ⟨S − (s + s')/2, s − s'⟩ / σ²``: a matched filter. By the
-    lemma of Neyman and Pearson no test has more true positives at the same rate of false ones.
-    """
-    one = statistic_of(sketch, X, y)
-    other = statistic_of(sketch, X_neighbour, y_neighbour)
-    likelihoods = log_likelihoods(sketch, np.stack([one, other]))
-    return float(likelihoods[0] - likelihoods[1])
 
 
 def row_from_sketch(
@@ -312,36 +288,20 @@ def row_from_sketch(
     *,
     y_others: ArrayLike | None = None,
     y_candidates: ArrayLike | None = None,
-    estimate: str = "mode",
 ) -> Reconstruction:
-    """Reconstruct one row, for an attacker who knows all others.
+    """Reconstruct one row of M equally likely candidates, by an attacker who knows all others.
 
-    The attacker holds `candidates` possible, equally likely beforehand, and compares the
-    likelihoods of the released table. Nobody finds the row more often; if the sketch is μ-GDP,
-    it is found among M candidates with probability at most ``Φ(Φ⁻¹(1/M) + μ)``, where
-    guessing has 1/M. (Naming one of M rows tells its data set from one without it: apply the
-    bound on TPR at FPR = 1/M.)
-
-    References
-    ----------
-    Balle, Cherubin, Hayes, "Reconstructing training data with informed adversaries", IEEE
-    S&P 2022; Hayes, Mahloujifar, Balle, "Bounding training data reconstruction in DP-SGD",
-    NeurIPS 2023.
+    No attack finds the row more often. If the sketch is μ-GDP, it is found with probability at most
+    ``Φ(Φ⁻¹(1/M) + μ)``: naming one of M rows tells its data set from one without it, so that the
+    bound on TPR at FPR = 1/M applies (Hayes, Mahloujifar, Balle, NeurIPS 2023).
     """
-    if estimate not in ("mode", "mean"):
-        raise ValueError(f"estimate={estimate!r} must be 'mode' or 'mean'.")
     rows = np.atleast_2d(np.asarray(candidates, dtype=np.float64))
     known = statistic_of(sketch, others, y_others)
     labels = [None] * len(rows) if y_candidates is None else np.asarray(y_candidates)[:, None]
     pairs = zip(rows[:, None], labels, strict=True)
     scores = log_likelihoods(sketch, np.stack([known + statistic_of(sketch, *p) for p in pairs]))
-    if estimate == "mode":
-        best = rows[[int(np.argmax(scores))]]
-    else:
-        weights = np.exp(scores)
-        best = (weights @ rows / weights.sum())[None]
-    method = f"{estimate} of {len(rows)} candidates"
-    return Reconstruction(rows=best, n_plans=0, method=method)
+    method = f"likeliest of {len(rows)} candidates"
+    return Reconstruction(rows=rows[[int(np.argmax(scores))]], n_plans=0, method=method)
 
 
 def rows_from_sketch(
@@ -352,12 +312,10 @@ def rows_from_sketch(
     label: object = None,
     n_steps: int = 200,
 ) -> Reconstruction:
-    """Look for rows whose distribution functions are those of a sketch.
+    """Look for rows whose distribution functions are those of a sketch, as a flow sampler does.
 
-    Particles are moved until their projections are distributed like the table says: what an
-    attacker with no further knowledge can do, and what `DPSlicedFlowSampler` does on
-    purpose. The rows look like the data, but are none of them: those who were in the data and
-    those who were not, from the same population, are equally far from them, up to ε.
+    The rows look like the data, but are none of them: people in the data and other people of the
+    same population are equally far from them, up to ε.
     """
     check_is_fitted(sketch, "release_")
     problem = SlicedFlowProblem(sketch.table(label), None)

@@ -1,12 +1,9 @@
-"""Reconstruction: rows of others, from nothing but what a participant of a protocol saw.
+"""Rows of other parties, from nothing but what a participant of TriangleWad or FedWad saw.
 
-TriangleWad and FedWad send no rows, but what they send determines the rows. With
-``protocol="triangle"`` whoever sees a party's η and knows the shared reference and t, as
-the server does, recovers every row of that party exactly; with ``protocol="fedwad"`` each party
-recovers the other's rows besides. Neither the size or scale of the reference nor t protects.
-
-`skdpot.audit.message_attacks.reconstruct` does what a participant of a recorded protocol can do.
-A private sketch is attacked in `skdpot.audit.message_attacks`.
+Whoever sees a party's η in TriangleWad and knows the shared reference and t, as the server does,
+recovers every row of that party exactly; in FedWad each party recovers the other's rows besides.
+Neither the size or scale of the reference nor t protects. `skdpot.audit.reconstruct` does what a
+participant of a recorded protocol can do.
 """
 
 from dataclasses import dataclass
@@ -79,10 +76,10 @@ def as_measure(seen: Seen) -> DiscreteMeasure:
 def find_barycenters(
     message: DiscreteMeasure, reference: DiscreteMeasure, t: float, max_plans: int
 ) -> tuple[np.ndarray, float, int]:
-    """Return the barycenters of an interpolating measure, how sure they are, and plans taken.
+    """Return the barycenters of an interpolating measure, a bound of their error, and plans taken.
 
-    The squared distance of ``t · barycenters`` from the truth, weighed by the masses, is at most
-    the second number.
+    The bound is that of the squared distance of ``t · barycenters`` from the truth, weighed by the
+    masses.
 
     A party with rows x_i of masses a_i sends ``η = (1 − t) x + t B(P*)``, where
     ``B(Q) = diag(1/a) Q γ`` are the barycenters of a coupling Q of the masses and P* is an
@@ -115,14 +112,12 @@ def find_barycenters(
     problem, ``‖z − t B(P*)‖² ≤ g``, since ``⟨η − z, z* − z⟩ ≤ g`` and ``⟨η − z*, z − z*⟩ ≤ 0`` add
     up to it.
 
-    References
-    ----------
-    Frank, Wolfe, "An algorithm for quadratic programming", Naval Research Logistics Quarterly
-    1956; Jaggi, "Revisiting Frank-Wolfe", ICML 2013 (the gap as a certificate).
+    Jaggi, "Revisiting Frank-Wolfe", ICML 2013, has the gap as a certificate.
     """
     weights = message.weights[:, None]
     scale = float(np.sum(weights * message.points**2)) or 1.0
     moved = t * optimal_plan(message, reference).barycenters()
+    n_plans, gap = 1, np.inf
     for n_plans in range(2, max_plans + 1):
         residual = message.points - moved
         # The coupling Q that maximises ⟨residual, B(Q)⟩.
@@ -186,7 +181,6 @@ def rows_from_interpolation(
     t: float | None = None,
     *,
     interpolation: str = "barycentric",
-    method: str = "search",
     max_plans: int = 1000,
 ) -> Reconstruction:
     """Recover every row from an interpolating measure, exactly.
@@ -207,37 +201,26 @@ def rows_from_interpolation(
     sums, with masses, hold for couplings, for rows that share reference points, and for
     the points of an exact interpolating measure, each of which moved towards one.
 
-    **Other sizes and masses.** P* minimises a convex function whose minimum determines
-    the rows, also when there are several optimal plans: see
-    `find_barycenters` in this module for the theorem and the search.
-
-    References
-    ----------
-    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad; its section 4.2 calls
-    finding the plan NP-hard).
+    **Other sizes and masses.** P* minimises a convex function whose minimum determines the rows,
+    also when there are several optimal plans: `find_barycenters` has the theorem and the search,
+    which solves up to `max_plans` transport problems. (Section 4.2 of Li, Pang, "Private
+    Wasserstein distance", 2024, calls finding the plan NP-hard.)
     """
-    if method not in ("search", "plan"):
-        raise ValueError(f"method={method!r} must be 'search' or 'plan'.")
     if interpolation not in ("barycentric", "exact"):
         raise ValueError(f"interpolation={interpolation!r} must be 'barycentric' or 'exact'.")
-    if max_plans < 2:
-        raise ValueError(f"max_plans={max_plans!r} must be at least 2.")
+    if max_plans < 1:
+        raise ValueError(f"max_plans={max_plans!r} must be at least 1.")
     eta, gamma = as_measure(message), as_measure(reference)
     if t is None:
         t = fraction_from_ties(eta, gamma)
     if not 0 <= t < 1:
         raise ValueError(f"t={t!r} must be in [0, 1).")
-    if method == "plan":
-        barycenters, bound, n_plans = optimal_plan(eta, gamma).barycenters(), None, 1
-    else:
-        barycenters, squared, n_plans = find_barycenters(eta, gamma, t, max_plans)
-        bound = np.sqrt(squared / eta.n_features) / (1 - t)
+    barycenters, squared, n_plans = find_barycenters(eta, gamma, t, max_plans)
+    bound = None if n_plans == 1 else np.sqrt(squared / eta.n_features) / (1 - t)
     rows, masses = (eta.points - t * barycenters) / (1 - t), eta.masses
     if interpolation == "exact":
         rows, masses = _joined(rows, eta.weights)
-    return Reconstruction(
-        rows=rows, masses=masses, t=t, error_bound=bound, n_plans=n_plans, method=method
-    )
+    return Reconstruction(rows=rows, masses=masses, t=t, error_bound=bound, n_plans=n_plans)
 
 
 def _joined(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +240,7 @@ def _joined(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def rows_along_geodesic(
-    own: Seen, between: Seen, fraction: float, *, method: str = "plan", max_plans: int = 1000
+    own: Seen, between: Seen, fraction: float, *, max_plans: int = 1
 ) -> Reconstruction:
     """Recover the other party's rows from one's own and a measure on the way to them.
 
@@ -265,12 +248,10 @@ def rows_along_geodesic(
     interpolating measure with μ as reference: it lies ``1 − fraction`` of the way from ν
     to μ. So `rows_from_interpolation` with one's own rows in place of γ gives ν,
     ``y = (ξ − (1 − fraction) x) / fraction``.
-
-    It needs no convergence either: see `rows_from_one_round`.
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction={fraction!r} must be in (0, 1].")
-    return rows_from_interpolation(between, own, 1 - fraction, method=method, max_plans=max_plans)
+    return rows_from_interpolation(between, own, 1 - fraction, max_plans=max_plans)
 
 
 def rows_from_one_round(
@@ -295,9 +276,7 @@ def rows_from_one_round(
     if not 0 < t < 1:
         raise ValueError(f"t={t!r} must be in (0, 1).")
     place = t if is_first else 1 - t
-    other = rows_along_geodesic(
-        own_message, next_reference, place, method="search", max_plans=max_plans
-    )
+    other = rows_along_geodesic(own_message, next_reference, place, max_plans=max_plans)
     return rows_from_interpolation(
         DiscreteMeasure(other.rows, other.masses), reference, t, max_plans=max_plans
     )

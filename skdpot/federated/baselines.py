@@ -1,7 +1,6 @@
-"""The protocols of the literature, TriangleWad and FedWad. **Not private**.
+"""TriangleWad and FedWad, the protocols of the literature, as baselines. **Not private**.
 
-They are here to compare with, and for `skdpot.audit.reconstruction`, which recovers the rows of
-every party from their messages.
+`skdpot.audit.reconstruction` recovers the rows of every party from their messages.
 """
 
 import math
@@ -24,8 +23,8 @@ from skdpot.federated.exchange import (
     PairwiseResult,
     check_participants,
 )
-from skdpot.federated.message_fields import FRACTIONS, as_fraction, as_fractions
 from skdpot.federated.messages import (
+    FRACTIONS,
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -34,6 +33,8 @@ from skdpot.federated.messages import (
     InterpolatingMeasure,
     Message,
     ReferenceMeasure,
+    as_fraction,
+    as_fractions,
 )
 from skdpot.federated.party import Party
 from skdpot.ot.measures import (
@@ -52,8 +53,6 @@ def rescaled(squared_distance: float, t: float) -> float:
     ``W²(η_μ, η_ν) / (1 − t)²``, by the intercept theorem: in a plane the two segments to γ,
     cut at the same fraction, span a third one that is ``1 − t`` times as long.
 
-    Notes
-    -----
     *Lower bound.* ``W²(μ, ν) ≤ estimate``, for both kinds of interpolating measures, any
     sizes and any masses. Let Π couple η_μ and η_ν optimally, and write their points as
     ``(1−t) x + t z`` and ``(1−t) y + t z'``, where z and z' are points of γ, or means of such.
@@ -82,11 +81,8 @@ def rescaled(squared_distance: float, t: float) -> float:
 
     *Several sources.* The union of the interpolating measures of several sources, whose plan
     `plan_from_costs` finds from stacked costs, is no interpolating measure of the union of
-    their data, because each source was coupled with all of γ. Neither bound holds for it.
-
-    References
-    ----------
-    Li, Pang, "Private Wasserstein distance", 2024, section 3.2.
+    their data, because each source was coupled with all of γ. Neither bound holds for it
+    (Li, Pang, "Private Wasserstein distance", 2024, section 3.2).
     """
     if not 0 <= t < 1:
         raise ValueError(f"t={t!r} must be a fraction in [0, 1).")
@@ -107,18 +103,9 @@ def triangle(
     """Estimate W₂ between two parties from one message of each. **Not private**.
 
     With a known t each party moves its rows a fraction t of the way to a shared reference and
-    sends them to the server, which measures the distance and tells both. With a
-    secret t the first party sends its moved rows to the second one, which answers with
-    distances at a few fractions, and the first one reads its own off a parabola.
-
-    Privacy
-    -------
-    None. Whoever sees the message of a party and knows γ and t, as the server does, recovers every
-    row of it exactly; see `InterpolatingMeasure` and `FractionRequest`.
-
-    References
-    ----------
-    Li, Pang, "Private Wasserstein distance", 2024, sections 3.2 and 3.3.
+    sends them to the server, which measures the distance and tells both. With a secret t the first
+    party sends its moved rows to the second, which answers with distances at a few fractions, and
+    the first reads its own off a parabola (Li, Pang, 2024, sections 3.2 and 3.3).
     """
     options: dict[str, Any] = {"reference": reference, "interpolation": interpolation, "rng": rng}
     if disclose_t:
@@ -140,12 +127,7 @@ def pairwise_triangle(
     interpolation: str = "barycentric",
     rng: np.random.Generator | None = None,
 ) -> PairwiseResult:
-    """Estimate W₂ between all parties; each sends one message. **Not private**.
-
-    Privacy
-    -------
-    None, as in `triangle`.
-    """
+    """Estimate W₂ between all parties; each sends one message. **Not private**."""
     fraction = as_fraction("t", t)
     exchange, sent = _announced(parties, fraction, reference, interpolation, rng)
     due = {"interpolate": InterpolatingMeasure}
@@ -172,17 +154,9 @@ def triangle_to_union(
 ) -> DistanceEstimate:
     """Estimate W₂ between one party and the union of several. **Not private**.
 
-    The buyer sends its moved rows to all sellers; each answers with the squared distances
-    between their moved rows and its own; the buyer stacks these matrices and solves one transport
-    problem for all.
-
-    Privacy
-    -------
-    None: see `FractionRequest` for the buyer's rows and `CostMatrices` for those of the sellers.
-
-    References
-    ----------
-    Li, Pang, "Private Wasserstein distance", 2024, section 3.4.3.
+    The buyer sends its moved rows to all sellers. Each answers with the squared distances between
+    its moved rows and the buyer's, and the buyer stacks these matrices and solves one transport
+    problem (Li, Pang, 2024, section 3.4.3).
     """
     fraction = as_fraction("t", t)
     due = as_fractions([fraction]) if disclose_t else _enough(fractions)
@@ -224,15 +198,9 @@ def fedwad(first: Party, second: Party, **options: Any) -> DistanceEstimate:
     """Bound W₂ between two parties from above, round by round. **Not private**.
 
     In each round the server sends ξ to both parties, both send their rows moved a fraction of
-    the way to ξ and their distance from it, and the server makes the next ξ between the two.
+    the way to ξ and their distance from it, and the server makes the next ξ between the two
+    (Rakotomamonjy, Nadjahi, Ralaivola, ICLR 2024).
 
-    Privacy
-    -------
-    None. The server recovers the rows of both parties from the first round
-    (`InterpolatingMeasure`), and each party those of the other (`GeodesicMeasure`).
-
-    Notes
-    -----
     ``W(μ, ξ) + W(ξ, ν) ≥ W(μ, ν)`` by the triangle inequality, whatever ξ. With exact
     interpolating measures the sum never grows, whatever the fractions: a new ξ' on a geodesic
     between η_μ and η_ν gives::
@@ -252,10 +220,6 @@ def fedwad(first: Party, second: Party, **options: Any) -> DistanceEstimate:
     the distance was too large by 25 to 30 % (100 rows a side) and by 30 to 33 % (300 rows) with
     t = 1/2, and by 0.02 to 0.22 % and 0.001 to 0.07 % with drawn fractions. That they always get
     there is not proved.
-
-    References
-    ----------
-    Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
     """
     result = pairwise_fedwad((first, second), **options)
     rounds = result.transcript.entries[-1].round
@@ -271,12 +235,7 @@ def pairwise_fedwad(
     interpolation: str = "barycentric",
     rng: np.random.Generator | None = None,
 ) -> PairwiseResult:
-    """Bound W₂ between all parties, pair by pair. **Not private**.
-
-    Privacy
-    -------
-    None, as in `fedwad`.
-    """
+    """Bound W₂ between all parties, pair by pair. **Not private**."""
     rng = np.random.default_rng() if rng is None else rng
     names, xi = check_participants(parties), _reference(reference, parties, rng)
     fractions = fractions_of_rounds(t, n_rounds, rng)
@@ -339,7 +298,7 @@ def _reference(
         rng = np.random.default_rng() if rng is None else rng
         return gaussian_reference(smallest, n_features, rng=rng)
     if isinstance(reference, Message):
-        raise MessageError("reference must be a DiscreteMeasure or points, and no message.")
+        raise MessageError("reference must be a DiscreteMeasure or points, not a message.")
     measure = reference
     if not isinstance(measure, DiscreteMeasure):
         measure = DiscreteMeasure(np.asarray(measure))
@@ -421,5 +380,5 @@ def _about(answer: Any, **due: Any) -> Any:
     """Return an answer that is about what was asked, or raise MessageError."""
     for name, value in due.items():
         if not np.array_equal(given := getattr(answer, name, value), value):
-            raise MessageError(f"Its {name} is {given}; {value} is due.")
+            raise MessageError(f"Its {name} is {given}; expected {value}.")
     return answer

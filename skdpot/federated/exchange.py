@@ -1,11 +1,7 @@
-"""What crosses the line between participants, and what the protocols return.
-
-Every message becomes bytes, is read as a stranger's, and is written down in a transcript.
-"""
+"""How messages are exchanged and recorded, and what the protocols return."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -39,9 +35,7 @@ class Entry:
 class Transcript:
     """Messages in the order in which they were sent. Entries are added and never changed.
 
-    It is everything that an observer of the whole protocol has seen; `seen_by` is what one
-    participant has seen. What somebody can find out about others' rows is a question about these
-    messages alone, and the attacks in `skdpot.audit` read nothing else.
+    `seen_by` is what one participant has seen. The attacks in `skdpot.audit` read nothing else.
     """
 
     def __init__(self) -> None:
@@ -84,7 +78,7 @@ class Transcript:
         ]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a table with a row a message."""
+        """Return a table with one row per message."""
         rows = [
             (e.round, e.sender, e.recipient, e.message.kind, e.message.n_bytes, e.message.reveals)
             for e in self._entries
@@ -139,11 +133,7 @@ class RemoteParty(Introduction):
 
 
 class Exchange:
-    """Carries the messages of one protocol and writes its transcript.
-
-    Nobody gets an object of somebody else: what is handed over is read from the bytes that were
-    sent, with the same checks as if they had come over a network.
-    """
+    """Carries the messages of one protocol, as validated bytes, and writes a transcript."""
 
     def __init__(self, transcript: Transcript | None = None) -> None:
         self.transcript = Transcript() if transcript is None else transcript
@@ -163,14 +153,16 @@ class Exchange:
         `message` is a `Message` or its bytes, a callable that returns one, or what went wrong. A
         MessageError, also of `read`, is the sender's fault.
         """
-        with _blaming(sender):
+        try:
             given = message() if callable(message) else message
             if isinstance(given, MessageError):
                 raise given
             if not isinstance(given, bytes | Message):
-                raise MessageError(f"A message is due, got {type(given).__name__}.")
+                raise MessageError(f"Expected a message, got {type(given).__name__}.")
             arrived = due.from_bytes(given if isinstance(given, bytes) else given.to_bytes())
             found = arrived if read is None else read(arrived)
+        except MessageError as error:
+            raise MessageError(f"The answer of {sender!r} cannot be used. {error}") from error
         for recipient in to:
             self.transcript.record(round, sender, recipient, arrived)
         return found
@@ -209,22 +201,13 @@ class Exchange:
         return found
 
 
-@contextmanager
-def _blaming(name: str) -> Iterator[None]:
-    """Say in a MessageError whose message or answer it is about."""
-    try:
-        yield
-    except MessageError as error:
-        raise MessageError(f"The answer of {name!r} cannot be used. {error}") from error
-
-
 def check_participants(parties: Sequence[Party]) -> tuple[str, ...]:
     """Return the names of the parties."""
     names = tuple(party.name for party in parties)
     if len(names) < 2:
-        raise ValueError(f"A protocol is played by two parties or more, got {len(names)}.")
+        raise ValueError(f"A protocol needs two parties or more, got {len(names)}.")
     if len(set(names)) < len(names) or SERVER in names:
-        raise ValueError(f"Parties need different names, and none is {SERVER!r}; got {names}.")
+        raise ValueError(f"Parties must have different names other than {SERVER!r}, got {names}.")
     return names
 
 
@@ -248,7 +231,7 @@ def as_parties(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistanceEstimate:
-    """A distance between two parties, and how far to trust it."""
+    """An estimated distance between two parties, with its uncertainty."""
 
     protocol: str
     squared_distance: float

@@ -174,7 +174,7 @@ def _await_nodes(grid: Grid, n_nodes: int, timeout: float) -> list[int]:
     while len(nodes := sorted(grid.get_node_ids())) != n_nodes:
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"{len(nodes)} nodes are connected after {timeout:g} s, and {n_nodes} are due. A "
+                f"{len(nodes)} nodes are connected after {timeout:g} s; expected {n_nodes}. A "
                 "node that was stopped counts until the SuperLink misses it, for a minute or two."
             )
         time.sleep(_LOOK_AGAIN)

@@ -1,15 +1,15 @@
 """The messages of all protocols, and what each of them tells to whom.
 
-Only `SketchMessage` is private. The others carry what the protocols of the literature exchange,
-without noise: rows follow from them, and their docstrings say how. See the attacks in
-`skdpot.audit`, which read nothing but messages.
+Only `SketchMessage` is private. Rows follow from the others, which carry no noise; the attacks in
+`skdpot.audit` read nothing but messages.
 """
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,9 +17,8 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from skdpot._utils.records import MOST_BYTES, Record
-from skdpot._utils.validation import check_count
+from skdpot._utils.validation import as_finite, check_count
 from skdpot.exceptions import MessageError
-from skdpot.federated.message_fields import CHECKS, FRACTIONS
 from skdpot.ot.measures import DiscreteMeasure
 from skdpot.ot.slices import make_directions
 from skdpot.privacy.spent import PrivacySpent
@@ -30,15 +29,114 @@ from skdpot.release.sketch_record import SketchRecord
 
 FloatArray = npt.NDArray[np.float64]
 
+FRACTIONS = (0.25, 0.5, 0.75)
+"""Fractions at which the paper asks for distances when t is not disclosed."""
+_LARGEST_COORDINATE = 1e100  # beyond it squares and their sums may overflow
+_LARGEST_SQUARE = 1e210
+_MOST_FRACTIONS = 64
+_MASS_ERROR = 1e-6
+
+
+def _points(value: ArrayLike, _: Any) -> np.ndarray:
+    """Return points as a read-only table, or raise MessageError."""
+    points = _as_floats("points", value)
+    if points.ndim != 2 or 0 in points.shape:
+        raise MessageError(
+            f"points must have shape (n_points, n_features), both at least 1; got {points.shape}."
+        )
+    if np.abs(points).max() > _LARGEST_COORDINATE:
+        raise MessageError(
+            f"points holds coordinates beyond {_LARGEST_COORDINATE:g}; use another unit."
+        )
+    return points
+
+
+def _masses(value: ArrayLike | None, message: Any) -> np.ndarray | None:
+    """Return the share of each point, or None for equal shares, or raise MessageError."""
+    if value is None:
+        return None
+    n_points = message.n_points
+    masses = _as_floats("masses", value)
+    if masses.shape != (n_points,) or masses.min() < 0 or masses.max() > 1 + _MASS_ERROR:
+        raise MessageError(f"masses must hold one share in [0, 1] for each of {n_points} points.")
+    if abs(masses.sum() - 1) > _MASS_ERROR:
+        raise MessageError("masses must sum to 1; divide them by their sum.")
+    return masses
+
+
+def as_fractions(value: ArrayLike, _: Any = None) -> np.ndarray:
+    """Return increasing fractions of the way to the reference, or raise MessageError."""
+    fractions = _as_floats("fractions", value)
+    if fractions.ndim != 1 or not 1 <= fractions.size <= _MOST_FRACTIONS:
+        raise MessageError(
+            f"fractions must have shape (n_fractions,), with 1 to {_MOST_FRACTIONS} of them."
+        )
+    if fractions[0] <= 0 or fractions[-1] >= 1 or (np.diff(fractions) <= 0).any():
+        raise MessageError("fractions must increase and lie strictly between 0 and 1.")
+    return fractions
+
+
+def _costs(value: ArrayLike, message: Any, name: str = "costs", ndim: int = 3) -> np.ndarray:
+    """Return squared distances for each fraction, or raise MessageError."""
+    costs, n_fractions = _as_floats(name, value), len(message.fractions)
+    if costs.ndim != ndim or 0 in costs.shape or len(costs) != n_fractions:
+        due = ", ".join([str(n_fractions), *["any"] * (ndim - 1)])
+        raise MessageError(f"{name} must have shape ({due}), got {costs.shape}.")
+    if costs.min() < 0 or costs.max() > _LARGEST_SQUARE:
+        raise MessageError(f"{name} must lie between 0 and {_LARGEST_SQUARE:g}.")
+    return costs
+
+
+def as_fraction(name: str, value: Any) -> float:
+    """Return one fraction of the way to the reference, or raise MessageError."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < 1:
+        raise MessageError(f"{name} must be a number strictly between 0 and 1.")
+    return float(value)
+
+
+def as_interpolation(value: Any, _: Any = None) -> str:
+    """Return the kind of an interpolating measure, or raise MessageError."""
+    if value not in ("barycentric", "exact"):
+        raise MessageError('interpolation must be "barycentric" or "exact".')
+    return str(value)
+
+
+def _squared_distance(value: Any, _: Any) -> float:
+    """Return a squared distance as a float, or raise MessageError."""
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not (real and 0 <= value <= _LARGEST_SQUARE):
+        raise MessageError(f"squared_distance must be a number between 0 and {_LARGEST_SQUARE:g}.")
+    return float(value)
+
+
+def _as_floats(name: str, value: ArrayLike) -> np.ndarray:
+    """Return a read-only copy in double precision, finite."""
+    try:
+        array: np.ndarray = as_finite(value, name).copy()
+    except ValueError as error:
+        raise MessageError(str(error)) from None
+    array.setflags(write=False)
+    return array
+
+
+# What a field may hold depends on its name alone, and on the fields before it.
+_CHECKS: dict[str, Callable[[Any, Any], Any]] = {
+    "points": _points,
+    "masses": _masses,
+    "t": lambda value, _: None if value is None else as_fraction("t", value),
+    "interpolation": as_interpolation,
+    "fractions": as_fractions,
+    "squared_distances": partial(_costs, name="squared_distances", ndim=1),
+    "costs": _costs,
+    "squared_distance": _squared_distance,
+}
+
 
 class Message(Record):
-    """Something that one participant of a protocol sends to another.
+    """What one participant of a protocol sends to another; frozen, and equal by its bytes.
 
-    Messages are frozen. They are equal when their bytes are. A message of another party is
-    read with `from_bytes`, which validates everything and runs no code of the sender.
-
-    Every message says in `reveals`, in one sentence, what it tells to whom; its class says it
-    at length. Its repr shows sizes only, so that a log of messages is no copy of them.
+    `reveals` says in one sentence what it tells to whom. The repr shows sizes only, so that a log
+    of messages is no copy of them.
     """
 
     noun: ClassVar[str] = "message"
@@ -90,7 +188,7 @@ class Message(Record):
     def __post_init__(self) -> None:
         """Check each field by its name, in their order, and keep read-only copies."""
         for item in fields(self):  # type: ignore[arg-type]
-            self._store(item.name, CHECKS[item.name](getattr(self, item.name), self))
+            self._store(item.name, _CHECKS[item.name](getattr(self, item.name), self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,42 +224,30 @@ class _Target(MeasureMessage):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReferenceMeasure(_Target):
-    """The reference γ that all parties interpolate towards, from the server to each party.
+    """The reference γ that all parties of TriangleWad move towards, from the server to each.
 
-    Reveals nothing: γ is drawn without looking at anybody's rows. But γ is what makes an
-    `InterpolatingMeasure` readable, and every participant has it.
+    It reveals nothing, and makes every `InterpolatingMeasure` readable.
     """
 
     kind: ClassVar[str] = "reference"
-    _REVEALS: ClassVar[str] = "Nothing: it is drawn without looking at anybody's rows."
+    _REVEALS: ClassVar[str] = "Nothing: it is drawn without looking at any rows."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InterpolatingMeasure(MeasureMessage):
     """A party's measure moved a fraction t of the way to the reference, to the server.
 
-    **Reveals every row, exactly, to whoever knows the reference and t**: the server, and every
-    party that is shown the message. It is no more private than the rows.
-
-    `skdpot.audit.reconstruction.rows_from_interpolation` does it, with the proof, in the time of
-    one optimal transport for equal sizes: a second for a thousand rows, whatever the scale of the
-    reference and t. That finding the plan is hard, as the paper says, is not so. If t is unknown,
-    only that one number is missing: any feature that is constant in the data, such as a pixel that
-    is always black, gives it away.
-
-    **Also reveals differences of rows to a server that sees two of them**, made with the same
-    reference and t, even if it does not know these: see
-    `skdpot.audit.message_attacks.paired_differences`.
-
-    References
-    ----------
-    Li, Pang, "Private Wasserstein distance", 2024 (TriangleWad).
+    It is no more private than the rows: `skdpot.audit.reconstruction.rows_from_interpolation` reads
+    every row from it, in the time of one optimal transport for equal sizes. If t is unknown, any
+    feature that is constant in the data gives it away. Of two such messages a server also reads
+    differences of rows without knowing the reference
+    (`skdpot.audit.message_attacks.paired_differences`).
     """
 
     kind: ClassVar[str] = "interpolating measure"
     _REVEALS: ClassVar[str] = (
-        "Every row of the sender, exactly, to whoever knows the reference and t; to who sees two "
-        "such messages also the differences (1 - t)(x_i - y_j) of paired rows."
+        "Every row of the sender, exactly, to whoever knows the reference and t; and the "
+        "differences (1 - t)(x_i - y_j) of paired rows to whoever sees two such messages."
     )
 
 
@@ -169,34 +255,21 @@ class InterpolatingMeasure(MeasureMessage):
 class GeodesicMeasure(_Target):
     """The measure ξ between two parties that FedWad improves round by round, to both of them.
 
-    The first one is drawn at random and reveals nothing. **Every later one is made of both
-    parties' interpolating measures, and reveals each party's rows to the other.** Each ξ lies
-    at the known fraction t between the two: a party that knows its own reads the other's
-    from ξ, like a row from an `InterpolatingMeasure`, and from that the other's rows. Nor does it
-    take such care: as the rounds go on ξ settles on the geodesic between μ and ν, and
-    who holds μ extends the segments from its own rows through the last ξ to where ν must be. The
-    server, which has all of ξ and η, reads the rows of both from the first η that it gets.
-
-    References
-    ----------
-    Rakotomamonjy, Nadjahi, Ralaivola, "Federated Wasserstein distance", ICLR 2024.
+    The first one is drawn at random. Every later one lies at a known fraction between the moved
+    rows of both: who knows its own reads the other's from it
+    (`skdpot.audit.reconstruction.rows_from_one_round`).
     """
 
     kind: ClassVar[str] = "geodesic measure"
     _REVEALS: ClassVar[str] = (
-        "From the second round on the rows of each party to the other, which extends the segments "
-        "from its own points through these."
+        "From the second round on, the rows of each party to the other, which extends the "
+        "segments from its own points through these."
     )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FractionRequest(MeasureMessage):
-    """A party's interpolating measure, with the question how far another party's are from it.
-
-    **Reveals to the recipient, who knows the reference, every row of the sender up to one
-    unknown number**, its fraction t: everything that `InterpolatingMeasure` says holds here too.
-    Keeping t back is what the protocol calls private; see there why it is not.
-    """
+    """A party's interpolating measure, with the question how far another party's are from it."""
 
     fractions: FloatArray = FRACTIONS  # type: ignore[assignment]
 
@@ -210,12 +283,8 @@ class FractionRequest(MeasureMessage):
 class DistancesAtFractions(Message):
     """Squared distances of a party's interpolating measures from the asker's, to the asker.
 
-    Reveals one exact number for each fraction. **That is little for one request, but not
-    private.** Every row moves these numbers, and no noise covers it: who knows all rows but one
-    can test with certainty whether the last one is a given person. And the asker chooses the
-    measure. Asked about one single point p the answer is ``‖p - mean‖² + variance``, so that
-    requests about d + 1 points give the mean of the rows exactly; a measure with a little
-    mass far away in one direction finds the rows that are outermost there.
+    The asker chooses the measure: requests about d + 1 single points give the mean of the rows, and
+    a measure with a little mass far away in one direction finds the outermost rows there.
     """
 
     fractions: FloatArray
@@ -223,7 +292,7 @@ class DistancesAtFractions(Message):
 
     kind: ClassVar[str] = "distances at fractions"
     _REVEALS: ClassVar[str] = (
-        "A few exact distances to the asker: enough to test with certainty for one row when the "
+        "A few exact distances to the asker: enough to test for one row with certainty when the "
         "others are known, and to find rows after many requests."
     )
 
@@ -232,10 +301,8 @@ class DistancesAtFractions(Message):
 class CostMatrices(Message):
     """Squared distances of each of a party's moved rows from the asker's points, to the asker.
 
-    **Reveals every row exactly to the asker as soon as it has sent more points than there are
-    features**, by trilateration: see `skdpot.audit.message_attacks.rows_from_cost_matrices`. With
-    fewer points the asker learns the projection of each row on their span, and its distance from
-    it. The masses are told as they are.
+    They locate every row (`skdpot.audit.message_attacks.rows_from_cost_matrices`); with fewer
+    points than features the asker learns the projection of each row on their span.
     """
 
     fractions: FloatArray
@@ -266,23 +333,13 @@ class CostMatrices(Message):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistanceMessage(Message):
-    """One squared distance: of a party's rows from a measure, to the server, or a result.
-
-    Reveals one exact number to the recipient. **A number is not private because it is one
-    number.** It moves with every row, and no noise covers it: who knows all rows but one can
-    test with certainty whether the last one is a given person. Who may ask for distances from
-    measures of its own choice learns more with each answer: from single points the mean of the
-    rows after d + 1 of them, from others single rows.
-
-    As a result, from the server to the parties, it is a function of both parties' rows, and tells
-    each of them that much about the other's.
-    """
+    """One squared distance: of a party's rows from a measure, to the server, or a result."""
 
     squared_distance: float
 
     kind: ClassVar[str] = "distance"
     _REVEALS: ClassVar[str] = (
-        "One exact distance to the recipient: enough to test with certainty for one row when the "
+        "One exact distance to the recipient: enough to test for one row with certainty when the "
         "others are known."
     )
 
@@ -291,7 +348,7 @@ def check_type(given: object, *due: type[Message]) -> None:
     """Raise MessageError unless a message of one of the classes is given."""
     if not isinstance(given, due):
         names = " or ".join(kind.__name__ for kind in due)
-        raise MessageError(f"A {names} is due, got {type(given).__name__}.")
+        raise MessageError(f"Expected a {names}, got {type(given).__name__}.")
 
 
 _FEWEST_BINS, _MOST_BINS = 2, 512  # decoding takes a time that grows with the third power
@@ -306,10 +363,8 @@ _MOST_NAME_BYTES = 2**19  # half of what a header holds
 class SketchRequest(Message):
     """What all parties must measure, so that their sketches can be compared: to each of them.
 
-    Reveals nothing about anybody's rows: directions are drawn at random, bins are a number, and
-    the bounds are known without looking at the rows, or were released before. How much noise a
-    party adds, with which epsilon and out of which budget, is the party's own decision, and no
-    part of a request.
+    How much noise a party adds, with which epsilon and out of which budget, is the party's own
+    decision, and no part of a request.
     """
 
     directions: FloatArray
@@ -318,7 +373,7 @@ class SketchRequest(Message):
 
     kind: ClassVar[str] = "sketch request"
     _REVEALS: ClassVar[str] = (
-        "Nothing: it is drawn at random, and its bounds are public or released already."
+        "Nothing: it is drawn at random, and its bounds are public or already released."
     )
 
     def __post_init__(self) -> None:
@@ -333,7 +388,7 @@ class SketchRequest(Message):
         self._store("n_bins", n_bins)
         self._store("directions", _unit_rows(self.directions, self.n_features))
         if len(self.directions) * n_bins > _MOST_ENTRIES:
-            raise MessageError(f"A table of more than {_MOST_ENTRIES} entries is asked for.")
+            raise MessageError(f"The requested table has more than {_MOST_ENTRIES} entries.")
         # A party that fails on absurd bounds would fail after it has paid.
         largest = max(np.abs(self.bounds.center).max(), self.bounds.scale.max())
         if largest > _LARGEST_BOUND or self.bounds.scale.min() < 1 / _LARGEST_BOUND:
@@ -359,11 +414,11 @@ class SketchRequest(Message):
             declared = public_bounds(given, norm_bound, n_features)
             directions = make_directions(projections, n_projections, n_features, rng)
         except (TypeError, ValueError) as error:
-            raise MessageError(f"No request can be drawn: {error}") from error
+            raise MessageError(f"The request cannot be drawn: {error}") from error
         if declared is None:
             raise MessageError(
-                "Pass bounds=(low, high) or norm_bound= that are public: known without the rows, "
-                "and the same for all parties."
+                "Pass public bounds: bounds=(low, high) or norm_bound=, known without the rows and "
+                "the same for all parties."
             )
         return cls(directions, n_bins, declared)
 
@@ -391,7 +446,7 @@ class SketchRequest(Message):
         }
         if wrong := [name for name, differ in differs.items() if differ]:
             raise MessageError(
-                f"The sketch does not measure what was asked for: other {', '.join(wrong)}."
+                f"The sketch does not match the request: different {', '.join(wrong)}."
             )
         return _restored(replace(record, directions=self.directions, half_widths=widths))
 
@@ -427,17 +482,10 @@ def _close(given: np.ndarray, due: np.ndarray) -> bool:
 class SketchMessage(Message):
     """The sketch that a party has released, to whoever wants it. The only private message.
 
-    **Reveals the released table, which is (epsilon, delta)-differentially private** under
-    replace-one: whatever anybody computes from it, alone or together with everything that is
-    known from elsewhere, now or later, is nearly as likely had any one row of the party been
-    another row. `statement` has epsilon, delta and the assumptions. Public besides: the
-    number of rows and of features and their names, the directions and bounds of the request;
-    with ``public_labels=True`` also how many rows have each label, exactly.
-
-    What it does not hide: facts about all rows together, which is what it is made for; and
-    nothing at all if epsilon is infinite. The noise is the sender's own. A statement that its own
-    events and noise contradict is refused, but no one can see from a table whether the noise
-    was drawn: who lies about that harms its own rows.
+    The released table is (epsilon, delta)-differentially private under replace-one. Public besides:
+    the number of rows and of features and their names, the directions and bounds of the request,
+    and with ``public_labels=True`` how many rows have each label. A statement that its own events
+    and noise contradict is refused; whether the noise was drawn, nobody can see from a table.
     """
 
     record: SketchRecord
@@ -453,7 +501,7 @@ class SketchMessage(Message):
             _check(given)
             return
         if not isinstance(given, SlicedSketch):
-            raise MessageError(f"A SlicedSketch is due, got {type(given).__name__}.")
+            raise MessageError(f"Expected a SlicedSketch, got {type(given).__name__}.")
         given._check_readable()
         try:
             # What is read from bytes cannot be changed by anybody.
@@ -523,6 +571,6 @@ def check_feature_names(names: Sequence[str]) -> None:
     """Raise ValueError, which quotes no name, unless a message can hold the names of columns."""
     written = json.dumps(json.dumps(list(names), ensure_ascii=False), ensure_ascii=False)
     if not is_writable(written):
-        raise ValueError("Names of columns must be text that UTF-8 can write; rename the columns.")
+        raise ValueError("Column names must be valid UTF-8 text; rename the columns.")
     if (n_bytes := len(written.encode())) > _MOST_NAME_BYTES:
-        raise ValueError(f"Names of columns may take {_MOST_NAME_BYTES} bytes, and have {n_bytes}.")
+        raise ValueError(f"Column names may take {_MOST_NAME_BYTES} bytes in total, got {n_bytes}.")

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from skdpot._utils.records import MOST_BYTES
 from skdpot._utils.validation import validate_rows
 from skdpot.exceptions import MessageError, ProtocolRefusedError
-from skdpot.federated.message_fields import FRACTIONS, as_fraction, as_fractions, as_interpolation
 from skdpot.federated.messages import (
+    FRACTIONS,
     CostMatrices,
     DistanceMessage,
     DistancesAtFractions,
@@ -26,6 +26,9 @@ from skdpot.federated.messages import (
     ReferenceMeasure,
     SketchMessage,
     SketchRequest,
+    as_fraction,
+    as_fractions,
+    as_interpolation,
     check_feature_names,
     check_type,
     is_writable,
@@ -50,7 +53,7 @@ from skdpot.release.sketch import SlicedSketch
 
 @dataclass(frozen=True, eq=False)
 class Introduction:
-    """What a party tells about itself before anything is asked; all of it is public."""
+    """Public facts that a party states before anything is asked."""
 
     name: str
     n_samples: int
@@ -67,10 +70,7 @@ class Introduction:
 
 @dataclass(eq=False, repr=False)
 class PartyData:
-    """What nobody but a party has, and what it has made of it.
-
-    `given_measure` are rows with labels or weights.
-    """
+    """Private state of a party; `given_measure` holds rows with labels or weights."""
 
     rows: np.ndarray
     given_measure: DiscreteMeasure | None
@@ -97,9 +97,9 @@ def data_of(owner: object) -> PartyData:
 
 
 def rehearsed(party: "Party", request: SketchRequest) -> SketchMessage:
-    """Write the answer to a request with an empty table, so that what fails does so for free.
+    """Write the answer to a request with an empty table, so that a failure costs nothing.
 
-    Public facts only: no row is touched, no noise drawn and nothing charged.
+    It uses public facts only: no row is touched, no noise drawn and nothing charged.
     """
     party._check_agreed("sliced")
     data = data_of(party)
@@ -159,72 +159,67 @@ def release_seed(random_state: Any, party: str, request: SketchRequest) -> int |
 PROTOCOLS = ("sliced", "triangle", "fedwad", "values")
 
 
-class PartyRows(BaseEstimator):
-    """Receives number and names of features when rows are validated."""
-
-
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Party(Introduction):
-    """A data holder who takes part in protocols without handing over the data.
+    """A data holder that takes part in protocols without handing over its rows.
 
-    A party answers requests with messages, and its owner says which protocols it takes part
-    in. What it sends depends on its own rows and on the request, never on another party. No
-    attribute, repr, pickle, copy or error text holds the rows.
+    A party answers requests with messages. Its owner decides which protocols it takes part in.
+    A message depends on the party's own rows and on the request, never on another party. No
+    attribute, repr, pickle, copy or error message contains the rows.
 
     Parameters
     ----------
     name : str
-        What others call the party.
+        Name of the party.
     X : array-like of shape (n_samples, n_features)
-        Private rows, at least two; copied. Names of its columns are sent along, and must be
-        text that a message can hold.
+        Private rows, at least two; copied. Column names are sent with a sketch.
     y : array-like of shape (n_samples,), optional
-        Private classes of the rows. With them "triangle", "fedwad" and "values" compare the
-        rows together with mean and covariance of their class
-        (`skdpot.ot.measures.labelled_measure`); "sliced" does not use them.
+        Private classes of the rows. If given, "triangle", "fedwad" and "values" compare each row
+        together with the mean and the covariance of its class
+        (`skdpot.ot.measures.labelled_measure`). "sliced" ignores them.
     masses : array-like of shape (n_samples,), optional
-        Weights of the rows; equal by default. Not for "sliced", where every row counts once.
+        Weights of the rows; equal by default. Not allowed with "sliced".
     allows : sequence of {"sliced", "triangle", "fedwad", "values"}, default=("sliced",)
-        Protocols that the party agreed to. Only "sliced" is private; with "triangle" or
-        "fedwad" the server can compute every row. Others are refused before the rows are touched.
+        Protocols that the party agrees to. Only "sliced" is private; with "triangle" and
+        "fedwad" the server can compute every row. Other protocols are refused before the rows
+        are touched.
     epsilon, delta : float, default=1.0, 1e-5
-        Privacy parameters of each sketch that the party publishes. No request can change them.
+        Privacy parameters of each published sketch. No request can change them.
     budget : PrivacyBudget, optional
-        What sketches are charged to. Protocols that are not private are charged to it too, so
-        that one with a finite epsilon refuses them. Without a budget the party publishes one
+        Budget that sketches are charged to. Protocols that are not private are charged to it
+        too, so that a finite budget refuses them. Without a budget, the party publishes one
         sketch and refuses other requests.
     covariance : {"full", "diagonal"}, default="full"
         How classes are compared, see `labelled_measure`.
     random_state : int, RandomState or None, default=None
-        Makes the noise of sketches reproducible. For tests only: whoever knows it can
-        remove the noise. The noise also depends on the name of the party and on the request.
+        Seed of the noise, for tests only: whoever knows it can remove the noise. The noise also
+        depends on the name of the party and on the request.
 
     Attributes
     ----------
     name, allows, epsilon, delta, budget
-        As given, the protocols as a tuple.
+        As given; `allows` as a tuple.
     n_samples, n_features : int
-        Number of rows, and of their columns.
+        Number of rows and of columns.
     n_dimensions : int
-        Dimension of the measure that "triangle" and "fedwad" compare; more with classes.
+        Dimension of the measure that "triangle" and "fedwad" compare; larger with classes.
     feature_names : tuple of str or None
-        Names of the columns, if they have some.
+        Column names, if there are any.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is not usable. No value of X, y or masses is quoted.
+        If an argument is invalid. The message quotes no value of X, y or masses.
 
     Notes
     -----
-    Python has no walls inside a process. A party keeps honest code from showing rows by
-    mistake; parties who do not trust each other run in processes of their own.
+    Python has no walls inside a process. A party protects against mistakes of honest code;
+    parties that do not trust each other must run in separate processes.
 
     Privacy
     -------
-    The name and the number of rows and of features and their names are public, also in protocols
-    that the party does not allow. The docstring of each message in `skdpot.federated.messages`
-    says what it reveals.
+    The name, the number of rows and of features and the column names are public, also in protocols
+    that the party does not allow. Each message states what it reveals (``message.reveals``).
 
     Examples
     --------
@@ -272,7 +267,7 @@ class Party(Introduction):
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}.")
         privacy_target(epsilon, delta, budget)  # checks their ranges
         check_random_state(random_state)
-        columns = PartyRows()
+        columns = BaseEstimator()  # receives the names of the columns
         rows = np.array(validate_rows(columns, X, reset=True, min_samples=2))
         names = getattr(columns, "feature_names_in_", None)
         if names is not None:
@@ -300,7 +295,7 @@ class Party(Introduction):
 
     @property
     def privacy_spent(self) -> tuple[PrivacySpent, ...]:
-        """Statements of the sketches that it has published."""
+        """Privacy statements of the published sketches."""
         return tuple(message.statement for message in data_of(self).releases.values())
 
     def publish_sketch(self, request: SketchRequest) -> SketchMessage:
@@ -309,12 +304,12 @@ class Party(Introduction):
         Parameters
         ----------
         request : SketchRequest
-            What to measure. It says nothing about noise, which is the party's decision.
+            What to measure. The party alone decides about the noise.
 
         Returns
         -------
         SketchMessage
-            The same request gets the same release, for free.
+            A repeated request returns the same release at no cost.
 
         Raises
         ------
@@ -322,16 +317,16 @@ class Party(Introduction):
             If the party does not take part in "sliced", weighs its rows, or has no budget for a
             second request. Nothing is charged.
         BudgetExceededError
-            If the budget has too little left. Nothing is charged.
+            If the budget is too small. Nothing is charged.
         MessageError
-            If the request asks about other features, or the sketch could not be sent. Nothing
-            is charged.
+            If the request is about other features, or the sketch cannot be sent. Nothing is
+            charged.
 
         Privacy
         -------
         As `SlicedSketch.fit`: one Gaussian event at the party's own (epsilon, delta), charged
-        before the noise is drawn. The bounds are those of the request, public and the same for
-        all parties; rows beyond are clipped.
+        before the noise is drawn. The bounds are those of the request, which are public; rows
+        outside are clipped.
         """
         self._check_agreed("sliced")
         check_type(request, SketchRequest)
@@ -365,33 +360,32 @@ class Party(Introduction):
         Parameters
         ----------
         target : ReferenceMeasure or GeodesicMeasure
-            What to move towards: of "triangle", or of "fedwad".
+            The measure, of "triangle" or of "fedwad".
         t : float, optional
-            How far, in (0, 1); by default as the message says.
+            Fraction of the way, in (0, 1). By default, the fraction in the message.
         kind : {"barycentric", "exact"}, optional
-            Which interpolating measure; by default as the message says.
+            Kind of interpolating measure. By default, the kind in the message.
 
         Returns
         -------
         InterpolatingMeasure
-            From which every row follows.
+            Reveals every row.
 
         Raises
         ------
         ProtocolRefusedError
             If the party does not take part in the protocol.
         BudgetExceededError
-            If the party has a budget with a finite epsilon, which no release without noise fits.
+            If the party has a budget with a finite epsilon.
         MessageError
-            If the measure has another number of features, or nobody says how far to go.
+            If the measure has another number of features, or there is no fraction.
 
         Privacy
         -------
         None: see `InterpolatingMeasure`. A budget is charged with a `NonPrivateEvent`.
         """
         check_type(target, ReferenceMeasure, GeodesicMeasure)
-        protocol = "triangle" if isinstance(target, ReferenceMeasure) else "fedwad"
-        eta = _interpolated(self, target, protocol, target.t if t is None else t, kind)
+        eta = self._moved(target, t, kind)
         return InterpolatingMeasure(eta.points, eta.masses)
 
     def fraction_request(
@@ -406,18 +400,18 @@ class Party(Introduction):
         Parameters
         ----------
         reference : ReferenceMeasure
-            What both parties move towards.
+            Measure that both parties move towards.
         t : float
-            How far this party goes, in (0, 1). It is not sent.
+            Fraction of this party, in (0, 1). It is not sent.
         fractions : array-like of shape (n_fractions,), default=(0.25, 0.5, 0.75)
-            How far the other one shall go.
+            Fractions of the other party.
         kind : {"barycentric", "exact"}, optional
-            Which interpolating measure; by default as the reference says.
+            Kind of interpolating measure. By default, the kind in the reference.
 
         Returns
         -------
         FractionRequest
-            From which every row follows, up to t.
+            Reveals every row, up to t.
 
         Raises
         ------
@@ -426,29 +420,29 @@ class Party(Introduction):
 
         Privacy
         -------
-        None: see `FractionRequest`. A budget is charged with a `NonPrivateEvent`.
+        None, as `interpolate`.
         """
         check_type(reference, ReferenceMeasure)
         due = as_fractions(fractions)
-        eta = _interpolated(self, reference, "triangle", t, kind)
+        eta = self._moved(reference, t, kind)
         return FractionRequest(eta.points, eta.masses, due)
 
     def distances_at(
         self, request: FractionRequest, reference: ReferenceMeasure
     ) -> DistancesAtFractions:
-        """Answer a party that keeps its fraction for itself; **not private**.
+        """Answer a party that keeps its fraction secret; **not private**.
 
         Parameters
         ----------
         request : FractionRequest
-            The other party's interpolating measure and the fractions it asks about.
+            Interpolating measure of the other party, and the fractions.
         reference : ReferenceMeasure
-            What both parties move towards.
+            Measure that both parties move towards.
 
         Returns
         -------
         DistancesAtFractions
-            W₂² between this party's interpolating measures and the other's.
+            W₂² between the interpolating measures of this party and that of the other.
 
         Raises
         ------
@@ -459,24 +453,25 @@ class Party(Introduction):
         -------
         None: see `DistancesAtFractions`. A budget is charged with a `NonPrivateEvent`.
         """
-        moved = _at_fractions(self, request, reference, "distances")
+        self._check_question(request, reference)
+        moved = self._at_fractions(request, reference, "distances")
         distances = [optimal_plan(eta, request.measure).squared_distance for eta in moved]
         return DistancesAtFractions(request.fractions, np.array(distances))
 
     def cost_matrices(self, request: FractionRequest, reference: ReferenceMeasure) -> CostMatrices:
-        """Tell the squared distances between all points, for a union of sources; **not private**.
+        """Return the squared distances between all points, for a union; **not private**.
 
         Parameters
         ----------
         request : FractionRequest
-            The other party's interpolating measure and the fractions it asks about.
+            Interpolating measure of the other party, and the fractions.
         reference : ReferenceMeasure
-            What all parties move towards.
+            Measure that all parties move towards.
 
         Returns
         -------
         CostMatrices
-            From which every row follows once there are more points than features.
+            Reveals every row once there are more points than features.
 
         Raises
         ------
@@ -487,9 +482,7 @@ class Party(Introduction):
         -------
         None: see `CostMatrices`. A budget is charged with a `NonPrivateEvent`.
         """
-        self._check_agreed("triangle")
-        check_type(request, FractionRequest)
-        check_type(reference, ReferenceMeasure)
+        self._check_question(request, reference)
         # The exact interpolation has fewer points than rows and reference points together.
         is_exact = reference.interpolation == "exact"
         n_rows = self.n_samples + is_exact * len(reference.points)
@@ -498,12 +491,12 @@ class Party(Introduction):
             raise MessageError(
                 f"The answer would have {n_bytes} bytes, and a message at most {MOST_BYTES}."
             )
-        moved = _at_fractions(self, request, reference, "cost matrices")
+        moved = self._at_fractions(request, reference, "cost matrices")
         costs = np.stack([squared_distances(eta.points, request.points) for eta in moved])
         return CostMatrices(request.fractions, costs, moved[0].masses)
 
     def squared_distance_to(self, target: GeodesicMeasure) -> DistanceMessage:
-        """Tell the distance to the measure between both parties; **not private**.
+        """Return the squared distance to the measure between both parties; **not private**.
 
         Parameters
         ----------
@@ -531,41 +524,36 @@ class Party(Introduction):
     def values_against(self, target: Any) -> DataValues:
         """Value the rows by what they add to a distance, for their owner; **not private**.
 
-        The client's side of FedBary: the values are computed where the rows are. They are
-        not a message: each value tells how far away its row is, and rows follow from values
-        against a few measures.
+        This is the client's side of FedBary. The values are not a message: rows follow from the
+        values against a few measures.
 
         Parameters
         ----------
         target : DiscreteMeasure, ReferenceMeasure, GeodesicMeasure or InterpolatingMeasure
-            What the rows are compared with.
+            Measure that the rows are compared with.
 
         Returns
         -------
         DataValues
-            One value a row; large positive ones are likely noise.
+            One value per row; large positive values are likely noise.
 
         Raises
         ------
-        ProtocolRefusedError
-            If the party does not allow "values".
-        BudgetExceededError, MessageError
-            As `interpolate`.
+        ProtocolRefusedError, BudgetExceededError, MessageError
+            As `interpolate`; the protocol is "values".
 
         Privacy
         -------
-        None: they are for those who may see the rows. A budget is charged with a
-        `NonPrivateEvent`.
+        None: for those who may see the rows. A budget is charged with a `NonPrivateEvent`.
 
         References
         ----------
         Li, Fu, Pang, "Data valuation and detections in federated learning", CVPR 2024 (FedBary).
         """
-        measure = target
         if not isinstance(target, DiscreteMeasure):
             check_type(target, ReferenceMeasure, GeodesicMeasure, InterpolatingMeasure)
-            measure = target.measure
-        plan = self._plan_to(measure, "values", "data values")
+            target = target.measure
+        plan = self._plan_to(target, "values", "data values")
         return DataValues(calibrated_values(plan.source_potential, plan.source.masses))
 
     def _check_agreed(self, protocol: str) -> None:
@@ -582,6 +570,13 @@ class Party(Introduction):
             raise MessageError(
                 f"Party {self.name!r} compares {due} features, and was asked about {asked}."
             )
+
+    def _check_question(self, request: FractionRequest, reference: ReferenceMeasure) -> None:
+        """Refuse a question about interpolating measures that does not fit."""
+        self._check_agreed("triangle")
+        check_type(request, FractionRequest)
+        check_type(reference, ReferenceMeasure)
+        self._check_features(request.n_features, self.n_dimensions)
 
     def _plan_to(self, target: DiscreteMeasure, protocol: str, release: str) -> TransportPlan:
         """Return the optimal plan to a measure, for a release without noise.
@@ -603,6 +598,27 @@ class Party(Introduction):
                 data.last_plan = last = optimal_plan(data.measure, target)
             return last
 
+    def _moved(
+        self, target: ReferenceMeasure | GeodesicMeasure, t: float | None, kind: str | None
+    ) -> DiscreteMeasure:
+        """Return the rows moved towards a measure, once everything has been checked."""
+        protocol = "triangle" if isinstance(target, ReferenceMeasure) else "fedwad"
+        self._check_agreed(protocol)
+        t = target.t if t is None else t
+        if t is None:
+            raise MessageError("The message does not say how far to go: pass t.")
+        fraction, kind = as_fraction("t", t), as_interpolation(kind or target.interpolation)
+        plan = self._plan_to(target.measure, protocol, "interpolated rows")
+        return interpolate(plan, fraction, kind=kind)
+
+    def _at_fractions(
+        self, request: FractionRequest, reference: ReferenceMeasure, release: str
+    ) -> list[DiscreteMeasure]:
+        """Return the rows moved to all fractions that are asked for, by one plan."""
+        plan = self._plan_to(reference.measure, "triangle", release)
+        kind = reference.interpolation
+        return [interpolate(plan, float(fraction), kind=kind) for fraction in request.fractions]
+
     def __repr__(self) -> str:
         return (
             f"Party({self.name!r}, n_samples={self.n_samples}, n_features={self.n_features}, "
@@ -614,31 +630,3 @@ class Party(Introduction):
         raise TypeError(
             f"Party {self.name!r} cannot be pickled or copied: its rows stay where they are."
         )
-
-
-def _interpolated(
-    party: Party,
-    target: ReferenceMeasure | GeodesicMeasure,
-    protocol: str,
-    t: float | None,
-    kind: str | None,
-) -> DiscreteMeasure:
-    """Return the rows moved towards a measure, once everything has been checked."""
-    party._check_agreed(protocol)
-    if t is None:
-        raise MessageError("The message does not say how far to go: pass t.")
-    fraction, kind = as_fraction("t", t), as_interpolation(kind or target.interpolation)
-    plan = party._plan_to(target.measure, protocol, "interpolated rows")
-    return interpolate(plan, fraction, kind=kind)
-
-
-def _at_fractions(
-    party: Party, request: FractionRequest, reference: ReferenceMeasure, release: str
-) -> list[DiscreteMeasure]:
-    """Return the rows moved to all fractions that are asked for, by one plan."""
-    party._check_agreed("triangle")
-    check_type(request, FractionRequest)
-    check_type(reference, ReferenceMeasure)
-    party._check_features(request.n_features, party.n_dimensions)
-    plan = party._plan_to(reference.measure, "triangle", release)
-    return [interpolate(plan, float(s), kind=reference.interpolation) for s in request.fractions]

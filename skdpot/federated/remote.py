@@ -1,12 +1,8 @@
-"""Protocols with parties that are reached by messages, all of them at once.
+"""Protocols with parties that are reached by a transport, such as `skdpot.federated.flower`.
 
-A transport brings questions to parties and answers back; this module needs nothing else of it.
-`skdpot.federated.flower` is one.
-
-A transport may deliver a request twice, and may start a new process for each delivery. A private
-release that only lived in memory would then be made, and charged, again. So a party's side keeps
-the bytes that were sent in a file, under a digest of the request: they are public already, so that
-the file holds nothing that has not left the party.
+A transport may deliver a request twice, and start a new process for each delivery. A release that
+only lived in memory would then be made, and charged, again. So a party keeps the bytes that were
+sent in a file, under a digest of the request; they have left the party already.
 """
 
 import hashlib
@@ -48,9 +44,9 @@ class ReleaseFile:
     Parameters
     ----------
     path : str or path-like
-        The file; made on first use, readable by its owner only. Keep it on a local disk beside
-        the ledger of the budget, and as long as the ledger. Without it a repeated request is a
-        new release, which is charged anew.
+        The file; created on first use, readable by its owner only. Keep it on a local disk beside
+        the ledger of the budget, and as long as the ledger: without it a repeated request is a new
+        release, which is charged again.
 
     Examples
     --------
@@ -70,10 +66,9 @@ class ReleaseFile:
     def answer(self, party: str, request: bytes, make: Callable[[], bytes]) -> bytes:
         """Return what was published for this request, or make, keep and return it.
 
-        The file is locked meanwhile: of two processes with the same request one makes the
-        release, and the other one waits for it. The release is on the disk before it is
-        returned. If it cannot be kept it is dropped: what it cost is lost, and a later request
-        never finds two answers in the world.
+        The file is locked meanwhile: of two processes with the same request, one makes the release
+        and the other waits for it. The release is on disk before it is returned. If it cannot be
+        kept it is dropped and its cost is lost, so that there are never two answers to one request.
 
         Parameters
         ----------
@@ -136,12 +131,7 @@ def answer(
     *,
     review: Callable[[Message], object] | None = None,
 ) -> bytes:
-    """Read a request, let the party answer it, and return the bytes of the answer.
-
-    Privacy
-    -------
-    As the method of `Party` that answers.
-    """
+    """Read a request, let the party answer it, and return the bytes of the answer."""
     if question not in QUESTIONS:
         raise MessageError(f"A party is asked one of {QUESTIONS}, and nothing else.")
     request = Message.from_bytes(data, max_bytes=MAX_REQUEST_BYTES)
@@ -149,8 +139,7 @@ def answer(
         review(request)
 
     def make() -> bytes:
-        reply: Message = getattr(party, question)(request)
-        return reply.to_bytes()
+        return bytes(getattr(party, question)(request).to_bytes())
 
     if question == "publish_sketch" and "sliced" in party.allows:
         return lasting_releases(party).answer(party.name, data, make)
@@ -161,20 +150,14 @@ def lasting_releases(party: Party) -> ReleaseFile:
     """Return the file that remembers a party's sketches, beside the ledger of its budget."""
     if party.budget is None or not party.budget.is_durable:
         raise ProtocolRefusedError(
-            f"Party {party.name!r} answers over a transport, so that what it spends must be "
-            "remembered on its disk: its owner has to give it a PrivacyBudget with ledger='<path>'."
+            f"Party {party.name!r} answers over a transport, so its spending must be kept on disk: "
+            "give it a PrivacyBudget with ledger='<path>'."
         )
     return ReleaseFile(f"{party.budget.ledger}.releases")
 
 
-_WARNING = (
-    "is not private: from the messages of a party and what all of them share, the server computes "
-    "every row of it exactly."
-)
-
-
 class RemoteParties:
-    """Parties elsewhere, and perhaps parties of this process, between whom distances are sought."""
+    """Parties elsewhere, and perhaps parties of this process."""
 
     def __init__(
         self, introductions: Sequence[Introduction], carry: Carry, own: Sequence[Party] = ()
@@ -187,46 +170,32 @@ class RemoteParties:
         check_participants(self.parties)
 
     def pairwise_sliced(self, request: SketchRequest, **options: Any) -> PairwiseResult:
-        """Estimate SW₂ between all parties from one private sketch of each.
-
-        Privacy
-        -------
-        Each party releases one sketch, at the (epsilon, delta) that it has set itself.
-        """
+        """Estimate SW₂ between all parties from one sketch of each, at its own (ε, δ)."""
         self._check_agreed("sliced")
         return pairwise_sliced(self.parties, request, **options)
 
     def pairwise_triangle(self, **options: Any) -> PairwiseResult:
-        """Estimate W₂ between all parties by TriangleWad; **not private**.
-
-        Privacy
-        -------
-        None: see `InterpolatingMeasure`.
-        """
-        self._check_agreed("triangle")
-        warn_not_private(f"TriangleWad {_WARNING}")
+        """Estimate W₂ between all parties by TriangleWad; **not private**."""
+        self._check_agreed("triangle", "TriangleWad")
         return pairwise_triangle(self.parties, **options)
 
     def pairwise_fedwad(self, **options: Any) -> PairwiseResult:
-        """Bound W₂ between all parties by FedWad, pair after pair; **not private**.
-
-        Each round of a pair is one round trip of the transport.
-
-        Privacy
-        -------
-        None: see `InterpolatingMeasure` and `GeodesicMeasure`.
-        """
-        self._check_agreed("fedwad")
-        warn_not_private(f"FedWad {_WARNING}")
+        """Bound W₂ by FedWad, one round trip per round and pair; **not private**."""
+        self._check_agreed("fedwad", "FedWad")
         return pairwise_fedwad(self.parties, **options)
 
-    def _check_agreed(self, protocol: str) -> None:
-        """Find out who does not take part before anybody publishes, and pays, in vain."""
+    def _check_agreed(self, protocol: str, not_private: str | None = None) -> None:
+        """Refuse before anybody publishes, and pays, in vain; warn of what is not private."""
         absent = [party.name for party in self.parties if protocol not in party.allows]
         if absent:
             raise ProtocolRefusedError(
                 f"{', '.join(map(repr, absent))} did not agree to {protocol!r}; nobody was asked "
                 "for anything. Only the owners of the data can agree, each on its own machine."
+            )
+        if not_private is not None:
+            warn_not_private(
+                f"{not_private} is not private: from the messages of a party and what all parties "
+                "share, the server computes every row of it exactly."
             )
 
 

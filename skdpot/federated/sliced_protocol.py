@@ -1,4 +1,4 @@
-"""The protocol that is private: every party publishes a sketch, once."""
+"""The private protocol: every party publishes one sketch."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -22,13 +22,7 @@ from skdpot.privacy.budget import PrivacyBudget
 
 
 def sliced(first: Party, second: Party, request: SketchRequest, **options: Any) -> DistanceEstimate:
-    """Estimate SW₂ between two parties from a private sketch of each.
-
-    Privacy
-    -------
-    Each party releases one sketch at its own (epsilon, delta), see `SketchMessage`. The
-    estimate is post-processing. A person whose row is with both parties spends both.
-    """
+    """Estimate SW₂ between two parties from a private sketch of each, see `pairwise_sliced`."""
     (estimate,) = pairwise_sliced((first, second), request, **options).estimates.values()
     return estimate
 
@@ -46,10 +40,12 @@ def pairwise_sliced(
 
     Privacy
     -------
-    As in `sliced`: each party pays once, however many others there are. `budget` pays once for
-    all (parallel composition): how many rows each party has is public, so that a neighbouring
-    data set replaces a row of one party. The sketches of the others then have the same law and
-    are independent of its sketch, so that all together are as private as the least private one.
+    Each party releases one sketch at its own (epsilon, delta), however many others there are. The
+    estimates are post-processing. A person whose row is with two parties spends both.
+    `budget` pays once for all (parallel composition): how many rows each party has is public, so
+    that a neighbouring data set replaces a row of one party. The sketches of the others then have
+    the same law and are independent of its sketch, so that all together are as private as the
+    least private one.
     """
     names = check_participants(parties)
     check_type(request, SketchRequest)

@@ -4,7 +4,7 @@ Costs are squared Euclidean distances. A plan comes with the prices that certify
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,7 @@ from skdpot.ot.transport import exact_plan, point_masses
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscreteMeasure:
-    """Points of R^d with masses that sum to one, ``sum_i a_i δ(x_i)``.
-
-    Privacy
-    -------
-    Holds what it is given, in the clear; only its repr shows nothing but the shape.
-    """
+    """Points of R^d with masses that sum to one, ``sum_i a_i δ(x_i)``; the repr shows no point."""
 
     points: np.ndarray
     masses: np.ndarray | None = None
@@ -90,11 +85,7 @@ def labelled_measure(
     ``‖x − x'‖² + ‖m_y − m_y'‖² + ‖Σ_y^½ − Σ_y'^½‖²`` (Frobenius norm), so that labels of two
     data sets are compared by how their rows are distributed, not by their names. The last two
     terms are W₂² between the Gaussians of the two classes when the covariances commute, and at
-    least that otherwise.
-
-    Privacy
-    -------
-    Means and covariances of the classes are written into every row, without noise.
+    least that otherwise. Means and covariances are written into every row, without noise.
 
     References
     ----------
@@ -167,8 +158,11 @@ _DUST = 1e-12  # share of a row's mass below which a flow is rounding
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Coupling:
-    """Which share of mass goes from where to where, and the prices that prove it optimal."""
+class TransportPlan:
+    """Which share of mass goes from where to where, and the prices that prove it optimal.
+
+    `source` and `target` are the measures; None for a plan that is made from costs alone.
+    """
 
     rows: np.ndarray
     columns: np.ndarray
@@ -176,6 +170,8 @@ class Coupling:
     squared_distance: float
     source_potential: np.ndarray
     target_potential: np.ndarray
+    source: Any = None
+    target: Any = None
 
     def __post_init__(self) -> None:
         """Lock the arrays."""
@@ -188,74 +184,55 @@ class Coupling:
         return math.sqrt(self.squared_distance)
 
     @property
-    def duality_gap(self) -> float:
-        """How much `squared_distance` can exceed W₂² at most: rounding."""
-        prices = self.source_potential[self.rows] + self.target_potential[self.columns]
-        return self.squared_distance - float(self.masses @ prices)
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({len(self.source_potential)} × "
-            f"{len(self.target_potential)} points, {len(self.masses)} entries)"
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TransportPlan(Coupling):
-    """A coupling together with the two measures that it couples."""
-
-    source: DiscreteMeasure
-    target: DiscreteMeasure
+    def matrix(self) -> csr_array:
+        """The masses as a sparse matrix of shape (n_source, n_target)."""
+        n, m = len(self.source_potential), len(self.target_potential)
+        starts = np.searchsorted(self.rows, np.arange(n + 1))
+        return csr_array((self.masses, self.columns, starts), shape=(n, m))
 
     @property
     def is_map(self) -> bool:
         """Whether the plan sends every source point to one target, undivided."""
-        return np.array_equal(self.rows, np.arange(self.source.n_points))
+        return np.array_equal(self.rows, np.arange(len(self.source_potential)))
 
     def barycenters(self) -> np.ndarray:
         """Where the mass of each source point goes on average, ``sum_j P_ij y_j / sum_j P_ij``."""
         if self.is_map:
             return self.target.points[self.columns]
-        n = self.source.n_points
-        starts = np.searchsorted(self.rows, np.arange(n + 1))
-        sums = np.bincount(self.rows, self.masses, minlength=n)
-        empty = np.flatnonzero(sums == 0)
-        shares = self.masses / sums[self.rows]
-        matrix = csr_array((shares, self.columns, starts), shape=(n, self.target.n_points))
-        means: np.ndarray = matrix @ self.target.points
-        if len(empty):
+        shares = self.matrix
+        sums = shares.sum(axis=1)
+        shares.data = self.masses / sums[self.rows]
+        means: np.ndarray = shares @ self.target.points
+        if len(empty := np.flatnonzero(sums == 0)):
             costs = squared_distances(self.source.points[empty], self.target.points)
             means[empty] = self.target.points[np.argmin(costs - self.target_potential, axis=1)]
         return means
+
+    def __repr__(self) -> str:
+        n, m = len(self.source_potential), len(self.target_potential)
+        return f"TransportPlan({n} × {m} points, {len(self.masses)} entries)"
 
 
 def optimal_plan(source: DiscreteMeasure, target: DiscreteMeasure) -> TransportPlan:
     """Solve optimal transport between two measures for the cost ``‖x − y‖²``.
 
-    Notes
-    -----
     Potentials of discrete measures need not be unique; those of two clouds of equally many
     points of equal mass never are. Another solver may give other ones of the same total worth.
-
-    References
-    ----------
-    Bonneel, van de Panne, Paris, Heidrich, "Displacement interpolation using Lagrangian mass
-    transport", SIGGRAPH Asia 2011 (the network simplex).
     """
     if source.n_features != target.n_features:
         raise ValueError(
             f"The source has {source.n_features} features and the target {target.n_features}."
         )
     costs = squared_distances(source.points, target.points)
-    fields = _solve(costs, source.masses, target.masses)
-    return TransportPlan(source=source, target=target, **fields)
+    plan = _solve(costs, source.weights, target.weights)
+    return replace(plan, source=source, target=target)
 
 
 def plan_from_costs(
     costs: ArrayLike,
     source_masses: ArrayLike | None = None,
     target_masses: ArrayLike | None = None,
-) -> Coupling:
+) -> TransportPlan:
     """Solve optimal transport for a given matrix of costs.
 
     Cost matrices of several sources against the same target can be stacked: the result is the
@@ -266,49 +243,40 @@ def plan_from_costs(
         raise ValueError(f"costs has shape {matrix.shape}; it must be (n, m), both at least 1.")
     if not (matrix.min() >= 0 and matrix.max() < np.inf):
         raise ValueError("costs must be finite and not negative.")
-    a = point_masses(source_masses, len(matrix), "source_masses")
-    b = point_masses(target_masses, matrix.shape[1], "target_masses")
-    return Coupling(**_solve(matrix, a, b))
+    a = weights_of(source_masses, len(matrix), "source_masses")
+    b = weights_of(target_masses, matrix.shape[1], "target_masses")
+    return _solve(matrix, a, b)
 
 
-def _solve(costs: np.ndarray, a: np.ndarray | None, b: np.ndarray | None) -> dict[str, Any]:
-    """Return the fields of a `Coupling`; points without mass take no part in the solution."""
-    n, m = costs.shape
-    a = np.full(n, 1.0 / n) if a is None else a
-    b = np.full(m, 1.0 / m) if b is None else b
+def _solve(costs: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportPlan:
+    """Return the optimal plan; points without mass take no part in the solution."""
     sources, targets = np.flatnonzero(a), np.flatnonzero(b)
-    active = costs if len(sources) == n and len(targets) == m else costs[np.ix_(sources, targets)]
+    whole = len(sources) == len(a) and len(targets) == len(b)
+    active = costs if whole else costs[np.ix_(sources, targets)]
     # The solver's tolerances are absolute: give it costs of size one, whatever the unit.
     unit = float(active.max()) or 1.0
-    rows, columns, masses, prices = _exact_coupling(active / unit, a[sources], b[targets])
-    rows, columns = sources[rows], targets[columns]
-    f, g = _feasible_potentials(costs, unit * prices, sources, targets)
-    shift = (b @ g - a @ f) / 2
-    return {
-        "rows": rows,
-        "columns": columns,
-        "masses": masses,
-        "squared_distance": float(masses @ costs[rows, columns]),
-        "source_potential": f + shift,
-        "target_potential": g - shift,
-    }
-
-
-def _exact_coupling(
-    costs: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entries of an optimal plan and its target prices; `costs` are used up."""
+    active = active / unit
     # Prices that are free to guess, subtracted first, leave the simplex fewer pivots to make:
     # against a Gaussian reference a third of its time. The optimal plans stay the same.
-    guess = costs.mean(axis=0)
-    costs -= guess
-    costs -= costs.min(axis=1, keepdims=True)
-    rest = costs.min(axis=0)
-    costs -= rest
-    plan, log = exact_plan(costs, a, b)
-    entries = np.flatnonzero(plan > _DUST * min(a.min(), b.min()))
-    rows, columns = np.divmod(entries, len(b))
-    return rows, columns, plan.ravel()[entries], log["v"] + guess + rest
+    guess = active.mean(axis=0)
+    active -= guess
+    active -= active.min(axis=1, keepdims=True)
+    rest = active.min(axis=0)
+    active -= rest
+    matrix, log = exact_plan(active, a[sources], b[targets])
+    rows, columns = np.nonzero(matrix > _DUST * min(a[sources].min(), b[targets].min()))
+    masses = matrix[rows, columns]
+    rows, columns = sources[rows], targets[columns]
+    f, g = _feasible_potentials(costs, unit * (log["v"] + guess + rest), sources, targets)
+    shift = (b @ g - a @ f) / 2
+    return TransportPlan(
+        rows=rows,
+        columns=columns,
+        masses=masses,
+        squared_distance=float(masses @ costs[rows, columns]),
+        source_potential=f + shift,
+        target_potential=g - shift,
+    )
 
 
 def _feasible_potentials(
@@ -336,14 +304,9 @@ def _feasible_potentials(
 def interpolate(plan: TransportPlan, t: float, *, kind: str = "barycentric") -> DiscreteMeasure:
     """Return the measure at fraction t of the way from the plan's source to its target.
 
-    Privacy
-    -------
-    Reveals every row of the source to whoever knows the target and t: the plan between the
-    measure and the target is again optimal, and the step can be undone.
-
-    References
-    ----------
-    Ambrosio, Gigli, Savaré, "Gradient flows", 2005, section 7.2.
+    It reveals every row of the source to whoever knows the target and t: the plan between the
+    measure and the target is again optimal, and the step can be undone (Ambrosio, Gigli, Savaré,
+    "Gradient flows", 2005, section 7.2).
     """
     if not 0 <= t <= 1:
         raise ValueError(f"t={t!r} must be a fraction in [0, 1].")

@@ -74,8 +74,6 @@ def test_labels():
         y_candidates=np.full(N_CANDIDATES, y[-1]),
     )
     assert found.n_exact(PRIOR[[3]]) == 1
-    with pytest.raises(ValueError, match="estimate='best'"):
-        row_from_sketch(sketch, OTHERS, PRIOR, estimate="best")
 
 
 def closeness(epsilon, n_rows, seeds):

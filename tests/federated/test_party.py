@@ -187,10 +187,10 @@ REFUSED = [
     ((ROWS,), {"random_state": "0"}, "seed|Seed"),
     ((ROWS, LABELS), {"covariance": "none"}, "covariance"),
     # Names of columns that no message can hold.
-    ((named(LONG, "b", "c"),), {}, "Names of columns may take"),
-    ((named("a" * 200_000, "b" * 200_000, "c" * 200_000),), {}, "Names of columns may take"),
-    ((named("\0" * 100_000, "b", "c"),), {}, "Names of columns may take"),
-    ((named(LONE, "b", "c"),), {}, "Names of columns must be text"),
+    ((named(LONG, "b", "c"),), {}, "Column names may take"),
+    ((named("a" * 200_000, "b" * 200_000, "c" * 200_000),), {}, "Column names may take"),
+    ((named("\0" * 100_000, "b", "c"),), {}, "Column names may take"),
+    ((named(LONE, "b", "c"),), {}, "Column names must be valid"),
 ]
 
 
@@ -284,7 +284,7 @@ WRONG_QUESTIONS = {
 @pytest.mark.parametrize("case", WRONG_QUESTIONS)
 def test_wrong_questions_are_refused_before_anything_happens(case, untouchable):
     budget = PrivacyBudget(epsilon=np.inf)
-    with pytest.raises(MessageError, match="due|strictly|must be|features|far to go|at most"):
+    with pytest.raises(MessageError, match="Expected|strictly|must be|features|far to go|at most"):
         WRONG_QUESTIONS[case](Party("north", ROWS, budget=budget, **ALL))
     assert len(budget.history()) == 0
 

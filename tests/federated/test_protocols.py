@@ -310,7 +310,7 @@ FAULTS = {
     "truncated": (lambda m: m.to_bytes()[:-7], "damaged"),
     "wrong version": (lambda m: forged(m.to_bytes(), version=9), r"version 9; expected"),
     "other kind": (lambda m: ReferenceMeasure(np.eye(3)), r"holds 'reference' version 1; expected"),
-    "an array": (lambda m: np.eye(3), "A message is due, got ndarray"),
+    "an array": (lambda m: np.eye(3), "Expected a message, got ndarray"),
     "an error": (refuse, "no answer today"),
 }
 
@@ -335,33 +335,33 @@ def of_another_request(message):
 
 # Who lies: the second party, by this method, when the first or it begins.
 LIES = [
-    ("triangle", "interpolate", few_columns, "n_features is 2; 3 is due"),
-    ("fedwad", "interpolate", few_columns, "n_features is 2; 3 is due"),
-    ("secret t", "fraction_request", few_columns, "n_features is 2; 3 is due"),
-    ("union", "fraction_request", few_columns, "n_features is 2; 3 is due"),
+    ("triangle", "interpolate", few_columns, "n_features is 2; expected 3"),
+    ("fedwad", "interpolate", few_columns, "n_features is 2; expected 3"),
+    ("secret t", "fraction_request", few_columns, "n_features is 2; expected 3"),
+    ("union", "fraction_request", few_columns, "n_features is 2; expected 3"),
     (
         "secret t",
         "fraction_request",
         lambda m: FractionRequest(m.points, None, [0.1, 0.2]),
-        r"fractions is .*; .* is due",
+        r"fractions is .*; expected",
     ),
     (
         "secret t",
         "distances_at",
         lambda m: DistancesAtFractions(m.fractions[:2], m.squared_distances[:2]),
-        r"fractions is .*; .* is due",
+        r"fractions is .*; expected",
     ),
     (
         "union",
         "cost_matrices",
         lambda m: CostMatrices(m.fractions, m.costs[:, :, :5]),
-        "n_targets is 5; 40 is due",
+        "n_targets is 5; expected 40",
     ),
     (
         "union",
         "cost_matrices",
         lambda m: CostMatrices(m.fractions / 2, m.costs),
-        r"fractions is .*; .* is due",
+        r"fractions is .*; expected",
     ),
     (
         "fedwad",
@@ -369,7 +369,7 @@ LIES = [
         lambda m: forged(m.to_bytes(), {"squared_distance": -1.0}),
         "must be a number between 0",
     ),
-    ("sliced", "publish_sketch", of_another_request, "does not measure what was asked for"),
+    ("sliced", "publish_sketch", of_another_request, "does not match the request"),
     ("sliced", "publish_sketch", lambda m: STOLEN, "'second' cannot be compared"),
 ]
 AUTHOR = party()
@@ -424,7 +424,7 @@ NARROW = SketchRequest.draw(2, n_projections=2, n_bins=4, bounds=(-1, 1), rng=RN
 MEASURE = InterpolatingMeasure(np.eye(2))
 BAD_CALLS = [
     (triangle, {"second": party()}, "different names"),
-    (triangle, {"second": party("server")}, "none is 'server'"),
+    (triangle, {"second": party("server")}, "other than 'server'"),
     (triangle, {"second": party("b", SECOND[:, :2])}, "the same features"),
     (fedwad, {"second": party("b", SECOND[:, :2])}, "same features"),
     (sliced, {"second": party("b", SECOND[:, :2]), "request": REQUEST}, r"others: \{'b': 2\}"),
@@ -439,13 +439,13 @@ BAD_CALLS = [
     (unmet, {"shares": [0.0]}, "shares"),
     (unmet, {"shares": [1, 1]}, "shares"),
     # Other messages than those that are due.
-    (sliced, {"request": MEASURE}, "is due, got"),
-    (sliced, {"request": None}, "is due, got"),
+    (sliced, {"request": MEASURE}, "Expected a"),
+    (sliced, {"request": None}, "Expected a"),
     (sliced, {"request": NARROW}, "Nobody was asked"),
-    (triangle, {"reference": REQUEST}, "and no message"),
-    (triangle, {"reference": MEASURE, "disclose_t": False}, "and no message"),
-    (unmet, {"reference": ReferenceMeasure(np.eye(2))}, "and no message"),
-    (fedwad, {"reference": DistanceMessage(1.0)}, "and no message"),
+    (triangle, {"reference": REQUEST}, "not a message"),
+    (triangle, {"reference": MEASURE, "disclose_t": False}, "not a message"),
+    (unmet, {"reference": ReferenceMeasure(np.eye(2))}, "not a message"),
+    (fedwad, {"reference": DistanceMessage(1.0)}, "not a message"),
 ]
 
 
